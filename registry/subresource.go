@@ -1,0 +1,92 @@
+package registry
+
+import (
+	"context"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Subresource declares one subresource of a kind. Exactly one of Status, Scale,
+// Update, Create and Unserved says how it is served.
+type Subresource struct {
+	Name string
+	// GVK is the kind that the subresource takes and returns where that is not
+	// the parent's (Scale, Eviction, Binding, TokenRequest); discovery shows it.
+	GVK schema.GroupVersionKind
+	// Verbs as discovery lists them.
+	Verbs []string
+
+	// Status marks the status subresource: Hooks.Status says what it is.
+	Status bool
+	// Scale maps the scale subresource.
+	Scale *Scale
+	// Update is a PUT/PATCH of a part of the parent (ephemeralcontainers, resize,
+	// finalize, approval); GET answers the parent.
+	Update *UpdatePart
+	// Create handles POST (binding, eviction).
+	Create CreateFunc
+	// New makes the empty body of Create.
+	New func() Object
+	// Unserved answers 501 with a Status; the parent must exist.
+	Unserved bool
+}
+
+// Scale maps a kind's fields to autoscaling/v1 Scale.
+type Scale struct {
+	// Get returns the scale's spec.replicas, status.replicas and
+	// status.selector.
+	Get func(Object) (spec, status int32, selector string)
+	// Set changes the replicas.
+	Set func(obj Object, replicas int32)
+}
+
+// NewScale makes an empty autoscaling/v1 Scale.
+func NewScale() Object { return &autoscalingv1.Scale{} }
+
+// UpdatePart is a subresource that changes a part of its parent.
+type UpdatePart struct {
+	// Prepare brings back everything of old that the subresource must not
+	// change.
+	Prepare func(ctx context.Context, obj, old Object)
+	// Validate checks the result; nil checks metadata alone.
+	Validate func(ctx context.Context, obj, old Object) field.ErrorList
+	// Unconditional lets the body leave out the resourceVersion.
+	Unconditional bool
+}
+
+// CreateFunc serves POST on a subresource: body is what was sent, defaulted. It
+// returns what is answered, with status 201.
+type CreateFunc func(ctx context.Context, a Access, req CreateRequest) (Object, error)
+
+// CreateRequest is a POST on a subresource.
+type CreateRequest struct {
+	Namespace, Name string
+	Body            Object
+	DryRun          bool
+	FieldManager    string
+}
+
+// Access lets a hook reach objects through the same pipeline a client uses.
+// Errors are *apierr.Error.
+type Access interface {
+	// Get reads the latest object of a resource, decoded, in its storage
+	// version; the caller may change it.
+	Get(ctx context.Context, r schema.GroupResource, namespace, name string) (Object, error)
+	// List reads all objects of a namespace ("" is all).
+	List(ctx context.Context, r schema.GroupResource, namespace string) ([]Object, error)
+	// Update reads, changes and writes the object; change runs again after a
+	// conflict. No hooks but validation run.
+	Update(ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error) (Object, error)
+	// Delete removes an object as a DELETE with these preconditions and grace
+	// would.
+	Delete(ctx context.Context, r schema.GroupResource, namespace, name string, o DeleteOptions) error
+}
+
+// DeleteOptions are the options of Access.Delete.
+type DeleteOptions struct {
+	UID, ResourceVersion *string
+	GracePeriodSeconds   *int64
+	DryRun               bool
+}
