@@ -1,0 +1,2 @@
+// Package core declares the kinds of the core API group.
+package core
