@@ -1,0 +1,211 @@
+package scheme
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// Media is an encoding of request and response bodies.
+type Media int
+
+const (
+	JSON Media = iota
+	YAML
+	Protobuf
+)
+
+// Media types as they are written on the wire.
+const (
+	TypeJSON     = "application/json"
+	TypeYAML     = "application/yaml"
+	TypeProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// String returns the media type.
+func (m Media) String() string {
+	switch m {
+	case YAML:
+		return TypeYAML
+	case Protobuf:
+		return TypeProtobuf
+	}
+	return TypeJSON
+}
+
+// Decoder reads request bodies of one kind.
+type Decoder struct {
+	// GVK is the kind that the URL stands for; a body may leave it out.
+	GVK schema.GroupVersionKind
+	// Internal names the reference's internal type for messages ("core.Pod").
+	Internal string
+	// New makes an empty object.
+	New func() runtime.Object
+}
+
+// Decode reads body. The second result are the strict errors: unknown and
+// duplicate fields, looked for only if strict is set; the object is there all the
+// same. The error is a Status with the reference's words.
+func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, []error, error) {
+	if media == Protobuf {
+		obj, err := d.decodeProto(body)
+		return obj, nil, err
+	}
+	doc := body
+	var strictErrs []error
+	if media == YAML {
+		converted, err := yaml.YAMLToJSON(body)
+		if err != nil {
+			return nil, nil, d.unrecognized(body, err)
+		}
+		if strict {
+			if _, err := yaml.YAMLToJSONStrict(body); err != nil {
+				strictErrs = append(strictErrs, err)
+			}
+		}
+		doc = converted
+	}
+	gvk, err := documentKind(doc)
+	if err != nil {
+		return nil, nil, d.unrecognized(body, err)
+	}
+	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
+		return nil, nil, err
+	}
+	obj := d.New()
+	if strict {
+		errs, err := kjson.UnmarshalStrict(doc, obj)
+		if err != nil {
+			return nil, nil, d.cannotHandle(d.GVK, err)
+		}
+		strictErrs = append(strictErrs, errs...)
+	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, obj); err != nil {
+		return nil, nil, d.cannotHandle(d.GVK, err)
+	}
+	return obj, strictErrs, nil
+}
+
+func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
+	env, err := wire.OpenEnvelope(body)
+	if err != nil {
+		return nil, d.unrecognized(body, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix)))
+	}
+	gvk := schema.FromAPIVersionAndKind(env.APIVersion, env.Kind)
+	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
+		return nil, err
+	}
+	obj := d.New()
+	if err := DecodeProto(env.Raw, obj); err != nil {
+		return nil, d.cannotHandle(d.GVK, err)
+	}
+	return obj, nil
+}
+
+// checkKind holds what the body says it is against what the URL stands for.
+func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
+	if gvk == d.GVK {
+		return nil
+	}
+	if gvk.Version == "" && gvk.Group != d.GVK.Group {
+		return d.cannotHandle(gvk, fmt.Errorf("Object 'apiVersion' is missing"))
+	}
+	if !Known(gvk) {
+		return d.cannotHandle(gvk, NotRegistered(gvk))
+	}
+	if gvk.Kind != d.GVK.Kind {
+		return d.cannotHandle(gvk, fmt.Errorf("converting (%s.%s) to (%s): unknown conversion", gvk.Version, gvk.Kind, d.Internal))
+	}
+	return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+		gvk.GroupVersion(), d.GVK.GroupVersion()))
+}
+
+// NotRegistered words an unknown kind as the reference does.
+func NotRegistered(gvk schema.GroupVersionKind) error {
+	const schemeName = "pkg/runtime/scheme.go:111"
+	if gvk.Kind == "" || (gvk.Version == "" && gvk.Group == "") {
+		return fmt.Errorf("no version %q has been registered in scheme %q", gvk.GroupVersion(), schemeName)
+	}
+	return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), schemeName)
+}
+
+func (d Decoder) cannotHandle(gvk schema.GroupVersionKind, err error) error {
+	return kerrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, d.GVK.Kind, err))
+}
+
+func (d Decoder) unrecognized(body []byte, err error) error {
+	return kerrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", d.GVK.Kind, err, summary(body)))
+}
+
+// summary shows the beginning of a body that could not be read.
+func summary(body []byte) string {
+	const most = 30
+	more := ""
+	if len(body) > most {
+		more = " ..."
+	}
+	switch {
+	case len(body) == 0:
+		return "<empty>"
+	case body[0] == '{':
+		return string(body[:min(most, len(body))]) + more
+	}
+	return hex.EncodeToString(body[:min(most, len(body))]) + more
+}
+
+// documentKind reads apiVersion and kind of a JSON document.
+func documentKind(doc []byte) (schema.GroupVersionKind, error) {
+	// The anonymous type stands in the reference's message.
+	var kind struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := json.Unmarshal(doc, &kind); err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("couldn't get version/kind; json parse error: %v", err)
+	}
+	gv, err := schema.ParseGroupVersion(kind.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	return gv.WithKind(kind.Kind), nil
+}
+
+// DocumentKind reads apiVersion and kind of a JSON document.
+func DocumentKind(doc []byte) (schema.GroupVersionKind, error) { return documentKind(doc) }
+
+func withDefaults(gvk, def schema.GroupVersionKind) schema.GroupVersionKind {
+	if gvk.Kind == "" {
+		gvk.Kind = def.Kind
+	}
+	if gvk.Version == "" && gvk.Group == "" {
+		gvk.Group, gvk.Version = def.Group, def.Version
+	}
+	if gvk.Version == "" && gvk.Group == def.Group {
+		gvk.Version = def.Version
+	}
+	return gvk
+}
+
+// StrictError joins strict errors to the answer to a request with
+// fieldValidation=Strict.
+func StrictError(errs []error) error {
+	return kerrors.NewBadRequest(StrictMessage(errs))
+}
+
+// StrictMessage words strict errors as the reference does.
+func StrictMessage(errs []error) string {
+	parts := make([]string, len(errs))
+	for i, err := range errs {
+		parts[i] = err.Error()
+	}
+	return "strict decoding error: " + strings.Join(parts, ", ")
+}
+

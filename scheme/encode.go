@@ -1,0 +1,108 @@
+// Package scheme turns objects into bytes and back: JSON, YAML and the protobuf
+// envelope, with the reference's words for what cannot be read.
+package scheme
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// Object is a resource in memory.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// ProtoMessage is what typed API structs implement.
+type ProtoMessage interface {
+	Size() int
+	MarshalToSizedBuffer(data []byte) (int, error)
+	Unmarshal(data []byte) error
+	Reset()
+}
+
+// JSONHead is the beginning of a JSON object of one kind, up to and including
+// the comma before its next member.
+func JSONHead(gvk schema.GroupVersionKind) []byte {
+	kind, _ := json.Marshal(gvk.Kind)
+	version, _ := json.Marshal(gvk.GroupVersion().String())
+	return fmt.Appendf(nil, `{"kind":%s,"apiVersion":%s,`, kind, version)
+}
+
+// EncodeItem encodes obj as JSON without apiVersion and kind: the form of a list's
+// items. A typed object's TypeMeta is cleared.
+func EncodeItem(obj runtime.Object) ([]byte, error) {
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return Marshal(obj)
+}
+
+// Marshal encodes v as the reference does: with characters that matter to HTML
+// escaped, without a newline.
+func Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+
+// JSONObject returns the JSON document of an item with apiVersion and kind,
+// ended by a newline.
+func JSONObject(head, item []byte) []byte {
+	out := make([]byte, 0, len(head)+len(item)+1)
+	return append(AppendJSONObject(out, head, item), '\n')
+}
+
+// AppendJSONObject appends an item's document with apiVersion and kind.
+func AppendJSONObject(b, head, item []byte) []byte {
+	b = append(b, head...)
+	if rest := item[1:]; !bytes.Equal(rest, []byte("}")) {
+		return append(b, rest...)
+	}
+	return append(b[:len(b)-1], '}')
+}
+
+// EncodeProto encodes obj as a bare protobuf message.
+func EncodeProto(obj runtime.Object) ([]byte, error) {
+	m, ok := obj.(ProtoMessage)
+	if !ok {
+		return nil, fmt.Errorf("%T has no protobuf encoding", obj)
+	}
+	size := m.Size()
+	buf := make([]byte, size)
+	n, err := m.MarshalToSizedBuffer(buf)
+	if err != nil {
+		return nil, err
+	}
+	return buf[size-n:], nil
+}
+
+// EncodeEnvelope encodes obj as the protobuf envelope with head.
+func EncodeEnvelope(head wire.EnvelopeHead, obj runtime.Object) ([]byte, error) {
+	m, ok := obj.(ProtoMessage)
+	if !ok {
+		return nil, fmt.Errorf("%T has no protobuf encoding", obj)
+	}
+	size := m.Size()
+	buf := head.AppendOpen(make([]byte, 0, head.Size(size)), size)
+	start := len(buf)
+	buf = buf[:start+size]
+	n, err := m.MarshalToSizedBuffer(buf[start:])
+	if err != nil {
+		return nil, err
+	}
+	if n != size {
+		return nil, fmt.Errorf("%T: encoded %d bytes, announced %d", obj, n, size)
+	}
+	return head.AppendClose(buf), nil
+}
+
+// DecodeProto decodes a bare protobuf message into obj.
+func DecodeProto(raw []byte, obj runtime.Object) error {
+	m, ok := obj.(ProtoMessage)
+	if !ok {
+		return fmt.Errorf("%T has no protobuf encoding", obj)
+	}
+	return m.Unmarshal(raw)
+}

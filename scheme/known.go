@@ -1,0 +1,29 @@
+package scheme
+
+import (
+	_ "embed"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+//go:generate go run ../internal/gen/known
+
+//go:embed known.txt
+var knownKinds string
+
+// known is read on the first question: only a body of the wrong kind asks.
+var known = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
+	kinds := map[schema.GroupVersionKind]bool{}
+	for line := range strings.Lines(knownKinds) {
+		words := strings.Fields(line)
+		for _, kind := range words[1:] {
+			kinds[schema.FromAPIVersionAndKind(words[0], kind)] = true
+		}
+	}
+	return kinds
+})
+
+// Known says whether the published API modules have the kind, served or not.
+func Known(gvk schema.GroupVersionKind) bool { return known()[gvk] }

@@ -1,0 +1,185 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
+
+// ErrMalformedJSON says that a document is not the JSON object it should be.
+var ErrMalformedJSON = errors.New("malformed JSON object")
+
+// Member returns the value of a member of the JSON object doc, and where it
+// begins and ends. The document must be valid JSON; found is false if there is no
+// such member.
+func Member(doc []byte, name string) (value []byte, start, end int, found bool, err error) {
+	err = eachMember(doc, func(key []byte, s, e int) bool {
+		if string(key) == name {
+			value, start, end, found = doc[s:e], s, e, true
+			return false
+		}
+		return true
+	})
+	return value, start, end, found, err
+}
+
+// StampJSON returns the JSON object doc with metadata.resourceVersion set to
+// revision, in the place that the encoder of the typed structs gives it: after
+// uid, or as early as what is there allows.
+func StampJSON(doc []byte, revision int64) ([]byte, error) {
+	meta, start, _, found, err := Member(doc, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	if !found || len(meta) < 2 || meta[0] != '{' {
+		return nil, ErrMalformedJSON
+	}
+	// from and to delimit what is replaced, relative to meta.
+	from, to := 1, 1
+	var replaced, before, after bool
+	err = eachMember(meta, func(key []byte, s, e int) bool {
+		switch string(key) {
+		case "resourceVersion":
+			from, to, replaced = s, e, true
+			return false
+		case "name", "generateName", "namespace", "selfLink", "uid":
+			from, to, before = e, e, true
+		default:
+			after = true
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(doc)+len(`"resourceVersion":"",`)+20)
+	out = append(out, doc[:start+from]...)
+	if replaced {
+		out = append(out, '"')
+		out = strconv.AppendInt(out, revision, 10)
+		out = append(out, '"')
+		return append(out, doc[start+to:]...), nil
+	}
+	if before {
+		out = append(out, ',')
+	}
+	out = append(out, `"resourceVersion":"`...)
+	out = strconv.AppendInt(out, revision, 10)
+	out = append(out, '"')
+	if !before && after {
+		out = append(out, ',')
+	}
+	return append(out, doc[start+to:]...), nil
+}
+
+// eachMember calls f with the key and the span of the value of each member of a
+// JSON object, until f returns false.
+func eachMember(doc []byte, f func(key []byte, start, end int) bool) error {
+	pos := skipSpace(doc, 0)
+	if pos >= len(doc) || doc[pos] != '{' {
+		return ErrMalformedJSON
+	}
+	pos = skipSpace(doc, pos+1)
+	if pos < len(doc) && doc[pos] == '}' {
+		return nil
+	}
+	for pos < len(doc) {
+		keyEnd, err := skipValue(doc, pos)
+		if err != nil || doc[pos] != '"' {
+			return ErrMalformedJSON
+		}
+		key := doc[pos+1 : keyEnd-1]
+		pos = skipSpace(doc, keyEnd)
+		if pos >= len(doc) || doc[pos] != ':' {
+			return ErrMalformedJSON
+		}
+		start := skipSpace(doc, pos+1)
+		end, err := skipValue(doc, start)
+		if err != nil {
+			return err
+		}
+		if !f(key, start, end) {
+			return nil
+		}
+		pos = skipSpace(doc, end)
+		if pos < len(doc) && doc[pos] == ',' {
+			pos = skipSpace(doc, pos+1)
+			continue
+		}
+		if pos < len(doc) && doc[pos] == '}' {
+			return nil
+		}
+		return ErrMalformedJSON
+	}
+	return ErrMalformedJSON
+}
+
+func skipSpace(doc []byte, pos int) int {
+	for pos < len(doc) {
+		switch doc[pos] {
+		case ' ', '\t', '\n', '\r':
+			pos++
+		default:
+			return pos
+		}
+	}
+	return pos
+}
+
+// skipValue returns the position after the JSON value at pos. It trusts the
+// document to be valid and only finds the end.
+func skipValue(doc []byte, pos int) (int, error) {
+	if pos >= len(doc) {
+		return 0, ErrMalformedJSON
+	}
+	switch doc[pos] {
+	case '"':
+		return skipString(doc, pos)
+	case '{', '[':
+		depth := 0
+		for pos < len(doc) {
+			switch doc[pos] {
+			case '"':
+				end, err := skipString(doc, pos)
+				if err != nil {
+					return 0, err
+				}
+				pos = end
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+				if depth == 0 {
+					return pos + 1, nil
+				}
+			}
+			pos++
+		}
+		return 0, ErrMalformedJSON
+	}
+	for pos < len(doc) {
+		switch doc[pos] {
+		case ',', '}', ']', ' ', '\t', '\n', '\r':
+			return pos, nil
+		}
+		pos++
+	}
+	return pos, nil
+}
+
+func skipString(doc []byte, pos int) (int, error) {
+	for i := pos + 1; i < len(doc); {
+		n := bytes.IndexAny(doc[i:min(i+64, len(doc))], `"\`)
+		if n < 0 {
+			i = min(i+64, len(doc))
+			continue
+		}
+		i += n
+		if doc[i] == '"' {
+			return i + 1, nil
+		}
+		i += 2
+	}
+	return 0, ErrMalformedJSON
+}
