@@ -1,0 +1,18 @@
+package openapi
+
+import (
+	_ "embed"
+	"sync"
+
+	"github.com/keelson-dev/keelson/discovery/openapi/archive"
+)
+
+//go:generate sh -c "cd ../.. && go run ./internal/gen/openapi -documents $OPENAPI_DOCUMENTS"
+
+//go:embed builtin.bin
+var builtin []byte
+
+// Builtin opens the archive of the documents of the built-in groups.
+var Builtin = sync.OnceValues(func() (*archive.Archive, error) {
+	return archive.Open(builtin)
+})

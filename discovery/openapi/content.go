@@ -1,0 +1,63 @@
+package openapi
+
+import (
+	"bytes"
+	"net/http"
+)
+
+// lazyContent is a document that is made when it is first needed, which it is
+// not for an answer 304.
+type lazyContent struct {
+	load   func() ([]byte, error)
+	reader *bytes.Reader
+	err    error
+}
+
+func (c *lazyContent) ready() error {
+	if c.reader == nil && c.err == nil {
+		var text []byte
+		if text, c.err = c.load(); c.err == nil {
+			c.reader = bytes.NewReader(text)
+		}
+	}
+	return c.err
+}
+
+func (c *lazyContent) Seek(offset int64, whence int) (int64, error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	return c.reader.Seek(offset, whence)
+}
+
+func (c *lazyContent) Read(b []byte) (int, error) {
+	if err := c.ready(); err != nil {
+		return 0, err
+	}
+	return c.reader.Read(b)
+}
+
+// failing puts our own answer in the place of that which http.ServeContent gives
+// for content that cannot be had.
+type failing struct {
+	http.ResponseWriter
+	content *lazyContent
+	fail    func(error)
+	failed  bool
+}
+
+func (f *failing) WriteHeader(status int) {
+	if f.content.err != nil {
+		f.failed = true
+		f.fail(f.content.err)
+		return
+	}
+	f.ResponseWriter.WriteHeader(status)
+}
+
+func (f *failing) Write(b []byte) (int, error) {
+	if f.failed {
+		return len(b), nil
+	}
+	return f.ResponseWriter.Write(b)
+}

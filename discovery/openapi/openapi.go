@@ -1,0 +1,349 @@
+// Package openapi serves the OpenAPI documents: /openapi/v2, and under
+// /openapi/v3 an index and a document for each group, version and other path.
+//
+// The documents of the built-in groups are compiled in (see package archive); others come
+// from Sources. A document is assembled when somebody asks for it. What is
+// kept of it is its compressed form, within a limit; nothing parsed is kept.
+package openapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/munnerz/goautoneg"
+
+	"github.com/keelson-dev/keelson/discovery/openapi/archive"
+)
+
+// A Document names a document of OpenAPI v3.
+type Document struct {
+	// Path is what follows /openapi/v3/, such as "apis/example.com/v1".
+	Path string
+	// ETag changes whenever the document does, and is not empty. It becomes part of URLs.
+	ETag string
+}
+
+// ErrGone is the error of a Source that no longer has a document.
+var ErrGone = errors.New("openapi: no such document")
+
+// A Source gives the documents of groups that are not built in: of custom
+// resources, of aggregated APIs. It is called concurrently, for every request that concerns
+// it, and must have made what it returns before or make it in little time. What it
+// returns is not changed afterwards, by either side.
+type Source interface {
+	// Documents lists the documents there are at present, in any order. A path that is
+	// built in or of an earlier source is not served from this one.
+	Documents() []Document
+	// V3 returns a document of OpenAPI v3 as JSON, and its ETag. The error is ErrGone
+	// if there is no such document any more.
+	V3(ctx context.Context, path string) (text []byte, etag string, err error)
+	// V2 returns what the path adds to the document of OpenAPI v2, as JSON: an object with
+	// the members "paths" and "definitions", either of which may be missing. A
+	// definition that is there already, under the same name, is not added.
+	V2(ctx context.Context, path string) ([]byte, error)
+}
+
+// Options says what a Handler serves.
+type Options struct {
+	// Enabled tells whether the built-in document of a path ("apis/batch/v1") is
+	// served. All are if it is nil. It must not change its mind.
+	Enabled func(path string) bool
+	// Sources are asked in this order.
+	Sources []Source
+	// CacheBytes bounds the compressed documents that are kept; 4 MiB if zero.
+	CacheBytes int
+	// Logger gets the errors of sources; slog.Default() if nil.
+	Logger *slog.Logger
+}
+
+// A Handler serves /openapi/v2 and everything under /openapi/v3.
+type Handler struct {
+	archive *archive.Archive
+	enabled func(path string) bool
+	all     bool // all built-in documents are enabled
+	sources []Source
+	cache   cache
+	since   time.Time
+	log     *slog.Logger
+}
+
+// New returns a Handler. It does no work that is not needed for every request.
+func New(o Options) (*Handler, error) {
+	a, err := Builtin()
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{archive: a, enabled: o.Enabled, all: true, sources: o.Sources, since: time.Now(), log: o.Logger}
+	if h.enabled == nil {
+		h.enabled = func(string) bool { return true }
+	}
+	for _, d := range a.V3() {
+		h.all = h.all && h.enabled(d.Path)
+	}
+	if h.log == nil {
+		h.log = slog.Default()
+	}
+	h.cache.limit = o.CacheBytes
+	if h.cache.limit == 0 {
+		h.cache.limit = 4 << 20
+	}
+	return h, nil
+}
+
+// ServeHTTP answers 404 to any other path.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	const v3 = "/openapi/v3"
+	switch path, below := strings.CutPrefix(r.URL.Path, v3+"/"); {
+	case r.URL.Path == "/openapi/v2":
+		h.serveV2(w, r)
+	case r.URL.Path == v3:
+		h.serveIndex(w, r)
+	case below:
+		h.serveV3(w, r, path)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// A format is a way to write a document.
+type format int
+
+const (
+	asJSON format = iota
+	asProtobuf
+)
+
+// A mediaType is one that a client may ask for.
+type mediaType struct {
+	subtype string
+	format  format
+	sent    string // the content type of the answer
+}
+
+// The first of equal preference comes first.
+var (
+	v2Types = []mediaType{
+		{"json", asJSON, "application/json"},
+		{"com.github.proto-openapi.spec.v2@v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
+		{"com.github.proto-openapi.spec.v2.v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
+	}
+	v3Types = []mediaType{
+		{"json", asJSON, "application/json"},
+		{"com.github.proto-openapi.spec.v3.v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
+		{"com.github.proto-openapi.spec.v3@v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
+	}
+)
+
+func negotiate(r *http.Request, types []mediaType) (mediaType, bool) {
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		accept = "*/*"
+	}
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		if clause.Type != "*" && clause.Type != "application" {
+			continue
+		}
+		for _, t := range types {
+			if clause.SubType == "*" || clause.SubType == t.subtype {
+				return t, true
+			}
+		}
+	}
+	return mediaType{}, false
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, parameter, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			q, isQ := strings.CutPrefix(strings.TrimSpace(parameter), "q=")
+			weight, err := strconv.ParseFloat(q, 64)
+			return !isQ || err == nil && weight > 0
+		}
+	}
+	return false
+}
+
+// documents calls yield with every document of OpenAPI v3 and the source it is from, nil
+// for a built-in one.
+func (h *Handler) documents(yield func(Document, Source) bool) {
+	for _, d := range h.archive.V3() {
+		if h.enabled(d.Path) && !yield(Document{Path: d.Path, ETag: d.ETag}, nil) {
+			return
+		}
+	}
+	for _, s := range h.sources {
+		for _, d := range s.Documents() {
+			if !yield(d, s) {
+				return
+			}
+		}
+	}
+}
+
+func (h *Handler) find(path string) (d Document, s Source, found bool) {
+	for d, s := range h.documents {
+		if d.Path == path {
+			return d, s, true
+		}
+	}
+	return Document{}, nil, false
+}
+
+func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
+	type entry struct {
+		URL string `json:"serverRelativeURL"`
+	}
+	var index struct {
+		Paths map[string]entry `json:"paths"`
+	}
+	index.Paths = map[string]entry{}
+	for d := range h.documents {
+		if _, seen := index.Paths[d.Path]; !seen {
+			index.Paths[d.Path] = entry{documentURL(d)}
+		}
+	}
+	text, err := json.Marshal(index)
+	if err != nil {
+		h.fail(w, "index", err)
+		return
+	}
+	// No content type: clients have got text/plain, as it looks, since there is an
+	// index, and do not negotiate.
+	w.Header().Set("Etag", strconv.Quote(fmt.Sprintf("%X", sha512.Sum512(text))))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+}
+
+func documentURL(d Document) string {
+	u := url.URL{Path: "/openapi/v3/" + d.Path, RawQuery: url.Values{"hash": {d.ETag}}.Encode()}
+	return u.String()
+}
+
+func (h *Handler) serveV3(w http.ResponseWriter, r *http.Request, path string) {
+	document, source, found := h.find(path)
+	if !found {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Add("Vary", "Accept")
+	media, ok := negotiate(r, v3Types)
+	if !ok {
+		w.WriteHeader(http.StatusNotAcceptable)
+		return
+	}
+	w.Header().Set("Content-Type", media.sent)
+	w.Header().Set("Etag", strconv.Quote(document.ETag))
+	if hash := r.URL.Query().Get("hash"); hash != "" {
+		if hash != document.ETag {
+			http.Redirect(w, r, documentURL(document), http.StatusMovedPermanently)
+			return
+		}
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().UTC().AddDate(1, 0, 0).Format(http.TimeFormat))
+	}
+	h.serve(w, r, key{path, media.format, document.ETag}, func(out io.Writer) error {
+		text, etag, err := h.readV3(r.Context(), source, path)
+		if err != nil {
+			return err
+		}
+		if source != nil && etag != document.ETag {
+			return errChanged
+		}
+		if media.format == asProtobuf {
+			return writeV3Protobuf(out, text)
+		}
+		_, err = out.Write(text)
+		return err
+	})
+}
+
+// errChanged tells that a source's document changed between listing and reading.
+var errChanged = errors.New("openapi: the document has just changed")
+
+func (h *Handler) readV3(ctx context.Context, source Source, path string) (text []byte, etag string, err error) {
+	if source != nil {
+		return source.V3(ctx, path)
+	}
+	text, err = h.archive.ReadV3(path)
+	return text, "", err
+}
+
+func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
+	w.Header().Add("Vary", "Accept")
+	media, ok := negotiate(r, v2Types)
+	if !ok {
+		w.WriteHeader(http.StatusNotAcceptable)
+		return
+	}
+	etag := h.etagV2()
+	w.Header().Set("Content-Type", media.sent)
+	w.Header().Set("Etag", strconv.Quote(etag))
+	h.serve(w, r, key{"", media.format, etag}, func(out io.Writer) error {
+		parts, err := h.readV2(r.Context())
+		if err != nil {
+			return err
+		}
+		if media.format == asProtobuf {
+			return parts.writeProtobuf(out)
+		}
+		return parts.writeJSON(out)
+	})
+}
+
+// serve writes the document that write produces, from the cache if it is there.
+// The headers that describe the document are set.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, write func(io.Writer) error) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	content := &lazyContent{}
+	if acceptsGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		content.load = func() ([]byte, error) { return h.cache.get(k, write) }
+	} else {
+		content.load = func() ([]byte, error) { return h.plain(k, write) }
+	}
+	// A failure is found out when the size is asked for, before anything is written.
+	http.ServeContent(&failing{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "", h.since, content)
+}
+
+// plain is for the few clients that do not take gzip. What costs much to make is
+// taken from the cache; JSON is not: it is made again in less time than it takes to compress.
+func (h *Handler) plain(k key, write func(io.Writer) error) ([]byte, error) {
+	if k.format == asJSON {
+		var b bytes.Buffer
+		err := write(&b)
+		return b.Bytes(), err
+	}
+	compressed, err := h.cache.get(k, write)
+	if err != nil {
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(z)
+}
+
+func (h *Handler) fail(w http.ResponseWriter, what string, err error) {
+	for _, name := range []string{"Etag", "Cache-Control", "Expires", "Last-Modified", "Content-Encoding", "Content-Type"} {
+		w.Header().Del(name)
+	}
+	if errors.Is(err, ErrGone) {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	h.log.Error("OpenAPI document not served", "document", what, "err", err)
+	w.WriteHeader(http.StatusServiceUnavailable)
+}

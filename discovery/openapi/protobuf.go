@@ -1,0 +1,188 @@
+package openapi
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	openapiv2 "github.com/google/gnostic-models/openapiv2"
+	openapiv3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/keelson-dev/keelson/discovery/openapi/archive"
+)
+
+// The parsed form of a document takes some thirty times its size. So documents are
+// turned into protobuf some members at a time: the encodings of two parts
+// of a map, one after the other, are the encoding of the whole.
+const membersAtATime = 16
+
+// Field numbers of the messages.
+const (
+	v2Paths, v2Definitions = 8, 9
+	v3Paths, v3Components  = 4, 5
+	componentsSchemas      = 1
+)
+
+// writeProtobuf writes the parts as a message openapi.v2.Document.
+func (p *v2Parts) writeProtobuf(out io.Writer) error {
+	paths, err := inPieces(p.paths, func(object []byte) ([]byte, error) {
+		d, err := openapiv2.ParseDocument(slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
+		if err != nil {
+			return nil, err
+		}
+		return proto.Marshal(d.Paths)
+	})
+	if err != nil {
+		return err
+	}
+	definitions, err := inPieces(p.definitions, func(object []byte) ([]byte, error) {
+		d, err := openapiv2.ParseDocument(slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":{},"definitions":`), object, []byte("}")))
+		if err != nil {
+			return nil, err
+		}
+		return proto.Marshal(d.Definitions)
+	})
+	if err != nil {
+		return err
+	}
+	empty := v2Parts{members: p.members}
+	var frame bytes.Buffer
+	if err := empty.writeJSON(&frame); err != nil {
+		return err
+	}
+	d, err := openapiv2.ParseDocument(frame.Bytes())
+	if err != nil {
+		return err
+	}
+	d.Paths, d.Definitions = nil, nil
+	rest, err := proto.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return writeFields(out, rest, []field{{v2Paths, paths}, {v2Definitions, definitions}})
+}
+
+// writeV3Protobuf writes a document of OpenAPI v3 as a message openapi.v3.Document.
+func writeV3Protobuf(out io.Writer, text []byte) error {
+	pathsText, _, err := archive.Find(text, "paths")
+	if err != nil {
+		return err
+	}
+	schemasText, hasSchemas, err := archive.Find(text, "components", "schemas")
+	if err != nil {
+		return err
+	}
+	pathMembers, err := archive.Members(pathsText)
+	if err != nil {
+		return err
+	}
+	paths, err := inPieces(pathMembers, func(object []byte) ([]byte, error) {
+		d, err := openapiv3.ParseDocument(slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
+		if err != nil {
+			return nil, err
+		}
+		return proto.Marshal(d.Paths)
+	})
+	if err != nil {
+		return err
+	}
+	frame := bytes.Replace(text, pathsText, []byte("{}"), 1)
+	var schemas []byte
+	if hasSchemas {
+		frame = bytes.Replace(frame, schemasText, []byte("{}"), 1)
+		schemaMembers, err := archive.Members(schemasText)
+		if err != nil {
+			return err
+		}
+		schemas, err = inPieces(schemaMembers, func(object []byte) ([]byte, error) {
+			d, err := openapiv3.ParseDocument(slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":{},"components":{"schemas":`), object, []byte("}}")))
+			if err != nil {
+				return nil, err
+			}
+			return proto.Marshal(d.Components.Schemas)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	d, err := openapiv3.ParseDocument(frame)
+	if err != nil {
+		return err
+	}
+	fields := []field{{v3Paths, paths}}
+	if d.Components != nil {
+		d.Components.Schemas = nil
+		rest, err := proto.Marshal(d.Components)
+		if err != nil {
+			return err
+		}
+		var components bytes.Buffer
+		var inner []field
+		if hasSchemas {
+			inner = []field{{componentsSchemas, schemas}}
+		}
+		if err := writeFields(&components, rest, inner); err != nil {
+			return err
+		}
+		fields = append(fields, field{v3Components, components.Bytes()})
+	}
+	d.Paths, d.Components = nil, nil
+	rest, err := proto.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return writeFields(out, rest, fields)
+}
+
+func inPieces(members []archive.Member, encode func(object []byte) ([]byte, error)) ([]byte, error) {
+	var encoded []byte
+	for piece := range slices.Chunk(members, membersAtATime) {
+		object := []byte{'{'}
+		for i, m := range piece {
+			if i > 0 {
+				object = append(object, ',')
+			}
+			object = append(object, m.Raw...)
+		}
+		b, err := encode(append(object, '}'))
+		if err != nil {
+			return nil, err
+		}
+		encoded = append(encoded, b...)
+	}
+	return encoded, nil
+}
+
+// A field is an encoded message in a field of another.
+type field struct {
+	number  protowire.Number
+	message []byte
+}
+
+// writeFields writes the fields of a message in the order of their numbers: those
+// of the encoding of its rest, and the given ones, which are ordered and not in the rest.
+func writeFields(out io.Writer, rest []byte, fields []field) error {
+	w := &stickyWriter{out: out}
+	emit := func(f field) {
+		w.write(protowire.AppendVarint(protowire.AppendTag(nil, f.number, protowire.BytesType), uint64(len(f.message)))...)
+		w.write(f.message...)
+	}
+	for len(rest) > 0 {
+		number, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		for len(fields) > 0 && fields[0].number < number {
+			emit(fields[0])
+			fields = fields[1:]
+		}
+		w.write(rest[:n]...)
+		rest = rest[n:]
+	}
+	for _, f := range fields {
+		emit(f)
+	}
+	return w.err
+}

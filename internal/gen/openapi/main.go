@@ -1,0 +1,133 @@
+// Openapi makes the data files of the packages discovery/openapi and typed from
+// the OpenAPI documents of a server: a directory with the document of
+// /openapi/v2 as v2.json.gz and those of /openapi/v3/<path> as
+// v3/<path>.json.gz, each / of the path written as two underscores.
+//
+//	go run ./internal/gen/openapi -documents DIR
+//
+// Run it from the root of the repository.
+package main
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/kube-openapi/pkg/schemaconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/keelson-dev/keelson/discovery/openapi/archive"
+	"github.com/keelson-dev/keelson/typed/compact"
+)
+
+func main() {
+	log.SetFlags(0)
+	documents := flag.String("documents", "", "directory of the documents")
+	documentsOut := flag.String("archive", "discovery/openapi/builtin.bin", "file to write the documents to")
+	schemasOut := flag.String("schemas", "typed/builtin.bin", "file to write the merge schemas to")
+	flag.Parse()
+	v2, v3, err := read(*documents)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := writeArchive(*documentsOut, v2, v3); err != nil {
+		log.Fatal(err)
+	}
+	if err := writeSchemas(*schemasOut, v3); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func read(dir string) (v2 []byte, v3 []archive.Document, err error) {
+	if v2, err = readGzip(filepath.Join(dir, "v2.json.gz")); err != nil {
+		return nil, nil, err
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "v3"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json.gz")
+		if !ok {
+			continue
+		}
+		data, err := readGzip(filepath.Join(dir, "v3", e.Name()))
+		if err != nil {
+			return nil, nil, err
+		}
+		v3 = append(v3, archive.Document{Path: strings.ReplaceAll(name, "__", "/"), JSON: data})
+	}
+	return v2, v3, nil
+}
+
+func readGzip(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return io.ReadAll(z)
+}
+
+func writeArchive(file string, v2 []byte, v3 []archive.Document) error {
+	data, err := archive.Encode(v2, v3)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
+}
+
+// writeSchemas derives the merge schemas of all definitions.
+func writeSchemas(file string, v3 []archive.Document) error {
+	models, kinds, err := definitions(v3)
+	if err != nil {
+		return err
+	}
+	schema, err := schemaconv.ToSchemaFromOpenAPI(models, false)
+	if err != nil {
+		return err
+	}
+	data, err := compact.Encode(schema, kinds)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
+}
+
+// definitions collects the definitions of all documents, and which of them are
+// of a kind.
+func definitions(v3 []archive.Document) (map[string]*spec.Schema, map[compact.Kind]string, error) {
+	models := map[string]*spec.Schema{}
+	kinds := map[compact.Kind]string{}
+	for _, d := range v3 {
+		var document struct {
+			Components struct {
+				Schemas map[string]*spec.Schema `json:"schemas"`
+			} `json:"components"`
+		}
+		if err := json.Unmarshal(d.JSON, &document); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", d.Path, err)
+		}
+		for name, s := range document.Components.Schemas {
+			models[name] = s
+			var of []compact.Kind
+			if err := s.Extensions.GetObject("x-kubernetes-group-version-kind", &of); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", name, err)
+			}
+			for _, k := range of {
+				kinds[k] = name
+			}
+		}
+	}
+	return models, kinds, nil
+}
