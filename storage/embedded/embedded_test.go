@@ -1,0 +1,54 @@
+package embedded
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/storagetest"
+)
+
+// testOptions keep tests quiet and quick.
+func testOptions(o Options) Options {
+	o.Logger = slog.New(slog.DiscardHandler)
+	setDefault(&o.SweepInterval, 50*time.Millisecond)
+	return o
+}
+
+func mustOpen(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(testOptions(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func reopen(t *testing.T, s storage.Store) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	return mustOpen(t, s.(*Store).opts)
+}
+
+func TestConformanceOnDisk(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) storage.Store {
+		return mustOpen(t, Options{Dir: t.TempDir()})
+	}, storagetest.WithReopen(reopen))
+}
+
+func TestConformanceInMemory(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) storage.Store {
+		return mustOpen(t, Options{InMemory: true})
+	}, storagetest.WithReopen(reopen)) // its options keep the file system
+}
+
+// TestConformanceSmall runs with bounds so small that watchers fall off the ring
+// and the database flushes and compacts all the time.
+func TestConformanceSmall(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) storage.Store {
+		return mustOpen(t, Options{InMemory: true, RingBytes: 1 << 10, MemTableBytes: 64 << 10, CacheBytes: 64 << 10})
+	}, storagetest.WithReopen(reopen))
+}

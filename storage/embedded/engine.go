@@ -1,0 +1,407 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Store is a storage.Store in a Pebble database. Its contract is the
+// interface's; beyond that, a Get or Commit with an empty key or one that
+// contains a zero byte is an error.
+type Store struct {
+	opts Options
+	fs   vfs.FS
+	lock *pebble.Lock
+	db   *pebble.DB
+
+	planner  *planner
+	pipeline *pipeline
+	hub      *hub
+
+	// compacted is the compaction revision; 0 if nothing was ever compacted.
+	// Written under compacting, before the first deletion that it covers.
+	compacted  atomic.Int64
+	compacting sync.Mutex // held by whoever compacts; guards scrubbed
+	scrubbed   int64      // log records up to here are gone
+
+	expiry    sweepMark
+	space     spaceWatch
+	sizeBytes atomic.Int64
+
+	// life is held for reading by every method that uses db, and for writing by
+	// Close, which sets closed.
+	life   sync.RWMutex
+	closed bool
+
+	stopped   context.Context // done when Close begins
+	stop      context.CancelFunc
+	keeper    sync.WaitGroup
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ storage.Store = (*Store)(nil)
+
+// Open opens the store in o.Dir, and creates it if there is none. It fails with
+// ErrLocked while another Store has the directory and with ErrNewerFormat if it
+// cannot know what the data means.
+func Open(o Options) (*Store, error) {
+	o = o.withDefaults()
+	if o.Dir == "" {
+		return nil, errors.New("embedded: no data directory given")
+	}
+	s := &Store{opts: o, fs: o.FS}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	if err := s.openDB(); err != nil {
+		return nil, err
+	}
+	revision, err := s.recover()
+	if err != nil {
+		s.closeDB()
+		return nil, err
+	}
+	s.start(revision)
+	return s, nil
+}
+
+func (s *Store) openDB() error {
+	o := &s.opts
+	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
+		return fmt.Errorf("cannot create data directory %s: %w", o.Dir, err)
+	}
+	lock, err := pebble.LockDirectory(o.Dir, o.FS)
+	if err != nil {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			return fmt.Errorf("cannot write to data directory %s: %w", o.Dir, err)
+		}
+		return fmt.Errorf("data directory %s is used by another process: %w", o.Dir, ErrLocked)
+	}
+	db, err := guardPanic(func() (*pebble.DB, error) {
+		return pebble.Open(o.Dir, o.pebbleOptions(&pebbleLogger{store: s}, lock))
+	})
+	if err != nil {
+		lock.Close()
+		return openError(o.Dir, err)
+	}
+	s.db, s.lock = db, lock
+	return nil
+}
+
+// openError says in one line why the database could not be opened.
+func openError(dir string, err error) error {
+	text := err.Error()
+	if strings.Contains(text, "format major version") {
+		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
+	}
+	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
+}
+
+// recover reads the store's own numbers and returns the current revision. A new
+// database gets its format number.
+func (s *Store) recover() (int64, error) {
+	format, err := s.number(metaFormat)
+	if err != nil {
+		return 0, err
+	}
+	if format > formatVersion {
+		return 0, fmt.Errorf("data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion)
+	}
+	compacted, err := s.number(metaCompacted)
+	if err != nil {
+		return 0, err
+	}
+	last, err := s.lastLogged()
+	if err != nil {
+		return 0, err
+	}
+	revision := max(last, compacted, 1)
+	if format == formatVersion && revision >= s.opts.MinRevision {
+		s.compacted.Store(compacted)
+		return revision, nil
+	}
+	b := s.db.NewBatch()
+	must(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
+	if revision < s.opts.MinRevision {
+		revision, compacted = s.opts.MinRevision, s.opts.MinRevision
+		must(b.Set([]byte(metaCompacted), encodeNumber(compacted), nil))
+	}
+	if err := b.Commit(pebble.Sync); err != nil {
+		return 0, fmt.Errorf("cannot write to data directory %s: %w", s.opts.Dir, err)
+	}
+	s.compacted.Store(compacted)
+	return revision, nil
+}
+
+// number reads one of the store's own numbers; 0 if it is not there.
+func (s *Store) number(name string) (int64, error) {
+	b, closer, err := s.db.Get([]byte(name))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, name, err)
+	}
+	defer closer.Close()
+	return decodeNumber(b)
+}
+
+// lastLogged returns the revision of the last log record; 0 if there is none.
+func (s *Store) lastLogged() (int64, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceLog}, UpperBound: []byte{spaceLog + 1}})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	if !it.Last() {
+		return 0, it.Error()
+	}
+	return parseLogKey(it.Key())
+}
+
+func (s *Store) start(revision int64) {
+	s.hub = newHub(revision, s.opts.RingBytes)
+	s.planner = &planner{
+		last:      revision,
+		durable:   s.hub.durable.Load,
+		now:       s.opts.Clock,
+		scheduled: s.expiry.scheduled,
+		view:      s.newestVersions,
+		batch:     func() *pebble.Batch { return s.db.NewBatch() },
+		overlay:   make(map[string]version),
+	}
+	s.pipeline = newPipeline(pipelineEnv{
+		plan: func(requests []*request) *group {
+			return s.planner.plan(requests, func(b *pebble.Batch) batch { return &pebbleBatch{s: s, b: b} })
+		},
+		publish: func(g *group) { s.hub.publish(g.records) },
+		failed:  s.failed,
+	})
+	s.measure()
+	s.keeper.Go(s.keep)
+}
+
+// keep is the store's one background goroutine: expiry, history, free space and
+// watch progress.
+func (s *Store) keep() {
+	marks := newMarks(s.opts.Clock(), s.hub.durable.Load())
+	sweep := time.NewTicker(s.opts.SweepInterval)
+	defer sweep.Stop()
+	space := time.NewTicker(time.Second)
+	defer space.Stop()
+	progress := time.NewTicker(s.opts.ProgressInterval)
+	defer progress.Stop()
+	var compact <-chan time.Time
+	if s.opts.HistoryWindow > 0 {
+		t := time.NewTicker(s.opts.CompactInterval)
+		defer t.Stop()
+		compact = t.C
+	}
+	for {
+		select {
+		case <-s.stopped.Done():
+			return
+		case <-sweep.C:
+			s.sweep()
+		case <-space.C:
+			s.measure()
+		case <-progress.C:
+			s.hub.progress()
+		case <-compact:
+			s.compactHistory(marks)
+		}
+	}
+}
+
+// measure looks up the free space and the store's size.
+func (s *Store) measure() {
+	s.space.check(s)
+	s.sizeBytes.Store(int64(s.db.Metrics().DiskSpaceUsage()))
+}
+
+// pebbleBatch makes a Pebble batch one of the pipeline's.
+type pebbleBatch struct {
+	s *Store
+	b *pebble.Batch
+}
+
+func (b *pebbleBatch) apply() error {
+	b.s.space.wrote(b.s, b.b.Len())
+	_, err := guardPanic(func() (struct{}, error) {
+		return struct{}{}, b.s.db.ApplyNoSyncWait(b.b, pebble.Sync)
+	})
+	return err
+}
+
+func (b *pebbleBatch) wait() error {
+	if err := b.b.SyncWait(); err != nil {
+		return err
+	}
+	return b.b.Close()
+}
+
+// guardPanic turns a panic of the database, which it raises when its log cannot be
+// written, into an error.
+func guardPanic[T any](f func() (T, error)) (result T, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return f()
+}
+
+// failed makes a failure known; the pipeline already refuses writes.
+func (s *Store) failed(err error) {
+	s.opts.Logger.Error("the store has failed and accepts no more writes; restart the process", "dir", s.opts.Dir, "error", err)
+	if s.opts.OnFailure != nil {
+		s.opts.OnFailure(err)
+	}
+}
+
+// enter admits a method that uses the database; leave must follow a nil error.
+func (s *Store) enter(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.life.RLock()
+	if s.closed {
+		s.life.RUnlock()
+		return storage.ErrClosed
+	}
+	return nil
+}
+
+func (s *Store) leave() { s.life.RUnlock() }
+
+// Commit implements storage.Store.
+func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	if err := s.validate(txn); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	r := newRequest(txn)
+	if r.size > s.opts.MaxTxnBytes {
+		return 0, fmt.Errorf("%w: %d bytes, at most %d are allowed", storage.ErrTooLarge, r.size, s.opts.MaxTxnBytes)
+	}
+	if !s.space.allows(txn.Ops) {
+		if err := s.enter(ctx); err != nil {
+			return 0, err // closed comes first
+		}
+		s.leave()
+		return 0, storage.ErrNoSpace
+	}
+	if err := s.pipeline.submit(r); err != nil {
+		return 0, err
+	}
+	select {
+	case <-r.done:
+		return r.revision, r.err
+	case <-ctx.Done():
+		r.abandon()
+		return 0, ctx.Err()
+	}
+}
+
+func (s *Store) validate(txn storage.Txn) error {
+	for i := range txn.Conditions {
+		if err := validateKey(txn.Conditions[i].Key); err != nil {
+			return err
+		}
+	}
+	var seen map[string]struct{}
+	if len(txn.Ops) > 8 {
+		seen = make(map[string]struct{}, len(txn.Ops))
+	}
+	for i := range txn.Ops {
+		key := txn.Ops[i].Key
+		if err := validateKey(key); err != nil {
+			return err
+		}
+		if txn.Ops[i].TTL < 0 {
+			return fmt.Errorf("embedded: negative TTL for key %q", key)
+		}
+		if repeated(txn.Ops[:i], key, seen) {
+			return fmt.Errorf("embedded: key %q occurs twice in one transaction", key)
+		}
+	}
+	return nil
+}
+
+// repeated tells whether key is among ops, by way of seen if that is not nil.
+func repeated(ops []storage.Op, key string, seen map[string]struct{}) bool {
+	if seen != nil {
+		_, ok := seen[key]
+		seen[key] = struct{}{}
+		return ok
+	}
+	for i := range ops {
+		if ops[i].Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func txnSize(txn storage.Txn) int {
+	n := 0
+	for i := range txn.Ops {
+		n += len(txn.Ops[i].Key) + len(txn.Ops[i].Value)
+	}
+	for i := range txn.Conditions {
+		n += len(txn.Conditions[i].Key)
+	}
+	return n
+}
+
+// Close implements storage.Store. Order: background work, commits, watchers,
+// readers, database.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.stop()
+		s.keeper.Wait()
+		s.pipeline.close()
+		s.hub.close()
+		s.life.Lock()
+		defer s.life.Unlock()
+		s.closed = true
+		s.closeErr = s.closeDB()
+	})
+	return s.closeErr
+}
+
+// closeFailedTimeout bounds how long a failed database may take to close: it
+// may have stopped with a lock held.
+const closeFailedTimeout = 2 * time.Second
+
+func (s *Store) closeDB() error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.db.Close() })
+		done <- err
+	}()
+	var expired <-chan time.Time
+	if s.pipeline != nil && s.pipeline.failure.Load() != nil {
+		expired = time.After(closeFailedTimeout)
+	}
+	select {
+	case err := <-done:
+		return errors.Join(err, s.lock.Close())
+	case <-expired:
+		// The directory stays locked: the database may still write to it.
+		return fmt.Errorf("embedded: the failed database in %s did not close", s.opts.Dir)
+	}
+}

@@ -1,0 +1,217 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+var errNegativeRevision = errors.New("embedded: negative revision")
+
+// openView opens an iterator through which revision (0: the latest) can be read
+// whole, and returns it with that revision. See the package comment on the order
+// of its steps.
+func (s *Store) openView(ctx context.Context, revision int64, o *pebble.IterOptions) (*pebble.Iterator, int64, error) {
+	if revision < 0 {
+		return nil, 0, errNegativeRevision
+	}
+	for {
+		durable := s.hub.durable.Load()
+		at := revision
+		if at == 0 {
+			at = durable
+		}
+		if at > durable {
+			return nil, 0, &storage.FutureRevisionError{Revision: revision, Current: durable}
+		}
+		it, err := s.db.NewIterWithContext(ctx, o)
+		if err != nil {
+			return nil, 0, err
+		}
+		compacted := s.compacted.Load()
+		if at >= compacted {
+			return it, at, nil
+		}
+		if err := it.Close(); err != nil {
+			return nil, 0, err
+		}
+		if revision != 0 {
+			return nil, 0, &storage.CompactedError{Revision: revision, Compacted: compacted}
+		}
+	}
+}
+
+// seekVersion returns the newest version of key at or below revision. Its value
+// is valid until it moves.
+func seekVersion(it *pebble.Iterator, buf []byte, key string, revision int64) (version, bool, error) {
+	if !it.SeekPrefixGE(appendVersionKey(buf[:0], key, revision)) {
+		return version{}, false, it.Error()
+	}
+	return currentVersion(it)
+}
+
+func currentVersion(it *pebble.Iterator) (version, bool, error) {
+	_, revision, err := splitVersionKey(it.Key())
+	if err != nil {
+		return version{}, false, err
+	}
+	b, err := it.ValueAndErr()
+	if err != nil {
+		return version{}, false, err
+	}
+	v, err := decodeVersion(b, revision)
+	return v, err == nil, err
+}
+
+// newestVersions is planner.view.
+func (s *Store) newestVersions() (versionReader, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	if err != nil {
+		return nil, err
+	}
+	return &iterReader{it: it}, nil
+}
+
+type iterReader struct {
+	it  *pebble.Iterator
+	buf [128]byte
+}
+
+func (r *iterReader) newest(key string) (version, bool, error) {
+	return seekVersion(r.it, r.buf[:0], key, maxRevision)
+}
+
+func (r *iterReader) close() error { return r.it.Close() }
+
+const maxRevision = 1<<63 - 1
+
+// Get implements storage.Store.
+func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	if err := validateKey(key); err != nil {
+		return storage.Entry{}, 0, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return storage.Entry{}, 0, err
+	}
+	defer s.leave()
+	it, at, err := s.openView(ctx, revision, &pebble.IterOptions{UseL6Filters: true})
+	if err != nil {
+		return storage.Entry{}, 0, err
+	}
+	defer it.Close()
+	var buf [128]byte
+	v, ok, err := seekVersion(it, buf[:0], key, at)
+	if err != nil {
+		return storage.Entry{}, 0, err
+	}
+	if !ok || v.tombstone {
+		return storage.Entry{}, at, nil
+	}
+	return v.entry(key), at, nil
+}
+
+// Range implements storage.Store. What lies beyond the limit is counted without
+// reading values.
+func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.RangeResult{}, err
+	}
+	defer s.leave()
+	o := &pebble.IterOptions{LowerBound: appendVersionBound(nil, r.Start), UpperBound: []byte{spaceVersion + 1}}
+	if r.End != "" {
+		o.UpperBound = appendVersionBound(nil, r.End)
+	}
+	empty := bytes.Compare(o.LowerBound, o.UpperBound) >= 0
+	if empty {
+		o.LowerBound, o.UpperBound = []byte{spaceVersion}, []byte{spaceVersion}
+	}
+	it, at, err := s.openView(ctx, r.Revision, o)
+	if err != nil {
+		return storage.RangeResult{}, err
+	}
+	defer it.Close()
+	result := storage.RangeResult{Revision: at}
+	if empty {
+		return result, nil
+	}
+	if err := scan(ctx, it, r, &result); err != nil {
+		return storage.RangeResult{}, err
+	}
+	return result, nil
+}
+
+// scan walks the keys of it, one version each, as of result.Revision.
+func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, result *storage.RangeResult) error {
+	var seek []byte
+	steps := 0
+	for ok := it.First(); ok; {
+		if steps++; steps%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		key, revision, err := splitVersionKey(it.Key())
+		if err != nil {
+			return err
+		}
+		if revision > result.Revision {
+			// To the version that counts, or on to the next key if there is none.
+			seek = append(append(append(seek[:0], spaceVersion), key...), 0)
+			ok = it.SeekGE(binary.BigEndian.AppendUint64(seek, ^uint64(result.Revision)))
+			continue
+		}
+		if err := take(it, key, revision, r, result); err != nil {
+			return err
+		}
+		ok = it.NextPrefix()
+	}
+	return it.Error()
+}
+
+// take adds the version at which it stands to the result.
+func take(it *pebble.Iterator, key []byte, revision int64, r storage.RangeRequest, result *storage.RangeResult) error {
+	b, err := it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	if isTombstone(b) {
+		return nil
+	}
+	result.Count++
+	if r.CountOnly {
+		return nil
+	}
+	if r.Limit > 0 && len(result.Entries) >= r.Limit {
+		result.More = true
+		return nil
+	}
+	v, err := decodeVersion(b, revision)
+	if err != nil {
+		return err
+	}
+	result.Entries = append(result.Entries, v.entry(string(key)))
+	return nil
+}
+
+// Revision implements storage.Store. Watchers for which nothing happened learn
+// of the revision soon after (see hub.requestProgress).
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	s.hub.requestProgress()
+	return s.hub.durable.Load(), nil
+}
+
+// Stats implements storage.Store. SizeBytes is at most some seconds old.
+func (s *Store) Stats() storage.Stats {
+	return storage.Stats{
+		Revision:          s.hub.durable.Load(),
+		CompactedRevision: s.compacted.Load(),
+		SizeBytes:         s.sizeBytes.Load(),
+	}
+}
