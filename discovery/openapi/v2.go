@@ -83,7 +83,7 @@ func (h *Handler) dropDisabled(p *v2Parts) {
 	used := map[string]bool{}
 	var visit func(text []byte)
 	visit = func(text []byte) {
-		for name := range references(text) {
+		for name := range archive.References(text, archive.RefV2) {
 			if !used[name] {
 				used[name] = true
 				visit(byName[name])
@@ -99,24 +99,6 @@ func (h *Handler) dropDisabled(p *v2Parts) {
 		}
 	}
 	p.definitions = slices.DeleteFunc(p.definitions, func(m archive.Member) bool { return !used[string(m.Key)] })
-}
-
-// references yields the names of the definitions that a JSON text refers to.
-func references(text []byte) func(yield func(string) bool) {
-	const prefix = `"$ref":"#/definitions/`
-	return func(yield func(string) bool) {
-		for {
-			i := bytes.Index(text, []byte(prefix))
-			if i < 0 {
-				return
-			}
-			text = text[i+len(prefix):]
-			end := bytes.IndexByte(text, '"')
-			if end < 0 || !yield(string(text[:end])) {
-				return
-			}
-		}
-	}
 }
 
 func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {

@@ -11,9 +11,11 @@
 package archive
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"weak"
 
@@ -137,31 +139,54 @@ func (a *Archive) ReadV2() ([]byte, error) {
 	return decompress(a.v2.frame, a.v2.Size, defs.text)
 }
 
-// Definitions returns the members `"name":{...}` of components.schemas, as
-// OpenAPI v3 has them, for the names given, in that order. Where documents differ
-// in a definition it is the one of the first document.
-func (a *Archive) Definitions(names ...string) ([][]byte, error) {
+// Definitions returns the members `"name":{...}` of components.schemas for the names
+// given and for all that they refer to, as OpenAPI v3 has them, ordered by name: what
+// the document of a group that is not built in needs of those that are.
+// Where documents differ in a definition (which of the groups have a kind of that name)
+// it is that of the first document, "api/v1". The slices must not be changed.
+func (a *Archive) Definitions(names ...string) ([]Member, error) {
 	defs, err := a.load()
 	if err != nil {
 		return nil, err
 	}
-	byName := make(map[string]int, len(defs.ends))
+	byName := make(map[string][]byte, len(defs.ends))
 	for i := range defs.ends {
-		m, _ := defs.member(i)
-		key := string(memberKey(m))
+		raw, err := defs.member(i)
+		if err != nil {
+			return nil, err
+		}
+		key := string(memberKey(raw))
 		if _, seen := byName[key]; !seen {
-			byName[key] = i
+			byName[key] = raw
 		}
 	}
-	members := make([][]byte, 0, len(names))
-	for _, name := range names {
-		i, ok := byName[name]
+	found := map[string]bool{}
+	var members []Member
+	var add func(name string) error
+	add = func(name string) error {
+		if found[name] {
+			return nil
+		}
+		found[name] = true
+		raw, ok := byName[name]
 		if !ok {
-			return nil, fmt.Errorf("openapi archive: no definition %q", name)
+			return fmt.Errorf("openapi archive: no definition %q", name)
 		}
-		m, _ := defs.member(i)
-		members = append(members, m)
+		key := memberKey(raw)
+		members = append(members, Member{Key: key, Value: raw[len(key)+len(`"":`):], Raw: raw})
+		for other := range References(raw, RefV3) {
+			if err := add(other); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	for _, name := range names {
+		if err := add(name); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(members, func(a, b Member) int { return bytes.Compare(a.Key, b.Key) })
 	return members, nil
 }
 

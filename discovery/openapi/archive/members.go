@@ -1,6 +1,10 @@
 package archive
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+	"iter"
+)
 
 // A Member is one member of a JSON object. The slices are parts of the text it
 // was found in.
@@ -66,6 +70,32 @@ func Find(object []byte, path ...string) (value []byte, found bool, err error) {
 		}
 	}
 	return value, true, nil
+}
+
+// What a reference to a definition begins with.
+const (
+	RefV2 = "#/definitions/"
+	RefV3 = "#/components/schemas/"
+)
+
+// References yields the names of the definitions that a JSON text without spaces
+// refers to.
+func References(text []byte, prefix string) iter.Seq[string] {
+	start := []byte(`"$ref":"` + prefix)
+	return func(yield func(string) bool) {
+		rest := text
+		for {
+			i := bytes.Index(rest, start)
+			if i < 0 {
+				return
+			}
+			rest = rest[i+len(start):]
+			end := bytes.IndexByte(rest, '"')
+			if end < 0 || !yield(string(rest[:end])) {
+				return
+			}
+		}
+	}
 }
 
 // memberKey returns the key of the text `"key":value`.
