@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keelson-dev/keelson/server/version"
+)
+
+// newCommand returns the command with its subcommands; without one it serves.
+func newCommand(out, errOut io.Writer) *cobra.Command {
+	root := newServe(out, errOut)
+	root.Use = "keelson"
+	root.Short = "A Kubernetes API server in one binary"
+	root.Long = "Keelson serves the Kubernetes API from an embedded store.\nWithout a subcommand it does what `keelson serve` does."
+	root.SetOut(out)
+	root.SetErr(errOut)
+	serve := newServe(out, errOut)
+	serve.Use = "serve"
+	serve.Short = "Serve the API"
+	root.AddCommand(serve, newVersion(out))
+	root.CompletionOptions.DisableDefaultCmd = true
+	return root
+}
+
+func newVersion(out io.Writer) *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(*cobra.Command, []string) error {
+			info := version.Get()
+			switch format {
+			case "":
+				_, err := fmt.Fprintf(out, "keelson %s (Kubernetes %s)\n", version.Keelson, info.GitVersion)
+				return err
+			case "json":
+				e := json.NewEncoder(out)
+				e.SetIndent("", "  ")
+				return e.Encode(struct {
+					Keelson    string `json:"keelson"`
+					Kubernetes any    `json:"kubernetes"`
+				}{version.Keelson, info})
+			}
+			return errors.New("--output must be json")
+		},
+	}
+	c.Flags().StringVarP(&format, "output", "o", "", "json, or nothing for one line")
+	return c
+}

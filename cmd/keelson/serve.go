@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/server/pace"
+)
+
+// stopTime bounds an orderly end beyond what requests in flight may take.
+const stopTime = 30 * time.Second
+
+// logOptions say what is logged and how.
+type logOptions struct {
+	verbosity int
+	format    string
+}
+
+func newServe(out, errOut io.Writer) *cobra.Command {
+	config := server.DefaultConfig()
+	minTimeout := int(config.MinRequestTimeout / time.Second)
+	var logs logOptions
+	c := &cobra.Command{
+		Args:         cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
+			log, err := logs.logger(errOut)
+			if err != nil {
+				return err
+			}
+			config.Log = log
+			return serve(c.Context(), config, out)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&config.DataDir, "data-dir", config.DataDir, "directory of the data, the server's certificates and its kubeconfig")
+	f.StringVar(&config.Storage, "storage", config.Storage, "where objects are kept: embedded (in the data directory) or memory (gone at the end)")
+	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
+	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")
+	f.StringVar(&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"")
+	f.StringVar(&config.ClientCAFile, "client-ca-file", "", "PEM file of authorities whose client certificates are accepted, beside the server's own")
+	f.StringVar(&config.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate and its chain, instead of the server's own")
+	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
+	f.StringVar(&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange, "range of service addresses in CIDR notation; two, separated by a comma, for dual stack")
+	f.StringArrayVar(&config.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated")
+	f.DurationVar(&config.RequestTimeout, "request-timeout", config.RequestTimeout, "how long a request may take that is not long-running")
+	f.IntVar(&minTimeout, "min-request-timeout", minTimeout, "seconds that a watch without a timeout of its own lasts at least; it lasts up to twice that")
+	f.IntVar(&config.MaxRequestsInFlight, "max-requests-inflight", config.MaxRequestsInFlight, "reading requests served at a time; 0 is no limit")
+	f.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight, "writing requests served at a time; 0 is no limit")
+	f.DurationVar(&config.ShutdownDelay, "shutdown-delay-duration", 0, "how long to go on serving, with /readyz failing, when told to stop")
+	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
+	f.IntVarP(&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything")
+	f.StringVar(&logs.format, "log-format", "text", "text or json")
+	return c
+}
+
+// logger returns the log and makes klog, which the Kubernetes libraries use, write
+// to it.
+func (o logOptions) logger(out io.Writer) (*slog.Logger, error) {
+	if o.verbosity < 0 {
+		return nil, errors.New("--v must not be negative")
+	}
+	options := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	var handler slog.Handler
+	switch o.format {
+	case "text":
+		handler = slog.NewTextHandler(out, options)
+	case "json":
+		handler = slog.NewJSONHandler(out, options)
+	default:
+		return nil, fmt.Errorf("--log-format must be text or json, not %q", o.format)
+	}
+	log := slog.New(handler)
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	if err := flags.Set("v", strconv.Itoa(o.verbosity)); err != nil {
+		return nil, err
+	}
+	klog.SetSlogLogger(log)
+	slog.SetDefault(log)
+	return log, nil
+}
+
+// serve runs a server until ctx ends or the server cannot go on.
+func serve(ctx context.Context, config server.Config, out io.Writer) error {
+	pace.Start(os.Getenv)
+	s, err := server.Start(ctx, config)
+	if err != nil {
+		return err
+	}
+	printHello(out, s)
+	var failure error
+	select {
+	case <-ctx.Done():
+		config.Log.Info("stopping")
+	case failure = <-s.Failed():
+	}
+	stop, cancel := context.WithTimeout(context.Background(), config.ShutdownDelay+config.RequestTimeout+stopTime)
+	defer cancel()
+	return errors.Join(failure, s.Stop(stop))
+}
+
+// printHello says where the server is and what to type next.
+func printHello(out io.Writer, s *server.Server) {
+	fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n", s.URL())
+	fmt.Fprintf(out, "Its kubeconfig, for an administrator, is %s\n", s.KubeconfigPath())
+	fmt.Fprintf(out, "Try: kubectl --kubeconfig %s get namespaces\n", s.KubeconfigPath())
+}

@@ -1,0 +1,46 @@
+// Package auditid gives each request an identifier, the one the client sent if
+// it sent one, and returns it in the Audit-Id header.
+package auditid
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"net/http"
+)
+
+// Header names the identifier, in requests and answers.
+const Header = "Audit-Id"
+
+// maxLength bounds what is taken from a client.
+const maxLength = 64
+
+// New returns the filter.
+func New() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			id := r.Header.Get(Header)
+			if id == "" || len(id) > maxLength {
+				id = newID()
+				r.Header.Set(Header, id)
+			}
+			w.Header()[Header] = []string{id}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// newID returns a random UUID (RFC 9562 section 5.4).
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	var s [36]byte
+	hex.Encode(s[:8], b[:4])
+	hex.Encode(s[9:13], b[4:6])
+	hex.Encode(s[14:18], b[6:8])
+	hex.Encode(s[19:23], b[8:10])
+	hex.Encode(s[24:], b[10:])
+	s[8], s[13], s[18], s[23] = '-', '-', '-', '-'
+	return string(s[:])
+}

@@ -1,0 +1,73 @@
+// Package deadline bounds how long a request may take, and ends long-running
+// ones when the server stops.
+package deadline
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/respond"
+)
+
+// New returns the filter. A request may ask for a shorter time than limit with
+// the parameter timeout. A long-running one has no deadline here; its context
+// ends when stopping does.
+func New(limit time.Duration, stopping context.Context) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if LongRunning(request.InfoFrom(r.Context())) {
+				ctx, cancel := context.WithCancel(r.Context())
+				defer cancel()
+				defer context.AfterFunc(stopping, cancel)()
+				next.ServeHTTP(w, r.WithContext(ctx))
+				return
+			}
+			timeout, err := parse(r, limit)
+			if err != nil {
+				respond.Error(w, r, kerrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+				return
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), timeout)
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+}
+
+// LongRunning says whether a request lives as long as its client likes.
+func LongRunning(i *request.Info) bool {
+	if !i.IsResource() {
+		return strings.HasPrefix(i.Path, "/debug/pprof/")
+	}
+	if i.Verb == "watch" {
+		return true
+	}
+	switch i.Subresource {
+	case "attach", "exec", "log", "portforward", "proxy":
+		return true
+	}
+	return false
+}
+
+func parse(r *http.Request, limit time.Duration) (time.Duration, error) {
+	if !strings.Contains(r.URL.RawQuery, "timeout") {
+		return limit, nil
+	}
+	value := r.URL.Query().Get("timeout")
+	if value == "" {
+		return limit, nil
+	}
+	asked, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, err
+	}
+	if asked <= 0 || asked > limit {
+		return limit, nil
+	}
+	return asked, nil
+}

@@ -1,0 +1,23 @@
+// Package info puts into the context what a request asks for, and where its
+// warnings go.
+package info
+
+import (
+	"net/http"
+
+	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// New returns the filter. Everything behind it has request.InfoFrom and may call
+// request.Warn until the status is written.
+func New() func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rw := response.Of(w)
+			ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
+			ctx = request.WithWarnings(ctx, &rw.Warnings)
+			next.ServeHTTP(rw, r.WithContext(ctx))
+		})
+	}
+}

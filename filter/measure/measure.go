@@ -1,0 +1,77 @@
+// Package measure counts and times requests.
+package measure
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// New returns the filter.
+func New(m *metrics.Metrics) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			start := time.Now()
+			rw := response.Of(w)
+			info := request.InfoFrom(r.Context())
+			labels := labelsOf(r, info)
+			if deadline.LongRunning(info) {
+				gauge := m.LongRunning(labels)
+				gauge.Inc()
+				defer gauge.Dec()
+			}
+			defer func() {
+				status := rw.Status
+				if status == 0 {
+					status = http.StatusOK // what net/http sends for a handler that writes nothing
+				}
+				m.Done(labels, status, rw.Bytes, time.Since(start))
+			}()
+			next.ServeHTTP(rw, r)
+		})
+	}
+}
+
+// paths that are not resources are told apart by the label subresource.
+var paths = map[string]bool{
+	"/healthz": true, "/livez": true, "/readyz": true, "/version": true, "/metrics": true,
+	"/api": true, "/apis": true, "/openapi/v2": true, "/openapi/v3": true,
+}
+
+func labelsOf(r *http.Request, i *request.Info) metrics.Request {
+	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
+	if !i.IsResource() {
+		out.Verb = r.Method
+		if paths[i.Path] {
+			out.Subresource = i.Path
+		}
+		return out
+	}
+	switch {
+	case i.Subresource == "exec", i.Subresource == "attach", i.Subresource == "portforward", i.Subresource == "proxy":
+		out.Verb = "CONNECT"
+	case i.Verb == "list", i.Verb == "watch", i.Verb == "deletecollection":
+		out.Verb = strings.ToUpper(i.Verb)
+	case i.Verb == "patch" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch"):
+		out.Verb = "APPLY"
+	default:
+		out.Verb = r.Method
+	}
+	if strings.Contains(r.URL.RawQuery, "dryRun") {
+		out.DryRun = r.URL.Query().Get("dryRun")
+	}
+	switch {
+	case i.Name != "" || i.Verb == "create":
+		out.Scope = "resource"
+	case i.Namespace != "":
+		out.Scope = "namespace"
+	default:
+		out.Scope = "cluster"
+	}
+	return out
+}

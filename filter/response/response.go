@@ -1,0 +1,64 @@
+// Package response has the one ResponseWriter that the filters put around the
+// connection's own: it notes status and size, and lets headers be added in the
+// last moment before the status is written.
+package response
+
+import (
+	"net/http"
+
+	"github.com/keelson-dev/keelson/request"
+)
+
+// Writer notes what is answered. It is made once a request and used by the
+// goroutine that serves it.
+type Writer struct {
+	http.ResponseWriter
+	// Warnings are sent with the headers.
+	Warnings request.Warnings
+	// Status is what was answered, 0 before the headers.
+	Status int
+	// Bytes of the body so far.
+	Bytes int64
+}
+
+// Of returns the Writer that w is, or a new one around it.
+func Of(w http.ResponseWriter) *Writer {
+	if rw, ok := w.(*Writer); ok {
+		return rw
+	}
+	return &Writer{ResponseWriter: w}
+}
+
+// WriteHeader sends warnings and status. A second call does nothing.
+func (w *Writer) WriteHeader(status int) {
+	if w.Status != 0 {
+		return
+	}
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // other 1xx may be followed by the real one
+		w.Status = status
+		w.Warnings.WriteHeaders(w.Header())
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *Writer) Write(b []byte) (int, error) {
+	if w.Status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.Bytes += int64(n)
+	return n, err
+}
+
+// Flush sends what is buffered.
+func (w *Writer) Flush() {
+	if w.Status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,337 @@
+// Package metrics counts what the server does, under the names and labels of the
+// reference, and serves the counts as Prometheus text.
+package metrics
+
+import (
+	"net/http"
+	"sort"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// component is the value of the label of that name.
+const component = "apiserver"
+
+// Metrics are the counters of one server.
+type Metrics struct {
+	registry, slis *prometheus.Registry
+
+	requests     *prometheus.CounterVec
+	duration     *prometheus.HistogramVec
+	sizes        *prometheus.HistogramVec
+	longRunning  *prometheus.GaugeVec
+	watchEvents  *prometheus.CounterVec
+	watchSizes   *prometheus.HistogramVec
+	handshakes   prometheus.Counter
+	authn, authz map[string]prometheus.Counter
+	healthchecks *prometheus.CounterVec
+	healthcheck  *prometheus.GaugeVec
+
+	// known bounds the label values that clients can make.
+	known func(group, version, resource string) bool
+
+	mu       sync.RWMutex // guards requestS and longS
+	requestS map[Request]*series
+	longS    map[Request]prometheus.Gauge
+}
+
+// Request is what a request's series are labelled with.
+type Request struct {
+	// Verb is upper case; LIST, WATCH, APPLY and DELETECOLLECTION are their own.
+	Verb                                  string
+	Group, Version, Resource, Subresource string
+	// Scope is cluster, namespace, resource or empty.
+	Scope  string
+	DryRun string
+}
+
+// series are the resolved handles of one Request.
+type series struct {
+	duration, sizes prometheus.Observer
+	byCode          sync.Map // int -> prometheus.Counter
+}
+
+// Build describes the program for kubernetes_build_info, by label.
+type Build map[string]string
+
+// Options are what a server's metrics are made of.
+type Options struct {
+	Build Build
+	// Known says whether a resource (or resource/subresource) is served. Others
+	// are counted together.
+	Known func(group, version, resource string) bool
+	// InFlight returns the bounded requests that are being served.
+	InFlight func() (readOnly, mutating int64)
+	// StorageSize returns the bytes that the store takes; nil is not reported.
+	StorageSize func() int64
+	// Objects returns the number of stored objects by resource, where it is known
+	// without reading; nil is not reported.
+	Objects func() map[GroupResource]int64
+}
+
+// GroupResource names a resource.
+type GroupResource struct{ Group, Resource string }
+
+var (
+	durationBuckets = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+	sizeBuckets     = prometheus.ExponentialBuckets(1000, 10, 7)
+	watchBuckets    = prometheus.ExponentialBuckets(1024, 2, 8)
+)
+
+// New returns the metrics of a server.
+func New(o Options) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), slis: prometheus.NewRegistry(),
+		known: o.Known, requestS: map[Request]*series{}, longS: map[Request]prometheus.Gauge{},
+	}
+	labels := []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_total",
+		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
+	}, append(labels, "code"))
+	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_request_duration_seconds",
+		Help:    "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
+		Buckets: durationBuckets,
+	}, labels)
+	withoutDryRun := []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
+	m.sizes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_response_sizes",
+		Help:    "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
+		Buckets: sizeBuckets,
+	}, withoutDryRun)
+	m.longRunning = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "apiserver_longrunning_requests",
+		Help: "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
+	}, withoutDryRun)
+	m.watchEvents = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_watch_events_total", Help: "[ALPHA] Number of events sent in watch clients",
+	}, []string{"group", "version", "resource"})
+	m.watchSizes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "apiserver_watch_events_sizes", Help: "[ALPHA] Watch event size distribution in bytes", Buckets: watchBuckets,
+	}, []string{"group", "version", "resource"})
+	m.handshakes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "apiserver_tls_handshake_errors_total", Help: "[ALPHA] Number of requests dropped with 'TLS handshake error from' error",
+	})
+	m.healthchecks = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",
+	}, []string{"name", "type", "status"})
+	m.healthcheck = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubernetes_healthcheck", Help: "[STABLE] This metric records the result of a single healthcheck.",
+	}, []string{"name", "type"})
+	m.slis.MustRegister(m.healthchecks, m.healthcheck)
+
+	authnAttempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "authentication_attempts", Help: "[ALPHA] Counter of authenticated attempts.",
+	}, []string{"result"})
+	authzAttempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "authorization_attempts_total",
+		Help: "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
+	}, []string{"result"})
+	m.authn = resolve(authnAttempts, "success", "failure", "error")
+	m.authz = resolve(authzAttempts, "allowed", "denied", "no-opinion", "error")
+
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "kubernetes_build_info",
+		Help:        "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+		ConstLabels: prometheus.Labels(o.Build),
+	})
+	build.Set(1)
+
+	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, authnAttempts, authzAttempts, build,
+		&derived{o: o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
+	out := make(map[string]prometheus.Counter, len(values))
+	for _, value := range values {
+		out[value] = v.WithLabelValues(value)
+	}
+	return out
+}
+
+// Authentication counts an attempt by its result.
+func (m *Metrics) Authentication(result string) { m.authn[result].Inc() }
+
+// Authorization counts an attempt by its result.
+func (m *Metrics) Authorization(result string) { m.authz[result].Inc() }
+
+// HandshakeError counts a connection that did not get through TLS.
+func (m *Metrics) HandshakeError() { m.handshakes.Inc() }
+
+// Healthcheck notes the result of one check of an endpoint (livez, readyz, healthz).
+func (m *Metrics) Healthcheck(name, endpoint string, ok bool) {
+	status, value := "error", 0.0
+	if ok {
+		status, value = "success", 1
+	}
+	m.healthchecks.WithLabelValues(name, endpoint, status).Inc()
+	m.healthcheck.WithLabelValues(name, endpoint).Set(value)
+}
+
+// Done counts an answered request.
+func (m *Metrics) Done(r Request, code int, bytes int64, took time.Duration) {
+	s := m.series(r)
+	counter, ok := s.byCode.Load(code)
+	if !ok {
+		r = m.bounded(r)
+		counter, _ = s.byCode.LoadOrStore(code, m.requests.WithLabelValues(
+			r.Verb, r.DryRun, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component, strconv.Itoa(code)))
+	}
+	counter.(prometheus.Counter).Inc()
+	s.duration.Observe(took.Seconds())
+	s.sizes.Observe(float64(bytes))
+}
+
+// LongRunning returns the gauge of long-running requests like r.
+func (m *Metrics) LongRunning(r Request) prometheus.Gauge {
+	r = m.bounded(r)
+	r.DryRun = ""
+	m.mu.RLock()
+	g := m.longS[r]
+	m.mu.RUnlock()
+	if g != nil {
+		return g
+	}
+	g = m.longRunning.WithLabelValues(r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component)
+	m.mu.Lock()
+	m.longS[r] = g
+	m.mu.Unlock()
+	return g
+}
+
+func (m *Metrics) series(r Request) *series {
+	m.mu.RLock()
+	s := m.requestS[r]
+	m.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	r = m.bounded(r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s = m.requestS[r]; s != nil {
+		return s
+	}
+	s = &series{
+		duration: m.duration.WithLabelValues(r.Verb, r.DryRun, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component),
+		sizes:    m.sizes.WithLabelValues(r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component),
+	}
+	m.requestS[r] = s
+	return s
+}
+
+// bounded replaces labels that a client could make up.
+func (m *Metrics) bounded(r Request) Request {
+	name := r.Resource
+	if r.Subresource != "" {
+		name += "/" + r.Subresource
+	}
+	if r.Resource != "" && !m.known(r.Group, r.Version, name) {
+		return Request{Verb: boundedVerb(r.Verb), Scope: r.Scope}
+	}
+	r.Verb = boundedVerb(r.Verb)
+	if r.DryRun != "" {
+		r.DryRun = "All"
+	}
+	return r
+}
+
+func boundedVerb(verb string) string {
+	switch verb {
+	case "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "HEAD", "OPTIONS", "CONNECT":
+		return verb
+	}
+	return "OTHER"
+}
+
+// WatchEvents are the series of the events sent for one resource. Resolve them
+// once a watch, not once an event.
+type WatchEvents struct {
+	count prometheus.Counter
+	sizes prometheus.Observer
+}
+
+// WatchEvents returns the series of a served resource.
+func (m *Metrics) WatchEvents(group, version, resource string) WatchEvents {
+	return WatchEvents{
+		count: m.watchEvents.WithLabelValues(group, version, resource),
+		sizes: m.watchSizes.WithLabelValues(group, version, resource),
+	}
+}
+
+// Sent counts one event.
+func (w WatchEvents) Sent(bytes int) {
+	w.count.Inc()
+	w.sizes.Observe(float64(bytes))
+}
+
+// derived are the metrics that are read when asked for.
+type derived struct{ o Options }
+
+var (
+	inflightDesc = prometheus.NewDesc("apiserver_current_inflight_requests",
+		"[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.", []string{"request_kind"}, nil)
+	storageSizeDesc = prometheus.NewDesc("apiserver_storage_size_bytes",
+		"[STABLE] Size of the storage database file physically allocated in bytes.", []string{"storage_cluster_id"}, nil)
+	storageObjectsDesc = prometheus.NewDesc("apiserver_storage_objects",
+		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
+		[]string{"resource"}, nil)
+	resourceObjectsDesc = prometheus.NewDesc("apiserver_resource_objects",
+		"[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
+		[]string{"group", "resource"}, nil)
+)
+
+func (d *derived) Describe(ch chan<- *prometheus.Desc) {
+	ch <- inflightDesc
+	ch <- storageSizeDesc
+	ch <- storageObjectsDesc
+	ch <- resourceObjectsDesc
+}
+
+func (d *derived) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
+	}
+	readOnly, mutating := d.o.InFlight()
+	gauge(inflightDesc, readOnly, "readOnly")
+	gauge(inflightDesc, mutating, "mutating")
+	if d.o.StorageSize != nil {
+		gauge(storageSizeDesc, d.o.StorageSize(), "embedded")
+	}
+	if d.o.Objects == nil {
+		return
+	}
+	counts := d.o.Objects()
+	keys := make([]GroupResource, 0, len(counts))
+	for k := range counts {
+		keys = append(keys, k)
+	}
+	sort.Slice(keys, func(i, j int) bool {
+		return keys[i].Resource < keys[j].Resource || keys[i].Resource == keys[j].Resource && keys[i].Group < keys[j].Group
+	})
+	for _, k := range keys {
+		name := k.Resource
+		if k.Group != "" {
+			name += "." + k.Group
+		}
+		gauge(storageObjectsDesc, counts[k], name)
+		gauge(resourceObjectsDesc, counts[k], k.Group, k.Resource)
+	}
+}
+
+// Handler serves all metrics.
+func (m *Metrics) Handler() http.Handler { return handler(m.registry) }
+
+// SLIHandler serves the results of the health checks alone (KEP-3466).
+func (m *Metrics) SLIHandler() http.Handler { return handler(m.slis) }
+
+func handler(g prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{})
+}

@@ -1,0 +1,120 @@
+package respond
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Clause is one media range of an Accept header (RFC 9110 section 12.5.1).
+type Clause struct {
+	Type, Subtype string
+	Params        map[string]string // without q; nil for none
+	Q             float64
+}
+
+// ParseAccept returns the ranges in order of preference: by weight, then the more
+// specific one, then as sent. A header that is empty accepts anything. What is
+// not a media range is left out.
+func ParseAccept(header string) []Clause {
+	if header == "" {
+		return []Clause{{Type: "*", Subtype: "*", Q: 1}}
+	}
+	var clauses []Clause
+	for _, part := range strings.Split(header, ",") {
+		if c, ok := parseClause(part); ok {
+			clauses = append(clauses, c)
+		}
+	}
+	sort.SliceStable(clauses, func(i, j int) bool {
+		a, b := &clauses[i], &clauses[j]
+		if a.Q != b.Q {
+			return a.Q > b.Q
+		}
+		return a.specificity() > b.specificity()
+	})
+	return clauses
+}
+
+func (c *Clause) specificity() int {
+	switch {
+	case c.Type == "*":
+		return 0
+	case c.Subtype == "*":
+		return 1
+	}
+	return 2 + len(c.Params)
+}
+
+func parseClause(s string) (Clause, bool) {
+	c := Clause{Q: 1}
+	media, params, _ := strings.Cut(s, ";")
+	var ok bool
+	c.Type, c.Subtype, ok = strings.Cut(strings.TrimSpace(media), "/")
+	if !ok && c.Type == "*" {
+		c.Subtype, ok = "*", true
+	}
+	if !ok || c.Type == "" || c.Subtype == "" {
+		return c, false
+	}
+	for params != "" {
+		var param string
+		param, params, _ = strings.Cut(params, ";")
+		key, value, _ := strings.Cut(strings.TrimSpace(param), "=")
+		switch key {
+		case "":
+		case "q":
+			if q, err := strconv.ParseFloat(value, 64); err == nil {
+				c.Q = q
+			}
+		default:
+			if c.Params == nil {
+				c.Params = map[string]string{}
+			}
+			c.Params[key] = value
+		}
+	}
+	return c, true
+}
+
+// Matches says whether the range includes the media type, parameters aside.
+func (c *Clause) Matches(mediaType string) bool {
+	if c.Type == "*" && c.Subtype == "*" {
+		return true
+	}
+	t, sub, _ := strings.Cut(mediaType, "/")
+	return c.Type == t && (c.Subtype == sub || c.Subtype == "*")
+}
+
+// Transforms says whether the range asks for the answer as another kind.
+func (c *Clause) Transforms() bool {
+	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
+}
+
+// Negotiate returns the first offered type that the client accepts as it is.
+func Negotiate(clauses []Clause, offered []string) (string, bool) {
+	for i := range clauses {
+		if clauses[i].Transforms() {
+			continue
+		}
+		for _, mediaType := range offered {
+			if clauses[i].Matches(mediaType) {
+				return mediaType, true
+			}
+		}
+	}
+	return "", false
+}
+
+// AcceptsAny says whether some range includes an offered type, whatever its
+// parameters ask for.
+func AcceptsAny(clauses []Clause, offered []string) bool {
+	for i := range clauses {
+		for _, mediaType := range offered {
+			if clauses[i].Matches(mediaType) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+// Package respond writes the answers that are not a resource's own: an error as
+// a Status, and small objects in the media type the client asked for. It is the
+// only place outside rest where a Go error becomes bytes on the wire.
+package respond
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/apierr"
+)
+
+// Media types that every API answer can have.
+const (
+	JSON     = "application/json"
+	YAML     = "application/yaml"
+	Protobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// mediaTypes are the types, in the order in which messages list them.
+var mediaTypes = [...]string{JSON, YAML, Protobuf}
+
+// MediaTypes returns the offered types in the order in which messages list them.
+func MediaTypes() []string { return mediaTypes[:] }
+
+// protobufPrefix marks a serialized runtime.Unknown.
+var protobufPrefix = []byte("k8s\x00")
+
+// Message is an object that can be written in every media type.
+type Message interface {
+	Marshal() ([]byte, error)
+}
+
+// Error answers err as a Status with its own code, in the type the client
+// accepts, or else as JSON.
+func Error(w http.ResponseWriter, r *http.Request, err error) {
+	status := apierr.Status(err)
+	h := w.Header()
+	if after := apierr.RetryAfterSeconds(status); after != "" {
+		h.Set("Retry-After", after)
+	}
+	mediaType := JSON
+	if clause, ok := Negotiate(ParseAccept(r.Header.Get("Accept")), mediaTypes[:]); ok {
+		mediaType = clause
+	}
+	code := int(status.Code)
+	if code == 0 {
+		code = http.StatusInternalServerError
+	}
+	body, err := Encode(status, metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, mediaType)
+	if err != nil {
+		http.Error(w, "cannot encode the status: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h.Set("Content-Type", mediaType)
+	h.Set("Cache-Control", "no-cache, private")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+}
+
+// NotFoundPage answers a path that belongs to no API, as plain text.
+func NotFoundPage(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache, private")
+	http.Error(w, "404 page not found", http.StatusNotFound)
+}
+
+// Encode returns obj in one of the media types. t is what the protobuf envelope
+// says the object is.
+func Encode(obj Message, t metav1.TypeMeta, mediaType string) ([]byte, error) {
+	switch mediaType {
+	case Protobuf:
+		raw, err := obj.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: t.APIVersion, Kind: t.Kind}, Raw: raw}
+		body, err := unknown.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		return append(append(make([]byte, 0, len(protobufPrefix)+len(body)), protobufPrefix...), body...), nil
+	case YAML:
+		body, err := json.Marshal(obj)
+		if err != nil {
+			return nil, err
+		}
+		return yaml.JSONToYAML(body)
+	case JSON:
+		body, err := json.Marshal(obj)
+		if err != nil {
+			return nil, err
+		}
+		return append(body, '\n'), nil
+	}
+	return nil, errors.New("unknown media type " + mediaType)
+}
+
+// Indent returns JSON for a reader's eye, as pretty=true asks for.
+func Indent(body []byte) []byte {
+	var out bytes.Buffer
+	if err := json.Indent(&out, body, "", "  "); err != nil {
+		return body
+	}
+	return out.Bytes()
+}
+
+// Pretty says whether the query asks for indented JSON.
+func Pretty(r *http.Request) bool {
+	if !strings.Contains(r.URL.RawQuery, "pretty") {
+		return false
+	}
+	v := r.URL.Query().Get("pretty")
+	return v == "true" || v == "1"
+}
+
+// NotAcceptable answers an Accept header that cannot be satisfied. Answers from
+// routing have (empty) details, those from negotiation have none.
+func NotAcceptable(message string, details bool) error {
+	err := apierr.NotAcceptable(message)
+	var s *kerrors.StatusError
+	if details && errors.As(err, &s) {
+		s.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	return err
+}

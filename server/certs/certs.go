@@ -1,0 +1,258 @@
+// Package certs makes and keeps the server's own certificates: an authority, a
+// serving certificate and an administrator's client certificate. They are made on
+// the first start and renewed when they near their end.
+package certs
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	caLife      = 10 * 365 * 24 * time.Hour
+	leafLife    = 365 * 24 * time.Hour
+	renewBefore = 30 * 24 * time.Hour
+	backdate    = 5 * time.Minute // for clocks that are behind ours
+
+	privateFile = 0o600
+	publicFile  = 0o644
+	privateDir  = 0o700
+)
+
+// Names of the administrator's certificate.
+const (
+	AdminUser  = "kubernetes-admin"
+	AdminGroup = "system:masters"
+)
+
+// Options say what is needed.
+type Options struct {
+	// Dir keeps the certificates; "" makes them anew, in memory.
+	Dir string
+	// Names and IPs that the serving certificate is for.
+	Names []string
+	IPs   []net.IP
+	// Serving is false where the server was given a certificate of its own.
+	Serving bool
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Pair is a certificate with its key, in PEM.
+type Pair struct {
+	Cert, Key []byte
+}
+
+// TLS returns the pair for a TLS configuration.
+func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
+
+// Set are the server's own certificates.
+type Set struct {
+	// CA is the authority's certificate, in PEM.
+	CA             []byte
+	Serving, Admin Pair
+}
+
+// Ensure returns the certificates, making those that are missing, end soon or do
+// not cover the names.
+func Ensure(o Options) (*Set, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Dir != "" {
+		if err := os.MkdirAll(o.Dir, privateDir); err != nil {
+			return nil, err
+		}
+	}
+	ca, err := o.authority()
+	if err != nil {
+		return nil, err
+	}
+	out := &Set{CA: ca.pair.Cert}
+	if o.Serving {
+		if out.Serving, err = o.leaf(ca, "apiserver", o.servingTemplate()); err != nil {
+			return nil, err
+		}
+	}
+	out.Admin, err = o.leaf(ca, "admin", adminTemplate())
+	return out, err
+}
+
+type authority struct {
+	pair Pair
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+func (o *Options) authority() (*authority, error) {
+	const name = "ca"
+	pair, err := o.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if pair == nil {
+		pair, err = o.issue(&x509.Certificate{
+			Subject: pkix.Name{CommonName: "keelson-ca"}, IsCA: true, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		}, caLife, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := o.write(name, pair); err != nil {
+			return nil, err
+		}
+	}
+	parsed, err := pair.TLS()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(o.Dir, name+".crt"), err)
+	}
+	key, ok := parsed.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("%s: the key cannot sign", filepath.Join(o.Dir, name+".key"))
+	}
+	return &authority{pair: *pair, cert: parsed.Leaf, key: key}, nil
+}
+
+func (o *Options) servingTemplate() *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: "kube-apiserver"}, DNSNames: o.Names, IPAddresses: o.IPs,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+}
+
+func adminTemplate() *x509.Certificate {
+	return &x509.Certificate{
+		Subject:  pkix.Name{CommonName: AdminUser, Organization: []string{AdminGroup}},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
+// leaf returns the kept certificate if it still serves, or a new one.
+func (o *Options) leaf(ca *authority, name string, template *x509.Certificate) (Pair, error) {
+	pair, err := o.read(name)
+	if err != nil {
+		return Pair{}, err
+	}
+	if pair != nil && o.usable(*pair, ca, template) {
+		return *pair, nil
+	}
+	if pair, err = o.issue(template, leafLife, ca); err != nil {
+		return Pair{}, err
+	}
+	return *pair, o.write(name, pair)
+}
+
+func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
+	parsed, err := p.TLS()
+	if err != nil {
+		return false
+	}
+	have := parsed.Leaf
+	if have.NotAfter.Before(o.Now().Add(renewBefore)) || have.CheckSignatureFrom(ca.cert) != nil {
+		return false
+	}
+	for _, name := range want.DNSNames {
+		if have.VerifyHostname(name) != nil {
+			return false
+		}
+	}
+	for _, ip := range want.IPAddresses {
+		if have.VerifyHostname(ip.String()) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// issue signs a new key's certificate; without an authority it signs itself.
+func (o *Options) issue(template *x509.Certificate, life time.Duration, ca *authority) (*Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	const serialBits = 127
+	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	if err != nil {
+		return nil, err
+	}
+	template.NotBefore = o.Now().Add(-backdate)
+	template.NotAfter = o.Now().Add(life)
+	parent, signer := template, crypto.Signer(key)
+	if ca != nil {
+		parent, signer = ca.cert, ca.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}, nil
+}
+
+// read returns a kept pair, nil if there is none.
+func (o *Options) read(name string) (*Pair, error) {
+	if o.Dir == "" {
+		return nil, nil
+	}
+	cert, err := os.ReadFile(filepath.Join(o.Dir, name+".crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(filepath.Join(o.Dir, name+".key"))
+	if err != nil {
+		return nil, err
+	}
+	return &Pair{Cert: cert, Key: key}, nil
+}
+
+// write keeps a pair. The certificate comes last: without it the key is not
+// looked at, so a stop between the two makes a new pair on the next start.
+func (o *Options) write(name string, p *Pair) error {
+	if o.Dir == "" {
+		return nil
+	}
+	if err := WriteFile(filepath.Join(o.Dir, name+".key"), p.Key, privateFile); err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(o.Dir, name+".crt"), p.Cert, publicFile)
+}
+
+// WriteFile replaces a file as a whole.
+func WriteFile(path string, content []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

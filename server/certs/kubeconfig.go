@@ -1,0 +1,31 @@
+package certs
+
+import (
+	"encoding/base64"
+	"fmt"
+)
+
+// Kubeconfig returns a client configuration for the administrator. ca is what the
+// server's certificate is verified with.
+func Kubeconfig(server string, ca []byte, admin Pair) []byte {
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters:
+- name: keelson
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: %s
+  user:
+    client-certificate-data: %s
+    client-key-data: %s
+contexts:
+- name: keelson
+  context:
+    cluster: keelson
+    user: %[3]s
+current-context: keelson
+`, server, encode(ca), AdminUser, encode(admin.Cert), encode(admin.Key))
+}

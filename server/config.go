@@ -1,0 +1,135 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Storage backends.
+const (
+	StorageEmbedded = "embedded"
+	StorageMemory   = "memory"
+)
+
+// Config says how to run a server. Start from DefaultConfig.
+type Config struct {
+	// DataDir keeps the data, the server's certificates and its kubeconfig. It is
+	// created if it is missing, and used by one process at a time. With
+	// StorageMemory it may be empty: then nothing is written to disk.
+	DataDir string
+	// Storage is StorageEmbedded or StorageMemory.
+	Storage string
+
+	// BindAddress is the IP address to listen on, SecurePort the port; 0 picks a
+	// free one.
+	BindAddress string
+	SecurePort  int
+
+	// TokenAuthFile is a CSV file of token, user, uid and groups.
+	TokenAuthFile string
+	// ClientCAFile has authorities whose client certificates are accepted beside
+	// those of the server's own authority.
+	ClientCAFile string
+	// TLSCertFile and TLSPrivateKeyFile replace the server's own serving
+	// certificate.
+	TLSCertFile, TLSPrivateKeyFile string
+
+	// ServiceClusterIPRange has the ranges of service addresses in CIDR notation,
+	// one of each IP family at most, separated by a comma.
+	ServiceClusterIPRange string
+
+	// FeatureGates are values of the form Name=true.
+	FeatureGates []string
+
+	// RequestTimeout bounds a request that is not long-running. A watch without a
+	// timeout of its own lasts between MinRequestTimeout and twice that.
+	RequestTimeout, MinRequestTimeout time.Duration
+	// MaxRequestsInFlight bounds requests that read, MaxMutatingRequestsInFlight
+	// those that change something, at a time; 0 is no limit.
+	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
+	// ShutdownDelay is how long the server goes on serving after it was told to
+	// stop, while /readyz already fails.
+	ShutdownDelay time.Duration
+	// Profiling serves /debug/pprof.
+	Profiling bool
+
+	// Log receives the server's log; nil is slog.Default().
+	Log *slog.Logger
+}
+
+// DefaultConfig returns what `keelson serve` does without flags.
+func DefaultConfig() Config {
+	return Config{
+		DataDir: "./keelson-data", Storage: StorageEmbedded,
+		BindAddress: "127.0.0.1", SecurePort: 6443,
+		ServiceClusterIPRange: "10.0.0.0/24",
+		RequestTimeout:        time.Minute, MinRequestTimeout: 30 * time.Minute,
+		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
+		Profiling: true,
+	}
+}
+
+// validate returns what is wrong with the configuration by itself.
+func (c *Config) validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Storage != StorageEmbedded && c.Storage != StorageMemory {
+		add("--storage must be %s or %s, not %q", StorageEmbedded, StorageMemory, c.Storage)
+	}
+	if c.DataDir == "" && c.Storage == StorageEmbedded {
+		add("--data-dir must not be empty")
+	}
+	if net.ParseIP(c.BindAddress) == nil {
+		add("--bind-address must be an IP address, not %q", c.BindAddress)
+	}
+	if c.SecurePort < 0 || c.SecurePort > 65535 {
+		add("--secure-port must be between 0 and 65535, not %d", c.SecurePort)
+	}
+	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
+		add("--tls-cert-file and --tls-private-key-file must be given together")
+	}
+	if c.RequestTimeout <= 0 {
+		add("--request-timeout must be greater than 0")
+	}
+	if c.MinRequestTimeout < 0 || c.MaxRequestsInFlight < 0 || c.MaxMutatingRequestsInFlight < 0 || c.ShutdownDelay < 0 {
+		add("--min-request-timeout, --max-requests-inflight, --max-mutating-requests-inflight and --shutdown-delay-duration must not be negative")
+	}
+	if _, err := ParseServiceRanges(c.ServiceClusterIPRange); err != nil {
+		add("--service-cluster-ip-range: %w", err)
+	}
+	return errors.Join(errs...)
+}
+
+// ParseServiceRanges reads a ServiceClusterIPRange. The first range is the one
+// that the kubernetes Service is in.
+func ParseServiceRanges(s string) ([]netip.Prefix, error) {
+	const fewestAddressBits, mostAddressBits = 3, 20 // at least 8 addresses; an allocation map that fits in memory
+	parts := strings.Split(s, ",")
+	if len(parts) > 2 {
+		return nil, errors.New("want one range, or one of each IP family")
+	}
+	var out []netip.Prefix
+	for _, part := range parts {
+		p, err := netip.ParsePrefix(strings.TrimSpace(part))
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a range in CIDR notation", part)
+		}
+		bits := p.Addr().BitLen() - p.Bits()
+		if bits < fewestAddressBits {
+			return nil, fmt.Errorf("%s is too small: it must have at least %d IP addresses", p, 1<<fewestAddressBits)
+		}
+		if bits > mostAddressBits {
+			return nil, fmt.Errorf("%s is too large: the prefix must be /%d or longer", p, p.Addr().BitLen()-mostAddressBits)
+		}
+		out = append(out, p.Masked())
+	}
+	if len(out) == 2 && out[0].Addr().Is4() == out[1].Addr().Is4() {
+		return nil, errors.New("the two ranges must be of different IP families")
+	}
+	return out, nil
+}

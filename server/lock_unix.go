@@ -1,0 +1,33 @@
+//go:build unix
+
+package server
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// errLocked says that another process has the directory.
+var errLocked = errors.New("locked")
+
+// dirLock keeps a directory to one process. The system releases it when the
+// process ends, however it ends.
+type dirLock struct{ file *os.File }
+
+func lockDir(dir string) (*dirLock, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, privateFile)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errLocked
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return &dirLock{f}, nil
+}
+
+func (l *dirLock) release() error { return l.file.Close() }

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"sort"
+	"strings"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/server/health"
+	"github.com/keelson-dev/keelson/server/version"
+)
+
+// router finds who answers a path. It is not a ServeMux: paths are taken as they
+// are sent, since object names may look like anything.
+type router struct {
+	health        *health.Handler
+	metrics, slis http.Handler
+	discovery     *discovery.Handler
+	openapi       http.Handler
+	api           http.Handler // resources, below a group's version
+	profiling     bool
+}
+
+func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	if rest, ok := strings.CutPrefix(path, "/api"); ok && (rest == "" || rest[0] == '/' || rest == "s" || strings.HasPrefix(rest, "s/")) {
+		t.serveAPI(w, r)
+		return
+	}
+	switch {
+	case path == "/" || path == "/index.html":
+		t.serveIndex(w)
+	case health.Serves(path):
+		t.health.ServeHTTP(w, r)
+	case path == "/version" || strings.HasPrefix(path, "/version/"):
+		serveVersion(w, r)
+	case path == "/metrics":
+		t.metrics.ServeHTTP(w, r)
+	case path == "/metrics/slis":
+		t.slis.ServeHTTP(w, r)
+	case path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
+		t.openapi.ServeHTTP(w, r)
+	case t.profiling && strings.HasPrefix(path, "/debug/pprof"):
+		serveProfile(w, r)
+	default:
+		respond.NotFoundPage(w)
+	}
+}
+
+// serveAPI answers /api... and /apis...: up to the version it is discovery, below
+// it resources. A group that is not served is no API path.
+func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
+	parts := strings.SplitN(strings.Trim(r.URL.Path, "/"), "/", 4)
+	discoveryDepth := 2
+	if parts[0] == "apis" {
+		discoveryDepth = 3
+	}
+	switch {
+	case len(parts) <= discoveryDepth:
+		t.discovery.ServeHTTP(w, r)
+	case parts[0] == "apis" && !t.discovery.HasGroup(parts[1]):
+		respond.NotFoundPage(w)
+	default:
+		t.api.ServeHTTP(w, r)
+	}
+}
+
+// serveIndex lists the paths that are served.
+func (t *router) serveIndex(w http.ResponseWriter) {
+	paths := append(t.discovery.Paths(), t.health.Paths()...)
+	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
+	if t.profiling {
+		paths = append(paths, "/debug/pprof", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace")
+	}
+	sort.Strings(paths)
+	writeJSON(w, struct {
+		Paths []string `json:"paths"`
+	}{paths})
+}
+
+func serveVersion(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.TrimSuffix(r.URL.Path, "/") != "/version":
+		respond.Error(w, r, apierr.PathNotFound())
+	case r.Method != http.MethodGet:
+		respond.Error(w, r, apierr.PathMethodNotAllowed())
+	case !respond.AcceptsAny(respond.ParseAccept(r.Header.Get("Accept")), []string{respond.JSON}):
+		respond.Error(w, r, discovery.NoRepresentation(respond.JSON))
+	default:
+		writeJSON(w, version.Get())
+	}
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", respond.JSON)
+	h.Set("Cache-Control", "no-cache, private")
+	_, _ = w.Write(body) // the client may be gone
+}
+
+func serveProfile(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/debug/pprof":
+		http.Redirect(w, r, "/debug/pprof/", http.StatusMovedPermanently)
+	case "/debug/pprof/profile":
+		pprof.Profile(w, r)
+	case "/debug/pprof/symbol":
+		pprof.Symbol(w, r)
+	case "/debug/pprof/trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
+}
