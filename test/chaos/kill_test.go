@@ -1,0 +1,133 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+// childDir is set in the environment of a test binary that is to be the victim.
+const childDir = "KEELSON_CHAOS_CHILD_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		fmt.Fprintln(os.Stderr, victim(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// victim opens the store, writes and watches, and says on standard output what it
+// was told, one line each, until it is killed.
+func victim(dir string) error {
+	s, err := embedded.Open(options(embedded.Options{Dir: dir, HistoryWindow: 300 * time.Millisecond, CompactInterval: 20 * time.Millisecond}))
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	out := bufio.NewWriter(os.Stdout)
+	tell := func(n note) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(out, "%v\n", n)
+		out.Flush()
+	}
+	ctx := context.Background()
+	from, err := s.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	for i := range 8 {
+		go func() { failed <- write(ctx, s, i, tell) }()
+	}
+	go func() { failed <- watch(ctx, s, from+1, tell) }()
+	return <-failed
+}
+
+// TestKill kills a process that writes, over and over on the same directory, and
+// proves each time that what it had said is true.
+func TestKill(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	l := newLedger()
+	for round := range rounds(6) {
+		before := l.size()
+		runVictim(t, dir, time.Duration(rng.Int64N(int64(400*time.Millisecond))), l)
+		s, err := embedded.Open(options(embedded.Options{Dir: dir}))
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		verify(t, s, l.copy())
+		t.Logf("round %d: %d changes told, %+v", round, l.size()-before, s.Stats())
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	if l.size() == 0 {
+		t.Error("no change was told in any round")
+	}
+}
+
+func runVictim(t *testing.T, dir string, life time.Duration, l *ledger) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(life, func() { cmd.Process.Kill() })
+	defer timer.Stop()
+	read := bufio.NewReader(stdout)
+	for {
+		line, err := read.ReadString('\n')
+		if err != nil {
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			break // a line without an end was not said
+		}
+		n, err := parseNote(strings.TrimSuffix(line, "\n"))
+		if err == nil {
+			err = l.add(n)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Wait() // it was killed
+	if stderr.Len() > 0 {
+		t.Fatalf("the process failed by itself: %s", stderr.String())
+	}
+}
+
+func parseNote(line string) (note, error) {
+	f := strings.Split(line, " ")
+	if len(f) != 4 {
+		return note{}, fmt.Errorf("not a note: %q", line)
+	}
+	revision, err := strconv.ParseInt(f[0], 10, 64)
+	return note{revision: revision, key: f[1], value: f[2], deleted: f[3] == "true"}, err
+}
