@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/typed/compact"
 )
 
-//go:generate sh -c "cd .. && go run ./internal/gen/openapi -documents $OPENAPI_DOCUMENTS"
+//go:generate ../internal/gen/openapi/generate.sh
 
 //go:embed builtin.bin
 var builtin string

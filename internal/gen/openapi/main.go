@@ -3,7 +3,12 @@
 // /openapi/v2 as v2.json.gz and those of /openapi/v3/<path> as
 // v3/<path>.json.gz, each / of the path written as two underscores.
 //
-//	go run ./internal/gen/openapi -documents DIR
+//	go run ./internal/gen/openapi -documents DIR -definitions FILE
+//
+// The file is the output of the program in definitions/: the definitions as
+// kube-openapi's generator makes them from the types of the API modules. Those of the
+// documents must be the same, so that what is served and merged by is what
+// the types say. Paths are taken from the documents as they are.
 //
 // Run it from the root of the repository.
 package main
@@ -11,12 +16,14 @@ package main
 import (
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"k8s.io/kube-openapi/pkg/schemaconv"
@@ -29,12 +36,18 @@ import (
 func main() {
 	log.SetFlags(0)
 	documents := flag.String("documents", "", "directory of the documents")
+	fromTypes := flag.String("definitions", "", "file of the definitions generated from the types; not compared if empty")
 	documentsOut := flag.String("archive", "discovery/openapi/builtin.bin", "file to write the documents to")
 	schemasOut := flag.String("schemas", "typed/builtin.bin", "file to write the merge schemas to")
 	flag.Parse()
 	v2, v3, err := read(*documents)
 	if err != nil {
 		log.Fatal(err)
+	}
+	if *fromTypes != "" {
+		if err := compare(*fromTypes, v3); err != nil {
+			log.Fatal(err)
+		}
 	}
 	if err := writeArchive(*documentsOut, v2, v3); err != nil {
 		log.Fatal(err)
@@ -79,6 +92,41 @@ func readGzip(name string) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
+// compare reports definitions of the documents that are not those of the types.
+func compare(file string, v3 []archive.Document) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var want map[string]any
+	if err := json.Unmarshal(text, &want); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	var differ []error
+	compared := map[string]bool{}
+	for _, d := range v3 {
+		var document struct {
+			Components struct {
+				Schemas map[string]map[string]any `json:"schemas"`
+			} `json:"components"`
+		}
+		if err := json.Unmarshal(d.JSON, &document); err != nil {
+			return fmt.Errorf("%s: %w", d.Path, err)
+		}
+		for name, s := range document.Components.Schemas {
+			delete(s, groupVersionKind) // not of the type, but of what is registered
+			compared[name] = true
+			if !reflect.DeepEqual(any(s), want[name]) {
+				differ = append(differ, fmt.Errorf("%s: %s is not as the types have it", d.Path, name))
+			}
+		}
+	}
+	log.Printf("%d definitions compared", len(compared))
+	return errors.Join(differ...)
+}
+
+const groupVersionKind = "x-kubernetes-group-version-kind"
+
 func writeArchive(file string, v2 []byte, v3 []archive.Document) error {
 	data, err := archive.Encode(v2, v3)
 	if err != nil {
@@ -121,7 +169,7 @@ func definitions(v3 []archive.Document) (map[string]*spec.Schema, map[compact.Ki
 		for name, s := range document.Components.Schemas {
 			models[name] = s
 			var of []compact.Kind
-			if err := s.Extensions.GetObject("x-kubernetes-group-version-kind", &of); err != nil {
+			if err := s.Extensions.GetObject(groupVersionKind, &of); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", name, err)
 			}
 			for _, k := range of {

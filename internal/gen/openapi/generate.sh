@@ -1,0 +1,10 @@
+#!/bin/sh
+# Makes discovery/openapi/builtin.bin and typed/builtin.bin anew.
+# OPENAPI_DOCUMENTS is the directory of the documents; see main.go.
+set -eu
+cd "$(dirname "$0")"
+definitions=$(mktemp)
+trap 'rm -f "$definitions"' EXIT
+(cd definitions && go generate && go run . >"$definitions")
+cd ../../..
+go run ./internal/gen/openapi -documents "$OPENAPI_DOCUMENTS" -definitions "$definitions"
