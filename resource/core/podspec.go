@@ -154,21 +154,24 @@ func defaultVolume(v *corev1.Volume) {
 	if v.VolumeSource == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
-	switch {
-	case v.HostPath != nil:
-		setDefaultPointer(&v.HostPath.Type, corev1.HostPathUnset)
-	case v.Secret != nil:
-		setDefaultPointer(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
-	case v.ConfigMap != nil:
-		setDefaultPointer(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
-	case v.DownwardAPI != nil:
-		setDefaultPointer(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
-		defaultDownwardItems(v.DownwardAPI.Items)
-	case v.Projected != nil:
-		defaultProjected(v.Projected)
-	}
 	// A volume should have one source, yet validation comes later: each that is
 	// there gets its defaults.
+	if s := v.HostPath; s != nil {
+		setDefaultPointer(&s.Type, corev1.HostPathUnset)
+	}
+	if s := v.Secret; s != nil {
+		setDefaultPointer(&s.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
+	}
+	if s := v.ConfigMap; s != nil {
+		setDefaultPointer(&s.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
+	}
+	if s := v.DownwardAPI; s != nil {
+		setDefaultPointer(&s.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
+		defaultDownwardItems(s.Items)
+	}
+	if s := v.Projected; s != nil {
+		defaultProjected(s)
+	}
 	if s := v.ISCSI; s != nil {
 		setDefault(&s.ISCSIInterface, "default")
 	}

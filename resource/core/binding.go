@@ -1,0 +1,124 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// bindings is the older way to reach pods/binding: the binding's own name is the
+// pod's. It has no objects; the subresource without a name is the POST on the
+// resource itself.
+func bindings() *registry.Kind {
+	post := bindingSubresource("")
+	return &registry.Kind{
+		Package: "core", Resource: "bindings", Singular: "binding", Name: "Binding", Namespaced: true,
+		Verbs:        []string{"create"},
+		Versions:     onlyV1(func() *corev1.Binding { return &corev1.Binding{} }, nil),
+		Storage:      "v1",
+		Subresources: []registry.Subresource{post},
+	}
+}
+
+func bindingSubresource(name string) registry.Subresource {
+	return registry.Subresource{
+		Name: name, GVK: corev1.SchemeGroupVersion.WithKind("Binding"), Verbs: []string{"create"},
+		New: func() registry.Object { return &corev1.Binding{} }, Create: bind,
+	}
+}
+
+// bind assigns a pod to a node. A nil object with a nil error is answered as a
+// Status of success.
+func bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
+	b := req.Body.(*corev1.Binding)
+	name := req.Name
+	if name == "" {
+		name = b.Name
+	}
+	if name == "" {
+		return nil, apierrors.NewBadRequest("Name parameter required.")
+	}
+	if b.Name != name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if errs := validateBinding(b); len(errs) > 0 {
+		return nil, plainError(errs.ToAggregate().Error())
+	}
+	_, err := a.Update(ctx, corev1.Resource("pods"), req.Namespace, name, req.DryRun, func(obj registry.Object) error {
+		return assign(obj.(*corev1.Pod), b)
+	})
+	return nil, err
+}
+
+func validateBinding(b *corev1.Binding) field.ErrorList {
+	var errs field.ErrorList
+	if kind := b.Target.Kind; kind != "" && kind != "Node" {
+		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
+	}
+	if b.Target.Name == "" {
+		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
+	}
+	return errs
+}
+
+func assign(p *corev1.Pod, b *corev1.Binding) error {
+	if err := bindingPreconditions(p, b); err != nil {
+		return err
+	}
+	problem := ""
+	switch {
+	case p.DeletionTimestamp != nil:
+		problem = fmt.Sprintf("pod %s is being deleted, cannot be assigned to a host", p.Name)
+	case p.Spec.NodeName != "":
+		problem = fmt.Sprintf("pod %v is already assigned to node %q", p.Name, p.Spec.NodeName)
+	case len(p.Spec.SchedulingGates) > 0:
+		problem = fmt.Sprintf("pod %v has non-empty .spec.schedulingGates", p.Name)
+	}
+	if problem != "" {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, p.Name, fmt.Errorf("%s", problem))
+	}
+	p.Spec.NodeName = b.Target.Name
+	addTo(&p.Annotations, b.Annotations)
+	addTo(&p.Labels, b.Labels)
+	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	return nil
+}
+
+// bindingPreconditions hold the pod to the UID and the version that the binding
+// was made for.
+func bindingPreconditions(p *corev1.Pod, b *corev1.Binding) error {
+	var problem string
+	switch {
+	case b.UID != "" && b.UID != p.UID:
+		problem = fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, p.UID)
+	case b.ResourceVersion != "" && b.ResourceVersion != p.ResourceVersion:
+		problem = fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, p.ResourceVersion)
+	default:
+		return nil
+	}
+	return apierrors.NewConflict(corev1.Resource("pods"), p.Name, fmt.Errorf(
+		"StorageError: invalid object, Code: 4, Key: /registry/pods/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: %s", p.Namespace, p.Name, problem))
+}
+
+func addTo(m *map[string]string, more map[string]string) {
+	if *m == nil && len(more) > 0 {
+		*m = map[string]string{}
+	}
+	maps.Copy(*m, more)
+}
+
+// plainError is answered as 500 with the message alone.
+func plainError(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: message,
+	}}
+}

@@ -1,0 +1,45 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// componentStatuses is read only and stored nowhere: an object is made by asking
+// a component for its health.
+func componentStatuses() *registry.Kind {
+	return &registry.Kind{
+		Package: "core", Resource: "componentstatuses", Singular: "componentstatus", Name: "ComponentStatus",
+		ShortNames: []string{"cs"}, Verbs: []string{"get", "list"},
+		Versions: []registry.Version{{
+			Name: "v1", New: func() registry.Object { return &corev1.ComponentStatus{} },
+			Warning: "v1 ComponentStatus is deprecated in v1.19+",
+		}},
+		Storage: "v1",
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Status", "string", "Status of the component conditions"),
+			column("Message", "string", "Message of the component conditions"),
+			column("Error", "string", "Error of the component conditions"),
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ComponentStatus]{
+			Cells: func(s *corev1.ComponentStatus) ([]any, []metav1.TableRowCondition) {
+				status, message, problem := "Unknown", "", ""
+				for _, c := range s.Conditions {
+					if c.Type != corev1.ComponentHealthy {
+						continue
+					}
+					status = "Unhealthy"
+					if c.Status == corev1.ConditionTrue {
+						status = "Healthy"
+					}
+					message, problem = c.Message, c.Error
+					break
+				}
+				return []any{s.Name, status, message, problem}, nil
+			},
+		}),
+	}
+}

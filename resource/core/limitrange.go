@@ -1,0 +1,44 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+func limitRanges() *registry.Kind {
+	return &registry.Kind{
+		Package: "core", Resource: "limitranges", Singular: "limitrange", Name: "LimitRange",
+		ShortNames: []string{"limits"}, Namespaced: true,
+		Versions: onlyV1(func() *corev1.LimitRange { return &corev1.LimitRange{} }, defaultLimitRange),
+		Storage:  "v1", StoragePath: "limitranges",
+		CreateOnUpdate: true, UnconditionalUpdate: true,
+	}
+}
+
+func defaultLimitRange(r *corev1.LimitRange) {
+	for i := range r.Spec.Limits {
+		item := &r.Spec.Limits[i]
+		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
+			roundUpResources(list)
+		}
+		if item.Type != corev1.LimitTypeContainer {
+			continue
+		}
+		fillResources(&item.Default, item.Max)
+		fillResources(&item.DefaultRequest, item.Default)
+		fillResources(&item.DefaultRequest, item.Min)
+	}
+}
+
+// fillResources adds to list what only from has.
+func fillResources(list *corev1.ResourceList, from corev1.ResourceList) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	for name, q := range from {
+		if _, ok := (*list)[name]; !ok {
+			(*list)[name] = q.DeepCopy()
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// protectedNamespaces may not be deleted.
+var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+
+func namespaces() *registry.Kind {
+	k := &registry.Kind{
+		Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
+		ShortNames: []string{"ns"},
+		Versions:   onlyV1(func() *corev1.Namespace { return &corev1.Namespace{} }, labelNamespace),
+		Storage:    "v1", StoragePath: "namespaces",
+		// No collection may be deleted.
+		Verbs:               []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		UnconditionalUpdate: true, ReturnDeleted: true,
+		Subresources: []registry.Subresource{
+			{Name: "finalize", Verbs: []string{"update"}, Update: &registry.UpdatePart{
+				Prepare:       finalizeNamespace,
+				Validate:      validateNamespaceFinalize,
+				Unconditional: true,
+			}},
+			statusSubresource(),
+		},
+		Fields:       []registry.Field{{Name: "status.phase", Path: []int32{3, 1}}},
+		FieldError:   labelNotSupported,
+		ValidateName: apivalidation.ValidateNamespaceName,
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Status", "string", "The status of the namespace"),
+			AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Namespace]{
+			Spec:   func(n *corev1.Namespace) any { return &n.Spec },
+			Status: func(n *corev1.Namespace) any { return &n.Status },
+			PrepareCreate: func(_ context.Context, n *corev1.Namespace) {
+				labelNamespace(n)
+				n.Status.Phase = corev1.NamespaceActive
+				if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
+					n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
+				}
+			},
+			PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) {
+				n.Spec.Finalizers = old.Spec.Finalizers
+			},
+			Validate: func(_ context.Context, n *corev1.Namespace) field.ErrorList {
+				var errs field.ErrorList
+				for _, f := range n.Spec.Finalizers {
+					errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers"))...)
+				}
+				return errs
+			},
+			ValidateStatusUpdate: validateNamespacePhase,
+			DeletionStarted:      func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceTerminating },
+			Finalizing:           func(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 },
+			BeforeDelete: func(_ context.Context, n *corev1.Namespace) error {
+				if !slices.Contains(protectedNamespaces, n.Name) {
+					return nil
+				}
+				return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name, errors.New("this namespace may not be deleted"))
+			},
+			Cells: func(n *corev1.Namespace) ([]any, []metav1.TableRowCondition) {
+				return []any{n.Name, string(n.Status.Phase), Age(n.CreationTimestamp)}, nil
+			},
+		}),
+	}
+	k.Versions[0].FieldAliases = noNamespaceLabel
+	return k
+}
+
+// labelNamespace keeps the label by which selectors can name the namespace.
+func labelNamespace(n *corev1.Namespace) {
+	if n.Name == "" {
+		return
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[corev1.LabelMetadataName] = n.Name
+}
+
+func finalizeNamespace(_ context.Context, obj, old registry.Object) {
+	n, before := obj.(*corev1.Namespace), old.(*corev1.Namespace)
+	finalizers, version := n.Spec.Finalizers, n.ResourceVersion
+	*n = *before.DeepCopy()
+	n.Spec.Finalizers, n.ResourceVersion = finalizers, version
+}
+
+func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {
+	var errs field.ErrorList
+	for i, f := range obj.(*corev1.Namespace).Spec.Finalizers {
+		errs = append(errs, validateFinalizerName(string(f), field.NewPath("spec", "finalizers").Index(i))...)
+	}
+	return errs
+}
+
+func validateFinalizerName(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range validation.IsQualifiedName(name) {
+		errs = append(errs, field.Invalid(path, name, problem))
+	}
+	if len(errs) == 0 && !strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
+		name != metav1.FinalizerOrphanDependents && name != metav1.FinalizerDeleteDependents {
+		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+	}
+	return errs
+}
+
+// validateNamespacePhase keeps phase and deletion in step.
+func validateNamespacePhase(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+	path := field.NewPath("status", "Phase")
+	switch {
+	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:
+		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
+	case !n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceTerminating:
+		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+	}
+	return nil
+}

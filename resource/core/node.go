@@ -1,0 +1,137 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+func nodes() *registry.Kind {
+	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
+	k := &registry.Kind{
+		Package: "core", Resource: "nodes", Singular: "node", Name: "Node",
+		ShortNames: []string{"no"},
+		Versions:   onlyV1(func() *corev1.Node { return &corev1.Node{} }, defaultNode),
+		Storage:    "v1", StoragePath: "minions",
+		UnconditionalUpdate: true,
+		Subresources: []registry.Subresource{
+			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true},
+			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
+				Prepare: func(_ context.Context, obj, old registry.Object) {
+					obj.(*corev1.Node).Spec = old.(*corev1.Node).Spec
+				}}},
+		},
+		Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
+		FieldError: labelNotSupported,
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Status", "string", "The status of the node"),
+			column("Roles", "string", "The roles of the node"),
+			AgeColumn,
+			column("Version", "string", info["kubeletVersion"]),
+			wideColumn("Internal-IP", "string", status["addresses"]),
+			wideColumn("External-IP", "string", status["addresses"]),
+			wideColumn("OS-Image", "string", info["osImage"]),
+			wideColumn("Kernel-Version", "string", info["kernelVersion"]),
+			wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Node]{
+			// There is no Status hook, for a kubelet that registers its node sends the
+			// status with it: what is created keeps it, what is updated does not.
+			Spec:          func(n *corev1.Node) any { return &n.Spec },
+			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) { n.Status = old.Status },
+			Warn:          warnNode,
+			Cells:         nodeCells,
+		}),
+	}
+	k.Versions[0].FieldAliases = noNamespaceLabel
+	return k
+}
+
+func defaultNode(n *corev1.Node) {
+	switch first := n.Spec.PodCIDR; {
+	case first == "" && len(n.Spec.PodCIDRs) > 0:
+		n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
+	case first != "" && (len(n.Spec.PodCIDRs) == 0 || n.Spec.PodCIDRs[0] != first):
+		n.Spec.PodCIDRs = []string{first}
+	}
+	roundUpResources(n.Status.Capacity)
+	roundUpResources(n.Status.Allocatable)
+	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
+		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
+	}
+}
+
+func warnNode(_ context.Context, n, _ *corev1.Node) []string {
+	var warnings []string
+	if n.Spec.ConfigSource != nil {
+		warnings = append(warnings, "spec.configSource: the feature is no longer supported")
+	}
+	if n.Spec.DoNotUseExternalID != "" {
+		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	return warnings
+}
+
+func nodeCells(n *corev1.Node) ([]any, []metav1.TableRowCondition) {
+	orUnknown := func(s string) string {
+		if s == "" {
+			return Unknown
+		}
+		return s
+	}
+	info := n.Status.NodeInfo
+	kernel := orUnknown(info.KernelVersion)
+	if info.KernelVersion != "" && info.Architecture != "" {
+		kernel += " (" + info.Architecture + ")"
+	}
+	return []any{
+		n.Name, nodeStatus(n), nodeRoles(n), Age(n.CreationTimestamp), info.KubeletVersion,
+		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
+		orUnknown(info.OSImage), kernel, orUnknown(info.ContainerRuntimeVersion),
+	}, nil
+}
+
+func nodeStatus(n *corev1.Node) string {
+	status := "Unknown"
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			status = "NotReady"
+			if c.Status == corev1.ConditionTrue {
+				status = "Ready"
+			}
+		}
+	}
+	if n.Spec.Unschedulable {
+		status += ",SchedulingDisabled"
+	}
+	return status
+}
+
+func nodeRoles(n *corev1.Node) string {
+	const prefix, single = "node-role.kubernetes.io/", "kubernetes.io/role"
+	var roles []string
+	for label, value := range n.Labels {
+		if role, ok := strings.CutPrefix(label, prefix); ok && role != "" {
+			roles = append(roles, role)
+		} else if label == single && value != "" {
+			roles = append(roles, value)
+		}
+	}
+	slices.Sort(roles)
+	return OrNone(strings.Join(slices.Compact(roles), ","))
+}
+
+func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == kind {
+			return a.Address
+		}
+	}
+	return None
+}

@@ -1,0 +1,227 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+func pods() *registry.Kind {
+	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
+	k := &registry.Kind{
+		Package: "core", Resource: "pods", Singular: "pod", Name: "Pod",
+		ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: onlyV1(func() *corev1.Pod { return &corev1.Pod{} }, defaultPod),
+		Storage:  "v1", StoragePath: "pods",
+		UnconditionalUpdate: true, ReturnDeleted: true,
+		Subresources: podSubresources(),
+		Fields: []registry.Field{
+			{Name: "spec.nodeName", Path: []int32{2, 10}, Index: true},
+			{Name: "spec.restartPolicy", Path: []int32{2, 3}},
+			{Name: "spec.schedulerName", Path: []int32{2, 19}},
+			{Name: "spec.serviceAccountName", Path: []int32{2, 8}},
+			{Name: "spec.hostNetwork", Path: []int32{2, 11}, Type: registry.Bool},
+			{Name: "status.phase", Path: []int32{3, 1}},
+			{Name: "status.podIP", Path: []int32{3, 6}},
+			// A known label that no pod has a value for.
+			{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
+			{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
+		},
+		FieldError: labelNotSupported,
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
+			column("Status", "string", "The aggregate status of the containers in this pod."),
+			column("Restarts", "string", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
+			AgeColumn,
+			wideColumn("IP", "string", status["podIP"]),
+			wideColumn("Node", "string", spec["nodeName"]),
+			wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
+			wideColumn("Readiness Gates", "string", spec["readinessGates"]),
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Pod]{
+			Spec:                 func(p *corev1.Pod) any { return &p.Spec },
+			Status:               func(p *corev1.Pod) any { return &p.Status },
+			Generation:           true,
+			PrepareCreate:        preparePodCreate,
+			PrepareStatusUpdate:  preparePodStatusUpdate,
+			Validate:             validatePod,
+			ValidateUpdate:       validatePodUpdate,
+			ValidateStatusUpdate: validatePodStatusUpdate,
+			Warn:                 warnPod,
+			Cells:                podCells,
+			Grace:                podGrace,
+		}),
+	}
+	k.Versions[0].FieldAliases = map[string]string{"spec.host": "spec.nodeName"}
+	return k
+}
+
+func podSubresources() []registry.Subresource {
+	v1 := corev1.SchemeGroupVersion
+	return []registry.Subresource{
+		{Name: "attach", GVK: v1.WithKind("PodAttachOptions"), Verbs: streamVerbs, Unserved: true},
+		bindingSubresource("binding"),
+		{Name: "ephemeralcontainers", Verbs: statusVerbs, Update: &registry.UpdatePart{
+			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers, Unconditional: true,
+		}},
+		{
+			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},
+			New: func() registry.Object { return &policyv1.Eviction{} }, Create: evict,
+		},
+		{Name: "exec", GVK: v1.WithKind("PodExecOptions"), Verbs: streamVerbs, Unserved: true},
+		{Name: "log", Verbs: []string{"get"}, Unserved: true},
+		{Name: "portforward", GVK: v1.WithKind("PodPortForwardOptions"), Verbs: streamVerbs, Unserved: true},
+		{Name: "proxy", GVK: v1.WithKind("PodProxyOptions"), Verbs: proxyVerbs, Unserved: true},
+		{Name: "resize", Verbs: statusVerbs, Update: &registry.UpdatePart{
+			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
+		}},
+		statusSubresource(),
+	}
+}
+
+// defaultPod sets what a pod has beyond a pod template: a template keeps saying
+// only what was written, a pod says what will run.
+func defaultPod(p *corev1.Pod) {
+	dropObsoleteInitAnnotations(p.Annotations)
+	s := &p.Spec
+	DefaultPodSpec(s)
+	setDefaultPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range list {
+			requestLimits(&list[i].Resources)
+			if s.HostNetwork {
+				openHostPorts(list[i].Ports)
+			}
+		}
+	}
+	defaultPodResources(s)
+	switch first := p.Status.PodIP; {
+	case first == "" && len(p.Status.PodIPs) > 0:
+		p.Status.PodIP = p.Status.PodIPs[0].IP
+	case first != "" && (len(p.Status.PodIPs) == 0 || p.Status.PodIPs[0].IP != first):
+		p.Status.PodIPs = []corev1.PodIP{{IP: first}}
+	}
+}
+
+// requestLimits requests what is limited and not requested.
+func requestLimits(r *corev1.ResourceRequirements) {
+	if r.Limits != nil {
+		fillResources(&r.Requests, r.Limits)
+	}
+}
+
+// openHostPorts gives containers in the host's network the port they listen on.
+func openHostPorts(ports []corev1.ContainerPort) {
+	for i := range ports {
+		setDefault(&ports[i].HostPort, ports[i].ContainerPort)
+	}
+}
+
+func preparePodCreate(_ context.Context, p *corev1.Pod) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&p.Spec)}
+	if len(p.Spec.SchedulingGates) > 0 {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates",
+		})
+	}
+	mergeMatchLabelKeys(p)
+	syncAppArmor(p)
+}
+
+// preparePodStatusUpdate keeps owner references, which old kubelets spoil, and
+// the QoS class, which they leave out.
+func preparePodStatusUpdate(_ context.Context, p, old *corev1.Pod) {
+	p.OwnerReferences = old.OwnerReferences
+	setDefault(&p.Status.QOSClass, old.Status.QOSClass)
+}
+
+// podGrace is the time a pod is given to stop: none where no kubelet runs it.
+func podGrace(p *corev1.Pod, options *metav1.DeleteOptions) (int64, bool) {
+	var seconds int64
+	switch {
+	case options != nil && options.GracePeriodSeconds != nil:
+		seconds = *options.GracePeriodSeconds
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if p.Spec.NodeName == "" || podFinished(p) {
+		seconds = 0
+	}
+	if seconds < 0 {
+		seconds = 1
+	}
+	return seconds, true
+}
+
+func podFinished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// setPodCondition adds or changes a condition and keeps the time of the last
+// transition while the status stays.
+func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
+	c.LastTransitionTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	for i := range s.Conditions {
+		if old := &s.Conditions[i]; old.Type == c.Type {
+			if old.Status == c.Status {
+				c.LastTransitionTime = old.LastTransitionTime
+			}
+			*old = c
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, c)
+}
+
+func podCondition(p *corev1.Pod, kind corev1.PodConditionType) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == kind {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// restorePod makes obj what old was, but for what identifies the request.
+func restorePod(p, old *corev1.Pod) {
+	version := p.ResourceVersion
+	uid := p.UID
+	*p = *old.DeepCopy()
+	p.ResourceVersion, p.UID = version, uid
+}
+
+func prepareEphemeralContainers(_ context.Context, obj, old registry.Object) {
+	p := obj.(*corev1.Pod)
+	containers := p.Spec.EphemeralContainers
+	restorePod(p, old.(*corev1.Pod))
+	p.Spec.EphemeralContainers = containers
+}
+
+// prepareResize keeps the resources of the pod and its containers, by name, and
+// takes the rest from the old pod.
+func prepareResize(_ context.Context, obj, old registry.Object) {
+	p := obj.(*corev1.Pod)
+	wanted := p.Spec
+	restorePod(p, old.(*corev1.Pod))
+	p.Spec.Resources = wanted.Resources
+	for _, part := range []struct{ have, want []corev1.Container }{
+		{p.Spec.Containers, wanted.Containers}, {p.Spec.InitContainers, wanted.InitContainers},
+	} {
+		byName := map[string]*corev1.Container{}
+		for i := range part.want {
+			byName[part.want[i].Name] = &part.want[i]
+		}
+		for i := range part.have {
+			if c := byName[part.have[i].Name]; c != nil {
+				part.have[i].Resources, part.have[i].ResizePolicy = c.Resources, c.ResizePolicy
+			}
+		}
+	}
+}

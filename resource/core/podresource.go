@@ -1,0 +1,180 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// podLevelResource says whether a whole pod may ask for the resource.
+func podLevelResource(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
+}
+
+func hugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// defaultPodResources completes resources of the pod as a whole, where it has
+// limits: huge pages are limited to what containers are, and what is limited is
+// requested as containers together request it, or else as limited.
+func defaultPodResources(s *corev1.PodSpec) {
+	r := s.Resources
+	if r == nil {
+		return
+	}
+	for name, q := range containersTogether(s, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
+		if _, ok := r.Limits[name]; hugePages(name) && !ok {
+			if r.Limits == nil {
+				r.Limits = corev1.ResourceList{}
+			}
+			r.Limits[name] = q
+		}
+	}
+	if len(r.Limits) == 0 {
+		return
+	}
+	requests := r.Requests
+	if requests == nil {
+		requests = corev1.ResourceList{}
+	}
+	for name, q := range containersTogether(s, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
+		if _, ok := requests[name]; !ok && podLevelResource(name) && !hugePages(name) {
+			requests[name] = q
+		}
+	}
+	for name, q := range r.Limits {
+		if _, ok := requests[name]; !ok && podLevelResource(name) {
+			requests[name] = q.DeepCopy()
+		}
+	}
+	if len(requests) > 0 {
+		r.Requests = requests
+	}
+}
+
+// containersTogether is what a pod's containers need at the same time at most:
+// the sum of containers and sidecars, or an init container with the sidecars
+// started before it, where that is more.
+func containersTogether(s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+	total, sidecars, starting := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range s.Containers {
+		addResources(total, of(&s.Containers[i].Resources))
+	}
+	for i := range s.InitContainers {
+		c := &s.InitContainers[i]
+		need := of(&c.Resources)
+		if isSidecar(c) {
+			addResources(total, need)
+			addResources(sidecars, need)
+			need = nil
+		}
+		now := corev1.ResourceList{}
+		addResources(now, sidecars)
+		addResources(now, need)
+		maxResources(starting, now)
+	}
+	maxResources(total, starting)
+	return total
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func addResources(to, list corev1.ResourceList) {
+	for name, q := range list {
+		sum := to[name].DeepCopy()
+		sum.Add(q)
+		to[name] = sum
+	}
+}
+
+func maxResources(to, list corev1.ResourceList) {
+	for name, q := range list {
+		if have, ok := to[name]; !ok || q.Cmp(have) > 0 {
+			to[name] = q.DeepCopy()
+		}
+	}
+}
+
+// qosClass is the quality of service that requests and limits of CPU and memory
+// make: those of the pod where it has any, else those of all containers.
+func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	guaranteed := true
+	count := func(r *corev1.ResourceRequirements) {
+		limited := 0
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			zero := resource.Quantity{}
+			if q, ok := r.Requests[name]; ok && q.Cmp(zero) > 0 {
+				addResources(requests, corev1.ResourceList{name: q})
+			}
+			if q, ok := r.Limits[name]; ok && q.Cmp(zero) > 0 {
+				addResources(limits, corev1.ResourceList{name: q})
+				limited++
+			}
+		}
+		guaranteed = guaranteed && limited == 2
+	}
+	if r := s.Resources; r != nil && (len(r.Requests) > 0 || len(r.Limits) > 0) {
+		count(r)
+	} else {
+		for _, c := range slices.Concat(s.Containers, s.InitContainers) {
+			count(&c.Resources)
+		}
+	}
+	if len(requests) == 0 && len(limits) == 0 {
+		return corev1.PodQOSBestEffort
+	}
+	for name, q := range requests {
+		if limit, ok := limits[name]; !ok || limit.Cmp(q) != 0 {
+			guaranteed = false
+		}
+	}
+	if guaranteed && len(requests) == len(limits) {
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// mergeMatchLabelKeys writes matchLabelKeys and mismatchLabelKeys, which name
+// labels of the pod itself, into the label selectors that they qualify.
+func mergeMatchLabelKeys(p *corev1.Pod) {
+	merge := func(selector *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOperator) {
+		for _, key := range keys {
+			if value, ok := p.Labels[key]; ok && selector != nil {
+				selector.MatchExpressions = append(selector.MatchExpressions,
+					metav1.LabelSelectorRequirement{Key: key, Operator: op, Values: []string{value}})
+			}
+		}
+	}
+	term := func(t *corev1.PodAffinityTerm) {
+		merge(t.LabelSelector, t.MatchLabelKeys, metav1.LabelSelectorOpIn)
+		merge(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+	}
+	if a := p.Spec.Affinity; a != nil {
+		if a.PodAffinity != nil {
+			eachTerm(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
+		}
+		if a.PodAntiAffinity != nil {
+			eachTerm(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
+		}
+	}
+	for i := range p.Spec.TopologySpreadConstraints {
+		c := &p.Spec.TopologySpreadConstraints[i]
+		merge(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn)
+	}
+}
+
+func eachTerm(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, f func(*corev1.PodAffinityTerm)) {
+	for i := range required {
+		f(&required[i])
+	}
+	for i := range preferred {
+		f(&preferred[i].PodAffinityTerm)
+	}
+}

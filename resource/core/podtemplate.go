@@ -1,0 +1,41 @@
+package core
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+func podTemplates() *registry.Kind {
+	return &registry.Kind{
+		Package: "core", Resource: "podtemplates", Singular: "podtemplate", Name: "PodTemplate", Namespaced: true,
+		Versions: onlyV1(func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
+			func(t *corev1.PodTemplate) { DefaultPodTemplate(&t.Template) }),
+		Storage: "v1", StoragePath: "podtemplates",
+		UnconditionalUpdate: true, ReturnDeleted: true,
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Containers", "string", "Names of each container in the template."),
+			column("Images", "string", "Images referenced by each container in the template."),
+			column("Pod Labels", "string", "The labels for the pod template."),
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PodTemplate]{
+			Generation:   true,
+			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
+			Warn: func(_ context.Context, t, old *corev1.PodTemplate) []string {
+				if old == nil {
+					return PodTemplateWarnings(field.NewPath("template"), &t.Template, nil)
+				}
+				return PodTemplateWarnings(field.NewPath("template"), &t.Template, &old.Template)
+			},
+			Cells: func(t *corev1.PodTemplate) ([]any, []metav1.TableRowCondition) {
+				names, images := ContainerNames(&t.Template.Spec)
+				return []any{t.Name, names, images, FormatLabels(t.Template.Labels)}, nil
+			},
+		}),
+	}
+}

@@ -1,0 +1,331 @@
+package core
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	podUpdateForbidden = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+	noAddRemove        = "pod updates may not add or remove containers"
+)
+
+func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec", "ephemeralContainers")
+	if len(p.Spec.EphemeralContainers) > 0 {
+		return field.ErrorList{field.Forbidden(path, "cannot be set on create")}
+	}
+	return nil
+}
+
+// validatePodUpdate allows what may change of a pod: what is allowed is set as it
+// was, and then nothing may differ.
+func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("spec")
+	if len(p.Spec.Containers) != len(old.Spec.Containers) {
+		return field.ErrorList{field.Forbidden(path.Child("containers"), noAddRemove)}
+	}
+	if len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
+		return field.ErrorList{field.Forbidden(path.Child("initContainers"), noAddRemove)}
+	}
+	errs := validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))
+	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
+	if len(errs) > 0 {
+		return errs
+	}
+	same := p.Spec.DeepCopy()
+	for i := range same.Containers {
+		same.Containers[i].Image = old.Spec.Containers[i].Image
+	}
+	for i := range same.InitContainers {
+		same.InitContainers[i].Image = old.Spec.InitContainers[i].Image
+	}
+	same.ActiveDeadlineSeconds = old.Spec.ActiveDeadlineSeconds
+	same.Tolerations = old.Spec.Tolerations
+	same.SchedulingGates = old.Spec.SchedulingGates
+	if was, is := old.Spec.TerminationGracePeriodSeconds, p.Spec.TerminationGracePeriodSeconds; was != nil && *was < 0 && is != nil && *is == 1 {
+		same.TerminationGracePeriodSeconds = was
+	}
+	if len(old.Spec.SchedulingGates) > 0 {
+		errs = append(errs, validateGatedPlacement(same, &old.Spec, path)...)
+	}
+	if !equality.Semantic.DeepEqual(same, &old.Spec) {
+		errs = append(errs, field.Forbidden(path, podUpdateForbidden))
+	}
+	return errs
+}
+
+func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
+	switch {
+	case was == nil || samePointer(is, was):
+		return nil
+	case is == nil:
+		return field.ErrorList{field.Invalid(path, is, "must not update from a positive integer to nil value")}
+	case *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")}
+	}
+	return nil
+}
+
+func validateTolerationsAdded(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
+	for _, t := range was {
+		kept := false
+		for _, n := range is {
+			n.TolerationSeconds = t.TolerationSeconds
+			kept = kept || equality.Semantic.DeepEqual(n, t)
+		}
+		if !kept {
+			return field.ErrorList{field.Forbidden(path, "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return nil
+}
+
+func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {
+	had := map[string]bool{}
+	for _, g := range was {
+		had[g.Name] = true
+	}
+	var errs field.ErrorList
+	for i, g := range is {
+		if !had[g.Name] {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
+		}
+	}
+	return errs
+}
+
+// validateGatedPlacement lets a gated pod's node selector and required node
+// affinity grow, and puts both back in spec as they were.
+func validateGatedPlacement(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for k, v := range old.NodeSelector {
+		if now, ok := spec.NodeSelector[k]; !ok || now != v {
+			errs = append(errs, field.Invalid(path.Child("nodeSelector"), spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			break
+		}
+	}
+	spec.NodeSelector = old.NodeSelector
+	var is, was *corev1.NodeAffinity
+	if spec.Affinity != nil {
+		is = spec.Affinity.NodeAffinity
+	}
+	if old.Affinity != nil {
+		was = old.Affinity.NodeAffinity
+	}
+	errs = append(errs, validateNodeAffinityGrown(is, was, path.Child("affinity", "nodeAffinity"))...)
+	switch {
+	case spec.Affinity == nil && old.Affinity != nil && was != nil:
+		// Required terms taken away were refused above.
+		spec.Affinity = old.Affinity
+	case spec.Affinity != nil:
+		spec.Affinity.NodeAffinity = was
+		if old.Affinity == nil && *spec.Affinity == (corev1.Affinity{}) {
+			spec.Affinity = nil
+		}
+	}
+	return errs
+}
+
+func validateNodeAffinityGrown(is, was *corev1.NodeAffinity, path *field.Path) field.ErrorList {
+	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	path = path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	const message = "only additions are allowed (no mutations or deletions)"
+	old := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil || len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
+		return field.ErrorList{field.Invalid(path, is, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+	}
+	var errs field.ErrorList
+	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		switch before := old[i]; {
+		case len(before.MatchExpressions) == 0 && len(before.MatchFields) == 0 && (len(t.MatchExpressions) > 0 || len(t.MatchFields) > 0):
+			errs = append(errs, field.Invalid(path.Index(i), t, message))
+		case !hasPrefix(t.MatchExpressions, before.MatchExpressions) || !hasPrefix(t.MatchFields, before.MatchFields):
+			errs = append(errs, field.Invalid(path.Index(i), t, message))
+		}
+	}
+	return errs
+}
+
+func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
+	return len(list) >= len(prefix) && equality.Semantic.DeepEqual(list[:len(prefix)], prefix)
+}
+
+func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))
+	if p.Status.ObservedGeneration < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("status", "observedGeneration"), p.Status.ObservedGeneration, "must be a non-negative integer"))
+	}
+	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return errs
+	}
+	errs = append(errs, validateStillTerminated(p.Status.ContainerStatuses, old.Status.ContainerStatuses, field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
+	sidecar := map[string]bool{}
+	for i := range p.Spec.InitContainers {
+		sidecar[p.Spec.InitContainers[i].Name] = isSidecar(&p.Spec.InitContainers[i])
+	}
+	return append(errs, validateStillTerminated(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses, field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
+}
+
+// validateStillTerminated keeps a container that will not be restarted in its end
+// state.
+func validateStillTerminated(is, was []corev1.ContainerStatus, path *field.Path, policy corev1.RestartPolicy, sidecar map[string]bool) field.ErrorList {
+	var errs field.ErrorList
+	for _, before := range was {
+		ended := before.State.Terminated
+		if ended == nil || sidecar[before.Name] || ended.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
+			continue
+		}
+		for i := range is {
+			if is[i].Name == before.Name && is[i].State.Terminated == nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+			}
+		}
+	}
+	return errs
+}
+
+func validateEphemeralContainers(_ context.Context, obj, old registry.Object) field.ErrorList {
+	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+	path := field.NewPath("spec", "ephemeralContainers")
+	names, taken := map[string]*corev1.EphemeralContainer{}, map[string]bool{}
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for _, c := range list {
+			taken[c.Name] = true
+		}
+	}
+	var errs field.ErrorList
+	for i := range p.Spec.EphemeralContainers {
+		c, at := &p.Spec.EphemeralContainers[i], path.Index(i)
+		switch target := c.TargetContainerName; {
+		case taken[c.Name]:
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		case target != "" && !podHasContainer(p, target):
+			errs = append(errs, field.NotFound(at.Child("targetContainerName"), target))
+		}
+		taken[c.Name], names[c.Name] = true, c
+		errs = append(errs, validateEphemeralFields(c, at)...)
+	}
+	for i := range before.Spec.EphemeralContainers {
+		c := &before.Spec.EphemeralContainers[i]
+		if now := names[c.Name]; now == nil {
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", c.Name)))
+		} else if !equality.Semantic.DeepEqual(now, c) {
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", c.Name)))
+		}
+	}
+	return errs
+}
+
+func podHasContainer(p *corev1.Pod, name string) bool {
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for _, c := range list {
+			if c.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"ports", len(c.Ports) > 0},
+		{"livenessProbe", c.LivenessProbe != nil},
+		{"readinessProbe", c.ReadinessProbe != nil},
+		{"startupProbe", c.StartupProbe != nil},
+		{"lifecycle", c.Lifecycle != nil},
+		{"resources", len(c.Resources.Limits) > 0 || len(c.Resources.Requests) > 0 || len(c.Resources.Claims) > 0},
+		{"resizePolicy", len(c.ResizePolicy) > 0},
+	} {
+		if f.set {
+			errs = append(errs, field.Forbidden(path.Child(f.name), "cannot be set for an Ephemeral Container"))
+		}
+	}
+	return errs
+}
+
+func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList {
+	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if qosClass(&p.Spec) != before.Status.QOSClass {
+		errs = append(errs, field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+	}
+	same := p.Spec.DeepCopy()
+	same.Resources = before.Spec.Resources
+	for _, part := range []struct {
+		name     string
+		is, was  []corev1.Container
+		restored []corev1.Container
+	}{
+		{"containers", p.Spec.Containers, before.Spec.Containers, same.Containers},
+		{"initContainers", p.Spec.InitContainers, before.Spec.InitContainers, same.InitContainers},
+	} {
+		for i := range part.is {
+			at := path.Child(part.name).Index(i).Child("resources")
+			errs = append(errs, validateRequestsWithinLimits(&part.is[i].Resources, at)...)
+			errs = append(errs, validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits, at.Child("limits"), "resource limits cannot be removed")...)
+			errs = append(errs, validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests, at.Child("requests"), "resource requests cannot be removed")...)
+			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
+			part.restored[i].ResizePolicy = part.was[i].ResizePolicy
+		}
+	}
+	if len(errs) == 0 && !equality.Semantic.DeepEqual(same, &before.Spec) {
+		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable"))
+	}
+	return errs
+}
+
+func validateRequestsWithinLimits(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, q := range r.Requests {
+		if limit, ok := r.Limits[name]; ok && q.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(path.Child("requests"), q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		}
+	}
+	return errs
+}
+
+func validateNotRemoved(is, was corev1.ResourceList, path *field.Path, message string) field.ErrorList {
+	for name := range was {
+		if _, ok := is[name]; !ok {
+			return field.ErrorList{field.Forbidden(path, message)}
+		}
+	}
+	return nil
+}
+
+// restoreCPUAndMemory puts back what a resize may change.
+func restoreCPUAndMemory(r, old *corev1.ResourceRequirements) {
+	restore := func(list *corev1.ResourceList, old corev1.ResourceList) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			q, ok := old[name]
+			switch {
+			case ok && *list == nil:
+				*list = corev1.ResourceList{name: q}
+			case ok:
+				(*list)[name] = q
+			default:
+				delete(*list, name)
+			}
+		}
+	}
+	restore(&r.Limits, old.Limits)
+	restore(&r.Requests, old.Requests)
+}

@@ -1,0 +1,97 @@
+package core
+
+import (
+	"context"
+	"maps"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+func replicationControllers() *registry.Kind {
+	spec, status := corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Package: "core", Resource: "replicationcontrollers", Singular: "replicationcontroller", Name: "ReplicationController",
+		ShortNames: []string{"rc"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: onlyV1(func() *corev1.ReplicationController { return &corev1.ReplicationController{} }, defaultReplicationController),
+		Storage:  "v1", StoragePath: "controllers",
+		UnconditionalUpdate: true, DefaultOrphan: true,
+		Subresources: []registry.Subresource{
+			{
+				Name: "scale", Verbs: statusVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
+				Scale: &registry.Scale{Get: replicationControllerScale, Set: func(o registry.Object, replicas int32) {
+					o.(*corev1.ReplicationController).Spec.Replicas = &replicas
+				}},
+			},
+			statusSubresource(),
+		},
+		Fields:     []registry.Field{{Name: "status.replicas", Path: []int32{3, 1}, Type: registry.Int}},
+		FieldError: labelNotSupported,
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Desired", "integer", spec["replicas"]),
+			column("Current", "integer", status["replicas"]),
+			column("Ready", "integer", status["readyReplicas"]),
+			AgeColumn,
+			wideColumn("Containers", "string", "Names of each container in the template."),
+			wideColumn("Images", "string", "Images referenced by each container in the template."),
+			wideColumn("Selector", "string", spec["selector"]),
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ReplicationController]{
+			Spec:       func(c *corev1.ReplicationController) any { return &c.Spec },
+			Status:     func(c *corev1.ReplicationController) any { return &c.Status },
+			Generation: true,
+			Warn:       warnReplicationController,
+			Cells:      replicationControllerCells,
+		}),
+	}
+}
+
+func defaultReplicationController(c *corev1.ReplicationController) {
+	if t := c.Spec.Template; t != nil {
+		DefaultPodTemplate(t)
+		if len(c.Spec.Selector) == 0 && t.Labels != nil {
+			c.Spec.Selector = maps.Clone(t.Labels)
+		}
+		if len(c.Labels) == 0 && t.Labels != nil {
+			c.Labels = maps.Clone(t.Labels)
+		}
+	}
+	setDefaultPointer(&c.Spec.Replicas, 1)
+}
+
+func replicationControllerScale(o registry.Object) (spec, status int32, selector string) {
+	c := o.(*corev1.ReplicationController)
+	if c.Spec.Replicas != nil {
+		spec = *c.Spec.Replicas
+	}
+	return spec, c.Status.Replicas, labels.Set(c.Spec.Selector).String()
+}
+
+func warnReplicationController(_ context.Context, c, old *corev1.ReplicationController) []string {
+	if c.Spec.Template == nil || old != nil && old.Generation == c.Generation {
+		return nil
+	}
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = old.Spec.Template
+	}
+	return PodTemplateWarnings(field.NewPath("spec", "template"), c.Spec.Template, before)
+}
+
+func replicationControllerCells(c *corev1.ReplicationController) ([]any, []metav1.TableRowCondition) {
+	desired, current, _ := replicationControllerScale(c)
+	var names, images string
+	if c.Spec.Template != nil {
+		names, images = ContainerNames(&c.Spec.Template.Spec)
+	}
+	return []any{
+		c.Name, int64(desired), int64(current), int64(c.Status.ReadyReplicas), Age(c.CreationTimestamp),
+		names, images, FormatLabels(c.Spec.Selector),
+	}, nil
+}

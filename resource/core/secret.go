@@ -1,0 +1,75 @@
+package core
+
+import (
+	"context"
+	"crypto/tls"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+func secrets() *registry.Kind {
+	return &registry.Kind{
+		Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
+		Versions: onlyV1(func() *corev1.Secret { return &corev1.Secret{} }, defaultSecret),
+		Storage:  "v1", StoragePath: "secrets",
+		UnconditionalUpdate: true,
+		Fields:              []registry.Field{{Name: "type", Path: []int32{3}}},
+		FieldError:          labelNotSupported,
+		Columns: []metav1.TableColumnDefinition{
+			NameColumn,
+			column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
+			column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
+			AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Secret]{
+			ValidateUpdate: validateSecretUpdate,
+			Warn:           warnSecret,
+			Cells: func(s *corev1.Secret) ([]any, []metav1.TableRowCondition) {
+				return []any{s.Name, string(s.Type), int64(len(s.Data)), Age(s.CreationTimestamp)}, nil
+			},
+		}),
+	}
+}
+
+// defaultSecret also moves stringData, which is write-only, into data.
+func defaultSecret(s *corev1.Secret) {
+	setDefault(&s.Type, corev1.SecretTypeOpaque)
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for k, v := range s.StringData {
+		s.Data[k] = []byte(v)
+	}
+	s.StringData = nil
+}
+
+func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
+	if old.Immutable == nil || !*old.Immutable {
+		return errs
+	}
+	if s.Immutable == nil || !*s.Immutable {
+		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
+	}
+	if !equality.Semantic.DeepEqual(s.Data, old.Data) {
+		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
+	}
+	return errs
+}
+
+// warnSecret warns of a TLS secret whose certificate and key do not go together.
+func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}

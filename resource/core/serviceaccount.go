@@ -1,0 +1,49 @@
+package core
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+func serviceAccounts() *registry.Kind {
+	return &registry.Kind{
+		Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
+		ShortNames: []string{"sa"}, Namespaced: true,
+		Versions: onlyV1(func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} }, nil),
+		Storage:  "v1", StoragePath: "serviceaccounts",
+		ReturnDeleted: true,
+		Subresources: []registry.Subresource{{
+			Name: "token", Verbs: []string{"create"}, Unserved: true,
+			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
+			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
+		}},
+		Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ServiceAccount]{
+			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { keepSecretNames(s) },
+			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { keepSecretNames(s) },
+			Warn: func(_ context.Context, s, _ *corev1.ServiceAccount) []string {
+				if _, ok := s.Annotations[mountableSecretsAnnotation]; !ok {
+					return nil
+				}
+				return []string{"metadata.annotations[" + mountableSecretsAnnotation + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+			},
+			Cells: func(s *corev1.ServiceAccount) ([]any, []metav1.TableRowCondition) {
+				return []any{s.Name, Age(s.CreationTimestamp)}, nil
+			},
+		}),
+	}
+}
+
+// keepSecretNames leaves of references to secrets what has a meaning: the name.
+func keepSecretNames(s *corev1.ServiceAccount) {
+	for i := range s.Secrets {
+		s.Secrets[i] = corev1.ObjectReference{Name: s.Secrets[i].Name}
+	}
+}
