@@ -3,13 +3,14 @@ package openapi
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"io"
 	"sync"
 )
 
 // A key names one state of a document in one format.
 type key struct {
-	path   string // empty for OpenAPI v2
+	path   string // empty for OpenAPI v2, indexPath for the index
 	format format
 	etag   string
 }
@@ -31,8 +32,12 @@ type cacheEntry struct {
 	err  error
 }
 
+// errNotKept tells that what was written is to be served, but not kept nor called
+// by its ETag: a source failed, or something changed while it was written.
+var errNotKept = errors.New("openapi: not to be kept")
+
 // get returns a document. Several who ask for one that is not there wait for
-// the first of them to make it.
+// the first of them to make it. With errNotKept it returns a document too.
 func (c *cache) get(k key, write func(io.Writer) error) ([]byte, error) {
 	c.mu.Lock()
 	e, found := c.entries[k]
@@ -81,11 +86,12 @@ func (c *cache) keepLocked(k key, size int) {
 func compress(write func(io.Writer) error) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if err := write(z); err != nil {
+	err := write(z)
+	if err != nil && !errors.Is(err, errNotKept) {
 		return nil, err
 	}
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	return bytes.Clone(b.Bytes()), nil // without the room to grow
+	return bytes.Clone(b.Bytes()), err // without the room to grow
 }

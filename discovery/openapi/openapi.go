@@ -1,16 +1,23 @@
 // Package openapi serves the OpenAPI documents: /openapi/v2, and under
 // /openapi/v3 an index and a document for each group, version and other path.
 //
-// The documents of the built-in groups are compiled in (see package archive); others come
-// from Sources. A document is assembled when somebody asks for it. What is
-// kept of it is its compressed form, within a limit; nothing parsed is kept.
+// The documents of the built-in groups are compiled in (see package archive). Their
+// definitions are those that kube-openapi's generator makes of the types of the
+// API modules; their paths are those that Kubernetes 1.36 serves with its default
+// flags, recorded, and not derived from the kinds that are declared here. Both
+// are put together when the project is developed (internal/gen/openapi).
+// Documents of other groups come from Sources.
+//
+// A document is assembled when somebody asks for it. What is kept of it is its
+// compressed form, within a limit; nothing parsed is kept.
 package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/sha512"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,18 +47,21 @@ var ErrGone = errors.New("openapi: no such document")
 
 // A Source gives the documents of groups that are not built in: of custom
 // resources, of aggregated APIs. It is called concurrently, for every request that concerns
-// it, and must have made what it returns before or make it in little time. What it
-// returns is not changed afterwards, by either side.
+// it, and must have made what it returns before or make it in little time, since the
+// context of a call does not end when a client goes away. What it returns is not
+// changed afterwards, by either side.
 type Source interface {
-	// Documents lists the documents there are at present, in any order. A path that is
-	// built in or of an earlier source is not served from this one.
+	// Documents lists the documents there are at present, in the same order until they
+	// change. It is called for each request. A path that is built in or of
+	// an earlier source is not served from this one.
 	Documents() []Document
 	// V3 returns a document of OpenAPI v3 as JSON, and its ETag. The error is ErrGone
 	// if there is no such document any more.
 	V3(ctx context.Context, path string) (text []byte, etag string, err error)
 	// V2 returns what the path adds to the document of OpenAPI v2, as JSON: an object with
 	// the members "paths" and "definitions", either of which may be missing. A
-	// definition that is there already, under the same name, is not added.
+	// path or definition that is there already, under the same name, is not added. With
+	// an error other than ErrGone the document is served without it, and not kept.
 	V2(ctx context.Context, path string) ([]byte, error)
 }
 
@@ -202,7 +212,41 @@ func (h *Handler) find(path string) (d Document, s Source, found bool) {
 	return Document{}, nil, false
 }
 
+// etag is made of the names of the documents, so that it is known without making
+// anything of them. It begins with kind.
+func (h *Handler) etag(kind string) string {
+	hash := sha256.New()
+	line := append([]byte(kind), '\n')
+	for d := range h.documents {
+		line = append(line, d.Path...)
+		line = append(line, ' ')
+		line = append(line, d.ETag...)
+		line = append(line, '\n')
+		hash.Write(line)
+		line = line[:0]
+	}
+	return fmt.Sprintf("%X", hash.Sum(nil))
+}
+
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
+	etag := h.etag("index")
+	// The index is not negotiated and has no better type, for as long as there is one.
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Etag", strconv.Quote(etag))
+	h.serve(w, r, key{indexPath, asJSON, etag}, time.Time{}, func(out io.Writer) error {
+		if err := h.writeIndex(out); err != nil {
+			return err
+		}
+		if h.etag("index") != etag {
+			return errNotKept
+		}
+		return nil
+	})
+}
+
+const indexPath = "?index" // in the cache; no document has it
+
+func (h *Handler) writeIndex(out io.Writer) error {
 	type entry struct {
 		URL string `json:"serverRelativeURL"`
 	}
@@ -217,13 +261,10 @@ func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := json.Marshal(index)
 	if err != nil {
-		h.fail(w, "index", err)
-		return
+		return err
 	}
-	// No content type: clients have got text/plain, as it looks, since there is an
-	// index, and do not negotiate.
-	w.Header().Set("Etag", strconv.Quote(fmt.Sprintf("%X", sha512.Sum512(text))))
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+	_, err = out.Write(text)
+	return err
 }
 
 func documentURL(d Document) string {
@@ -253,8 +294,13 @@ func (h *Handler) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().UTC().AddDate(1, 0, 0).Format(http.TimeFormat))
 	}
-	h.serve(w, r, key{path, media.format, document.ETag}, func(out io.Writer) error {
-		text, etag, err := h.readV3(r.Context(), source, path)
+	modified := h.since
+	if source != nil {
+		modified = time.Time{}
+	}
+	ctx := context.WithoutCancel(r.Context()) // others may wait for the result
+	h.serve(w, r, key{path, media.format, document.ETag}, modified, func(out io.Writer) error {
+		text, etag, err := h.readV3(ctx, source, path)
 		if err != nil {
 			return err
 		}
@@ -290,31 +336,50 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	etag := h.etagV2()
 	w.Header().Set("Content-Type", media.sent)
 	w.Header().Set("Etag", strconv.Quote(etag))
-	h.serve(w, r, key{"", media.format, etag}, func(out io.Writer) error {
-		parts, err := h.readV2(r.Context())
-		if err != nil {
+	modified := h.since
+	if etag != h.archive.V2().ETag {
+		modified = time.Time{}
+	}
+	ctx := context.WithoutCancel(r.Context()) // others may wait for the result
+	h.serve(w, r, key{"", media.format, etag}, modified, func(out io.Writer) error {
+		parts, incomplete := h.readV2(ctx)
+		if incomplete != nil && !errors.Is(incomplete, errNotKept) {
+			return incomplete
+		}
+		write := parts.writeJSON
+		if media.format == asProtobuf {
+			write = parts.writeProtobuf
+		}
+		if err := write(out); err != nil {
 			return err
 		}
-		if media.format == asProtobuf {
-			return parts.writeProtobuf(out)
+		if h.etagV2() != etag {
+			return errNotKept
 		}
-		return parts.writeJSON(out)
+		return incomplete
 	})
 }
 
 // serve writes the document that write produces, from the cache if it is there.
-// The headers that describe the document are set.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, write func(io.Writer) error) {
+// The headers that describe the document are set. When it was modified is said of
+// built-in documents only; of others the ETag alone is known.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, modified time.Time, write func(io.Writer) error) {
 	w.Header().Add("Vary", "Accept-Encoding")
-	content := &lazyContent{}
+	read := h.plain
 	if acceptsGzip(r) {
 		w.Header().Set("Content-Encoding", "gzip")
-		content.load = func() ([]byte, error) { return h.cache.get(k, write) }
-	} else {
-		content.load = func() ([]byte, error) { return h.plain(k, write) }
+		read = h.cache.get
 	}
+	content := &lazyContent{load: func() ([]byte, error) {
+		text, err := read(k, write)
+		if errors.Is(err, errNotKept) {
+			w.Header().Del("Etag")
+			return text, nil
+		}
+		return text, err
+	}}
 	// A failure is found out when the size is asked for, before anything is written.
-	http.ServeContent(&failing{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "", h.since, content)
+	http.ServeContent(&failing{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "", modified, content)
 }
 
 // plain is for the few clients that do not take gzip. What costs much to make is
@@ -325,24 +390,28 @@ func (h *Handler) plain(k key, write func(io.Writer) error) ([]byte, error) {
 		err := write(&b)
 		return b.Bytes(), err
 	}
-	compressed, err := h.cache.get(k, write)
-	if err != nil {
-		return nil, err
+	compressed, incomplete := h.cache.get(k, write)
+	if incomplete != nil && !errors.Is(incomplete, errNotKept) {
+		return nil, incomplete
 	}
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(z)
+	text, err := io.ReadAll(z)
+	return text, cmp.Or(err, incomplete)
 }
 
 func (h *Handler) fail(w http.ResponseWriter, what string, err error) {
-	for _, name := range []string{"Etag", "Cache-Control", "Expires", "Last-Modified", "Content-Encoding", "Content-Type"} {
+	for _, name := range []string{"Etag", "Cache-Control", "Expires", "Last-Modified", "Content-Encoding", "Content-Type", "X-Content-Type-Options"} {
 		w.Header().Del(name)
 	}
 	if errors.Is(err, ErrGone) {
 		w.WriteHeader(http.StatusNotFound)
 		return
+	}
+	if errors.Is(err, errChanged) {
+		w.Header().Set("Retry-After", "1")
 	}
 	h.log.Error("OpenAPI document not served", "document", what, "err", err)
 	w.WriteHeader(http.StatusServiceUnavailable)

@@ -312,6 +312,15 @@ func TestSources(t *testing.T) {
 			t.Errorf("source away: %d %q", w.Code, w.Body)
 		}
 	}
+	for _, accept := range []string{v2Types[0].sent, v2Types[1].sent} {
+		for _, encoding := range []string{"gzip", "identity"} {
+			kept := len(h.cache.entries)
+			w := get(t, h, "/openapi/v2", "Accept: "+accept, "Accept-Encoding: "+encoding)
+			if w.Code != 200 || w.Body.Len() == 0 || w.Header().Get("Etag") != "" || len(h.cache.entries) != kept {
+				t.Errorf("v2 without a source that is away: %d %v", w.Code, w.Header())
+			}
+		}
+	}
 	s.err = ErrGone
 	if w := get(t, h, url); w.Code != 404 {
 		t.Errorf("document gone: %d", w.Code)
@@ -400,6 +409,30 @@ func BenchmarkKept(b *testing.B) {
 	b.ReportMetric(float64(after.HeapAlloc)-float64(before.HeapAlloc), "heap-B")
 	b.ReportMetric(float64(after.HeapSys-before.HeapSys), "heapsys-B")
 	runtime.KeepAlive(h)
+}
+
+// many is a source of many groups.
+type many struct {
+	widgets
+	documents []Document
+}
+
+func (s *many) Documents() []Document { return s.documents }
+
+func BenchmarkManyGroups(b *testing.B) {
+	s := &many{widgets: widgets{etag: strings.Repeat("0123456789ABCDEF", 8)}}
+	for i := range 5000 {
+		s.documents = append(s.documents, Document{Path: fmt.Sprintf("apis/g%d.example.com/v1", i), ETag: s.etag})
+	}
+	h := newHandler(b, Options{Sources: []Source{s}})
+	etag := get(b, h, "/openapi/v2").Header().Get("Etag")
+	for _, url := range []string{"/openapi/v3", "/openapi/v3/apis/g4999.example.com/v1", "/openapi/v2"} {
+		b.Run(url, func(b *testing.B) {
+			for b.Loop() {
+				get(b, h, url, "If-None-Match: "+etag, "Accept-Encoding: gzip")
+			}
+		})
+	}
 }
 
 func BenchmarkNew(b *testing.B) {

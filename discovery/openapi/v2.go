@@ -3,9 +3,7 @@ package openapi
 import (
 	"bytes"
 	"context"
-	"crypto/sha512"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -19,24 +17,24 @@ type v2Parts struct {
 	paths, definitions []archive.Member
 }
 
-// etagV2 is made of the ETags of the parts, so that it is known without them.
+// etagV2 is that of the built-in document if there is nothing else.
 func (h *Handler) etagV2() string {
-	hash := sha512.New()
-	builtin := h.archive.V2().ETag
-	io.WriteString(hash, builtin)
-	plain := h.all
-	for d, s := range h.documents {
-		if s != nil || !h.all {
-			fmt.Fprintf(hash, "\n%s %s", d.Path, d.ETag)
-			plain = plain && s == nil
+	if h.all {
+		other := false
+		for _, s := range h.documents {
+			if s != nil {
+				other = true
+				break
+			}
+		}
+		if !other {
+			return h.archive.V2().ETag
 		}
 	}
-	if plain {
-		return builtin
-	}
-	return fmt.Sprintf("%X", hash.Sum(nil))
+	return h.etag("v2")
 }
 
+// readV2 reads the parts. With errNotKept it returns those there are.
 func (h *Handler) readV2(ctx context.Context) (*v2Parts, error) {
 	text, err := h.archive.ReadV2()
 	if err != nil {
@@ -101,10 +99,12 @@ func (h *Handler) dropDisabled(p *v2Parts) {
 	p.definitions = slices.DeleteFunc(p.definitions, func(m archive.Member) bool { return !used[string(m.Key)] })
 }
 
+// addSources adds what the sources have. One that fails is left out, and the
+// result errNotKept.
 func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {
+	var failed error
 	taken := map[string]bool{}
-	added := false
-	names := map[string]bool{}
+	var m merger
 	for d, s := range h.documents {
 		if taken[d.Path] {
 			continue
@@ -113,49 +113,72 @@ func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {
 		if s == nil {
 			continue
 		}
-		if !added {
-			added = true
-			for _, m := range p.paths {
-				names[string(m.Key)] = true
-			}
-			for _, m := range p.definitions {
-				names[string(m.Key)] = true
-			}
-		}
 		text, err := s.V2(ctx, d.Path)
-		if errors.Is(err, ErrGone) || err == nil && len(text) == 0 {
+		if err == nil && len(text) > 0 {
+			if m.parts == nil {
+				m.start(p)
+			}
+			err = m.add(text)
+		}
+		if err != nil && !errors.Is(err, ErrGone) {
+			h.log.Error("OpenAPI v2 is served without a document", "document", d.Path, "err", err)
+			failed = errNotKept
+		}
+	}
+	if m.parts != nil {
+		m.sort()
+	}
+	return failed
+}
+
+// A merger adds members whose names are new to those that there are.
+type merger struct {
+	parts *v2Parts
+	names map[string]bool // of paths, which begin with a slash, and of definitions
+}
+
+func (m *merger) start(p *v2Parts) {
+	m.parts, m.names = p, make(map[string]bool, len(p.paths)+len(p.definitions))
+	for _, members := range [][]archive.Member{p.paths, p.definitions} {
+		for _, member := range members {
+			m.names[string(member.Key)] = true
+		}
+	}
+}
+
+func (m *merger) add(text []byte) error {
+	members, err := archive.Members(text)
+	if err != nil {
+		return err
+	}
+	for _, member := range members {
+		var to *[]archive.Member
+		switch string(member.Key) {
+		case "paths":
+			to = &m.parts.paths
+		case "definitions":
+			to = &m.parts.definitions
+		default:
 			continue
 		}
+		added, err := archive.Members(member.Value)
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.Path, err)
+			return err
 		}
-		for list, name := range map[*[]archive.Member]string{&p.paths: "paths", &p.definitions: "definitions"} {
-			object, found, err := archive.Find(text, name)
-			if err != nil {
-				return fmt.Errorf("%s: %w", d.Path, err)
-			}
-			if !found {
-				continue
-			}
-			members, err := archive.Members(object)
-			if err != nil {
-				return fmt.Errorf("%s: %w", d.Path, err)
-			}
-			for _, m := range members {
-				// Names of paths begin with a slash, those of definitions do not.
-				if !names[string(m.Key)] {
-					names[string(m.Key)] = true
-					*list = append(*list, m)
-				}
+		for _, member := range added {
+			if !m.names[string(member.Key)] {
+				m.names[string(member.Key)] = true
+				*to = append(*to, member)
 			}
 		}
-	}
-	if added {
-		byKey := func(a, b archive.Member) int { return bytes.Compare(a.Key, b.Key) }
-		slices.SortFunc(p.paths, byKey)
-		slices.SortFunc(p.definitions, byKey)
 	}
 	return nil
+}
+
+func (m *merger) sort() {
+	byKey := func(a, b archive.Member) int { return bytes.Compare(a.Key, b.Key) }
+	slices.SortFunc(m.parts.paths, byKey)
+	slices.SortFunc(m.parts.definitions, byKey)
 }
 
 func (p *v2Parts) writeJSON(out io.Writer) error {
