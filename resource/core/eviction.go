@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -109,7 +108,7 @@ func takeFromBudget(ctx context.Context, a registry.Access, pod *corev1.Pod, b *
 		if b.Status.DisruptedPods == nil {
 			b.Status.DisruptedPods = map[string]metav1.Time{}
 		}
-		b.Status.DisruptedPods[pod.Name] = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+		b.Status.DisruptedPods[pod.Name] = now()
 		return nil
 	})
 	return err
@@ -146,7 +145,7 @@ func refuseEviction(retrySeconds int, cause string) error {
 func setDisruptionAllowed(b *policyv1.PodDisruptionBudget) {
 	c := metav1.Condition{
 		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
-		ObservedGeneration: b.Status.ObservedGeneration, LastTransitionTime: metav1.NewTime(time.Now().UTC().Truncate(time.Second)),
+		ObservedGeneration: b.Status.ObservedGeneration, LastTransitionTime: now(),
 	}
 	for i := range b.Status.Conditions {
 		if old := &b.Status.Conditions[i]; old.Type == c.Type {

@@ -44,9 +44,15 @@ func nodes() *registry.Kind {
 			// There is no Status hook, for a kubelet that registers its node sends the
 			// status with it: what is created keeps it, what is updated does not.
 			Spec:          func(n *corev1.Node) any { return &n.Spec },
-			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) { n.Status = old.Status },
-			Warn:          warnNode,
-			Cells:         nodeCells,
+			PrepareCreate: func(_ context.Context, n *corev1.Node) { n.Spec.ConfigSource = nil },
+			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
+				n.Status = old.Status
+				if old.Spec.ConfigSource == nil {
+					n.Spec.ConfigSource = nil
+				}
+			},
+			Warn:  warnNode,
+			Cells: nodeCells,
 		}),
 	}
 	k.Versions[0].FieldAliases = noNamespaceLabel

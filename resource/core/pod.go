@@ -49,6 +49,7 @@ func pods() *registry.Kind {
 			Status:               func(p *corev1.Pod) any { return &p.Status },
 			Generation:           true,
 			PrepareCreate:        preparePodCreate,
+			PrepareUpdate:        func(_ context.Context, p, old *corev1.Pod) { DropDisabledPodFields(&p.Spec, &old.Spec) },
 			PrepareStatusUpdate:  preparePodStatusUpdate,
 			Validate:             validatePod,
 			ValidateUpdate:       validatePodUpdate,
@@ -91,6 +92,9 @@ func defaultPod(p *corev1.Pod) {
 	dropObsoleteInitAnnotations(p.Annotations)
 	s := &p.Spec
 	DefaultPodSpec(s)
+	if grace := s.TerminationGracePeriodSeconds; *grace < 0 {
+		*grace = 1
+	}
 	setDefaultPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
@@ -128,9 +132,11 @@ func preparePodCreate(_ context.Context, p *corev1.Pod) {
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-			Message: "Scheduling is blocked due to non-empty scheduling gates",
+			Message:            "Scheduling is blocked due to non-empty scheduling gates",
+			LastTransitionTime: now(),
 		})
 	}
+	DropDisabledPodFields(&p.Spec, nil)
 	mergeMatchLabelKeys(p)
 	syncAppArmor(p)
 }
@@ -164,10 +170,13 @@ func podFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
+// now is the present as objects hold it, in whole seconds.
+func now() metav1.Time { return metav1.NewTime(time.Now().UTC().Truncate(time.Second)) }
+
 // setPodCondition adds or changes a condition and keeps the time of the last
 // transition while the status stays.
 func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
-	c.LastTransitionTime = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	c.LastTransitionTime = now()
 	for i := range s.Conditions {
 		if old := &s.Conditions[i]; old.Type == c.Type {
 			if old.Status == c.Status {

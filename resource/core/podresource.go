@@ -120,7 +120,7 @@ func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
 		}
 		guaranteed = guaranteed && limited == 2
 	}
-	if r := s.Resources; r != nil && (len(r.Requests) > 0 || len(r.Limits) > 0) {
+	if r := s.Resources; r != nil {
 		count(r)
 	} else {
 		for _, c := range slices.Concat(s.Containers, s.InitContainers) {

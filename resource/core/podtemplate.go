@@ -24,8 +24,12 @@ func podTemplates() *registry.Kind {
 			column("Pod Labels", "string", "The labels for the pod template."),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PodTemplate]{
-			Generation:   true,
-			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
+			Generation:    true,
+			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
+			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) { DropDisabledPodFields(&t.Template.Spec, nil) },
+			PrepareUpdate: func(_ context.Context, t, old *corev1.PodTemplate) {
+				DropDisabledPodFields(&t.Template.Spec, &old.Template.Spec)
+			},
 			Warn: func(_ context.Context, t, old *corev1.PodTemplate) []string {
 				if old == nil {
 					return PodTemplateWarnings(field.NewPath("template"), &t.Template, nil)

@@ -46,8 +46,18 @@ func replicationControllers() *registry.Kind {
 			Spec:       func(c *corev1.ReplicationController) any { return &c.Spec },
 			Status:     func(c *corev1.ReplicationController) any { return &c.Status },
 			Generation: true,
-			Warn:       warnReplicationController,
-			Cells:      replicationControllerCells,
+			PrepareCreate: func(_ context.Context, c *corev1.ReplicationController) {
+				if t := c.Spec.Template; t != nil {
+					DropDisabledPodFields(&t.Spec, nil)
+				}
+			},
+			PrepareUpdate: func(_ context.Context, c, old *corev1.ReplicationController) {
+				if t, before := c.Spec.Template, old.Spec.Template; t != nil && before != nil {
+					DropDisabledPodFields(&t.Spec, &before.Spec)
+				}
+			},
+			Warn:  warnReplicationController,
+			Cells: replicationControllerCells,
 		}),
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -44,16 +44,14 @@ func persistentVolumes() *registry.Kind {
 			Spec:   func(v *corev1.PersistentVolume) any { return &v.Spec },
 			Status: func(v *corev1.PersistentVolume) any { return &v.Status },
 			PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
-				now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: &now}
+				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr.To(now())}
 			},
 			PrepareStatusUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) {
 				if v.Status.Phase == old.Status.Phase {
 					return
 				}
 				if t := v.Status.LastPhaseTransitionTime; t == nil || t.Equal(old.Status.LastPhaseTransitionTime) {
-					now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-					v.Status.LastPhaseTransitionTime = &now
+					v.Status.LastPhaseTransitionTime = ptr.To(now())
 				}
 			},
 			Warn:  func(_ context.Context, v, _ *corev1.PersistentVolume) []string { return persistentVolumeWarnings(v) },

@@ -411,8 +411,6 @@ func persistentVolumeWarnings(v *corev1.PersistentVolume) []string {
 		{"storageOS", v.Spec.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+"},
 		{"glusterfs", v.Spec.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+"},
 		{"rbd", v.Spec.RBD != nil, "deprecated in v1.28, non-functional in v1.31+"},
-		{"quobyte", v.Spec.Quobyte != nil, "deprecated in v1.22, non-functional in v1.25+"},
-		{"flocker", v.Spec.Flocker != nil, "deprecated in v1.22, non-functional in v1.25+"},
 	} {
 		if old.used {
 			w.add(spec.Child(old.name), "%s", old.news)

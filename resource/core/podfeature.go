@@ -1,0 +1,69 @@
+package core
+
+import corev1 "k8s.io/api/core/v1"
+
+// DropDisabledPodFields takes away the fields of features that are off, of a
+// pod's spec or a template's, where old (nil on create) does not use them
+// already: a stop signal of its own, trust bundles and certificates in projected
+// volumes, and scheduling groups.
+func DropDisabledPodFields(s, old *corev1.PodSpec) {
+	if old == nil {
+		old = &corev1.PodSpec{}
+	}
+	if !usesStopSignal(old) {
+		eachContainer(s, func(c *corev1.Container) {
+			if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+				return
+			}
+			c.Lifecycle.StopSignal = nil
+			if *c.Lifecycle == (corev1.Lifecycle{}) {
+				c.Lifecycle = nil
+			}
+		})
+	}
+	bundles, certificates := false, false
+	eachProjection(old, func(p *corev1.VolumeProjection) {
+		bundles = bundles || p.ClusterTrustBundle != nil
+		certificates = certificates || p.PodCertificate != nil
+	})
+	eachProjection(s, func(p *corev1.VolumeProjection) {
+		if !bundles {
+			p.ClusterTrustBundle = nil
+		}
+		if !certificates {
+			p.PodCertificate = nil
+		}
+	})
+	if old.SchedulingGroup == nil {
+		s.SchedulingGroup = nil
+	}
+}
+
+func usesStopSignal(s *corev1.PodSpec) bool {
+	used := false
+	eachContainer(s, func(c *corev1.Container) { used = used || c.Lifecycle != nil && c.Lifecycle.StopSignal != nil })
+	return used
+}
+
+// eachContainer visits containers of all sorts, in no certain order.
+func eachContainer(s *corev1.PodSpec, f func(*corev1.Container)) {
+	for i := range s.InitContainers {
+		f(&s.InitContainers[i])
+	}
+	for i := range s.Containers {
+		f(&s.Containers[i])
+	}
+	for i := range s.EphemeralContainers {
+		f((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}
+
+func eachProjection(s *corev1.PodSpec, f func(*corev1.VolumeProjection)) {
+	for i := range s.Volumes {
+		if p := s.Volumes[i].Projected; p != nil {
+			for j := range p.Sources {
+				f(&p.Sources[j])
+			}
+		}
+	}
+}
