@@ -1,0 +1,74 @@
+// Package apiregistration declares the kinds of the apiregistration.k8s.io API
+// group.
+package apiregistration
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{apiService()} }
+
+func apiService() *registry.Kind {
+	return &registry.Kind{
+		Group: "apiregistration.k8s.io", Package: "apiregistration",
+		Resource: "apiservices", Singular: "apiservice", Name: "APIService",
+		Categories: []string{"api-extensions"},
+		Versions: []registry.Version{declare.Version("v1", func() *apiregistrationv1.APIService { return &apiregistrationv1.APIService{} }, func(s *apiregistrationv1.APIService) {
+			if s.Spec.Service != nil {
+				declare.Pointer(&s.Spec.Service.Port, 443)
+			}
+		})},
+		Storage: "v1", StorageJSON: true, StoragePath: "apiregistration.k8s.io/apiservices",
+		Subresources: []registry.Subresource{declare.Status()},
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
+			declare.Column("Available", "string", "Whether this service is available."),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*apiregistrationv1.APIService]{
+			Spec:            func(s *apiregistrationv1.APIService) any { return &s.Spec },
+			Status:          func(s *apiregistrationv1.APIService) any { return &s.Status },
+			StatusKeepsMeta: true,
+			// What this server serves itself is available from the beginning.
+			PrepareCreate: func(_ context.Context, s *apiregistrationv1.APIService) {
+				if s.Spec.Service == nil {
+					s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+						Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue,
+						Reason: "Local", Message: "Local APIServices are always available",
+						LastTransitionTime: metav1.NewTime(time.Now()),
+					}}
+				}
+			},
+			Cells: declare.Cells(func(s *apiregistrationv1.APIService) []any {
+				service := "Local"
+				if ref := s.Spec.Service; ref != nil {
+					service = ref.Namespace + "/" + ref.Name
+				}
+				return []any{s.Name, service, availability(s), core.Age(s.CreationTimestamp)}
+			}),
+		}),
+	}
+}
+
+func availability(s *apiregistrationv1.APIService) string {
+	for _, c := range s.Status.Conditions {
+		if c.Type != apiregistrationv1.Available {
+			continue
+		}
+		if c.Status == apiregistrationv1.ConditionTrue {
+			return "True"
+		}
+		return string(c.Status) + " (" + c.Reason + ")"
+	}
+	return "Unknown"
+}

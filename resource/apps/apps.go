@@ -1,0 +1,24 @@
+// Package apps declares the kinds of the apps API group.
+package apps
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+const group = "apps"
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind {
+	return []*registry.Kind{controllerRevision(), daemonSet(), deployment(), replicaSet(), statefulSet()}
+}
+
+// templateColumns show what a pod template runs.
+func templateColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		declare.Wide("Containers", "string", "Names of each container in the template."),
+		declare.Wide("Images", "string", "Images referenced by each container in the template."),
+	}
+}

@@ -1,0 +1,105 @@
+package apps
+
+import (
+	"context"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func daemonSet() *registry.Kind {
+	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
+	columns := []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Desired", "integer", status["desiredNumberScheduled"]),
+		declare.Column("Current", "integer", status["currentNumberScheduled"]),
+		declare.Column("Ready", "integer", status["numberReady"]),
+		declare.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
+		declare.Column("Available", "integer", status["numberAvailable"]),
+		declare.Column("Node Selector", "string", "NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a node's labels for the pod to be scheduled on that node. More info: https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
+		core.AgeColumn,
+	}
+	columns = append(columns, templateColumns()...)
+	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	return &registry.Kind{
+		Group: group, Package: "apps",
+		Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
+		ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} }, defaultDaemonSet)},
+		Storage:  "v1", StoragePath: "daemonsets",
+		UnconditionalUpdate: true,
+		Subresources:        []registry.Subresource{declare.Status()},
+		Columns:             columns,
+		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.DaemonSet]{
+			Spec:       func(d *appsv1.DaemonSet) any { return &d.Spec },
+			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
+			Generation: true,
+			PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
+				setTemplateGeneration(d, max(templateGeneration(d), 1))
+			},
+			PrepareUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+				generation := templateGeneration(old)
+				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+					generation++
+				}
+				setTemplateGeneration(d, generation)
+			},
+			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+				return apivalidation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+			},
+			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
+				if old == nil {
+					return templateWarnings(&d.Spec.Template, nil)
+				}
+				return templateWarnings(&d.Spec.Template, &old.Spec.Template)
+			},
+			Cells: declare.Cells(func(d *appsv1.DaemonSet) []any {
+				names, images := core.ContainerNames(&d.Spec.Template.Spec)
+				s := d.Status
+				return []any{
+					d.Name, int64(s.DesiredNumberScheduled), int64(s.CurrentNumberScheduled), int64(s.NumberReady),
+					int64(s.UpdatedNumberScheduled), int64(s.NumberAvailable),
+					core.FormatLabels(d.Spec.Template.Spec.NodeSelector), core.Age(d.CreationTimestamp),
+					names, images, metav1.FormatLabelSelector(d.Spec.Selector),
+				}
+			}),
+		}),
+	}
+}
+
+// The template's generation had a field in old versions; an annotation carries
+// it in this one.
+func templateGeneration(d *appsv1.DaemonSet) int64 {
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	return n
+}
+
+func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
+}
+
+func defaultDaemonSet(d *appsv1.DaemonSet) {
+	strategy := &d.Spec.UpdateStrategy
+	declare.Value(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
+		if strategy.RollingUpdate == nil {
+			strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{}
+		}
+		declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
+		declare.Pointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	declare.Pointer(&d.Spec.RevisionHistoryLimit, 10)
+	core.DefaultPodTemplate(&d.Spec.Template)
+}

@@ -1,0 +1,115 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func deployment() *registry.Kind {
+	status := appsv1.DeploymentStatus{}.SwaggerDoc()
+	columns := []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Ready", "string", "Number of the pod with ready state"),
+		declare.Column("Up-to-date", "string", status["updatedReplicas"]),
+		declare.Column("Available", "string", status["availableReplicas"]),
+		core.AgeColumn,
+	}
+	columns = append(columns, templateColumns()...)
+	columns = append(columns, declare.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
+	return &registry.Kind{
+		Group: group, Package: "apps",
+		Resource: "deployments", Singular: "deployment", Name: "Deployment",
+		ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *appsv1.Deployment { return &appsv1.Deployment{} }, defaultDeployment)},
+		Storage:  "v1", StoragePath: "deployments",
+		UnconditionalUpdate: true,
+		Subresources: []registry.Subresource{
+			declare.Scale(func(d *appsv1.Deployment) (int32, int32, string) {
+				return replicas(d.Spec.Replicas), d.Status.Replicas, declare.Selector(d.Spec.Selector)
+			}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
+			declare.Status(),
+		},
+		Columns: columns,
+		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.Deployment]{
+			Spec:       func(d *appsv1.Deployment) any { return &d.Spec },
+			Status:     func(d *appsv1.Deployment) any { return &d.Status },
+			Generation: true,
+			// Annotations carry instructions to the controller, so that a change
+			// of theirs counts too.
+			GenerationOf: func(d *appsv1.Deployment) any {
+				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
+			},
+			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+				return apivalidation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+			},
+			Warn: func(_ context.Context, d, old *appsv1.Deployment) []string {
+				if old == nil {
+					return append(declare.PodNameWarnings(d.Name), templateWarnings(&d.Spec.Template, nil)...)
+				}
+				return changedTemplateWarnings(d, old, &d.Spec.Template, &old.Spec.Template)
+			},
+			Cells: declare.Cells(func(d *appsv1.Deployment) []any {
+				names, images := core.ContainerNames(&d.Spec.Template.Spec)
+				return []any{
+					d.Name, fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, replicas(d.Spec.Replicas)),
+					int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), core.Age(d.CreationTimestamp),
+					names, images, declare.Selector(d.Spec.Selector),
+				}
+			}),
+		}),
+	}
+}
+
+// deploymentContent is what a deployment's generation counts the changes of.
+type deploymentContent struct {
+	Spec        appsv1.DeploymentSpec
+	Annotations map[string]string
+}
+
+func replicas(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func defaultDeployment(d *appsv1.Deployment) {
+	declare.Pointer(&d.Spec.Replicas, 1)
+	strategy := &d.Spec.Strategy
+	declare.Value(&strategy.Type, appsv1.RollingUpdateDeploymentStrategyType)
+	if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		if strategy.RollingUpdate == nil {
+			strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{}
+		}
+		declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		declare.Pointer(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+	declare.Pointer(&d.Spec.RevisionHistoryLimit, 10)
+	declare.Pointer(&d.Spec.ProgressDeadlineSeconds, 600)
+	core.DefaultPodTemplate(&d.Spec.Template)
+}
+
+func templateWarnings(template, old *corev1.PodTemplateSpec) []string {
+	return core.PodTemplateWarnings(field.NewPath("spec", "template"), template, old)
+}
+
+// changedTemplateWarnings warns about a template on an update that changed the
+// spec.
+func changedTemplateWarnings(obj, old metav1.Object, template, oldTemplate *corev1.PodTemplateSpec) []string {
+	if obj.GetGeneration() == old.GetGeneration() {
+		return nil
+	}
+	return templateWarnings(template, oldTemplate)
+}

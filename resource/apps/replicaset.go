@@ -1,0 +1,66 @@
+package apps
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func replicaSet() *registry.Kind {
+	spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
+	columns := []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Desired", "integer", spec["replicas"]),
+		declare.Column("Current", "integer", status["replicas"]),
+		declare.Column("Ready", "integer", status["readyReplicas"]),
+		core.AgeColumn,
+	}
+	columns = append(columns, templateColumns()...)
+	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	return &registry.Kind{
+		Group: group, Package: "apps",
+		Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
+		ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *appsv1.ReplicaSet { return &appsv1.ReplicaSet{} }, func(r *appsv1.ReplicaSet) {
+			declare.Pointer(&r.Spec.Replicas, 1)
+			core.DefaultPodTemplate(&r.Spec.Template)
+		})},
+		Storage: "v1", StoragePath: "replicasets",
+		UnconditionalUpdate: true,
+		Subresources: []registry.Subresource{
+			declare.Scale(func(r *appsv1.ReplicaSet) (int32, int32, string) {
+				return replicas(r.Spec.Replicas), r.Status.Replicas, declare.Selector(r.Spec.Selector)
+			}, func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n }),
+			declare.Status(),
+		},
+		Columns: columns,
+		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.ReplicaSet]{
+			Spec:       func(r *appsv1.ReplicaSet) any { return &r.Spec },
+			Status:     func(r *appsv1.ReplicaSet) any { return &r.Status },
+			Generation: true,
+			ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
+				return apivalidation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+			},
+			Warn: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
+				if old == nil {
+					return append(declare.PodNameWarnings(r.Name), templateWarnings(&r.Spec.Template, nil)...)
+				}
+				return changedTemplateWarnings(r, old, &r.Spec.Template, &old.Spec.Template)
+			},
+			Cells: declare.Cells(func(r *appsv1.ReplicaSet) []any {
+				names, images := core.ContainerNames(&r.Spec.Template.Spec)
+				return []any{
+					r.Name, int64(replicas(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas),
+					core.Age(r.CreationTimestamp), names, images, metav1.FormatLabelSelector(r.Spec.Selector),
+				}
+			}),
+		}),
+	}
+}

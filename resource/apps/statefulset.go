@@ -1,0 +1,104 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func statefulSet() *registry.Kind {
+	columns := []metav1.TableColumnDefinition{
+		core.NameColumn,
+		declare.Column("Ready", "string", "Number of the pod with ready state"),
+		core.AgeColumn,
+	}
+	return &registry.Kind{
+		Group: group, Package: "apps",
+		Resource: "statefulsets", Singular: "statefulset", Name: "StatefulSet",
+		ShortNames: []string{"sts"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} }, defaultStatefulSet)},
+		Storage:  "v1", StoragePath: "statefulsets",
+		UnconditionalUpdate: true,
+		Subresources: []registry.Subresource{
+			declare.Scale(func(s *appsv1.StatefulSet) (int32, int32, string) {
+				return replicas(s.Spec.Replicas), s.Status.Replicas, declare.Selector(s.Spec.Selector)
+			}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),
+			declare.Status(),
+		},
+		Columns: append(columns, templateColumns()...),
+		// Pods take their hostnames from the name.
+		ValidateName: apivalidation.NameIsDNSLabel,
+		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.StatefulSet]{
+			Spec:       func(s *appsv1.StatefulSet) any { return &s.Spec },
+			Status:     func(s *appsv1.StatefulSet) any { return &s.Status },
+			Generation: true,
+			PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
+				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil {
+					u.MaxUnavailable = nil
+				}
+			},
+			PrepareUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) {
+				before := old.Spec.UpdateStrategy.RollingUpdate
+				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil && (before == nil || before.MaxUnavailable == nil) {
+					u.MaxUnavailable = nil
+				}
+			},
+			Warn: func(_ context.Context, s, old *appsv1.StatefulSet) []string {
+				var warnings []string
+				if old == nil {
+					warnings = templateWarnings(&s.Spec.Template, nil)
+				} else {
+					warnings = changedTemplateWarnings(s, old, &s.Spec.Template, &old.Spec.Template)
+				}
+				if n := s.Spec.RevisionHistoryLimit; n != nil && *n < 0 {
+					warnings = append(warnings, field.NewPath("spec", "revisionHistoryLimit").String()+
+						": a negative value retains all historical revisions; a value >= 0 is recommended")
+				}
+				return warnings
+			},
+			Cells: declare.Cells(func(s *appsv1.StatefulSet) []any {
+				names, images := core.ContainerNames(&s.Spec.Template.Spec)
+				return []any{
+					s.Name, fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, replicas(s.Spec.Replicas)),
+					core.Age(s.CreationTimestamp), names, images,
+				}
+			}),
+		}),
+	}
+}
+
+func defaultStatefulSet(s *appsv1.StatefulSet) {
+	declare.Value(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
+	strategy := &s.Spec.UpdateStrategy
+	declare.Value(&strategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
+	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+		if strategy.RollingUpdate == nil {
+			strategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
+		}
+		declare.Pointer(&strategy.RollingUpdate.Partition, 0)
+	}
+	if s.Spec.PersistentVolumeClaimRetentionPolicy == nil {
+		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{}
+	}
+	policy := s.Spec.PersistentVolumeClaimRetentionPolicy
+	declare.Value(&policy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	declare.Value(&policy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	declare.Pointer(&s.Spec.Replicas, 1)
+	declare.Pointer(&s.Spec.RevisionHistoryLimit, 10)
+	core.DefaultPodTemplate(&s.Spec.Template)
+	for i := range s.Spec.VolumeClaimTemplates {
+		claim := &s.Spec.VolumeClaimTemplates[i]
+		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
+		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
+		declare.Value(&claim.Status.Phase, corev1.ClaimPending)
+	}
+}

@@ -1,0 +1,33 @@
+// Package authentication declares the kinds of the authentication.k8s.io API
+// group. They are questions: created, answered and not kept.
+package authentication
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+const group = "authentication.k8s.io"
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{selfSubjectReview(), tokenReview()} }
+
+func selfSubjectReview() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "authentication",
+		Resource: "selfsubjectreviews", Singular: "selfsubjectreview", Name: "SelfSubjectReview",
+		Versions: []registry.Version{declare.Version("v1", func() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} }, nil)},
+		Storage:  "v1", Verbs: []string{"create"},
+	}
+}
+
+func tokenReview() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "authentication",
+		Resource: "tokenreviews", Singular: "tokenreview", Name: "TokenReview",
+		Versions: []registry.Version{declare.Version("v1", func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} }, nil)},
+		Storage:  "v1", Verbs: []string{"create"},
+	}
+}

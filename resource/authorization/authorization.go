@@ -1,0 +1,56 @@
+// Package authorization declares the kinds of the authorization.k8s.io API
+// group. They are questions: created, answered and not kept.
+package authorization
+
+import (
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+const group = "authorization.k8s.io"
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind {
+	return []*registry.Kind{
+		localSubjectAccessReview(), selfSubjectAccessReview(), selfSubjectRulesReview(), subjectAccessReview(),
+	}
+}
+
+func localSubjectAccessReview() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "authorization",
+		Resource: "localsubjectaccessreviews", Singular: "localsubjectaccessreview", Name: "LocalSubjectAccessReview",
+		Namespaced: true,
+		Versions:   []registry.Version{declare.Version("v1", func() *authorizationv1.LocalSubjectAccessReview { return &authorizationv1.LocalSubjectAccessReview{} }, nil)},
+		Storage:    "v1", Verbs: []string{"create"},
+	}
+}
+
+func selfSubjectAccessReview() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "authorization",
+		Resource: "selfsubjectaccessreviews", Singular: "selfsubjectaccessreview", Name: "SelfSubjectAccessReview",
+		Versions: []registry.Version{declare.Version("v1", func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} }, nil)},
+		Storage:  "v1", Verbs: []string{"create"},
+	}
+}
+
+func selfSubjectRulesReview() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "authorization",
+		Resource: "selfsubjectrulesreviews", Singular: "selfsubjectrulesreview", Name: "SelfSubjectRulesReview",
+		Versions: []registry.Version{declare.Version("v1", func() *authorizationv1.SelfSubjectRulesReview { return &authorizationv1.SelfSubjectRulesReview{} }, nil)},
+		Storage:  "v1", Verbs: []string{"create"},
+	}
+}
+
+func subjectAccessReview() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "authorization",
+		Resource: "subjectaccessreviews", Singular: "subjectaccessreview", Name: "SubjectAccessReview",
+		Versions: []registry.Version{declare.Version("v1", func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} }, nil)},
+		Storage:  "v1", Verbs: []string{"create"},
+	}
+}

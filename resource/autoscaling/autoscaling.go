@@ -1,0 +1,9 @@
+// Package autoscaling declares the kinds of the autoscaling API group.
+package autoscaling
+
+import "github.com/keelson-dev/keelson/registry"
+
+const group = "autoscaling"
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{horizontalPodAutoscaler()} }

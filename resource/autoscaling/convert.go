@@ -1,0 +1,227 @@
+package autoscaling
+
+import (
+	"encoding/json"
+	"maps"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Version 1 knows a CPU target alone; annotations carry the rest of a version 2
+// autoscaler through it.
+const (
+	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
+	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
+	conditionsAnnotation     = "autoscaling.alpha.kubernetes.io/conditions"
+	behaviorAnnotation       = "autoscaling.alpha.kubernetes.io/behavior"
+)
+
+// toV2 converts what a client sent. Annotations that cannot be read are dropped.
+func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalPodAutoscaler, error) {
+	out := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: in.ObjectMeta,
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(in.Spec.ScaleTargetRef),
+			MinReplicas:    in.Spec.MinReplicas,
+			MaxReplicas:    in.Spec.MaxReplicas,
+		},
+		Status: autoscalingv2.HorizontalPodAutoscalerStatus{
+			ObservedGeneration: in.Status.ObservedGeneration,
+			LastScaleTime:      in.Status.LastScaleTime,
+			CurrentReplicas:    in.Status.CurrentReplicas,
+			DesiredReplicas:    in.Status.DesiredReplicas,
+		},
+	}
+	read := func(annotation string, to any) bool {
+		text, there := in.Annotations[annotation]
+		return there && json.Unmarshal([]byte(text), to) == nil
+	}
+	var metrics []autoscalingv1.MetricSpec
+	if read(metricsAnnotation, &metrics) {
+		for _, m := range metrics {
+			out.Spec.Metrics = append(out.Spec.Metrics, metricToV2(m))
+		}
+	}
+	if n := in.Spec.TargetCPUUtilizationPercentage; n != nil {
+		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*n))
+	}
+	var behavior behaviorText
+	if read(behaviorAnnotation, &behavior) {
+		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: behavior.ScaleUp.rules(), ScaleDown: behavior.ScaleDown.rules()}
+	}
+	if n := in.Status.CurrentCPUUtilizationPercentage; n != nil {
+		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{
+			Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricStatus{
+				Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: n},
+			},
+		}}
+	}
+	var current []autoscalingv1.MetricStatus
+	if read(currentMetricsAnnotation, &current) {
+		out.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(current))
+		for i, m := range current {
+			out.Status.CurrentMetrics[i] = statusToV2(m)
+		}
+	}
+	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
+	if read(conditionsAnnotation, &conditions) {
+		for _, c := range conditions {
+			out.Status.Conditions = append(out.Status.Conditions, autoscalingv2.HorizontalPodAutoscalerCondition{
+				Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+			})
+		}
+	}
+	out.Annotations = withoutCarried(in.Annotations)
+	defaultV2(out)
+	return out, nil
+}
+
+// fromV2 is the view of version 1.
+func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
+	out := &autoscalingv1.HorizontalPodAutoscaler{
+		ObjectMeta: in.ObjectMeta,
+		Spec: autoscalingv1.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(in.Spec.ScaleTargetRef),
+			MinReplicas:    in.Spec.MinReplicas,
+			MaxReplicas:    in.Spec.MaxReplicas,
+		},
+		Status: autoscalingv1.HorizontalPodAutoscalerStatus{
+			ObservedGeneration: in.Status.ObservedGeneration,
+			LastScaleTime:      in.Status.LastScaleTime,
+			CurrentReplicas:    in.Status.CurrentReplicas,
+			DesiredReplicas:    in.Status.DesiredReplicas,
+		},
+	}
+	out.Annotations = withoutCarried(in.Annotations)
+	write := func(annotation string, value any) error {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
+		}
+		out.Annotations[annotation] = string(text)
+		return nil
+	}
+	var others []autoscalingv1.MetricSpec
+	for i := range in.Spec.Metrics {
+		m := &in.Spec.Metrics[i]
+		if percent := cpuTarget(m); percent != nil {
+			if out.Spec.TargetCPUUtilizationPercentage == nil {
+				out.Spec.TargetCPUUtilizationPercentage = percent
+			}
+			continue
+		}
+		others = append(others, metricFromV2(m))
+	}
+	var errs []error
+	if len(others) > 0 {
+		errs = append(errs, write(metricsAnnotation, others))
+	}
+	if b := in.Spec.Behavior; b != nil {
+		errs = append(errs, write(behaviorAnnotation, behaviorText{ScaleUp: rulesText(b.ScaleUp), ScaleDown: rulesText(b.ScaleDown)}))
+	}
+	if len(in.Status.CurrentMetrics) > 0 {
+		current := make([]autoscalingv1.MetricStatus, len(in.Status.CurrentMetrics))
+		for i := range current {
+			m := &in.Status.CurrentMetrics[i]
+			if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+				out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
+			}
+			current[i] = statusFromV2(m)
+		}
+		errs = append(errs, write(currentMetricsAnnotation, current))
+	}
+	if len(in.Status.Conditions) > 0 {
+		var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
+		for _, c := range in.Status.Conditions {
+			conditions = append(conditions, autoscalingv1.HorizontalPodAutoscalerCondition{
+				Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+			})
+		}
+		errs = append(errs, write(conditionsAnnotation, conditions))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func withoutCarried(annotations map[string]string) map[string]string {
+	var carried bool
+	for _, name := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
+		_, there := annotations[name]
+		carried = carried || there
+	}
+	out := maps.Clone(annotations)
+	if !carried {
+		return out
+	}
+	for _, name := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
+		delete(out, name)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func cpuTarget(m *autoscalingv2.MetricSpec) *int32 {
+	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
+		return nil
+	}
+	return m.Resource.Target.AverageUtilization
+}
+
+// behaviorText is how the annotation writes a behavior: with Go's field names.
+type behaviorText struct{ ScaleUp, ScaleDown *rulesTextOf }
+
+type rulesTextOf struct {
+	StabilizationWindowSeconds *int32
+	SelectPolicy               *autoscalingv2.ScalingPolicySelect
+	Policies                   []policyText
+	Tolerance                  *resource.Quantity
+}
+
+type policyText struct {
+	Type          autoscalingv2.HPAScalingPolicyType
+	Value         int32
+	PeriodSeconds int32
+}
+
+func rulesText(r *autoscalingv2.HPAScalingRules) *rulesTextOf {
+	if r == nil {
+		return nil
+	}
+	out := &rulesTextOf{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	if r.Policies != nil {
+		out.Policies = make([]policyText, len(r.Policies))
+		for i, p := range r.Policies {
+			out.Policies[i] = policyText(p)
+		}
+	}
+	return out
+}
+
+func (r *rulesTextOf) rules() *autoscalingv2.HPAScalingRules {
+	if r == nil {
+		return nil
+	}
+	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	if r.Policies != nil {
+		out.Policies = make([]autoscalingv2.HPAScalingPolicy, len(r.Policies))
+		for i, p := range r.Policies {
+			out.Policies[i] = autoscalingv2.HPAScalingPolicy(p)
+		}
+	}
+	return out
+}

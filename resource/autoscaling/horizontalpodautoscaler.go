@@ -1,0 +1,202 @@
+package autoscaling
+
+import (
+	"fmt"
+	"strconv"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func horizontalPodAutoscaler() *registry.Kind {
+	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(), autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
+	v1 := declare.Version("v1", func() *autoscalingv1.HorizontalPodAutoscaler { return &autoscalingv1.HorizontalPodAutoscaler{} }, defaultV1)
+	v1.ToStorage, v1.FromStorage = registry.Converter(toV2), registry.Converter(fromV2)
+	return &registry.Kind{
+		Group: group, Package: "autoscaling",
+		Resource: "horizontalpodautoscalers", Singular: "horizontalpodautoscaler", Name: "HorizontalPodAutoscaler",
+		ShortNames: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: []registry.Version{
+			declare.Version("v2", func() *autoscalingv2.HorizontalPodAutoscaler { return &autoscalingv2.HorizontalPodAutoscaler{} }, defaultV2),
+			v1,
+		},
+		Storage: "v2", StoragePath: "horizontalpodautoscalers",
+		UnconditionalUpdate: true,
+		Subresources:        []registry.Subresource{declare.Status()},
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Reference", "string", spec["scaleTargetRef"]),
+			declare.Column("Targets", "string", spec["metrics"]),
+			declare.Column("MinPods", "string", spec["minReplicas"]),
+			declare.Column("MaxPods", "string", spec["maxReplicas"]),
+			declare.Column("Replicas", "string", status["currentReplicas"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*autoscalingv2.HorizontalPodAutoscaler]{
+			Spec:   func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
+			Status: func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
+			Cells: declare.Cells(func(h *autoscalingv2.HorizontalPodAutoscaler) []any {
+				least := core.Unset
+				if n := h.Spec.MinReplicas; n != nil {
+					least = strconv.Itoa(int(*n))
+				}
+				return []any{
+					h.Name, h.Spec.ScaleTargetRef.Kind + "/" + h.Spec.ScaleTargetRef.Name,
+					formatMetrics(h.Spec.Metrics, h.Status.CurrentMetrics), least,
+					int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), core.Age(h.CreationTimestamp),
+				}
+			}),
+		}),
+	}
+}
+
+// defaultUtilization is the CPU target, in percent, of an autoscaler without
+// metrics.
+const defaultUtilization = 80
+
+func defaultV1(h *autoscalingv1.HorizontalPodAutoscaler) { declare.Pointer(&h.Spec.MinReplicas, 1) }
+
+func defaultV2(h *autoscalingv2.HorizontalPodAutoscaler) {
+	declare.Pointer(&h.Spec.MinReplicas, 1)
+	if len(h.Spec.Metrics) == 0 {
+		h.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(defaultUtilization)}
+	}
+	if b := h.Spec.Behavior; b != nil {
+		b.ScaleUp, b.ScaleDown = withDefaults(scaleUp(), b.ScaleUp), withDefaults(scaleDown(), b.ScaleDown)
+	}
+}
+
+func cpuMetric(percent int32) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{
+			Name:   corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &percent},
+		},
+	}
+}
+
+func scaleUp() *autoscalingv2.HPAScalingRules {
+	return &autoscalingv2.HPAScalingRules{
+		StabilizationWindowSeconds: new(int32(0)),
+		SelectPolicy:               new(autoscalingv2.MaxChangePolicySelect),
+		Policies: []autoscalingv2.HPAScalingPolicy{
+			{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
+			{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
+		},
+	}
+}
+
+// scaleDown leaves the window to the controller's own setting.
+func scaleDown() *autoscalingv2.HPAScalingRules {
+	return &autoscalingv2.HPAScalingRules{
+		SelectPolicy: new(autoscalingv2.MaxChangePolicySelect),
+		Policies: []autoscalingv2.HPAScalingPolicy{
+			{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15},
+		},
+	}
+}
+
+// withDefaults returns rules with what they leave out taken from defaults.
+func withDefaults(defaults, rules *autoscalingv2.HPAScalingRules) *autoscalingv2.HPAScalingRules {
+	if rules == nil {
+		return defaults
+	}
+	if rules.SelectPolicy != nil {
+		defaults.SelectPolicy = rules.SelectPolicy
+	}
+	if rules.StabilizationWindowSeconds != nil {
+		defaults.StabilizationWindowSeconds = rules.StabilizationWindowSeconds
+	}
+	if rules.Policies != nil {
+		defaults.Policies = rules.Policies
+	}
+	defaults.Tolerance = rules.Tolerance
+	return defaults
+}
+
+// formatMetrics writes the first metrics as "current/target".
+func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
+	if len(specs) == 0 {
+		return core.None
+	}
+	words := make([]string, len(specs))
+	for i := range specs {
+		var status autoscalingv2.MetricStatus
+		if i < len(statuses) {
+			status = statuses[i]
+		}
+		words[i] = formatMetric(&specs[i], &status)
+	}
+	return declare.SomeOf(words, 2, ", ")
+}
+
+func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
+	switch {
+	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
+		current := &autoscalingv2.MetricValueStatus{}
+		if status.External != nil {
+			current = &status.External.Current
+		}
+		return formatValue(&spec.External.Target, current)
+	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
+		current := &autoscalingv2.MetricValueStatus{}
+		if status.Object != nil {
+			current = &status.Object.Current
+		}
+		return formatValue(&spec.Object.Target, current)
+	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
+		var current *resource.Quantity
+		if status.Pods != nil {
+			current = status.Pods.Current.AverageValue
+		}
+		return quantity(current) + "/" + quantity(spec.Pods.Target.AverageValue)
+	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
+		current := &autoscalingv2.MetricValueStatus{}
+		if status.Resource != nil {
+			current = &status.Resource.Current
+		}
+		return formatResource(spec.Resource.Name, &spec.Resource.Target, current)
+	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
+		current := &autoscalingv2.MetricValueStatus{}
+		if status.ContainerResource != nil {
+			current = &status.ContainerResource.Current
+		}
+		return formatResource(spec.ContainerResource.Name, &spec.ContainerResource.Target, current)
+	}
+	return "<unknown type>"
+}
+
+func formatValue(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+	if target.AverageValue != nil {
+		return quantity(current.AverageValue) + "/" + quantity(target.AverageValue) + " (avg)"
+	}
+	return quantity(current.Value) + "/" + quantity(target.Value)
+}
+
+func formatResource(name corev1.ResourceName, target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+	if target.AverageValue != nil {
+		return fmt.Sprintf("%s: %s/%s", name, quantity(current.AverageValue), quantity(target.AverageValue))
+	}
+	percent := func(n *int32, none string) string {
+		if n == nil {
+			return none
+		}
+		return fmt.Sprintf("%d%%", *n)
+	}
+	return fmt.Sprintf("%s: %s/%s", name, percent(current.AverageUtilization, core.Unknown), percent(target.AverageUtilization, "<auto>"))
+}
+
+func quantity(q *resource.Quantity) string {
+	if q == nil {
+		return core.Unknown
+	}
+	return q.String()
+}

@@ -1,0 +1,104 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// maxCronJobName leaves 11 characters of the 63 of a label to the names of the
+// jobs.
+const maxCronJobName = 52
+
+func cronJob() *registry.Kind {
+	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: group, Package: "batch",
+		Resource: "cronjobs", Singular: "cronjob", Name: "CronJob",
+		ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *batchv1.CronJob { return &batchv1.CronJob{} }, defaultCronJob)},
+		Storage:  "v1", StoragePath: "cronjobs",
+		UnconditionalUpdate: true,
+		Subresources:        []registry.Subresource{declare.Status()},
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Schedule", "string", spec["schedule"]),
+			declare.Column("Timezone", "string", spec["timeZone"]),
+			declare.Column("Suspend", "boolean", spec["suspend"]),
+			declare.Column("Active", "integer", status["active"]),
+			declare.Column("Last Schedule", "string", status["lastScheduleTime"]),
+			core.AgeColumn,
+			declare.Wide("Containers", "string", "Names of each container in the template."),
+			declare.Wide("Images", "string", "Images referenced by each container in the template."),
+			declare.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
+		},
+		ValidateName: func(name string, prefix bool) []string {
+			return apivalidation.NameIsDNSSubdomain(name, prefix)
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*batchv1.CronJob]{
+			Spec:       func(c *batchv1.CronJob) any { return &c.Spec },
+			Status:     func(c *batchv1.CronJob) any { return &c.Status },
+			Generation: true,
+			// A name that was accepted once stays valid, so that the length is
+			// looked at on create only.
+			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
+				if len(c.Name) <= maxCronJobName {
+					return nil
+				}
+				return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName))}
+			},
+			Warn: func(_ context.Context, c, old *batchv1.CronJob) []string {
+				path := field.NewPath("spec", "jobTemplate", "spec", "template")
+				if old == nil {
+					return append(declare.PodNameWarnings(c.Name), core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, nil)...)
+				}
+				if c.Generation == old.Generation {
+					return nil
+				}
+				return core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, &old.Spec.JobTemplate.Spec.Template)
+			},
+			Cells: declare.Cells(cronJobCells),
+		}),
+	}
+}
+
+func defaultCronJob(c *batchv1.CronJob) {
+	declare.Value(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
+	declare.Pointer(&c.Spec.Suspend, false)
+	declare.Pointer(&c.Spec.SuccessfulJobsHistoryLimit, 3)
+	declare.Pointer(&c.Spec.FailedJobsHistoryLimit, 1)
+	// The job in the template gets its own defaults when it is created.
+	template := &c.Spec.JobTemplate.Spec
+	defaultPodFailurePolicy(template.PodFailurePolicy)
+	core.DefaultPodTemplate(&template.Template)
+}
+
+func cronJobCells(c *batchv1.CronJob) []any {
+	zone, suspend, last, selector := core.None, core.Unset, core.None, core.None
+	if c.Spec.TimeZone != nil {
+		zone = *c.Spec.TimeZone
+	}
+	if s := c.Spec.Suspend; s != nil {
+		suspend = map[bool]string{true: "True", false: "False"}[*s]
+	}
+	if t := c.Status.LastScheduleTime; t != nil {
+		last = core.Age(*t)
+	}
+	template := &c.Spec.JobTemplate.Spec
+	if template.Selector != nil {
+		selector = metav1.FormatLabelSelector(template.Selector)
+	}
+	names, images := core.ContainerNames(&template.Template.Spec)
+	return []any{
+		c.Name, c.Spec.Schedule, zone, suspend, int64(len(c.Status.Active)), last, core.Age(c.CreationTimestamp),
+		names, images, selector,
+	}
+}

@@ -1,0 +1,90 @@
+// Package discovery declares the kinds of the discovery.k8s.io API group.
+package discovery
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{endpointSlice()} }
+
+func endpointSlice() *registry.Kind {
+	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: "discovery.k8s.io", Package: "discovery",
+		Resource: "endpointslices", Singular: "endpointslice", Name: "EndpointSlice",
+		Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} }, func(s *discoveryv1.EndpointSlice) {
+			for i := range s.Ports {
+				declare.Pointer(&s.Ports[i].Name, "")
+				declare.Pointer(&s.Ports[i].Protocol, corev1.ProtocolTCP)
+			}
+		})},
+		Storage: "v1", StoragePath: "endpointslices",
+		UnconditionalUpdate: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("AddressType", "string", doc["addressType"]),
+			declare.Column("Ports", "string", doc["ports"]),
+			declare.Column("Endpoints", "string", doc["endpoints"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*discoveryv1.EndpointSlice]{
+			Generation: true,
+			// There is no spec: everything but metadata counts, and the labels,
+			// which say whose slice it is.
+			GenerationOf: func(s *discoveryv1.EndpointSlice) any {
+				return &discoveryv1.EndpointSlice{
+					ObjectMeta:  metav1.ObjectMeta{Labels: s.Labels},
+					AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports,
+				}
+			},
+			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
+				return apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))
+			},
+			Warn: func(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
+				if s.AddressType != discoveryv1.AddressTypeFQDN || old != nil {
+					return nil
+				}
+				return []string{field.NewPath("spec", "addressType").String() + ": FQDN endpoints are deprecated"}
+			},
+			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {
+				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
+			}),
+		}),
+	}
+}
+
+func ports(list []discoveryv1.EndpointPort) string {
+	words := make([]string, len(list))
+	for i, port := range list {
+		switch {
+		case port.Port != nil:
+			words[i] = strconv.Itoa(int(*port.Port))
+		case port.Name != nil:
+			words[i] = *port.Name
+		default:
+			words[i] = "*"
+		}
+	}
+	return core.OrUnset(declare.SomeOf(words, 3, ","))
+}
+
+func endpoints(list []discoveryv1.Endpoint) string {
+	var words []string
+	for _, e := range list {
+		words = append(words, e.Addresses...)
+	}
+	return core.OrUnset(declare.SomeOf(words, 3, ","))
+}

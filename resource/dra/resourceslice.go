@@ -1,0 +1,65 @@
+package dra
+
+import (
+	"context"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func resourceSlice() *registry.Kind {
+	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: group, Package: "resource",
+		Resource: "resourceslices", Singular: "resourceslice", Name: "ResourceSlice",
+		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.ResourceSlice { return &resourcev1.ResourceSlice{} }, func(s *resourcev1.ResourceSlice) {
+			for i := range s.Spec.Devices {
+				taints := s.Spec.Devices[i].Taints
+				for k := range taints {
+					if taints[k].TimeAdded == nil {
+						taints[k].TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
+					}
+				}
+			}
+		})},
+		Storage: "v1", StoragePath: "resourceslices",
+		UnconditionalUpdate: true, ReturnDeleted: true,
+		// A kubelet reads the slices of its node.
+		Fields: []registry.Field{
+			{Name: "spec.nodeName", Path: []int32{2, 3}, Index: true},
+			{Name: "spec.driver", Path: []int32{2, 1}},
+		},
+		FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Node", "string", spec["nodeName"]),
+			declare.Column("Driver", "string", spec["driver"]),
+			declare.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceSlice]{
+			Spec:       func(s *resourcev1.ResourceSlice) any { return &s.Spec },
+			Generation: true,
+			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+				path := field.NewPath("spec")
+				errs := apivalidation.ValidateImmutableField(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
+				errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
+				return append(errs, apivalidation.ValidateImmutableField(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+			},
+			Cells: declare.Cells(func(s *resourcev1.ResourceSlice) []any {
+				node := ""
+				if n := s.Spec.NodeName; n != nil {
+					node = *n
+				}
+				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
+			}),
+		}),
+	}
+}

@@ -1,0 +1,67 @@
+package flowcontrol
+
+import (
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func priorityLevelConfiguration() *registry.Kind {
+	queuing := flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: group, Package: "flowcontrol",
+		Resource: "prioritylevelconfigurations", Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
+		Versions: []registry.Version{declare.Version("v1", func() *flowcontrolv1.PriorityLevelConfiguration { return &flowcontrolv1.PriorityLevelConfiguration{} }, defaultPriorityLevel)},
+		Storage:  "v1", StoragePath: "prioritylevelconfigurations",
+		UnconditionalUpdate: true,
+		Subresources:        []registry.Subresource{declare.Status()},
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
+			declare.Column("NominalConcurrencyShares", "string", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+			declare.Column("Queues", "string", queuing["queues"]),
+			declare.Column("HandSize", "string", queuing["handSize"]),
+			declare.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*flowcontrolv1.PriorityLevelConfiguration]{
+			Spec:            func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
+			Status:          func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
+			Generation:      true,
+			StatusKeepsMeta: true,
+			Cells: declare.Cells(func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
+				var shares, queues, hand, length any = core.None, core.None, core.None, core.None
+				if l := p.Spec.Limited; l != nil {
+					if l.NominalConcurrencyShares != nil {
+						shares = int64(*l.NominalConcurrencyShares)
+					}
+					if q := l.LimitResponse.Queuing; q != nil {
+						queues, hand, length = int64(q.Queues), int64(q.HandSize), int64(q.QueueLengthLimit)
+					}
+				}
+				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, core.Age(p.CreationTimestamp)}
+			}),
+		}),
+	}
+}
+
+func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
+	if e := p.Spec.Exempt; e != nil {
+		declare.Pointer(&e.NominalConcurrencyShares, 0)
+		declare.Pointer(&e.LendablePercent, 0)
+	}
+	l := p.Spec.Limited
+	if l == nil {
+		return
+	}
+	declare.Pointer(&l.NominalConcurrencyShares, 30)
+	declare.Pointer(&l.LendablePercent, 0)
+	if q := l.LimitResponse.Queuing; q != nil {
+		declare.Value(&q.Queues, 64)
+		declare.Value(&q.HandSize, 8)
+		declare.Value(&q.QueueLengthLimit, 50)
+	}
+}

@@ -1,0 +1,52 @@
+package networking
+
+import (
+	"context"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func ingressClass() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "networking",
+		Resource: "ingressclasses", Singular: "ingressclass", Name: "IngressClass",
+		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} }, func(c *networkingv1.IngressClass) {
+			if p := c.Spec.Parameters; p != nil {
+				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
+			}
+		})},
+		Storage: "v1", StoragePath: "ingressclasses",
+		UnconditionalUpdate: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Controller", "string", "Controller that is responsible for handling this class"),
+			declare.Column("Parameters", "string", "A reference to a resource with additional parameters"),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.IngressClass]{
+			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
+			Generation: true,
+			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
+				return apivalidation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+			},
+			Cells: declare.Cells(func(c *networkingv1.IngressClass) []any {
+				parameters := core.None
+				if p := c.Spec.Parameters; p != nil {
+					parameters = p.Kind
+					if p.APIGroup != nil {
+						parameters += "." + *p.APIGroup
+					}
+					parameters += "/" + p.Name
+				}
+				return []any{c.Name, c.Spec.Controller, parameters, core.Age(c.CreationTimestamp)}
+			}),
+		}),
+	}
+}

@@ -1,0 +1,52 @@
+package networking
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func ipAddress() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "networking",
+		Resource: "ipaddresses", Singular: "ipaddress", Name: "IPAddress",
+		ShortNames: []string{"ip"},
+		Versions:   []registry.Version{declare.Version("v1", func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} }, nil)},
+		Storage:    "v1", StoragePath: "ipaddresses",
+		UnconditionalUpdate: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
+			core.AgeColumn,
+		},
+		// The name is the address itself, in canonical form.
+		ValidateName: func(name string, _ bool) []string {
+			var messages []string
+			for _, err := range validation.IsValidIP(nil, name) {
+				messages = append(messages, err.Detail)
+			}
+			return messages
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.IPAddress]{
+			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
+			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
+				parent := core.None
+				if r := a.Spec.ParentRef; r != nil {
+					parent = r.Resource
+					if r.Group != "" {
+						parent += "." + r.Group
+					}
+					if r.Namespace != "" {
+						parent += "/" + r.Namespace
+					}
+					parent += "/" + r.Name
+				}
+				return []any{a.Name, parent, core.Age(a.CreationTimestamp)}
+			}),
+		}),
+	}
+}

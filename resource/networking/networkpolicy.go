@@ -1,0 +1,54 @@
+package networking
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func networkPolicy() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "networking",
+		Resource: "networkpolicies", Singular: "networkpolicy", Name: "NetworkPolicy",
+		ShortNames: []string{"netpol"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} }, defaultNetworkPolicy)},
+		Storage:  "v1", StoragePath: "networkpolicies",
+		UnconditionalUpdate: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.NetworkPolicy]{
+			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
+			Generation: true,
+			Cells: declare.Cells(func(p *networkingv1.NetworkPolicy) []any {
+				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), core.Age(p.CreationTimestamp)}
+			}),
+		}),
+	}
+}
+
+func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
+	ports := func(ports []networkingv1.NetworkPolicyPort) {
+		for i := range ports {
+			declare.Pointer(&ports[i].Protocol, corev1.ProtocolTCP)
+		}
+	}
+	for i := range p.Spec.Ingress {
+		ports(p.Spec.Ingress[i].Ports)
+	}
+	for i := range p.Spec.Egress {
+		ports(p.Spec.Egress[i].Ports)
+	}
+	if len(p.Spec.PolicyTypes) == 0 {
+		p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+		if len(p.Spec.Egress) != 0 {
+			p.Spec.PolicyTypes = append(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+// Package node declares the kinds of the node.k8s.io API group.
+package node
+
+import (
+	"context"
+
+	nodev1 "k8s.io/api/node/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{runtimeClass()} }
+
+func runtimeClass() *registry.Kind {
+	return &registry.Kind{
+		Group: "node.k8s.io", Package: "node",
+		Resource: "runtimeclasses", Singular: "runtimeclass", Name: "RuntimeClass",
+		Versions: []registry.Version{declare.Version("v1", func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} }, func(c *nodev1.RuntimeClass) {
+			if c.Overhead != nil {
+				declare.RoundUp(c.Overhead.PodFixed)
+			}
+		})},
+		Storage: "v1", StoragePath: "runtimeclasses",
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Handler", "string", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*nodev1.RuntimeClass]{
+			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
+				return apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))
+			},
+			Warn: func(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
+				if c.Scheduling == nil {
+					return nil
+				}
+				var warnings []string
+				for _, label := range []string{"kubernetes.io/arch", "kubernetes.io/os"} {
+					if _, there := c.Scheduling.NodeSelector["beta."+label]; there {
+						warnings = append(warnings, `scheduling.nodeSelector: deprecated since v1.14; use "`+label+`" instead`)
+					}
+				}
+				return warnings
+			},
+			Cells: declare.Cells(func(c *nodev1.RuntimeClass) []any {
+				return []any{c.Name, c.Handler, core.Age(c.CreationTimestamp)}
+			}),
+		}),
+	}
+}

@@ -1,0 +1,49 @@
+// Package policy declares the kinds of the policy API group.
+package policy
+
+import (
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+const group = "policy"
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{podDisruptionBudget()} }
+
+func podDisruptionBudget() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "policy",
+		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", Name: "PodDisruptionBudget",
+		ShortNames: []string{"pdb"}, Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} }, nil)},
+		Storage:  "v1", StoragePath: "poddisruptionbudgets",
+		Subresources: []registry.Subresource{declare.Status()},
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Min Available", "string", "The minimum number of pods that must be available."),
+			declare.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
+			declare.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*policyv1.PodDisruptionBudget]{
+			Spec:       func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
+			Status:     func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
+			Generation: true,
+			Cells: declare.Cells(func(b *policyv1.PodDisruptionBudget) []any {
+				least, most := "N/A", "N/A"
+				if n := b.Spec.MinAvailable; n != nil {
+					least = n.String()
+				}
+				if n := b.Spec.MaxUnavailable; n != nil {
+					most = n.String()
+				}
+				return []any{b.Name, least, most, int64(b.Status.DisruptionsAllowed), core.Age(b.CreationTimestamp)}
+			}),
+		}),
+	}
+}

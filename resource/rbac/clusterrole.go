@@ -1,0 +1,19 @@
+package rbac
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func clusterRole() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "rbac",
+		Resource: "clusterroles", Singular: "clusterrole", Name: "ClusterRole",
+		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }, nil)},
+		Storage:  "v1", StoragePath: "clusterroles",
+		CreateOnUpdate: true, UnconditionalUpdate: true,
+		ValidateName: validateName,
+	}
+}

@@ -1,0 +1,35 @@
+package rbac
+
+import (
+	"context"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func clusterRoleBinding() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "rbac",
+		Resource: "clusterrolebindings", Singular: "clusterrolebinding", Name: "ClusterRoleBinding",
+		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} }, func(b *rbacv1.ClusterRoleBinding) {
+			defaultRoleRef(&b.RoleRef)
+			defaultSubjects(b.Subjects)
+		})},
+		Storage: "v1", StoragePath: "clusterrolebindings",
+		CreateOnUpdate: true, UnconditionalUpdate: true,
+		Columns:      bindingColumns(rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"], "clusterRoleBinding"),
+		ValidateName: validateName,
+		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRoleBinding]{
+			ValidateUpdate: func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+				if b.RoleRef == old.RoleRef {
+					return nil
+				}
+				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef")}
+			},
+			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
+		}),
+	}
+}

@@ -1,0 +1,20 @@
+package rbac
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func role() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "rbac",
+		Resource: "roles", Singular: "role", Name: "Role",
+		Namespaced: true,
+		Versions:   []registry.Version{declare.Version("v1", func() *rbacv1.Role { return &rbacv1.Role{} }, nil)},
+		Storage:    "v1", StoragePath: "roles",
+		CreateOnUpdate: true, UnconditionalUpdate: true,
+		ValidateName: validateName,
+	}
+}

@@ -1,0 +1,36 @@
+package rbac
+
+import (
+	"context"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func roleBinding() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "rbac",
+		Resource: "rolebindings", Singular: "rolebinding", Name: "RoleBinding",
+		Namespaced: true,
+		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} }, func(b *rbacv1.RoleBinding) {
+			defaultRoleRef(&b.RoleRef)
+			defaultSubjects(b.Subjects)
+		})},
+		Storage: "v1", StoragePath: "rolebindings",
+		CreateOnUpdate: true, UnconditionalUpdate: true,
+		Columns:      bindingColumns(rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"], "roleBinding"),
+		ValidateName: validateName,
+		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.RoleBinding]{
+			ValidateUpdate: func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
+				if b.RoleRef == old.RoleRef {
+					return nil
+				}
+				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef")}
+			},
+			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
+		}),
+	}
+}

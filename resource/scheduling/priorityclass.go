@@ -1,0 +1,59 @@
+// Package scheduling declares the kinds of the scheduling.k8s.io API group.
+package scheduling
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// Kinds returns the kinds of the group in the order of discovery.
+func Kinds() []*registry.Kind { return []*registry.Kind{priorityClass()} }
+
+func priorityClass() *registry.Kind {
+	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: schedulingv1.GroupName, Package: "scheduling",
+		Resource: "priorityclasses", Singular: "priorityclass", Name: "PriorityClass",
+		ShortNames: []string{"pc"},
+		Versions: []registry.Version{declare.Version("v1", func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} }, func(c *schedulingv1.PriorityClass) {
+			declare.Pointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
+		})},
+		Storage: "v1", StoragePath: "priorityclasses",
+		UnconditionalUpdate: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Value", "integer", doc["value"]),
+			declare.Column("Global-Default", "boolean", doc["globalDefault"]),
+			core.AgeColumn,
+			declare.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*schedulingv1.PriorityClass]{
+			// The generation is 1 from the beginning and never moves.
+			Generation:   true,
+			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
+			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+				var errs field.ErrorList
+				if c.Value != old.Value {
+					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+				}
+				return append(errs, apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+			},
+			Cells: declare.Cells(func(c *schedulingv1.PriorityClass) []any {
+				policy := ""
+				if c.PreemptionPolicy != nil {
+					policy = string(*c.PreemptionPolicy)
+				}
+				return []any{c.Name, int64(c.Value), c.GlobalDefault, core.Age(c.CreationTimestamp), policy}
+			}),
+		}),
+	}
+}

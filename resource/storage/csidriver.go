@@ -1,0 +1,88 @@
+package storage
+
+import (
+	"context"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func csiDriver() *registry.Kind {
+	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: group, Package: "storage",
+		Resource: "csidrivers", Singular: "csidriver", Name: "CSIDriver",
+		Versions: []registry.Version{declare.Version("v1", func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} }, defaultCSIDriver)},
+		Storage:  "v1", StoragePath: "csidrivers",
+		ReturnDeleted: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("AttachRequired", "boolean", spec["attachRequired"]),
+			declare.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
+			declare.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
+			declare.Column("TokenRequests", "string", spec["tokenRequests"]),
+			declare.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
+			declare.Column("Modes", "string", spec["volumeLifecycleModes"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.CSIDriver]{
+			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
+			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+					return nil
+				}
+				if old != nil && equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+					return nil
+				}
+				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+			},
+			Cells: declare.Cells(csiDriverCells),
+		}),
+	}
+}
+
+func defaultCSIDriver(d *storagev1.CSIDriver) {
+	declare.Pointer(&d.Spec.AttachRequired, true)
+	declare.Pointer(&d.Spec.PodInfoOnMount, false)
+	declare.Pointer(&d.Spec.StorageCapacity, false)
+	declare.Pointer(&d.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	if len(d.Spec.VolumeLifecycleModes) == 0 {
+		d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+	declare.Pointer(&d.Spec.RequiresRepublish, false)
+	declare.Pointer(&d.Spec.SELinuxMount, false)
+}
+
+func csiDriverCells(d *storagev1.CSIDriver) []any {
+	is := func(b *bool, otherwise bool) bool {
+		if b == nil {
+			return otherwise
+		}
+		return *b
+	}
+	tokens, modes := core.Unset, core.None
+	if requests := d.Spec.TokenRequests; requests != nil {
+		var audiences []string
+		for _, r := range requests {
+			audiences = append(audiences, r.Audience)
+		}
+		tokens = strings.Join(audiences, ",")
+	}
+	if len(d.Spec.VolumeLifecycleModes) > 0 {
+		var words []string
+		for _, mode := range d.Spec.VolumeLifecycleModes {
+			words = append(words, string(mode))
+		}
+		modes = strings.Join(words, ",")
+	}
+	return []any{
+		d.Name, is(d.Spec.AttachRequired, true), is(d.Spec.PodInfoOnMount, false), is(d.Spec.StorageCapacity, false),
+		tokens, is(d.Spec.RequiresRepublish, false), modes, core.Age(d.CreationTimestamp),
+	}
+}

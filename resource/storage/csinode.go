@@ -1,0 +1,31 @@
+package storage
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func csiNode() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "storage",
+		Resource: "csinodes", Singular: "csinode", Name: "CSINode",
+		Versions: []registry.Version{declare.Version("v1", func() *storagev1.CSINode { return &storagev1.CSINode{} }, nil)},
+		Storage:  "v1", StoragePath: "csinodes",
+		ReturnDeleted: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.CSINode]{
+			Spec: func(n *storagev1.CSINode) any { return &n.Spec },
+			Cells: declare.Cells(func(n *storagev1.CSINode) []any {
+				return []any{n.Name, int64(len(n.Spec.Drivers)), core.Age(n.CreationTimestamp)}
+			}),
+		}),
+	}
+}

@@ -1,0 +1,95 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// The annotations that make a class the default one.
+const (
+	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
+	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+func storageClass() *registry.Kind {
+	doc := storagev1.StorageClass{}.SwaggerDoc()
+	return &registry.Kind{
+		Group: group, Package: "storage",
+		Resource: "storageclasses", Singular: "storageclass", Name: "StorageClass",
+		ShortNames: []string{"sc"},
+		Versions: []registry.Version{declare.Version("v1", func() *storagev1.StorageClass { return &storagev1.StorageClass{} }, func(c *storagev1.StorageClass) {
+			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+			declare.Pointer(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+		})},
+		Storage: "v1", StoragePath: "storageclasses",
+		UnconditionalUpdate: true, ReturnDeleted: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("Provisioner", "string", doc["provisioner"]),
+			declare.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
+			declare.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
+			declare.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.StorageClass]{
+			ValidateUpdate: validateStorageClassUpdate,
+			Warn: func(_ context.Context, c, _ *storagev1.StorageClass) []string {
+				var warnings []string
+				for i, term := range c.AllowedTopologies {
+					for k, e := range term.MatchLabelExpressions {
+						if text, there := deprecatedTopology[e.Key]; there {
+							warnings = append(warnings, fmt.Sprintf("allowedTopologies[%d].matchLabelExpressions[%d].key: %s", i, k, text))
+						}
+					}
+				}
+				return warnings
+			},
+			Cells: declare.Cells(func(c *storagev1.StorageClass) []any {
+				name, policy, mode := c.Name, core.None, core.None
+				if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
+					name += " (default)"
+				}
+				if c.ReclaimPolicy != nil {
+					policy = string(*c.ReclaimPolicy)
+				}
+				if c.VolumeBindingMode != nil {
+					mode = string(*c.VolumeBindingMode)
+				}
+				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion, core.Age(c.CreationTimestamp)}
+			}),
+		}),
+	}
+}
+
+// deprecatedTopology are the node labels that got new names.
+var deprecatedTopology = map[string]string{
+	corev1.LabelFailureDomainBetaZone:   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	"beta.kubernetes.io/os":             `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	"beta.kubernetes.io/arch":           `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+}
+
+func validateStorageClassUpdate(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+	var errs field.ErrorList
+	if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
+		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	}
+	if c.Provisioner != old.Provisioner {
+		errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
+	}
+	if !equality.Semantic.DeepEqual(c.ReclaimPolicy, old.ReclaimPolicy) {
+		errs = append(errs, field.Forbidden(field.NewPath("reclaimPolicy"), "updates to reclaimPolicy are forbidden."))
+	}
+	return append(errs, apivalidation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+}

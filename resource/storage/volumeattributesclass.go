@@ -1,0 +1,31 @@
+package storage
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func volumeAttributesClass() *registry.Kind {
+	return &registry.Kind{
+		Group: group, Package: "storage",
+		Resource: "volumeattributesclasses", Singular: "volumeattributesclass", Name: "VolumeAttributesClass",
+		ShortNames: []string{"vac"},
+		Versions:   []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} }, nil)},
+		Storage:    "v1", StoragePath: "volumeattributesclasses",
+		UnconditionalUpdate: true, ReturnDeleted: true,
+		Columns: []metav1.TableColumnDefinition{
+			core.NameColumn,
+			declare.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
+			core.AgeColumn,
+		},
+		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.VolumeAttributesClass]{
+			Cells: declare.Cells(func(c *storagev1.VolumeAttributesClass) []any {
+				return []any{c.Name, c.DriverName, core.Age(c.CreationTimestamp)}
+			}),
+		}),
+	}
+}
