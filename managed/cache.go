@@ -1,0 +1,82 @@
+package managed
+
+import (
+	"container/list"
+	"hash/maphash"
+	"sync"
+)
+
+const (
+	// DefaultCacheBytes is a good size for the Cache of a whole server.
+	DefaultCacheBytes = 2 << 20
+	smallCacheBytes   = 64 << 10
+)
+
+// A Cache keeps decoded sets by their fieldsV1: objects made from one template, and
+// one object from one write to the next, have the same. It is safe for concurrent
+// use.
+type Cache struct {
+	seed maphash.Seed
+	max  int
+
+	mu    sync.Mutex // guards what follows
+	bytes int
+	known map[uint64]*list.Element
+	used  *list.List // of *cached, the last used first
+}
+
+type cached struct {
+	hash uint64
+	raw  string
+	// set is nil where raw is not what set.fields writes.
+	set *set
+}
+
+// NewCache returns a Cache for about maxBytes of fieldsV1; the decoded sets take
+// about five times as much.
+func NewCache(maxBytes int) *Cache {
+	return &Cache{seed: maphash.MakeSeed(), max: maxBytes, known: map[uint64]*list.Element{}, used: list.New()}
+}
+
+// set decodes raw; false where the general algorithm has to.
+func (c *Cache) set(raw []byte) (*set, bool) {
+	hash := maphash.Bytes(c.seed, raw)
+	c.mu.Lock()
+	if e := c.known[hash]; e != nil && e.Value.(*cached).raw == string(raw) {
+		c.used.MoveToFront(e)
+		s := e.Value.(*cached).set
+		c.mu.Unlock()
+		return s, s != nil
+	}
+	c.mu.Unlock()
+
+	entry := &cached{hash: hash, raw: string(raw)}
+	if s, ok := parseSet(entry.raw); ok {
+		entry.set = s
+	}
+	c.add(entry)
+	return entry.set, entry.set != nil
+}
+
+func (c *Cache) add(entry *cached) {
+	if len(entry.raw) > c.max/8 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.known[entry.hash]; e != nil {
+		c.remove(e)
+	}
+	c.known[entry.hash] = c.used.PushFront(entry)
+	c.bytes += len(entry.raw)
+	for c.bytes > c.max {
+		c.remove(c.used.Back())
+	}
+}
+
+// remove is called with mu held.
+func (c *Cache) remove(e *list.Element) {
+	entry := c.used.Remove(e).(*cached)
+	delete(c.known, entry.hash)
+	c.bytes -= len(entry.raw)
+}

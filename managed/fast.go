@@ -1,0 +1,331 @@
+package managed
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// fast does what the general algorithm does, for objects and managers of one
+// version whose lists hold no duplicates. What it is not sure of it leaves to that.
+type fast struct {
+	m     *Manager
+	cache *Cache
+
+	// once fills in what follows, when the kind is first written.
+	once  sync.Once
+	blank registry.Object
+	shape *shape
+	// plan is nil where objects are trees.
+	plan *plan
+	// usable says that there is a schema to go by.
+	usable bool
+	// reset are the fields that are not owned here; nil where there are none.
+	reset *set
+}
+
+var walks = sync.Pool{New: func() any { return new(walk) }}
+
+// stripped are the fields that no manager owns by an operation of its own.
+var stripped = pathSet("apiVersion", "kind", "metadata",
+	"metadata.name", "metadata.namespace", "metadata.creationTimestamp", "metadata.selfLink",
+	"metadata.uid", "metadata.clusterName", "metadata.generation", "metadata.managedFields",
+	"metadata.resourceVersion")
+
+func newFast(m *Manager) *fast { return &fast{m: m, cache: m.config.Cache} }
+
+// empty returns an object without fields, which is not to be changed.
+func (f *fast) empty() registry.Object {
+	f.prepare()
+	return f.blank
+}
+
+func (f *fast) prepare() {
+	f.once.Do(func() {
+		f.blank = f.m.make()
+		f.blank.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
+		value, err := f.m.config.Types.ObjectToTyped(f.blank)
+		if err != nil {
+			return
+		}
+		if f.shape = shapeOf(value.Schema(), value.TypeRef()); f.shape == nil {
+			return
+		}
+		if set := f.m.config.Reset[fieldpath.APIVersion(f.m.apiVersion)]; set != nil && !set.Empty() {
+			raw, err := set.ToJSON()
+			if err != nil {
+				return
+			}
+			var ok bool
+			if f.reset, ok = parseSet(string(raw)); !ok {
+				return
+			}
+		}
+		if _, isTree := f.blank.(*unstructured.Unstructured); !isTree {
+			f.plan = f.planned(reflect.TypeOf(f.blank))
+		}
+		f.usable = true
+	})
+}
+
+// planned compiles the comparison of the kind's Go type. The fields that are not
+// owned here are not even looked at.
+func (f *fast) planned(t reflect.Type) *plan {
+	p := planner{made: map[planPair]*plan{}}
+	root := p.planOf(goTypeOf(t), f.shape)
+	for i := range root.fields {
+		root.fields[i].skip = f.reset.has(root.fields[i].name)
+	}
+	return root
+}
+
+// owner is one entry of managedFields, decoded.
+type owner struct {
+	entry metav1.ManagedFieldsEntry
+	set   *set
+	// dirty says that the entry's fields are not those of set.
+	dirty bool
+}
+
+// update is Update; false leaves object as it was, to the general algorithm.
+func (f *fast) update(live, object registry.Object, manager string, now time.Time) bool {
+	f.prepare()
+	if !f.usable || !utf8.ValidString(manager) {
+		return false
+	}
+	sent := object.GetManagedFields()
+	owners, ok := f.owners(live, sent)
+	if !ok {
+		return false
+	}
+	if len(owners) == 0 && live.GetUID() != "" {
+		// An object that nobody tracks starts to be when it is next applied to.
+		object.SetManagedFields(nil)
+		return true
+	}
+	object.SetManagedFields(nil)
+	w := walks.Get().(*walk)
+	defer walks.Put(w)
+	if !f.compare(w, live, object) {
+		object.SetManagedFields(sent)
+		return false
+	}
+	entries, ok := f.entries(owners, w.result(changed).within(f.reset), w.result(removed).within(f.reset), manager, now)
+	if !ok {
+		object.SetManagedFields(sent)
+		return false
+	}
+	object.SetManagedFields(entries)
+	return true
+}
+
+func (f *fast) compare(w *walk, live, object registry.Object) bool {
+	w.begin(f.reset)
+	if f.plan == nil {
+		l, okL := live.(*unstructured.Unstructured)
+		r, okR := object.(*unstructured.Unstructured)
+		if !okL || !okR {
+			return false
+		}
+		w.trees(f.shape, tree{l.Object, true}, tree{r.Object, true})
+		return !w.failed
+	}
+	l, r := reflect.ValueOf(live), reflect.ValueOf(object)
+	if t := reflect.TypeOf(f.blank); l.Type() != t || r.Type() != t {
+		return false
+	}
+	w.values(f.plan, l, r)
+	return !w.failed
+}
+
+// owners decodes the entries that an update starts from: those of the request, or
+// those of the live object where the request has none or none that can be read.
+func (f *fast) owners(live registry.Object, sent []metav1.ManagedFieldsEntry) ([]owner, bool) {
+	if f.m.config.Subresource == "" {
+		if len(sent) == 0 && sent != nil || len(sent) == 1 && reflect.DeepEqual(sent[0], metav1.ManagedFieldsEntry{}) {
+			return nil, true
+		}
+		if len(sent) > 0 {
+			return f.decode(sent)
+		}
+	}
+	return f.decode(live.GetManagedFields())
+}
+
+// decode gives up on entries that the general algorithm has to judge or to convert.
+func (f *fast) decode(entries []metav1.ManagedFieldsEntry) ([]owner, bool) {
+	if len(entries) == 0 {
+		return nil, true
+	}
+	out := make([]owner, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		if e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate ||
+			e.APIVersion != f.m.apiVersion || e.FieldsType != "FieldsV1" || e.FieldsV1 == nil || !utf8.ValidString(e.Manager) {
+			return nil, false
+		}
+		for j := range i {
+			if sameOwner(e, &entries[j]) {
+				return nil, false
+			}
+		}
+		s, ok := f.cache.set(e.FieldsV1.GetRawBytes())
+		if !ok || !f.shape.fits(s, false) {
+			return nil, false
+		}
+		out[i] = owner{entry: *e, set: s}
+	}
+	return out, true
+}
+
+// sameOwner is for entries of one version.
+func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
+}
+
+// entries returns what becomes of the owners when manager changed and removed
+// fields.
+func (f *fast) entries(owners []owner, touched, gone *set, manager string, now time.Time) ([]metav1.ManagedFieldsEntry, bool) {
+	if manager == "" {
+		manager = "unknown"
+	}
+	self := metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: f.m.apiVersion,
+		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
+	}
+	own := touched.minus(stripped)
+	mine := -1
+	updaters := 0
+	for i := range owners {
+		o := &owners[i]
+		if sameOwner(&o.entry, &self) {
+			mine = i
+			// What is taken away and owned again need not be.
+			if !own.empty() && o.set.contains(own) && !o.set.meets(gone) && !o.set.meets(stripped) {
+				own = nil
+				o.entry.Time = &metav1.Time{Time: now.UTC()}
+				if o.entry.Operation == metav1.ManagedFieldsOperationUpdate {
+					updaters++
+				}
+				continue
+			}
+		}
+		if left := o.set.minus(touched).minus(gone); left != o.set {
+			o.set, o.dirty = left, true
+		}
+		if o.entry.Operation == metav1.ManagedFieldsOperationUpdate && !o.set.empty() {
+			updaters++
+		}
+	}
+	if !own.empty() {
+		if mine < 0 || owners[mine].set.empty() {
+			updaters++
+		}
+		if mine < 0 {
+			mine = len(owners)
+			owners = append(owners, owner{entry: self})
+		}
+		o := &owners[mine]
+		o.set, o.dirty = o.set.plus(own), true
+		o.entry.Time = &metav1.Time{Time: now.UTC()}
+	}
+	if updaters > MaxUpdateManagers {
+		return nil, false
+	}
+	return encode(owners)
+}
+
+func encode(owners []owner) ([]metav1.ManagedFieldsEntry, bool) {
+	out := make([]metav1.ManagedFieldsEntry, 0, len(owners))
+	for i := range owners {
+		o := &owners[i]
+		if o.set.empty() {
+			continue
+		}
+		if o.dirty {
+			raw, ok := o.set.fields(make([]byte, 0, 512))
+			if !ok {
+				return nil, false
+			}
+			o.entry.FieldsV1 = &metav1.FieldsV1{}
+			o.entry.FieldsV1.SetRawBytes(slices.Clip(raw))
+		}
+		out = append(out, o.entry)
+	}
+	if len(out) == 0 {
+		return nil, true
+	}
+	if !slices.IsSortedFunc(out, compareEntries) {
+		slices.SortFunc(out, compareEntries)
+	}
+	return out, true
+}
+
+func compareEntries(p, q metav1.ManagedFieldsEntry) int {
+	switch {
+	case entryLess(&p, &q):
+		return -1
+	case entryLess(&q, &p):
+		return 1
+	}
+	return 0
+}
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// applyNew is Apply where there is no object yet: the object is the configuration.
+func (f *fast) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
+	f.prepare()
+	kind := f.m.config.Kind
+	meta, _ := configuration["metadata"].(map[string]any)
+	if !f.usable || !utf8.ValidString(manager) || configuration["kind"] != kind.Kind ||
+		configuration["apiVersion"] != f.m.apiVersion || meta["name"] == nil {
+		return nil, false
+	}
+	if _, sent := meta["managedFields"]; sent {
+		return nil, false
+	}
+	if annotations, _ := meta["annotations"].(map[string]any); annotations[lastApplied] != nil {
+		return nil, false
+	}
+	w := walks.Get().(*walk)
+	defer walks.Put(w)
+	w.begin(f.reset)
+	w.applied(f.shape, configuration)
+	if w.failed {
+		return nil, false
+	}
+	object := f.m.make()
+	if t, isTree := object.(*unstructured.Unstructured); isTree {
+		t.Object = runtime.DeepCopyJSON(configuration)
+	} else if runtime.DefaultUnstructuredConverter.FromUnstructured(configuration, object) != nil {
+		return nil, false
+	}
+	object.GetObjectKind().SetGroupVersionKind(kind)
+	if f.m.config.Default != nil {
+		f.m.config.Default(object)
+	}
+	if manager == "" {
+		manager = "unknown"
+	}
+	entries, ok := encode([]owner{{
+		set: w.result(changed).within(f.reset).minus(stripped), dirty: true,
+		entry: metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: f.m.apiVersion,
+			FieldsType: "FieldsV1", Subresource: f.m.config.Subresource, Time: &metav1.Time{Time: now.UTC()},
+		},
+	}})
+	if ok {
+		object.SetManagedFields(entries)
+	}
+	return object, ok
+}

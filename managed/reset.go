@@ -1,0 +1,75 @@
+package managed
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// statusResets are the fields that an update of the status leaves alone, where that
+// is not just the spec. They are less than what such an update cannot change: what
+// is missing here is owned without having changed, as it is with kube-apiserver.
+var statusResets = map[schema.GroupResource][][]any{
+	{Resource: "pods"}:                                                               {{"spec"}, {"metadata", "deletionTimestamp"}, {"metadata", "ownerReferences"}},
+	{Group: "apps", Resource: "deployments"}:                                         {{"spec"}, {"metadata", "labels"}},
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                 {{"spec"}, {"metadata"}},
+	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}: {{"spec"}, {"metadata"}},
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                       {{"spec"}, {"metadata"}},
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                         {{"spec"}, {"metadata"}},
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
+}
+
+// ResetFields returns the fields that requests to a built-in kind, or to one of its
+// subresources, cannot set, for every version: nil where there are none.
+func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
+	return resetIn(k, resetPaths(k, subresource))
+}
+
+// CustomResetFields is ResetFields for a custom resource whose versions all have the
+// status subresource.
+func CustomResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
+	if subresource == "status" {
+		return resetIn(k, [][]any{{"metadata"}, {"spec"}})
+	}
+	return resetIn(k, [][]any{{"status"}})
+}
+
+func resetPaths(k *registry.Kind, subresource string) [][]any {
+	certificate := k.Group == "certificates.k8s.io" && k.Resource == "certificatesigningrequests"
+	switch {
+	case subresource == "status":
+		if paths, ok := statusResets[k.GroupResource()]; ok {
+			return paths
+		}
+		return [][]any{{"spec"}}
+	case subresource == "approval" && certificate:
+		return [][]any{{"spec"}, {"status", "certificate"}}
+	case subresource != "":
+		return nil
+	case certificate:
+		return [][]any{{"spec"}, {"status"}}
+	case k.Hooks.Status != nil:
+		return [][]any{{"status"}}
+	}
+	return nil
+}
+
+func resetIn(k *registry.Kind, paths [][]any) map[fieldpath.APIVersion]*fieldpath.Set {
+	if len(paths) == 0 {
+		return nil
+	}
+	set := fieldpath.NewSet()
+	for _, path := range paths {
+		set.Insert(fieldpath.MakePathOrDie(path...))
+	}
+	out := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, v := range k.Versions {
+		gv := schema.GroupVersion{Group: k.Group, Version: v.Name}
+		if v.Group != "" {
+			gv.Group = v.Group
+		}
+		out[fieldpath.APIVersion(gv.String())] = set
+	}
+	return out
+}
