@@ -12,6 +12,7 @@ import (
 	"sort"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -65,6 +66,14 @@ var priorities = map[string]int{
 	"discovery.k8s.io":             16200,
 	"resource.k8s.io":              16200,
 	"flowcontrol.apiserver.k8s.io": 16100,
+}
+
+// hashedVersion has the kinds whose storage version hash is, in the reference, not
+// that of the version that is served.
+var hashedVersion = map[schema.GroupKind]string{
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:               "v1beta1",
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:        "v1beta1",
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}: "v1beta1",
 }
 
 // FromKinds returns the groups that the kinds make, in discovery's order.
@@ -138,7 +147,11 @@ func resources(k *registry.Kind, group, version string) []metav1.APIResource {
 		Verbs: verbs, ShortNames: k.ShortNames, Categories: k.Categories,
 	}
 	if k.StoragePath != "" {
-		main.StorageVersionHash = StorageVersionHash(k.Group, k.Storage, k.Name)
+		storage := k.Storage
+		if v := hashedVersion[k.GroupKind()]; v != "" {
+			storage = v
+		}
+		main.StorageVersionHash = StorageVersionHash(k.Group, storage, k.Name)
 	}
 	out = append(out, main)
 	for i := range k.Subresources {

@@ -76,13 +76,13 @@ type Server struct {
 	metrics   *metrics.Metrics
 	discovery *discovery.Handler
 	http      *http.Server
+	routes    *router
 
 	background context.Context // ends when background work has to
 	endWork    context.CancelFunc
 	watches    context.Context // ends when long-running requests have to
 	endWatches context.CancelFunc
 
-	started    atomic.Bool
 	stopping   atomic.Bool
 	stop       sync.Once
 	stopError  error
@@ -345,8 +345,7 @@ func (s *Server) checks() []health.Check {
 	}
 	return []health.Check{
 		{Name: "ping", On: health.Everywhere, Probe: always},
-		{Name: "log", On: health.Healthz | health.Livez, Probe: s.logWorks},
-		{Name: "log", On: health.Readyz, Probe: s.logWorks},
+		{Name: "log", On: health.Everywhere, Probe: s.logWorks},
 		{Name: "etcd", On: health.Everywhere, Probe: store},
 		{Name: "etcd-readiness", On: health.Readyz, Probe: store},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
@@ -388,12 +387,12 @@ func (s *Server) buildHTTP() error {
 		StorageSize: func() int64 { return s.store.Stats().SizeBytes },
 		Objects:     s.api.objects,
 	})
-	routes := &router{
+	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 		discovery: s.discovery, openapi: documents, api: s.api.handler, profiling: s.config.Profiling,
 	}
-	handler := chain.New(routes, chain.Options{
+	handler := chain.New(s.routes, chain.Options{
 		Log: s.log, Metrics: s.metrics, Authenticator: authenticators, Authorizer: authorizers(),
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
 	})
@@ -440,7 +439,6 @@ func (s *Server) serve() error {
 			s.fail(fmt.Errorf("serving ended: %w", err))
 		}
 	}()
-	s.started.Store(true)
 	return nil
 }
 

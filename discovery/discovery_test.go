@@ -1,0 +1,272 @@
+package discovery
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/respond"
+)
+
+const aggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// reference reads what kube-apiserver 1.36 answers, by path.
+func reference(t *testing.T) map[string]json.RawMessage {
+	t.Helper()
+	f, err := os.Open("testdata/reference.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]json.RawMessage{}
+	if err := json.NewDecoder(z).Decode(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// kindsOf declares the kinds that the recorded resource lists show, one for each
+// resource and version.
+func kindsOf(t *testing.T, documents map[string]json.RawMessage) []*registry.Kind {
+	t.Helper()
+	var versions []schema.GroupVersion
+	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
+	for path, raw := range documents {
+		var list metav1.APIResourceList
+		if strings.Contains(path, " ") || json.Unmarshal(raw, &list) != nil || list.Kind != "APIResourceList" {
+			continue
+		}
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, gv)
+		lists[gv] = &list
+	}
+	// storage finds the version that a hash stands for.
+	storage := func(kind, hash string) schema.GroupVersion {
+		for _, gv := range versions {
+			if StorageVersionHash(gv.Group, gv.Version, kind) == hash {
+				return gv
+			}
+		}
+		for _, v := range []string{"v1beta1"} {
+			for _, gv := range versions {
+				if StorageVersionHash(gv.Group, v, kind) == hash {
+					return schema.GroupVersion{Group: gv.Group, Version: v}
+				}
+			}
+		}
+		t.Errorf("storage version hash %s of %s is of no known version", hash, kind)
+		return schema.GroupVersion{}
+	}
+	var kinds []*registry.Kind
+	for gv, list := range lists {
+		var last *registry.Kind
+		for _, r := range list.APIResources {
+			name, sub, isSub := strings.Cut(r.Name, "/")
+			if isSub {
+				s := registry.Subresource{Name: sub, Verbs: r.Verbs}
+				if r.Kind != last.Name || r.Group != "" {
+					s.GVK = schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+					if r.Version == "" {
+						s.GVK.Group, s.GVK.Version = gv.Group, gv.Version
+					}
+				}
+				last.Subresources = append(last.Subresources, s)
+				continue
+			}
+			k := &registry.Kind{
+				Group: gv.Group, Resource: name, Singular: r.SingularName, Name: r.Kind, Namespaced: r.Namespaced,
+				ShortNames: r.ShortNames, Categories: r.Categories, Verbs: r.Verbs,
+				Versions: []registry.Version{{Name: gv.Version}},
+			}
+			if r.StorageVersionHash != "" {
+				stored := storage(r.Kind, r.StorageVersionHash)
+				k.StoragePath, k.Storage = name, stored.Version
+				if stored.Group != gv.Group {
+					k.Group, k.Versions[0].Group = stored.Group, gv.Group
+				}
+			}
+			kinds = append(kinds, k)
+			last = k
+		}
+	}
+	return kinds
+}
+
+func get(h http.Handler, path, accept string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestDocumentsAreThoseOfTheReference(t *testing.T) {
+	documents := reference(t)
+	h := New(FromKinds(kindsOf(t, documents)), "127.0.0.1:36443")
+	compared := 0
+	for path, want := range documents {
+		accept := ""
+		request := path
+		if root, ok := strings.CutSuffix(path, " (aggregated v2)"); ok {
+			request, accept = root, aggregatedJSON
+		}
+		if !strings.HasPrefix(request, "/api") {
+			continue
+		}
+		w := get(h, request, accept)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			continue
+		}
+		var got, expected any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if err := json.Unmarshal(want, &expected); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, expected) {
+			a, _ := json.MarshalIndent(got, "", " ")
+			b, _ := json.MarshalIndent(expected, "", " ")
+			t.Errorf("%s differs\ngot  %s\nwant %s", path, firstDifference(string(a), string(b)), firstDifference(string(b), string(a)))
+		}
+		compared++
+	}
+	if compared < 40 {
+		t.Errorf("only %d documents compared", compared)
+	}
+}
+
+func firstDifference(a, b string) string {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return a[max(0, i-200):min(len(a), i+200)]
+}
+
+func TestNegotiation(t *testing.T) {
+	documents := reference(t)
+	h := New(FromKinds(kindsOf(t, documents)), "127.0.0.1:36443")
+	const fine = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	const coarse = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	for _, c := range []struct {
+		path, accept string
+		status       int
+		typ, message string
+	}{
+		{"/api", "*/*", 200, respond.JSON, ""},
+		{"/api", "application/yaml", 200, respond.YAML, ""},
+		{"/apis", "application/vnd.kubernetes.protobuf", 200, respond.Protobuf, ""},
+		{"/apis", aggregatedJSON, 200, aggregatedJSON, ""},
+		{"/apis", "application/json," + aggregatedJSON, 200, aggregatedJSON, ""},
+		{"/apis", aggregatedJSON + ";q=0.1,application/json", 200, aggregatedJSON, ""},
+		{"/apis", aggregatedJSON + ";profile=nopeer", 200, aggregatedJSON, ""},
+		{"/apis", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", 406, respond.JSON, fine},
+		{"/apis", "application/json;v=v2;as=APIGroupDiscoveryList", 406, respond.JSON, fine},
+		{"/apis/apps", aggregatedJSON, 406, respond.JSON, fine},
+		{"/apis/apps/v1", aggregatedJSON, 406, respond.JSON, fine},
+		{"/apis/apps", "text/html", 406, respond.JSON, fine},
+		{"/apis/apps/v1", "text/html", 406, respond.JSON, coarse},
+		{"/api", "text/html", 406, respond.JSON, coarse},
+		{"/api/v2", "", 404, respond.JSON, "the server could not find the requested resource"},
+		{"/apis/apps/v2", "", 404, respond.JSON, "the server could not find the requested resource"},
+		{"/apis/none", "", 404, "text/plain; charset=utf-8", ""},
+		{"/apis/none/v1", "", 404, "text/plain; charset=utf-8", ""},
+	} {
+		w := get(h, c.path, c.accept)
+		if w.Code != c.status || w.Header().Get("Content-Type") != c.typ {
+			t.Errorf("%s %s: %d %s, want %d %s", c.path, c.accept, w.Code, w.Header().Get("Content-Type"), c.status, c.typ)
+		}
+		if c.message == "" {
+			continue
+		}
+		var s metav1.Status
+		if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || s.Message != c.message {
+			t.Errorf("%s %s: message %q, want %q", c.path, c.accept, s.Message, c.message)
+		}
+	}
+}
+
+func TestProtobufIsTheSameObject(t *testing.T) {
+	h := New(FromKinds(kindsOf(t, reference(t))), "127.0.0.1:36443")
+	w := get(h, "/apis/apps/v1", respond.Protobuf)
+	body, ok := strings.CutPrefix(w.Body.String(), "k8s\x00")
+	if !ok {
+		t.Fatalf("no envelope: %q", w.Body)
+	}
+	var u runtime.Unknown
+	if err := u.Unmarshal([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	var got, want metav1.APIResourceList
+	if err := got.Unmarshal(u.Raw); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(get(h, "/apis/apps/v1", "").Body.Bytes(), &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.APIResources, want.APIResources) || u.Kind != want.Kind {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestETagSparesTheBody(t *testing.T) {
+	h := New(FromKinds(kindsOf(t, reference(t))), "127.0.0.1:36443")
+	etag := get(h, "/apis", aggregatedJSON).Header().Get("ETag")
+	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
+	r.Header.Set("Accept", aggregatedJSON)
+	r.Header.Set("If-None-Match", etag)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if etag == "" || w.Code != http.StatusNotModified || w.Body.Len() != 0 {
+		t.Errorf("etag %q: %d, %d bytes", etag, w.Code, w.Body.Len())
+	}
+	h.Set(&Group{Name: "example.com", Priority: PriorityCustom, Dynamic: true, Versions: []Version{{Name: "v1"}}})
+	if after := get(h, "/apis", aggregatedJSON).Header().Get("ETag"); after == etag {
+		t.Error("the ETag does not change with the groups")
+	}
+}
+
+func TestGroupsComeAndGo(t *testing.T) {
+	h := New(nil, "127.0.0.1:6443")
+	if w := get(h, "/apis/example.com/v1", ""); w.Code != http.StatusNotFound {
+		t.Fatalf("before: %d", w.Code)
+	}
+	h.Set(&Group{Name: "example.com", Priority: PriorityCustom, Dynamic: true, Versions: []Version{{
+		Name: "v1", Resources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Verbs: registry.AllVerbs}},
+	}}})
+	if w := get(h, "/apis/example.com/v1", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "widgets") {
+		t.Errorf("after Set: %d %s", w.Code, w.Body)
+	}
+	if !h.HasGroup("example.com") || !h.HasResource("example.com", "v1", "widgets") || h.HasResource("example.com", "v1", "gadgets") {
+		t.Error("HasGroup or HasResource disagree")
+	}
+	if w := get(h, "/apis/example.com/v2", ""); w.Code != http.StatusNotFound || w.Body.String() != "404 page not found\n" {
+		t.Errorf("missing version: %d %s", w.Code, w.Body)
+	}
+	h.Remove("example.com")
+	if w := get(h, "/apis/example.com", ""); w.Code != http.StatusNotFound || h.HasGroup("example.com") {
+		t.Errorf("after Remove: %d", w.Code)
+	}
+}

@@ -1,0 +1,291 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/keelson-dev/keelson"
+	root   = "../.."
+)
+
+// layers are the trees of packages from the lowest to the highest. A package may
+// import its own tree and the lines above it here, and nothing else of the
+// repository.
+var layers = [][]string{
+	{"storage", "scheme", "request", "metrics", "typed"},
+	{"apierr", "cache"},
+	{"registry", "respond"},
+	{"resource", "managed", "auth"},
+	{"discovery"},
+	{"rest"},
+	{"filter"},
+	{"server"},
+	{"."}, // the embedding API
+	{"cmd", "test"},
+}
+
+// free trees are not part of the product: tools of its development.
+var free = []string{"internal"}
+
+// directModules may be imported. Those that are only API types and libraries of
+// the reference's servers are narrowed down in partOfModule.
+var directModules = []string{
+	"github.com/cockroachdb/pebble/v2",
+	"github.com/coreos/go-oidc/v3",
+	"github.com/fxamacker/cbor/v2",
+	"github.com/go-jose/go-jose/v4",
+	"github.com/google/cel-go",
+	"github.com/google/gnostic-models",
+	"github.com/klauspost/compress",
+	"github.com/munnerz/goautoneg",
+	"github.com/prometheus/client_golang",
+	"github.com/robfig/cron/v3",
+	"github.com/spf13/cobra",
+	"github.com/spf13/pflag",
+	"go.etcd.io/bbolt",
+	"go.etcd.io/etcd/api/v3",
+	"go.etcd.io/etcd/client/v3",
+	"go.opentelemetry.io/otel",
+	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text", "golang.org/x/time",
+	"google.golang.org/grpc",
+	"google.golang.org/protobuf",
+	"gopkg.in/evanphx/json-patch.v4",
+	"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi", "k8s.io/utils", "k8s.io/klog/v2", "k8s.io/streaming", "k8s.io/kms",
+	"k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/pod-security-admission",
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client",
+	"sigs.k8s.io/json", "sigs.k8s.io/structured-merge-diff/v6", "sigs.k8s.io/yaml",
+}
+
+// partOfModule are the only packages of a module that may be imported: the rest
+// is what this repository builds.
+var partOfModule = map[string][]string{
+	"k8s.io/apiserver":               {"k8s.io/apiserver/pkg/apis/", "k8s.io/apiserver/pkg/cel/"},
+	"k8s.io/apiextensions-apiserver": {"k8s.io/apiextensions-apiserver/pkg/apis/"},
+	"k8s.io/kube-aggregator":         {"k8s.io/kube-aggregator/pkg/apis/"},
+	"k8s.io/pod-security-admission":  {"k8s.io/pod-security-admission/policy"},
+}
+
+// file is one Go file with what the rules look at.
+type file struct {
+	path    string // from the root, slashes
+	dir     string
+	test    bool
+	syntax  *ast.File
+	imports []string
+}
+
+func files(t *testing.T) []file {
+	t.Helper()
+	var out []file
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			name := d.Name()
+			nested := false
+			if rel != "." {
+				_, err := os.Stat(filepath.Join(p, "go.mod"))
+				nested = err == nil
+			}
+			if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || nested) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		f := file{path: rel, dir: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"), syntax: syntax}
+		for _, i := range syntax.Imports {
+			f.imports = append(f.imports, strings.Trim(i.Path.Value, `"`))
+		}
+		out = append(out, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// tree returns the first element of a package's path and its layer, -1 for none.
+func tree(dir string) (string, int) {
+	name, _, _ := strings.Cut(dir, "/")
+	for i, layer := range layers {
+		for _, l := range layer {
+			if l == name {
+				return name, i
+			}
+		}
+	}
+	return name, -1
+}
+
+func isFree(name string) bool {
+	for _, f := range free {
+		if f == name {
+			return true
+		}
+	}
+	return false
+}
+
+func TestPackagesImportOnlyThoseBelow(t *testing.T) {
+	for _, f := range files(t) {
+		from, level := tree(f.dir)
+		if isFree(from) || f.test {
+			continue
+		}
+		if level < 0 {
+			t.Errorf("%s: the tree %q is in no layer", f.path, from)
+			continue
+		}
+		for _, i := range f.imports {
+			dir, ok := strings.CutPrefix(i, module)
+			if !ok {
+				continue
+			}
+			dir = strings.TrimPrefix(dir, "/")
+			if dir == "" {
+				dir = "."
+			}
+			to, below := tree(dir)
+			if to != from && (below < 0 || below >= level) {
+				t.Errorf("%s (%s) must not import %s", f.path, from, dir)
+			}
+		}
+	}
+}
+
+func TestStorageInterfaceImportsNothing(t *testing.T) {
+	for _, f := range files(t) {
+		if f.dir != "storage" || f.test {
+			continue
+		}
+		for _, i := range f.imports {
+			if strings.Contains(i, ".") {
+				t.Errorf("%s imports %s", f.path, i)
+			}
+		}
+	}
+}
+
+func TestModulesAreOfTheList(t *testing.T) {
+	for _, f := range files(t) {
+		for _, i := range f.imports {
+			if first, _, _ := strings.Cut(i, "/"); !strings.Contains(first, ".") || i == module || strings.HasPrefix(i, module+"/") {
+				continue
+			}
+			if i == "k8s.io/kubernetes" || strings.HasPrefix(i, "k8s.io/kubernetes/") {
+				t.Errorf("%s: k8s.io/kubernetes is never a dependency", f.path)
+			}
+			m := ""
+			for _, allowed := range directModules {
+				if (i == allowed || strings.HasPrefix(i, allowed+"/")) && len(allowed) > len(m) {
+					m = allowed
+				}
+			}
+			if m == "" {
+				t.Errorf("%s: %s is of no module that may be imported", f.path, i)
+				continue
+			}
+			if parts, narrow := partOfModule[m]; narrow && !hasPrefix(i, parts) {
+				t.Errorf("%s: %s is not among the parts of %s that may be imported", f.path, i, m)
+			}
+		}
+	}
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestNoOtherModuleIsBuiltIn keeps the list of what the product is made of, with
+// all that comes behind the modules we import. A new line in modules.txt is a
+// decision, not an accident.
+func TestNoOtherModuleIsBuiltIn(t *testing.T) {
+	content, err := os.ReadFile("testdata/modules.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]bool{}
+	for _, line := range strings.Split(string(content), "\n") {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			allowed[line] = true
+		}
+	}
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "./cmd/...")
+	cmd.Dir = root
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, m := range strings.Fields(string(out)) {
+		if m != module && !seen[m] && !allowed[m] {
+			t.Errorf("%s is built into the product but not in testdata/modules.txt", m)
+		}
+		seen[m] = true
+	}
+}
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	documented := map[string]bool{}
+	for _, f := range files(t) {
+		if !f.test {
+			documented[f.dir] = documented[f.dir] || f.syntax.Doc.Text() != ""
+		}
+	}
+	var missing []string
+	for dir, ok := range documented {
+		if !ok {
+			missing = append(missing, dir)
+		}
+	}
+	sort.Strings(missing)
+	for _, dir := range missing {
+		t.Errorf("package %s has no comment", dir)
+	}
+}
+
+// TestNothingRegistersItself: what a program does is decided where it is put
+// together, not by what it imports.
+func TestNothingRegistersItself(t *testing.T) {
+	for _, f := range files(t) {
+		if f.test {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s has an init function", f.path)
+			}
+		}
+	}
+}
