@@ -1,0 +1,365 @@
+// Package cache keeps the current objects of resources in memory, encoded as they
+// are served, with a log of their recent changes.
+//
+// One watch of the store feeds the whole cache. A resource loads on first use;
+// its state is a copy-on-write tree (package index), its changes are one log
+// (package window), and a watcher is a cursor into that log that is woken only by
+// events that concern it (package interest). Readers take a Snapshot and hold no
+// lock while they serve it.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+const (
+	// Root is the prefix of every key that the cache sees.
+	Root = "/registry/"
+
+	defaultFormBudget  = 512 << 20
+	defaultWindowBytes = 32 << 20
+)
+
+// ErrRemoved ends the cursors of a resource that was removed.
+var ErrRemoved = errors.New("cache: the resource was removed")
+
+// Codec reads the stored values of one resource. Its methods may be called
+// concurrently and should not decode the object.
+type Codec interface {
+	// Read turns a stored value into what is kept. key is the whole key in the
+	// store. The result may share memory with value. An object that cannot be
+	// read is kept with its error, see Object.Err.
+	Read(key string, value []byte, revision int64) (Header, error)
+	// Restamp returns a copy of data, as made by Read, with another
+	// resourceVersion.
+	Restamp(data []byte, revision int64) ([]byte, error)
+}
+
+// Header is what Codec.Read makes of a stored value.
+type Header struct {
+	Labels []Label  // sorted by key; interned by the codec
+	Fields []string // values of the indexed fields, in the order of Config.Indexes
+	Data   []byte   // the served bytes in the stored encoding, resourceVersion included
+}
+
+// Label is one label of an object.
+type Label struct{ Key, Value string }
+
+// Config describes one resource.
+type Config struct {
+	Resource   string   // names the resource in errors and metrics
+	Prefix     string   // of its keys in the store, such as "/registry/pods/"
+	Namespaced bool     // keys below Prefix are "namespace/name", not "name"
+	Indexes    []string // names of the indexed fields
+	Codec      Codec
+}
+
+// Options configure a Cache.
+type Options struct {
+	Store storage.Store
+	// FormBudget bounds the bytes of the forms kept beside objects, over all
+	// resources; 0 is 512 MiB.
+	FormBudget int64
+	// WindowBytes bounds what a resource's log keeps alive, in bytes; 0 is
+	// 32 MiB. A few hundred events are kept whatever their size.
+	WindowBytes int64
+	// IdleDrop is how long a resource that nobody reads or watches stays
+	// loaded, within a factor of two; 0 is for ever.
+	IdleDrop time.Duration
+	Logger   *slog.Logger
+}
+
+// ProgressRequester is what a storage.Watcher may implement: it asks for a batch,
+// empty if need be, that moves the watcher's revision to the store's current one.
+// The cache uses it when a reader waits for a revision, because a store that
+// others share may move on without a change that the cache sees.
+type ProgressRequester interface {
+	RequestProgress(ctx context.Context) error
+}
+
+// Cache holds resources of one store. All methods may be called concurrently.
+type Cache struct {
+	store       storage.Store
+	windowBytes int64
+	logger      *slog.Logger
+	forms       budget
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	// started is closed once the feed knows its first revision.
+	started chan struct{}
+	// applied is the revision up to which all changes are in all loaded
+	// resources.
+	applied atomic.Int64
+	waiters waiters
+	feed    atomic.Pointer[storage.Watcher] // the running watch
+	failed  atomic.Pointer[error]
+
+	mu        sync.RWMutex // guards resources and depth
+	resources map[string]*Resource
+	depth     int // most slashes in a prefix
+}
+
+// New starts a cache. It needs a Close.
+func New(o Options) *Cache {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Cache{
+		store:       o.Store,
+		windowBytes: o.WindowBytes,
+		logger:      o.Logger,
+		ctx:         ctx,
+		cancel:      cancel,
+		started:     make(chan struct{}),
+		resources:   make(map[string]*Resource),
+	}
+	if c.windowBytes <= 0 {
+		c.windowBytes = defaultWindowBytes
+	}
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	c.forms.limit = o.FormBudget
+	if c.forms.limit <= 0 {
+		c.forms.limit = defaultFormBudget
+	}
+	c.tasks.Go(c.follow)
+	c.tasks.Go(func() { c.tidy(o.IdleDrop) })
+	return c
+}
+
+// Close stops the cache: readers that wait and cursors end with
+// storage.ErrClosed. It does not close the store.
+func (c *Cache) Close() {
+	c.fail(storage.ErrClosed)
+	c.mu.Lock() // no spawn after this
+	c.cancel()
+	c.mu.Unlock()
+	c.tasks.Wait()
+}
+
+// Resource returns the resource with the configured prefix and makes it if there
+// is none; an existing one keeps its configuration. Nothing is loaded yet.
+func (c *Cache) Resource(config Config) *Resource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.resources[config.Prefix]; r != nil {
+		return r
+	}
+	r := newResource(c, config)
+	c.resources[config.Prefix] = r
+	c.depth = max(c.depth, slashes(config.Prefix))
+	return r
+}
+
+// Remove forgets a resource; its cursors end with ErrRemoved and so does what is
+// asked of it later. A Resource call with the same prefix makes a new one.
+func (c *Cache) Remove(prefix string) {
+	c.mu.Lock()
+	r := c.resources[prefix]
+	delete(c.resources, prefix)
+	c.mu.Unlock()
+	if r != nil {
+		r.end(ErrRemoved)
+	}
+}
+
+// Current returns the store's current revision, for a read that must see
+// everything that was committed before it began.
+func (c *Cache) Current(ctx context.Context) (int64, error) {
+	if err := c.err(); err != nil {
+		return 0, err
+	}
+	return c.store.Revision(ctx)
+}
+
+// Applied is the revision up to which all loaded resources are complete.
+func (c *Cache) Applied() int64 { return c.applied.Load() }
+
+// FormBytes is the size of the forms that are kept.
+func (c *Cache) FormBytes() int64 { return c.forms.used.Load() }
+
+// err returns why the cache ended, nil while it runs.
+func (c *Cache) err() error {
+	if p := c.failed.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail ends the cache for everybody who uses it. The first error stays.
+func (c *Cache) fail(err error) {
+	if !c.failed.CompareAndSwap(nil, &err) {
+		return
+	}
+	c.waiters.fail()
+	for _, r := range c.all() {
+		r.end(err)
+	}
+}
+
+// all lists the resources.
+func (c *Cache) all() []*Resource {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	list := make([]*Resource, 0, len(c.resources))
+	for _, r := range c.resources {
+		list = append(list, r)
+	}
+	return list
+}
+
+// tidy drops what was not used for a while, until the cache is closed.
+func (c *Cache) tidy(idle time.Duration) {
+	const rest = 30 * time.Second
+	every := rest
+	if idle > 0 {
+		every = min(every, idle)
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	unused := make(map[*Resource]time.Duration)
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		all := c.all()
+		seen := make(map[*Resource]time.Duration, len(all))
+		for _, r := range all {
+			if r.tidy() {
+				seen[r] = 0
+				continue
+			}
+			seen[r] = unused[r] + every
+			if idle > 0 && seen[r] >= idle {
+				r.drop()
+			}
+		}
+		unused = seen
+	}
+}
+
+// await returns once revision is applied. When the context's deadline passes
+// before, the error says whether the revision is in the store's future.
+func (c *Cache) await(ctx context.Context, revision int64) error {
+	if c.applied.Load() >= revision {
+		return nil
+	}
+	w := c.waiters.add(c, revision)
+	if w == nil {
+		return c.err()
+	}
+	var again <-chan time.Time
+	for {
+		if c.requestProgress(ctx) {
+			again = time.After(100 * time.Millisecond)
+		}
+		select {
+		case <-w.ready:
+			return c.err()
+		case <-again:
+		case <-ctx.Done():
+			c.waiters.remove(w)
+			return c.late(ctx, revision)
+		}
+	}
+}
+
+func (c *Cache) late(ctx context.Context, revision int64) error {
+	applied := c.applied.Load()
+	if applied >= revision {
+		return nil
+	}
+	current := max(applied, c.store.Stats().Revision)
+	if current >= revision || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("cache: waiting for revision %d, at %d: %w", revision, applied, ctx.Err())
+	}
+	return &storage.FutureRevisionError{Revision: revision, Current: current}
+}
+
+// requestProgress returns whether it should be called again after a while.
+func (c *Cache) requestProgress(ctx context.Context) bool {
+	p := c.feed.Load()
+	if p == nil {
+		return true
+	}
+	w, ok := (*p).(ProgressRequester)
+	if ok {
+		_ = w.RequestProgress(ctx) // one that fails is made again
+	}
+	return ok
+}
+
+// waiters are the readers that wait for a revision to be applied.
+type waiters struct {
+	mu   sync.Mutex // guards list
+	list []*waiter
+}
+
+type waiter struct {
+	revision int64
+	ready    chan struct{} // closed when applied, or when the cache failed
+}
+
+// add returns nil if there is nothing to wait for.
+func (ws *waiters) add(c *Cache, revision int64) *waiter {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	// Checked under the lock: whoever moves applied looks at the list after.
+	if c.applied.Load() >= revision || c.err() != nil {
+		return nil
+	}
+	w := &waiter{revision, make(chan struct{})}
+	ws.list = append(ws.list, w)
+	return w
+}
+
+func (ws *waiters) remove(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for i := range ws.list {
+		if ws.list[i] == w {
+			last := len(ws.list) - 1
+			ws.list[i] = ws.list[last]
+			ws.list[last] = nil
+			ws.list = ws.list[:last]
+			return
+		}
+	}
+}
+
+// reached wakes those that wait for a revision up to applied.
+func (ws *waiters) reached(applied int64) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	rest := ws.list[:0]
+	for _, w := range ws.list {
+		if w.revision <= applied {
+			close(w.ready)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	clear(ws.list[len(rest):])
+	ws.list = rest
+}
+
+func (ws *waiters) fail() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for _, w := range ws.list {
+		close(w.ready)
+	}
+	ws.list = nil
+}

@@ -1,0 +1,429 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/cache/interest"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+const (
+	// cursorBatch is how many events Next returns at most, but for those of the
+	// last one's revision.
+	cursorBatch = 128
+	// cursorScan is how many events of the log a cursor looks at before it lets
+	// the feed in.
+	cursorScan = 1024
+)
+
+// Interest selects the objects that a watcher wants; its fields are combined with
+// and. The zero value is everything.
+type Interest struct {
+	Namespace string // all objects of a namespace
+	Name      string // objects of that name
+	// Index and Value select by an indexed field, one of Config.Indexes; an
+	// empty Index does not select.
+	Index, Value string
+}
+
+// gate is what cursors wait at: a channel that is closed to wake all of them. It
+// costs nothing while nobody waits.
+type gate struct{ ch atomic.Pointer[chan struct{}] }
+
+// wait returns the channel. The caller holds Resource.mu, so that no event comes
+// between its look at the log and this call.
+func (g *gate) wait() chan struct{} {
+	for {
+		if p := g.ch.Load(); p != nil {
+			return *p
+		}
+		ch := make(chan struct{})
+		if g.ch.CompareAndSwap(nil, &ch) {
+			return ch
+		}
+	}
+}
+
+// open returns the channel to be closed, nil if nobody waits.
+func (g *gate) open() chan struct{} {
+	if g.ch.Load() == nil {
+		return nil
+	}
+	return *g.ch.Swap(nil)
+}
+
+// Cursor is a watcher's place in the log of a resource. It has no goroutine and
+// no buffer, and a slow one costs nothing to others: when the log has moved on
+// without it, it reads the store's history. It is used by one goroutine.
+type Cursor struct {
+	resource *Resource
+	in       Interest
+	field    int   // of in.Index, -1 for none
+	from     int64 // events up to it are not wanted
+
+	posting *interest.Posting[gate] // nil: the log itself
+	next    uint64                  // position in the log of the first event not looked at
+	// revision is that up to which the cursor is complete.
+	revision int64
+	// history is read instead of the log while behind is true; it is nil until
+	// the first read.
+	behind  bool
+	history storage.Watcher
+
+	events []*Event
+	closed bool
+}
+
+// Watch returns a cursor over the events with a revision above from that concern
+// an interest: those whose object matched it before or matches it after. A
+// revision that the log no longer reaches is replayed from the store's history;
+// the error is a *storage.CompactedError when that is gone as well, here or later
+// from Next. The cursor needs a Close.
+func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
+	c := &Cursor{resource: r, in: in, field: -1, from: from, revision: from}
+	if in.Index != "" {
+		if c.field = slices.Index(r.config.Indexes, in.Index); c.field < 0 {
+			return nil, fmt.Errorf("cache: %s has no index %q", r.config.Resource, in.Index)
+		}
+	}
+	for !r.join(c) {
+		if err := r.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if c.behind {
+		if err := c.openHistory(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// join enters the cursor with its resource, if that is loaded.
+func (r *Resource) join(c *Cursor) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.state.Load() == nil {
+		return false
+	}
+	r.used.Store(true)
+	r.cursors++
+	if key, ok := r.interestKey(c); ok {
+		c.posting = r.interests.Acquire(key, r.log.Next())
+	}
+	c.behind = !r.log.Covers(c.from)
+	c.next = r.log.After(c.from)
+	return true
+}
+
+// interestKey chooses the posting list for a cursor, the shortest of those that
+// contain all it wants; false for the log itself.
+func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
+	switch in := c.in; {
+	case in.Name != "" && !r.config.Namespaced:
+		return interest.Key{Kind: interest.Object, Value: in.Name}, true
+	case in.Name != "" && in.Namespace != "":
+		return interest.Key{Kind: interest.Object, Value: in.Namespace + "/" + in.Name}, true
+	case in.Name != "":
+		return interest.Key{Kind: interest.Name, Value: in.Name}, true
+	case in.Index != "":
+		return interest.Key{Kind: interest.Kind(c.field), Value: in.Value}, true
+	case in.Namespace != "":
+		return interest.Key{Kind: interest.Namespace, Value: in.Namespace}, true
+	}
+	return interest.Key{}, false
+}
+
+// Next returns the next events, in revision order, and the revision up to which
+// the cursor is complete with them; it never returns a part of a revision. It
+// waits until there is one that the interest matches or ctx ends: a caller that
+// has something to do at a certain time gives ctx a deadline, and after ctx's
+// error goes on with the cursor as if nothing had happened. Events are shared;
+// the slice is valid until the next call.
+//
+// Other errors end the cursor: *storage.CompactedError when it is behind the log
+// and the store has compacted what it had still to see, storage.ErrClosed,
+// storage.ErrFailed and ErrRemoved.
+func (c *Cursor) Next(ctx context.Context) ([]*Event, int64, error) {
+	return c.NextOr(ctx, nil)
+}
+
+// NextOr is Next that also returns, without events or an error, when tick
+// delivers. With one timer for the life of a watch it is cheaper than a deadline
+// for each call.
+func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, int64, error) {
+	clear(c.events)
+	c.events = c.events[:0]
+	for {
+		var wait <-chan struct{}
+		var err error
+		if c.behind {
+			err = c.replay(ctx, tick)
+		} else {
+			wait, err = c.collect()
+		}
+		switch {
+		case errors.Is(err, errTick):
+			return nil, c.revision, nil
+		case err != nil:
+			return nil, c.revision, err
+		case len(c.events) > 0:
+			return c.events, c.revision, nil
+		case wait == nil:
+			if err := ctx.Err(); err != nil {
+				return nil, c.revision, err
+			}
+			continue
+		}
+		c.events = nil // it may wait for long
+		select {
+		case <-wait:
+		case <-tick:
+			return nil, c.revision, nil
+		case <-ctx.Done():
+			return nil, c.revision, ctx.Err()
+		}
+	}
+}
+
+// errTick ends a read of the history because the caller's tick came.
+var errTick = errors.New("cache: tick")
+
+// Revision is the revision up to which Next has returned everything. For a cursor
+// that has nothing to return it moves on with the store: a bookmark comes from
+// here.
+func (c *Cursor) Revision() int64 {
+	if c.closed || c.behind {
+		return c.revision
+	}
+	r := c.resource
+	tail := r.cache.applied.Load() // before the look at the log
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	st := r.state.Load()
+	if st == nil {
+		return c.revision
+	}
+	if c.posting == nil || c.next < c.posting.Floor() {
+		if c.next < r.log.Next() {
+			return c.revision
+		}
+	} else if len(c.posting.Since(c.next)) > 0 {
+		return c.revision
+	}
+	c.next = r.log.Next()
+	c.revision = max(c.revision, tail, st.revision)
+	return c.revision
+}
+
+// Close gives the cursor back. A Next must not be under way.
+func (c *Cursor) Close() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.closeHistory()
+	r := c.resource
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cursors--
+	if c.posting != nil {
+		r.interests.Release(c.posting)
+		c.posting = nil
+	}
+}
+
+// collect gathers what the log has for the cursor. Without events it returns the
+// channel that will be closed when there may be some, or nil to be called again.
+func (c *Cursor) collect() (<-chan struct{}, error) {
+	r := c.resource
+	tail := r.cache.applied.Load() // before the look at the log
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	if c.posting != nil && c.next >= c.posting.Floor() {
+		for _, p := range c.posting.Since(c.next) {
+			if !c.take(p) {
+				return nil, nil
+			}
+		}
+		c.next = r.log.Next()
+	} else {
+		if c.next < r.log.First() {
+			c.behind = true
+			return nil, nil
+		}
+		if !c.scan() {
+			return nil, nil
+		}
+	}
+	c.revision = max(c.revision, tail, r.state.Load().revision)
+	switch {
+	case len(c.events) > 0:
+		return nil, nil
+	case c.posting != nil:
+		return c.posting.Wait.wait(), nil
+	}
+	return r.gate.wait(), nil
+}
+
+// scan looks at the events of the log itself, a bounded number and whole
+// revisions. It returns whether it came to the end.
+func (c *Cursor) scan() bool {
+	log := &c.resource.log
+	end := min(log.Next(), c.next+cursorScan)
+	for c.next < log.Next() {
+		if c.next >= end && log.Revision(c.next) > log.Revision(c.next-1) {
+			c.revision = max(c.revision, log.Revision(c.next-1))
+			return false
+		}
+		if !c.take(c.next) {
+			return false
+		}
+	}
+	return true
+}
+
+// take looks at the event at a position. It returns false, and leaves the event
+// for the next call, when the batch is full and a new revision begins.
+func (c *Cursor) take(position uint64) bool {
+	e := c.resource.log.Get(position)
+	if n := len(c.events); n >= cursorBatch && e.Revision > c.events[n-1].Revision {
+		c.revision = max(c.revision, c.events[n-1].Revision)
+		return false
+	}
+	c.next = position + 1
+	if e.Revision > c.from && c.concerns(e) {
+		c.events = append(c.events, e)
+	}
+	return true
+}
+
+// concerns says whether the object matched the interest before or does after.
+func (c *Cursor) concerns(e *Event) bool {
+	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
+}
+
+func (c *Cursor) matches(o *Object) bool {
+	return c.matchesNames(o.Namespace, o.Name) &&
+		(c.field < 0 || c.field < len(o.Fields) && o.Fields[c.field] == c.in.Value)
+}
+
+func (c *Cursor) matchesNames(namespace, name string) bool {
+	return (c.in.Namespace == "" || c.in.Namespace == namespace) && (c.in.Name == "" || c.in.Name == name)
+}
+
+// replay gathers the next events from the store's history, or goes back to the
+// log when that has what follows.
+func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
+	if c.rejoin() {
+		return nil
+	}
+	if err := c.resource.err(); err != nil {
+		return err
+	}
+	if c.history == nil {
+		if err := c.openHistory(ctx); err != nil {
+			return c.historyFailed(ctx, err)
+		}
+	}
+	select {
+	case <-tick:
+		return errTick
+	default:
+	}
+	// A while, so that the log is looked at again even if the history has
+	// nothing to deliver.
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	batch, err := c.history.Next(limited)
+	if err != nil {
+		return c.historyFailed(ctx, err)
+	}
+	for i := range batch.Events {
+		if e := c.historic(&batch.Events[i]); e != nil {
+			c.events = append(c.events, e)
+		}
+	}
+	c.revision = max(c.revision, batch.Revision)
+	return nil
+}
+
+// rejoin moves the cursor to the log if the log covers its revision.
+func (c *Cursor) rejoin() bool {
+	r := c.resource
+	r.mu.RLock()
+	ok := r.state.Load() != nil && r.log.Covers(c.revision)
+	if ok {
+		c.behind = false
+		c.next = r.log.After(c.revision)
+	}
+	r.mu.RUnlock()
+	if ok {
+		c.closeHistory()
+	}
+	return ok
+}
+
+func (c *Cursor) openHistory(ctx context.Context) (err error) {
+	c.history, err = c.resource.cache.store.Watch(ctx, c.resource.config.Prefix, c.revision+1)
+	return err
+}
+
+// closeHistory leaves c.history nil.
+func (c *Cursor) closeHistory() {
+	if c.history != nil {
+		c.history.Close()
+		c.history = nil
+	}
+}
+
+// historyFailed returns the error that ends the cursor or the call, nil to try
+// again: a watch that failed is of no further use, but another may work.
+func (c *Cursor) historyFailed(ctx context.Context, err error) error {
+	c.closeHistory()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case isFinal(err), isCompacted(err):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(100 * time.Millisecond):
+		return nil
+	}
+}
+
+// historic makes an event of one of the store's, nil if it does not concern the
+// cursor. Nobody shares it and no forms of it are kept.
+func (c *Cursor) historic(change *storage.Event) *Event {
+	r := c.resource
+	key := change.Entry.Key[len(r.config.Prefix):]
+	if change.Entry.ModRevision <= c.revision || !c.matchesNames(r.names(key)) {
+		return nil
+	}
+	e := &Event{Revision: change.Entry.ModRevision, resource: r}
+	e.prevAt.Store(goneObject)
+	if change.Prev.ModRevision != 0 {
+		e.Prev = r.readLoose(change.Prev)
+	}
+	if !change.Deleted {
+		e.Object = r.readLoose(change.Entry)
+	}
+	if e.Object == nil && e.Prev == nil || !c.concerns(e) {
+		return nil
+	}
+	return e
+}

@@ -1,0 +1,198 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// follow is the feed: it hands the store's changes to the loaded resources, one
+// batch after the other, until the cache or the store is closed.
+func (c *Cache) follow() {
+	if !c.persist("read the revision", func() error {
+		revision, err := c.store.Revision(c.ctx)
+		c.applied.Store(revision)
+		return err
+	}) {
+		return
+	}
+	close(c.started)
+	for {
+		err := c.stream()
+		switch {
+		case c.ctx.Err() != nil:
+			return
+		case isFinal(err):
+			c.fail(err)
+			return
+		case isCompacted(err):
+			if !c.persist("relist", c.relist) {
+				return
+			}
+		default:
+			c.logger.Warn("cache: watch of the store ended, starting again", "revision", c.applied.Load(), "error", err)
+			if !c.pause(50 * time.Millisecond) {
+				return
+			}
+		}
+	}
+}
+
+// persist repeats do until it works. It returns false when the cache ended.
+func (c *Cache) persist(what string, do func() error) bool {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		err := do()
+		switch {
+		case c.ctx.Err() != nil:
+			return false
+		case err == nil:
+			return true
+		case isFinal(err):
+			c.fail(err)
+			return false
+		}
+		c.logger.Warn("cache: cannot "+what+", trying again", "error", err)
+		if !c.pause(wait) {
+			return false
+		}
+	}
+}
+
+func (c *Cache) pause(d time.Duration) bool {
+	select {
+	case <-c.ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// isFinal says whether the store is of no further use.
+func isFinal(err error) bool {
+	return errors.Is(err, storage.ErrClosed) || errors.Is(err, storage.ErrFailed)
+}
+
+func isCompacted(err error) bool {
+	var compacted *storage.CompactedError
+	return errors.As(err, &compacted)
+}
+
+// stream applies what follows the applied revision until the watch ends.
+func (c *Cache) stream() error {
+	w, err := c.store.Watch(c.ctx, Root, c.applied.Load()+1)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	c.feed.Store(&w)
+	defer c.feed.Store(nil)
+	var d demux
+	for {
+		batch, err := w.Next(c.ctx)
+		if err != nil {
+			return err
+		}
+		if len(batch.Events) > 0 {
+			d.split(c, batch.Events)
+			for _, r := range d.touched {
+				r.receive(r.incoming, batch.Revision)
+			}
+			d.reset()
+		}
+		c.advance(batch.Revision)
+	}
+}
+
+// advance publishes the applied revision.
+func (c *Cache) advance(revision int64) {
+	if revision > c.applied.Load() {
+		c.applied.Store(revision)
+		c.waiters.reached(revision)
+	}
+}
+
+// demux sorts the events of a batch by resource. It belongs to the feed, as does
+// Resource.incoming.
+type demux struct{ touched []*Resource }
+
+func (d *demux) split(c *Cache, events []storage.Event) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for i := range events {
+		key := events[i].Entry.Key
+		// Prefixes end with a slash. One may lie below another, so that a key
+		// can be in several resources, as it would be in their ranges.
+		for at, depth := 0, 0; depth < c.depth; depth++ {
+			next := strings.IndexByte(key[at:], '/')
+			if next < 0 {
+				break
+			}
+			at += next + 1
+			if r := c.resources[key[:at]]; r != nil {
+				if len(r.incoming) == 0 {
+					d.touched = append(d.touched, r)
+				}
+				r.incoming = append(r.incoming, events[i])
+			}
+		}
+	}
+}
+
+func (d *demux) reset() {
+	for _, r := range d.touched {
+		clear(r.incoming)
+		r.incoming = r.incoming[:0]
+		if cap(r.incoming) > 1024 {
+			r.incoming = nil
+		}
+	}
+	clear(d.touched)
+	d.touched = d.touched[:0]
+}
+
+func slashes(s string) int { return strings.Count(s, "/") }
+
+// relist brings the loaded resources to one revision of the store by reading them
+// anew, after the store has compacted what the feed had still to see. What
+// changed goes to the logs, so that cursors miss nothing.
+func (c *Cache) relist() error {
+	base, err := c.store.Revision(c.ctx)
+	if err != nil {
+		return err
+	}
+	c.logger.Warn("cache: the store's history is compacted, reading all resources again", "from", c.applied.Load(), "to", base)
+	for _, r := range c.all() {
+		if err := r.relist(c.ctx, base); err != nil {
+			return err
+		}
+	}
+	c.advance(base)
+	return nil
+}
+
+const pageSize = 1000
+
+// scan reads all entries of a prefix as of one revision, 0 being the latest, page
+// by page, and returns that revision.
+func (c *Cache) scan(ctx context.Context, prefix string, revision int64, each func(storage.Entry)) (int64, error) {
+	request := storage.RangeRequest{
+		Start: prefix, End: storage.PrefixEnd(prefix), Revision: revision, Limit: pageSize,
+	}
+	for {
+		page, err := c.store.Range(ctx, request)
+		if err != nil {
+			return 0, err
+		}
+		for i := range page.Entries {
+			each(page.Entries[i])
+		}
+		request.Revision = page.Revision
+		if !page.More || len(page.Entries) == 0 {
+			return page.Revision, nil
+		}
+		request.Start = page.Entries[len(page.Entries)-1].Key + "\x00"
+	}
+}

@@ -1,0 +1,290 @@
+package cache
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// FormID names a form of an object beyond its Data: another encoding, another
+// version, a table row. The caller numbers them.
+type FormID uint8
+
+// Form returns a form of an object, from what is kept beside it or from make,
+// whose result is then kept if the budget allows. The result is shared and must
+// not be changed. make may run in several callers at once and does so outside of
+// any lock. A hit takes no lock and allocates nothing.
+func (r *Resource) Form(o *Object, id FormID, make func() ([]byte, error)) ([]byte, error) {
+	if data, ok := o.Kept(id); ok {
+		return data, nil
+	}
+	data, err := make()
+	if err == nil {
+		r.cache.forms.add(o, id, data)
+	}
+	return data, err
+}
+
+// Kept returns a form if it is there.
+func (o *Object) Kept(id FormID) ([]byte, bool) {
+	k := o.kept.Load()
+	if k == nil {
+		return nil, false
+	}
+	list := k.forms.Load()
+	if list == nil {
+		return nil, false
+	}
+	for i := range *list {
+		if (*list)[i].id == id {
+			if !k.hit.Load() {
+				k.hit.Store(true)
+			}
+			return (*list)[i].data, true
+		}
+	}
+	return nil, false
+}
+
+// kept is what an object carries beyond itself. It is made when first needed and
+// is small: the budget's clock holds it, not the object.
+type kept struct {
+	forms  atomic.Pointer[[]form] // closedForms once the object left the cache
+	hit    atomic.Bool            // used since the clock's hand last passed
+	queued atomic.Bool            // the clock knows it
+	err    error
+}
+
+type form struct {
+	id   FormID
+	data []byte
+}
+
+// closedForms takes no more forms.
+var closedForms = new([]form)
+
+// noForms belongs to all objects that keep no forms. It does not change.
+var noForms = func() *kept {
+	k := new(kept)
+	k.forms.Store(closedForms)
+	return k
+}()
+
+// formOverhead is charged for each form beside its bytes.
+const formOverhead = 64
+
+func size(forms *[]form) (n int64) {
+	if forms == nil {
+		return 0
+	}
+	for i := range *forms {
+		n += int64(len((*forms)[i].data)) + formOverhead
+	}
+	return n
+}
+
+// budget bounds the bytes of all forms. Objects with forms stand on a clock whose
+// hand takes the forms of those that were not used since it last came by.
+type budget struct {
+	limit int64
+	used  atomic.Int64
+
+	mu    sync.Mutex // guards clock and hand; held for a bounded number of steps
+	clock []*kept
+	hand  int
+}
+
+// add keeps a form with the object, unless the object has left the cache or has
+// that form already.
+func (b *budget) add(o *Object, id FormID, data []byte) {
+	if int64(len(data)) > b.limit/4 {
+		return
+	}
+	k := o.kept.Load()
+	if k == nil {
+		k = new(kept)
+		if !o.kept.CompareAndSwap(nil, k) {
+			k = o.kept.Load()
+		}
+	}
+	for {
+		old := k.forms.Load()
+		if old == closedForms {
+			return
+		}
+		var list []form
+		if old != nil {
+			for i := range *old {
+				if (*old)[i].id == id {
+					return
+				}
+			}
+			list = make([]form, 0, len(*old)+1)
+			list = append(list, *old...)
+		}
+		list = append(list, form{id, data})
+		if k.forms.CompareAndSwap(old, &list) {
+			break
+		}
+	}
+	used := b.used.Add(int64(len(data)) + formOverhead)
+	if k.queued.CompareAndSwap(false, true) {
+		b.mu.Lock()
+		b.clock = append(b.clock, k)
+		b.mu.Unlock()
+	}
+	if used > b.limit {
+		b.evict()
+	}
+}
+
+// release gives up the forms of an object that has left the cache, for good.
+func (b *budget) release(o *Object) {
+	k := o.kept.Load()
+	if k == nil {
+		if o.kept.CompareAndSwap(nil, noForms) {
+			return
+		}
+		k = o.kept.Load()
+	}
+	if k == noForms {
+		return
+	}
+	if old := k.forms.Swap(closedForms); old != closedForms {
+		b.used.Add(-size(old))
+	}
+}
+
+// evict moves the hand until the forms fit again. It gives up when another
+// goroutine is at it or after a bounded number of steps: the next form continues.
+func (b *budget) evict() {
+	const steps = 256
+	if !b.mu.TryLock() {
+		return
+	}
+	defer b.mu.Unlock()
+	for range steps {
+		if b.used.Load() <= b.limit || len(b.clock) == 0 {
+			return
+		}
+		if b.hand >= len(b.clock) {
+			b.hand = 0
+		}
+		k := b.clock[b.hand]
+		old := k.forms.Load()
+		switch {
+		case old != closedForms && k.hit.Swap(false):
+			b.hand++
+			continue
+		case old != closedForms:
+			// From here on a new form puts it on the clock again.
+			k.queued.Store(false)
+			old = k.forms.Load()
+			if old == closedForms || !k.forms.CompareAndSwap(old, nil) {
+				old = nil
+			}
+			b.used.Add(-size(old))
+		}
+		last := len(b.clock) - 1
+		b.clock[b.hand] = b.clock[last]
+		b.clock[last] = nil
+		b.clock = b.clock[:last]
+	}
+}
+
+// sweep forgets the objects that have left the cache.
+func (b *budget) sweep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rest := b.clock[:0]
+	for _, k := range b.clock {
+		if k.forms.Load() != closedForms {
+			rest = append(rest, k)
+		}
+	}
+	clear(b.clock[len(rest):])
+	b.clock = rest
+	b.hand = 0
+}
+
+// offers are forms that writers made of objects whose event is yet to come.
+type offers struct {
+	mu      sync.Mutex // guards pending
+	pending map[string]offer
+}
+
+type offer struct {
+	revision int64
+	forms    []form
+}
+
+// maxOffers bounds the pending offers of a resource.
+const maxOffers = 1024
+
+// Offer hands over a form that a writer made anyway of the object that it wrote
+// under key (below the prefix) at revision. It is kept if that state is the
+// current one, or becomes it soon. A resource that is not loaded drops it.
+func (r *Resource) Offer(key string, revision int64, id FormID, data []byte) {
+	f := &r.offers
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// The feed publishes a state before it asks for offers, so either it is
+	// seen here or the feed will see what is entered here.
+	st := r.state.Load()
+	if st == nil {
+		return
+	}
+	if st.revision >= revision {
+		if o, ok := st.objects.All().Get(key); ok && o.Revision == revision {
+			r.cache.forms.add(o, id, data)
+		}
+		return
+	}
+	p, ok := f.pending[key]
+	if !ok && len(f.pending) >= maxOffers {
+		return
+	}
+	if p.revision > revision {
+		return
+	}
+	if p.revision < revision {
+		p = offer{revision: revision}
+	}
+	p.forms = append(p.forms, form{id, data})
+	if f.pending == nil {
+		f.pending = make(map[string]offer)
+	}
+	f.pending[key] = p
+}
+
+// take attaches pending offers to the objects of events and forgets those that
+// came too late.
+func (f *offers) take(b *budget, events []*Event, revision int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.pending) == 0 {
+		return
+	}
+	for _, e := range events {
+		o := e.Object
+		if o == nil {
+			continue
+		}
+		if p, ok := f.pending[o.Key]; ok && p.revision == o.Revision {
+			for _, form := range p.forms {
+				b.add(o, form.id, form.data)
+			}
+			delete(f.pending, o.Key)
+		}
+	}
+	for key, p := range f.pending {
+		if p.revision <= revision {
+			delete(f.pending, key)
+		}
+	}
+}
+
+func (f *offers) drop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pending = nil
+}

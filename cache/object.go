@@ -1,0 +1,158 @@
+package cache
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Object is one object at one revision. It does not change; forms of it are kept
+// beside it, see Resource.Form.
+type Object struct {
+	Key             string // below the resource's prefix: "namespace/name" or "name"
+	Namespace, Name string // substrings of Key
+	Revision        int64
+	CreateRevision  int64
+	Labels          []Label
+	Fields          []string
+	Data            []byte // the served bytes, resourceVersion included
+
+	kept atomic.Pointer[kept]
+}
+
+// Err says why the stored value could not be read; such an object has neither
+// labels, fields nor data. It is nil for all others.
+func (o *Object) Err() error {
+	if k := o.kept.Load(); k != nil {
+		return k.err
+	}
+	return nil
+}
+
+// Label returns the value of a label.
+func (o *Object) Label(key string) (string, bool) {
+	low, high := 0, len(o.Labels)
+	for low < high {
+		mid := (low + high) / 2
+		if o.Labels[mid].Key < key {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low < len(o.Labels) && o.Labels[low].Key == key {
+		return o.Labels[low].Value, true
+	}
+	return "", false
+}
+
+func fieldsOf(o *Object) []string { return o.Fields }
+
+// read makes an object of a stored entry. like, which may be nil, is another
+// state of the same object; the key's memory is shared with it.
+func (r *Resource) read(e storage.Entry, like *Object) *Object {
+	o := &Object{Revision: e.ModRevision, CreateRevision: e.CreateRevision}
+	if like != nil {
+		o.Key, o.Namespace, o.Name = like.Key, like.Namespace, like.Name
+	} else {
+		// A copy: the entry's key may be part of something larger.
+		o.Key = strings.Clone(e.Key[len(r.config.Prefix):])
+		o.Namespace, o.Name = r.names(o.Key)
+	}
+	h, err := r.config.Codec.Read(e.Key, e.Value, e.ModRevision)
+	if err != nil {
+		o.kept.Store(&kept{err: err})
+		r.cache.logger.Error("cache: a stored object cannot be read", "key", e.Key, "revision", e.ModRevision, "error", err)
+		return o
+	}
+	o.Labels, o.Fields, o.Data = h.Labels, h.Fields, h.Data
+	return o
+}
+
+// readLoose makes an object that nothing in the cache refers to; no forms of it
+// are kept.
+func (r *Resource) readLoose(e storage.Entry) *Object {
+	o := r.read(e, nil)
+	o.loosen()
+	return o
+}
+
+func (o *Object) loosen() {
+	if !o.kept.CompareAndSwap(nil, noForms) {
+		o.kept.Load().forms.Store(closedForms)
+	}
+}
+
+// names splits a key below the prefix.
+func (r *Resource) names(key string) (namespace, name string) {
+	if r.config.Namespaced {
+		if i := strings.IndexByte(key, '/'); i >= 0 {
+			return key[:i], key[i+1:]
+		}
+	}
+	return "", key
+}
+
+// Event is one change of one object.
+type Event struct {
+	Revision int64
+	Object   *Object // after; nil if it was deleted
+	Prev     *Object // before; nil if it was created
+
+	resource *Resource
+	// prevAt is made on demand and shared. Once the event has left the log it
+	// is gone, and what is made then is not shared.
+	prevAt atomic.Pointer[Object]
+}
+
+// goneObject stands in Event.prevAt for an event that has left the log.
+var goneObject = new(Object)
+
+// PrevAt returns the previous object with the event's revision: what a DELETED
+// carries. The event must have a Prev.
+func (e *Event) PrevAt() (*Object, error) {
+	o := e.prevAt.Load()
+	if o != nil && o != goneObject {
+		return o, nil
+	}
+	if err := e.Prev.Err(); err != nil {
+		return nil, err
+	}
+	data, err := e.resource.config.Codec.Restamp(e.Prev.Data, e.Revision)
+	if err != nil {
+		return nil, err
+	}
+	p := e.Prev
+	o = &Object{
+		Key: p.Key, Namespace: p.Namespace, Name: p.Name,
+		Revision: e.Revision, CreateRevision: p.CreateRevision,
+		Labels: p.Labels, Fields: p.Fields, Data: data,
+	}
+	if e.prevAt.CompareAndSwap(nil, o) {
+		return o, nil
+	}
+	if other := e.prevAt.Load(); other != goneObject {
+		return other, nil
+	}
+	o.loosen()
+	return o, nil
+}
+
+// subject returns what the event is about and the fields before and after.
+func (e *Event) object() *Object {
+	if e.Object != nil {
+		return e.Object
+	}
+	return e.Prev
+}
+
+// release lets go of the forms that only the log kept alive.
+func (e *Event) release() {
+	if e.Prev != nil {
+		e.resource.cache.forms.release(e.Prev)
+	}
+	if o := e.prevAt.Swap(goneObject); o != nil && o != goneObject {
+		e.resource.cache.forms.release(o)
+	}
+}
