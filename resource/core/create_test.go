@@ -58,10 +58,7 @@ var skipped = map[string]string{
 }
 
 func TestCreate(t *testing.T) {
-	kinds := map[string]*registry.Kind{}
-	for _, k := range Kinds() {
-		kinds[k.Resource] = k
-	}
+	kinds := kindsByResource()
 	seen := map[string]int{}
 	for _, c := range readCreated(t) {
 		k := kinds[c.Resource]
@@ -92,10 +89,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestCreateWarnings(t *testing.T) {
-	kinds := map[string]*registry.Kind{}
-	for _, k := range Kinds() {
-		kinds[k.Resource] = k
-	}
+	kinds := kindsByResource()
 	for _, c := range readCreated(t) {
 		k := kinds[c.Resource]
 		obj, err := create(k, c)
@@ -121,7 +115,9 @@ func TestCreateWarnings(t *testing.T) {
 		for _, w := range got {
 			quoted = append(quoted, fmt.Sprintf("299 - %q", w))
 		}
+		// The pipeline sends a warning once.
 		slices.Sort(quoted)
+		quoted = slices.Compact(quoted)
 		slices.Sort(want)
 		if !slices.Equal(quoted, want) {
 			t.Errorf("%s:\n got %q\nwant %q\n%.500s", c.Name, quoted, want, c.Body)
@@ -130,10 +126,7 @@ func TestCreateWarnings(t *testing.T) {
 }
 
 func TestDefaultIsIdempotent(t *testing.T) {
-	kinds := map[string]*registry.Kind{}
-	for _, k := range Kinds() {
-		kinds[k.Resource] = k
-	}
+	kinds := kindsByResource()
 	for _, c := range readCreated(t) {
 		obj, err := create(kinds[c.Resource], c)
 		if err != nil {
@@ -151,9 +144,20 @@ func TestDefaultIsIdempotent(t *testing.T) {
 	}
 }
 
-func readCreated(t *testing.T) []created {
+func kindsByResource() map[string]*registry.Kind {
+	kinds := map[string]*registry.Kind{}
+	for _, k := range Kinds() {
+		kinds[k.Resource] = k
+	}
+	return kinds
+}
+
+func readCreated(t *testing.T) []created { return readLines[created](t, "create") }
+
+// readLines reads a file of recordings: lines of JSON, compressed.
+func readLines[T any](t *testing.T, name string) []T {
 	t.Helper()
-	f, err := os.Open("testdata/create.jsonl.gz")
+	f, err := os.Open("testdata/" + name + ".jsonl.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,15 +166,15 @@ func readCreated(t *testing.T) []created {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []created
+	var out []T
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
-		var c created
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+		var line T
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, c)
+		out = append(out, line)
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
