@@ -27,8 +27,8 @@ var layers = [][]string{
 	{"apierr", "cache"},
 	{"registry", "respond"},
 	{"resource", "managed", "auth"},
-	{"discovery"},
-	{"rest"},
+	{"admission", "discovery"},
+	{"rest", "controller"},
 	{"filter"},
 	{"server"},
 	{"."}, // the embedding API
