@@ -60,10 +60,6 @@ func labelNotSupported(_, label string) error {
 	return errors.NewBadRequest(fmt.Sprintf("field label not supported: %s", label))
 }
 
-// noNamespaceLabel takes the generic label metadata.namespace away from a
-// cluster-scoped kind that has a list of its own: the empty name is no field.
-var noNamespaceLabel = map[string]string{"metadata.namespace": ""}
-
 // column makes a column that every table shows; wideColumn one for wide output.
 func column(name, kind, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}

@@ -32,11 +32,11 @@ func events() *registry.Kind {
 			return firstOf(e.Source.Component, e.ReportingController)
 		}},
 	}
-	// The newer API has names of its own and none of the old ones.
-	renamed := map[string]string{"reportingController": "reportingComponent", "reportingComponent": "", "source": ""}
+	// The newer API has labels of its own: these, and none of the old ones.
+	renamed := map[string]string{"reason": "reason", "type": "type", "reportingController": "reportingComponent"}
 	for _, f := range referenceFields {
 		fields = append(fields, registry.Field{Name: "involvedObject." + f.Name, Path: []int32{2, f.Path[0]}})
-		renamed["regarding."+f.Name], renamed["involvedObject."+f.Name] = "involvedObject."+f.Name, ""
+		renamed["regarding."+f.Name] = "involvedObject." + f.Name
 	}
 	return &registry.Kind{
 		Package: "core", Resource: "events", Singular: "event", Name: "Event",

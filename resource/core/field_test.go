@@ -121,3 +121,20 @@ func byName(v reflect.Value, name string) string {
 	}
 	return fmt.Sprint(v.Interface())
 }
+
+// TestFieldAliases holds aliases to declared fields.
+func TestFieldAliases(t *testing.T) {
+	for _, k := range Kinds() {
+		names := map[string]bool{}
+		for _, f := range k.Fields {
+			names[f.Name] = true
+		}
+		for _, v := range k.Versions {
+			for label, name := range v.FieldAliases {
+				if !names[name] {
+					t.Errorf("%s: label %s stands for no field: %q", k.Name, label, name)
+				}
+			}
+		}
+	}
+}

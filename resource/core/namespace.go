@@ -20,7 +20,7 @@ import (
 var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
 func namespaces() *registry.Kind {
-	k := &registry.Kind{
+	return &registry.Kind{
 		Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
 		ShortNames: []string{"ns"},
 		Versions:   onlyV1(func() *corev1.Namespace { return &corev1.Namespace{} }, labelNamespace),
@@ -78,8 +78,6 @@ func namespaces() *registry.Kind {
 			},
 		}),
 	}
-	k.Versions[0].FieldAliases = noNamespaceLabel
-	return k
 }
 
 // labelNamespace keeps the label by which selectors can name the namespace.

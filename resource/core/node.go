@@ -13,7 +13,7 @@ import (
 
 func nodes() *registry.Kind {
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
-	k := &registry.Kind{
+	return &registry.Kind{
 		Package: "core", Resource: "nodes", Singular: "node", Name: "Node",
 		ShortNames: []string{"no"},
 		Versions:   onlyV1(func() *corev1.Node { return &corev1.Node{} }, defaultNode),
@@ -55,8 +55,6 @@ func nodes() *registry.Kind {
 			Cells: nodeCells,
 		}),
 	}
-	k.Versions[0].FieldAliases = noNamespaceLabel
-	return k
 }
 
 func defaultNode(n *corev1.Node) {

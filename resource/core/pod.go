@@ -59,7 +59,12 @@ func pods() *registry.Kind {
 			Grace:                podGrace,
 		}),
 	}
-	k.Versions[0].FieldAliases = map[string]string{"spec.host": "spec.nodeName"}
+	// A version with aliases lists all its labels.
+	labels := map[string]string{"spec.host": "spec.nodeName"}
+	for _, f := range k.Fields {
+		labels[f.Name] = f.Name
+	}
+	k.Versions[0].FieldAliases = labels
 	return k
 }
 
