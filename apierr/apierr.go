@@ -77,16 +77,12 @@ func TooLargeVersion(asked, current int64) error {
 
 // PathNotFound answers a path that no resource serves.
 func PathNotFound() error {
-	err := New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource").(*kerrors.StatusError)
-	err.ErrStatus.Details = &metav1.StatusDetails{}
-	return err
+	return WithEmptyDetails(New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"))
 }
 
 // PathMethodNotAllowed answers a method that the path does not have.
 func PathMethodNotAllowed() error {
-	err := New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource").(*kerrors.StatusError)
-	err.ErrStatus.Details = &metav1.StatusDetails{}
-	return err
+	return WithEmptyDetails(New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
 }
 
 // NotAcceptable answers an Accept header that the server cannot satisfy.
@@ -109,4 +105,14 @@ func RetryAfterSeconds(s *metav1.Status) string {
 		return strconv.Itoa(int(s.Details.RetryAfterSeconds))
 	}
 	return ""
+}
+
+// WithEmptyDetails gives the answer an empty details member, which the reference
+// sends with errors of its router.
+func WithEmptyDetails(err error) error {
+	var s *kerrors.StatusError
+	if errors.As(err, &s) {
+		s.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	return err
 }

@@ -11,17 +11,15 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 // Object is a resource in memory: a typed struct for built-in kinds, an
 // unstructured tree for custom resources.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
+type Object = scheme.Object
 
 // Kind declares one resource of one API group in all its versions. It is made
 // once and not changed after the server has started with it.

@@ -94,6 +94,25 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 	return obj, strictErrs, nil
 }
 
+// DecodePatched reads a patched JSON document into the object that New returns. The
+// error is the plain one: the patch words it.
+func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
+	gvk, err := documentKind(doc)
+	if err != nil {
+		return nil, err
+	}
+	if gvk = withDefaults(gvk, d.GVK); gvk != d.GVK {
+		if !Known(gvk) {
+			return nil, NotRegistered(gvk)
+		}
+		return nil, fmt.Errorf("unable to convert %s to %s", gvk, d.GVK)
+	}
+	if strict {
+		return kjson.UnmarshalStrict(doc, d.New())
+	}
+	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, d.New())
+}
+
 func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 	env, err := wire.OpenEnvelope(body)
 	if err != nil {
@@ -208,4 +227,3 @@ func StrictMessage(errs []error) string {
 	}
 	return "strict decoding error: " + strings.Join(parts, ", ")
 }
-

@@ -3,28 +3,73 @@ package server
 import (
 	"context"
 	"net/http"
+	"time"
 
-	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/admission/lifecycle"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/rest"
 )
 
-// api is what serves resources.
+// api is what serves resources: the kinds, the cache on the store, the generic
+// pipeline and the verbs.
 type api struct {
-	kinds   []*registry.Kind
-	handler http.Handler
+	kinds    []*registry.Kind
+	cache    *cache.Cache
+	registry *registry.Registry
+	handler  http.Handler
+	ready    chan struct{} // closed when the system namespaces are there
 }
 
-func (s *Server) buildAPI(context.Context) error {
-	s.api = &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		respond.Error(w, r, apierr.PathNotFound())
-	})}
+// idleDrop is how long a resource that nobody reads stays in memory.
+const idleDrop = 30 * time.Minute
+
+func (s *Server) buildAPI(ctx context.Context) error {
+	a := &api{kinds: resource.Kinds(), ready: make(chan struct{})}
+	a.cache = cache.New(cache.Options{Store: s.store, IdleDrop: idleDrop, Logger: s.log})
+	s.api = a
+	var err error
+	if a.registry, err = registry.New(a.kinds, s.store, a.cache, time.Now); err != nil {
+		return err
+	}
+	verbs := rest.New(rest.Options{
+		Registry:          a.registry,
+		Namespaces:        lifecycle.Check(a.registry),
+		MinRequestTimeout: s.config.MinRequestTimeout,
+	})
+	a.handler = verbs
+	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
+		return err
+	}
+	close(a.ready)
 	return nil
 }
 
-func (a *api) bootstrapped(context.Context) error { return nil }
+// bootstrapped waits until the objects that every server starts with are there.
+func (a *api) bootstrapped(ctx context.Context) error {
+	select {
+	case <-a.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
-func (a *api) objects() map[metrics.GroupResource]int64 { return nil }
+// objects counts the stored objects of the resources that are in memory.
+func (a *api) objects() map[metrics.GroupResource]int64 {
+	counts := map[metrics.GroupResource]int64{}
+	for _, r := range a.registry.Resources() {
+		if n, ok := r.Loaded(); ok {
+			counts[metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
+		}
+	}
+	return counts
+}
 
-func (a *api) close() error { return nil }
+func (a *api) close() error {
+	a.cache.Close()
+	return nil
+}

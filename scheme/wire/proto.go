@@ -339,3 +339,13 @@ func AppendItemHead(b []byte, n int) []byte {
 	b = append(b, 2<<3|2)
 	return binary.AppendUvarint(b, uint64(n))
 }
+
+// WatchEventHead is what comes before the object of n bytes in a WatchEvent
+// message: its type, and the object's RawExtension opened.
+func WatchEventHead(kind string, n int) []byte {
+	head := appendBytes(make([]byte, 0, len(kind)+24), 1, kind)
+	head = protowire.AppendTag(head, 2, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(1+protowire.SizeBytes(n)))
+	head = protowire.AppendTag(head, 1, protowire.BytesType)
+	return protowire.AppendVarint(head, uint64(n))
+}

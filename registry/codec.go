@@ -1,0 +1,192 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// Forms of an object that are kept beside its stored bytes. Forms of other
+// versions than the stored one follow FormVersions, two for each version: JSON
+// and protobuf.
+const (
+	FormJSON     cache.FormID = iota // item JSON of the storage version
+	FormMetadata                     // JSON value of its metadata member
+	FormCells                        // a table row without its object
+	FormVersions
+)
+
+// codec reads and makes the encoded forms of one kind. The stored form that the
+// cache keeps (cache.Object.Data) is the bare protobuf message, or the item JSON
+// for kinds stored as JSON, with its resourceVersion.
+type codec struct {
+	kind    *Kind
+	storage *Version
+	indexes []*Field
+	// envelope surrounds stored protobuf values.
+	envelope wire.EnvelopeHead
+	jsonHead []byte
+	// decodes counts the objects decoded from stored bytes.
+	decodes atomic.Int64
+}
+
+func newCodec(k *Kind) (*codec, error) {
+	c := &codec{kind: k, storage: k.Version(k.Storage)}
+	if c.storage == nil {
+		return nil, fmt.Errorf("kind %s: storage version %q is not served", k.GroupKind(), k.Storage)
+	}
+	for i := range k.Fields {
+		if k.Fields[i].Index {
+			c.indexes = append(c.indexes, &k.Fields[i])
+		}
+	}
+	gv := schema.GroupVersion{Group: k.Group, Version: k.Storage}
+	c.envelope = wire.NewEnvelopeHead(gv.String(), k.Name)
+	c.jsonHead = scheme.JSONHead(gv.WithKind(k.Name))
+	return c, nil
+}
+
+// indexNames are the names of the indexed fields.
+func (c *codec) indexNames() []string {
+	names := make([]string, len(c.indexes))
+	for i, f := range c.indexes {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// Read implements cache.Codec.
+func (c *codec) Read(key string, value []byte, revision int64) (cache.Header, error) {
+	if c.kind.StorageJSON {
+		return c.readJSON(value, revision)
+	}
+	var h cache.Header
+	raw, err := wire.Raw(value)
+	if err != nil {
+		return h, err
+	}
+	if h.Data, err = wire.Stamp(raw, revision); err != nil {
+		return h, err
+	}
+	meta, err := wire.Metadata(h.Data)
+	if err != nil {
+		return h, err
+	}
+	err = wire.EachLabel(meta, func(k, v []byte) {
+		h.Labels = append(h.Labels, cache.Label{Key: intern(k), Value: intern(v)})
+	})
+	for _, f := range c.indexes {
+		h.Fields = append(h.Fields, intern([]byte(fieldText(f, h.Data))))
+	}
+	return h, err
+}
+
+func (c *codec) readJSON(value []byte, revision int64) (cache.Header, error) {
+	var h cache.Header
+	var head struct {
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(value, &head); err != nil {
+		return h, err
+	}
+	for k, v := range head.Metadata.Labels {
+		h.Labels = append(h.Labels, cache.Label{Key: k, Value: v})
+	}
+	sortLabels(h.Labels)
+	item := value
+	if len(value) > len(c.jsonHead) && string(value[:len(c.jsonHead)]) == string(c.jsonHead) {
+		item = append([]byte{'{'}, value[len(c.jsonHead):]...)
+	}
+	var err error
+	h.Data, err = wire.StampJSON(item, revision)
+	return h, err
+}
+
+// Restamp implements cache.Codec.
+func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
+	if c.kind.StorageJSON {
+		return wire.StampJSON(data, revision)
+	}
+	return wire.Stamp(data, revision)
+}
+
+// decode makes the object of data, in the storage version.
+func (c *codec) decode(data []byte) (Object, error) {
+	c.decodes.Add(1)
+	obj := c.storage.New()
+	if c.kind.StorageJSON {
+		return obj, json.Unmarshal(data, obj)
+	}
+	return obj, scheme.DecodeProto(data, obj)
+}
+
+// encode makes the value to store of an object in the storage version, and the
+// data that Read would make of it with an empty resourceVersion.
+func (c *codec) encode(obj Object) (value []byte, err error) {
+	obj.SetResourceVersion("")
+	if c.kind.StorageJSON {
+		item, err := scheme.EncodeItem(obj)
+		if err != nil {
+			return nil, err
+		}
+		return scheme.AppendJSONObject(nil, c.jsonHead, item), nil
+	}
+	return scheme.EncodeEnvelope(c.envelope, obj)
+}
+
+// fieldText reads a field from a stored message.
+func fieldText(f *Field, raw []byte) string {
+	v, err := wire.Find(raw, f.Path)
+	if err != nil || !v.Found {
+		return f.absent()
+	}
+	switch f.Type {
+	case Bool:
+		return strconv.FormatBool(v.Number != 0)
+	case Int:
+		return strconv.FormatInt(int64(v.Number), 10)
+	}
+	return string(v.Bytes)
+}
+
+func (f *Field) absent() string {
+	switch {
+	case f.Default != "":
+		return f.Default
+	case f.Type == Bool:
+		return "false"
+	case f.Type == Int:
+		return "0"
+	}
+	return ""
+}
+
+func sortLabels(labels []cache.Label) {
+	for i := 1; i < len(labels); i++ {
+		for j := i; j > 0 && labels[j].Key < labels[j-1].Key; j-- {
+			labels[j], labels[j-1] = labels[j-1], labels[j]
+		}
+	}
+}
+
+// intern shares the text of label keys and values and of indexed fields, which
+// repeat between objects.
+func intern(b []byte) string { return unique.Make(string(b)).Value() }
+
+// plain returns the data of a value without a resourceVersion.
+func (c *codec) plain(value []byte) ([]byte, error) {
+	if !c.kind.StorageJSON {
+		return wire.Raw(value)
+	}
+	return append([]byte{'{'}, value[len(c.jsonHead):]...), nil
+}

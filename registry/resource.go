@@ -1,0 +1,360 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Root is the key prefix of everything the server stores.
+const Root = "/registry/"
+
+// maxFutureWait bounds how long a read waits for a resourceVersion that has not
+// happened yet, as the reference does.
+const maxFutureWait = 3 * time.Second
+
+// Resource is a kind bound to a store and to the cache on it.
+type Resource struct {
+	Kind  *Kind
+	store storage.Store
+	all   *cache.Cache
+	cache *cache.Resource
+	codec *codec
+	// prefix is the storage key of the collection, ended by a slash.
+	prefix string
+	now    func() time.Time
+}
+
+func newResource(k *Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Resource, error) {
+	codec, err := newCodec(k)
+	if err != nil {
+		return nil, err
+	}
+	r := &Resource{Kind: k, store: store, all: c, codec: codec, prefix: Root + k.StoragePath + "/", now: now}
+	if k.StoragePath != "" {
+		r.cache = c.Resource(cache.Config{
+			Resource: k.GroupResource().String(), Prefix: r.prefix,
+			Namespaced: k.Namespaced, Indexes: codec.indexNames(), Codec: codec,
+		})
+	}
+	return r, nil
+}
+
+// Virtual says that the kind has no stored objects (reviews, bindings).
+func (r *Resource) Virtual() bool { return r.cache == nil }
+
+// Decodes is the number of objects decoded from stored bytes so far.
+func (r *Resource) Decodes() int64 { return r.codec.decodes.Load() }
+
+// Key is an object's key below the resource's prefix.
+func (r *Resource) Key(namespace, name string) string {
+	if r.Kind.Namespaced {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+// Current returns a snapshot that reflects every write acknowledged before the
+// call.
+func (r *Resource) Current(ctx context.Context) (cache.Snapshot, error) {
+	revision, err := r.all.Current(ctx)
+	if err != nil {
+		return cache.Snapshot{}, err
+	}
+	return r.cache.Snapshot(ctx, revision)
+}
+
+// NotOlderThan returns a snapshot at or after revision; 0 is any. A revision
+// that does not come within three seconds is a TooLargeVersion error.
+func (r *Resource) NotOlderThan(ctx context.Context, revision int64) (cache.Snapshot, error) {
+	if revision == 0 {
+		return r.cache.Snapshot(ctx, 0)
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxFutureWait)
+	defer cancel()
+	return r.cache.Snapshot(ctx, revision)
+}
+
+// Exactly returns the snapshot at revision.
+func (r *Resource) Exactly(ctx context.Context, revision int64) (cache.Snapshot, error) {
+	return r.cache.SnapshotAt(ctx, revision)
+}
+
+// Watch returns a cursor to the changes after revision from.
+func (r *Resource) Watch(ctx context.Context, from int64, in cache.Interest) (*cache.Cursor, error) {
+	return r.cache.Watch(ctx, from, in)
+}
+
+// Decode makes the object of o, in the storage version. The caller owns it.
+func (r *Resource) Decode(o *cache.Object) (Object, error) { return r.codec.decode(o.Data) }
+
+// ToVersion converts an object from the storage version.
+func (r *Resource) ToVersion(obj Object, v *Version) (Object, error) {
+	if v.FromStorage == nil {
+		return obj, nil
+	}
+	return v.FromStorage(obj)
+}
+
+// ToStorage converts an object to the storage version.
+func (r *Resource) ToStorage(obj Object, v *Version) (Object, error) {
+	if v.ToStorage == nil {
+		return obj, nil
+	}
+	return v.ToStorage(obj)
+}
+
+// ItemJSON returns the JSON of o in version v without apiVersion and kind. For
+// the storage version it is made once and kept.
+func (r *Resource) ItemJSON(o *cache.Object, v *Version) ([]byte, error) {
+	if r.stored(v) {
+		if r.Kind.StorageJSON {
+			return o.Data, nil
+		}
+		return r.cache.Form(o, FormJSON, func() ([]byte, error) { return r.encodeItem(o, v) })
+	}
+	return r.cache.Form(o, r.versionForm(v), func() ([]byte, error) { return r.encodeItem(o, v) })
+}
+
+// ItemProto returns the protobuf message of o in version v.
+func (r *Resource) ItemProto(o *cache.Object, v *Version) ([]byte, error) {
+	if r.stored(v) && !r.Kind.StorageJSON {
+		return o.Data, nil
+	}
+	return r.cache.Form(o, r.versionForm(v)+1, func() ([]byte, error) {
+		obj, err := r.decodeAs(o, v)
+		if err != nil {
+			return nil, err
+		}
+		return scheme.EncodeProto(obj)
+	})
+}
+
+// MetadataJSON returns the JSON of o's metadata, a part of its item JSON.
+func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
+	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
+		item, err := r.ItemJSON(o, r.codec.storage)
+		if err != nil {
+			return nil, err
+		}
+		meta, _, _, found, err := wire.Member(item, "metadata")
+		if err == nil && !found {
+			err = wire.ErrMalformedJSON
+		}
+		return meta, err
+	})
+}
+
+// CellsJSON returns the members of a table row that depend on the object alone,
+// without the braces: "cells" and, where there are, "conditions".
+func (r *Resource) CellsJSON(o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
+	obj, err := r.Decode(o)
+	if err != nil {
+		return nil, err
+	}
+	return encode(obj)
+}
+
+func (r *Resource) stored(v *Version) bool { return v.FromStorage == nil }
+
+func (r *Resource) versionForm(v *Version) cache.FormID {
+	for i := range r.Kind.Versions {
+		if &r.Kind.Versions[i] == v {
+			return FormVersions + cache.FormID(2*i)
+		}
+	}
+	return FormVersions
+}
+
+func (r *Resource) encodeItem(o *cache.Object, v *Version) ([]byte, error) {
+	obj, err := r.decodeAs(o, v)
+	if err != nil {
+		return nil, err
+	}
+	return scheme.EncodeItem(obj)
+}
+
+// DecodeAs makes the object of o in version v.
+func (r *Resource) DecodeAs(o *cache.Object, v *Version) (Object, error) { return r.decodeAs(o, v) }
+
+func (r *Resource) decodeAs(o *cache.Object, v *Version) (Object, error) {
+	obj, err := r.Decode(o)
+	if err != nil {
+		return nil, err
+	}
+	return r.ToVersion(obj, v)
+}
+
+// FieldValue returns the value of a selectable field of o.
+func (r *Resource) FieldValue(o *cache.Object, name string) (string, error) {
+	switch name {
+	case "metadata.name":
+		return o.Name, nil
+	case "metadata.namespace":
+		return o.Namespace, nil
+	}
+	for i, f := range r.codec.indexes {
+		if f.Name == name {
+			return o.Fields[i], nil
+		}
+	}
+	for i := range r.Kind.Fields {
+		f := &r.Kind.Fields[i]
+		switch {
+		case f.Name != name:
+		case f.Get != nil || r.Kind.StorageJSON:
+			obj, err := r.Decode(o)
+			if err != nil {
+				return "", err
+			}
+			return f.Get(obj), nil
+		default:
+			return fieldText(f, o.Data), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no field %q", r.Kind.GroupResource(), name)
+}
+
+// Registry is the set of resources that a server serves.
+type Registry struct {
+	store     storage.Store
+	cache     *cache.Cache
+	resources map[schema.GroupResource]*Resource
+	list      []*Resource
+}
+
+// New binds kinds to a store and to the cache on it.
+func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Registry, error) {
+	g := &Registry{store: store, cache: c, resources: map[schema.GroupResource]*Resource{}}
+	for _, k := range kinds {
+		r, err := newResource(k, store, c, now)
+		if err != nil {
+			return nil, err
+		}
+		g.list = append(g.list, r)
+		for _, v := range k.Versions {
+			group := k.Group
+			if v.Group != "" {
+				group = v.Group
+			}
+			g.resources[schema.GroupResource{Group: group, Resource: k.Resource}] = r
+		}
+	}
+	return g, nil
+}
+
+// Resource returns the resource of that name, nil if there is none.
+func (g *Registry) Resource(r schema.GroupResource) *Resource { return g.resources[r] }
+
+// Resources returns all resources, in the order of the kinds.
+func (g *Registry) Resources() []*Resource { return g.list }
+
+// Get implements Access.
+func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
+	r := g.resources[gr]
+	if r == nil {
+		return nil, apierr.PathNotFound()
+	}
+	o, err := r.find(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(o)
+}
+
+// List implements Access.
+func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace string) ([]Object, error) {
+	r := g.resources[gr]
+	if r == nil {
+		return nil, apierr.PathNotFound()
+	}
+	snap, err := r.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	var objs []Object
+	snap.Ascend("", prefix, func(o *cache.Object) bool {
+		var obj Object
+		if obj, err = r.Decode(o); err != nil {
+			return false
+		}
+		objs = append(objs, obj)
+		return true
+	})
+	return objs, err
+}
+
+// Update implements Access.
+func (g *Registry) Update(ctx context.Context, gr schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error) (Object, error) {
+	r := g.resources[gr]
+	if r == nil {
+		return nil, apierr.PathNotFound()
+	}
+	result, err := r.Update(ctx, namespace, name, UpdateOptions{DryRun: dryRun, Raw: true}, func(c *Current) (Object, error) {
+		obj, err := c.Decode()
+		if err != nil {
+			return nil, err
+		}
+		return obj, change(obj)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(result.Object)
+}
+
+// Delete implements Access.
+func (g *Registry) Delete(ctx context.Context, gr schema.GroupResource, namespace, name string, o DeleteOptions) error {
+	r := g.resources[gr]
+	if r == nil {
+		return apierr.PathNotFound()
+	}
+	options := &metav1.DeleteOptions{GracePeriodSeconds: o.GracePeriodSeconds}
+	if o.UID != nil || o.ResourceVersion != nil {
+		options.Preconditions = &metav1.Preconditions{ResourceVersion: o.ResourceVersion}
+		if o.UID != nil {
+			options.Preconditions = metav1.NewUIDPreconditions(*o.UID)
+			options.Preconditions.ResourceVersion = o.ResourceVersion
+		}
+	}
+	if o.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err := r.Delete(ctx, namespace, name, options, nil)
+	return err
+}
+
+// find returns the latest version of an object.
+func (r *Resource) find(ctx context.Context, namespace, name string) (*cache.Object, error) {
+	snap, err := r.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := snap.Get(r.Key(namespace, name))
+	if !ok {
+		return nil, apierr.NotFound(r.Kind.GroupResource(), name)
+	}
+	return o, nil
+}
+
+// Loaded returns the number of objects if the resource is in memory.
+func (r *Resource) Loaded() (objects int, ok bool) {
+	if r.Virtual() {
+		return 0, false
+	}
+	stats := r.cache.Stats()
+	return stats.Objects, stats.Loaded
+}

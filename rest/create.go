@@ -1,0 +1,96 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+)
+
+// create stores a new object.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	media, err := negotiate.Body(r)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	o, err := parseWriteOptions(r, "CreateOptions", "")
+	if err != nil {
+		return err
+	}
+	obj, err := s.decodeBody(r, media, body, o.validation)
+	if err != nil {
+		return err
+	}
+	if err := h.admitNamespace(r, info, s, obj.GetName()); err != nil {
+		return err
+	}
+	result, err := h.store(r.Context(), s, info.Namespace, obj, o)
+	if err != nil {
+		return err
+	}
+	return h.writeResult(w, r, s, http.StatusCreated, accepted, result)
+}
+
+// store hands a new object, defaulted, to the registry.
+func (h *Handler) store(ctx context.Context, s *served, namespace string, obj registry.Object, o writeOptions) (registry.Result, error) {
+	obj, err := h.own(s, "", nil, obj, o.manager)
+	if err != nil {
+		return registry.Result{}, err
+	}
+	if obj, err = s.ToStorage(obj, s.version); err != nil {
+		return registry.Result{}, err
+	}
+	return s.Create(ctx, namespace, obj, registry.CreateOptions{DryRun: o.dryRun, Group: s.gr.Group})
+}
+
+// CreateAs creates an object as a client with that field manager would: the
+// server's own objects come this way.
+func (h *Handler) CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error {
+	s := h.served[servedKey{group, version, resource}]
+	if s == nil {
+		return apierr.PathNotFound()
+	}
+	if s.version.Default != nil {
+		s.version.Default(obj)
+	}
+	_, err := h.store(ctx, s, obj.GetNamespace(), obj, writeOptions{manager: manager})
+	return err
+}
+
+// own records in obj's managedFields what manager set. live is the object before,
+// nil for a new one; both are in the request's version.
+func (h *Handler) own(s *served, subresource string, live, obj registry.Object, manager string) (registry.Object, error) {
+	m, err := h.manager(s, subresource)
+	if err != nil {
+		return nil, err
+	}
+	return m.Update(live, obj, manager, h.o.Now()), nil
+}
+
+// admitNamespace holds a create against the state of its namespace.
+func (h *Handler) admitNamespace(r *http.Request, info *request.Info, s *served, name string) error {
+	if h.o.Namespaces == nil || !s.Kind.Namespaced {
+		return nil
+	}
+	return h.o.Namespaces(r.Context(), s.gr, info.Namespace, name)
+}
+
+// writeResult answers what a write left behind.
+func (h *Handler) writeResult(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result) error {
+	item, err := s.ResultJSON(result, s.version)
+	if err != nil {
+		return err
+	}
+	return h.writeView(w, r, s, code, accepted, view{o: result.Object, item: item})
+}

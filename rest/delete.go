@@ -1,0 +1,146 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// delete begins or completes an object's deletion.
+func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	options, err := deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	result, err := s.Delete(r.Context(), info.Namespace, info.Name, options, nil)
+	if err != nil {
+		return err
+	}
+	if result.Deleted && !s.Kind.ReturnDeleted {
+		return h.writeDeleted(w, r, s, accepted, result.Object)
+	}
+	code := http.StatusOK
+	if o := options.OrphanDependents; !result.Deleted && o != nil && !*o { //nolint:staticcheck // deprecated, still served
+		code = http.StatusAccepted
+	}
+	return h.writeResult(w, r, s, code, accepted, result)
+}
+
+// writeDeleted answers the Status of a completed deletion.
+func (h *Handler) writeDeleted(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object) error {
+	obj, err := s.Decode(o)
+	if err != nil {
+		return err
+	}
+	status := &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: o.Name, Group: s.gr.Group, Kind: s.gr.Resource, UID: obj.GetUID(),
+		},
+	}
+	return writeTyped(w, r, http.StatusOK, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status)
+}
+
+// deleteOptions reads DeleteOptions from the body or, without one, the query.
+func deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
+	media, err := negotiate.Body(r)
+	if err != nil && r.ContentLength != 0 {
+		return nil, err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	options := &metav1.DeleteOptions{}
+	if len(body) > 0 {
+		if err := decodeDeleteOptions(media, body, options); err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+	} else if r.URL.RawQuery != "" {
+		values, _ := url.ParseQuery(r.URL.RawQuery)
+		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&values, options, nil); err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+	}
+	if errs := metavalidation.ValidateDeleteOptions(options); len(errs) > 0 {
+		return nil, invalidOptions("DeleteOptions", errs)
+	}
+	return options, nil
+}
+
+func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOptions) error {
+	if media == scheme.Protobuf {
+		raw, err := wire.Raw(body)
+		if err != nil {
+			return fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix))
+		}
+		return into.Unmarshal(raw)
+	}
+	if media == scheme.YAML {
+		doc, err := yaml.YAMLToJSON(body)
+		if err != nil {
+			return err
+		}
+		body = doc
+	}
+	gvk, err := scheme.DocumentKind(body)
+	if err != nil {
+		return err
+	}
+	if gvk.Kind != "" && gvk.Kind != "DeleteOptions" {
+		return scheme.NotRegistered(gvk)
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
+}
+
+// deleteCollection deletes the objects of a collection that match, one by one,
+// and answers what it found.
+func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, &request.Info{Name: "collection"})
+	if err != nil {
+		return err
+	}
+	list, err := parseListOptions(r)
+	if err != nil {
+		return err
+	}
+	if err := list.validate(false); err != nil {
+		return err
+	}
+	options, err := deleteOptions(r)
+	if err != nil {
+		return err
+	}
+	sel, err := newSelection(s, info.Namespace, "", list.LabelSelector, list.FieldSelector)
+	if err != nil {
+		return err
+	}
+	p, err := s.page(r, sel, &list)
+	if err != nil {
+		return err
+	}
+	for _, o := range p.objects {
+		each := options.DeepCopy()
+		if _, err := s.Delete(r.Context(), o.Namespace, o.Name, each, nil); err != nil && !kerrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return h.writeList(w, r, s, accepted, p)
+}

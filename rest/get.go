@@ -1,0 +1,54 @@
+package rest
+
+import (
+	"net/http"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// get answers one object from the cache.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	o, err := s.read(r, info)
+	if err != nil {
+		return err
+	}
+	return h.writeView(w, r, s, http.StatusOK, accepted, view{o: o})
+}
+
+// read returns the object that the request names, as new as its resourceVersion
+// parameter demands.
+func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error) {
+	var snap cache.Snapshot
+	var err error
+	if rv := queryValue(r, "resourceVersion"); rv == "" {
+		snap, err = s.Current(r.Context())
+	} else {
+		var revision int64
+		if revision, err = parseVersion(rv); err != nil {
+			return nil, err
+		}
+		snap, err = s.NotOlderThan(r.Context(), revision)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, ok := snap.Get(s.Key(info.Namespace, info.Name))
+	if !ok {
+		return nil, kerrors.NewNotFound(s.gr, info.Name)
+	}
+	return o, nil
+}
+
+func queryValue(r *http.Request, name string) string {
+	if r.URL.RawQuery == "" {
+		return ""
+	}
+	return r.URL.Query().Get(name)
+}

@@ -1,0 +1,346 @@
+package rest
+
+import (
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// list answers the objects of a collection.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	options, err := parseListOptions(r)
+	if err != nil {
+		return err
+	}
+	if err := options.validate(false); err != nil {
+		return err
+	}
+	sel, err := newSelection(s, info.Namespace, "", options.LabelSelector, options.FieldSelector)
+	if err != nil {
+		return err
+	}
+	page, err := s.page(r, sel, &options)
+	if err != nil {
+		return err
+	}
+	return h.writeList(w, r, s, accepted, page)
+}
+
+// page is what one list request answers.
+type page struct {
+	objects   []*cache.Object
+	revision  int64
+	next      string // continue token
+	remaining int64  // 0: unknown or none
+}
+
+// page reads the objects that the options ask for.
+func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, error) {
+	snap, start, err := s.snapshotFor(r, sel, o)
+	if err != nil {
+		return nil, err
+	}
+	limit := int(max(o.Limit, 0))
+	if o.ResourceVersion == "0" && o.Continue == "" {
+		// "Any" version comes from the cache as a whole, like in the reference.
+		limit = 0
+	}
+	p := &page{revision: snap.Revision()}
+	var after *cache.Object // first object beyond the limit
+	visit := func(o *cache.Object) bool {
+		ok, merr := sel.matches(o)
+		if merr != nil {
+			err = merr
+			return false
+		}
+		if !ok {
+			return true
+		}
+		if limit > 0 && len(p.objects) == limit {
+			after = o
+			return false
+		}
+		p.objects = append(p.objects, o)
+		return true
+	}
+	sel.visit(snap, start, limit, visit)
+	if err != nil {
+		return nil, err
+	}
+	if after != nil {
+		last := p.objects[len(p.objects)-1].Key
+		p.next = continueToken{Revision: p.revision, Start: last[len(sel.prefix()):] + "\x00"}.encode()
+		if sel.everything() {
+			p.remaining = int64(snap.CountPrefix(sel.prefix(), after.Key))
+		}
+	}
+	return p, nil
+}
+
+// visit calls f for the objects that may match, in key order, using an index
+// where there is one.
+func (sel *selection) visit(snap cache.Snapshot, start string, limit int, f func(*cache.Object) bool) {
+	prefix := sel.prefix()
+	switch {
+	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):
+		if o, ok := snap.Get(sel.s.Key(sel.namespace, sel.name)); ok && o.Key >= start {
+			f(o)
+		}
+	case sel.index != "":
+		snap.Index(sel.index, sel.value, start, prefix, f)
+	default:
+		snap.Ascend(start, prefix, f)
+	}
+}
+
+// snapshotFor chooses the state to list, by the rules for resourceVersion,
+// resourceVersionMatch, limit and continue (API concepts, "Resource versions").
+func (s *served) snapshotFor(r *http.Request, sel *selection, o *listOptions) (snap cache.Snapshot, start string, err error) {
+	ctx := r.Context()
+	if o.Continue != "" {
+		if o.ResourceVersion != "" && o.ResourceVersion != "0" {
+			return snap, "", kerrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
+		return s.snapshotToContinue(r, sel, o)
+	}
+	if o.ResourceVersion == "" {
+		snap, err = s.Current(ctx)
+		return snap, "", err
+	}
+	revision, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return snap, "", err
+	}
+	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		o.ResourceVersionMatch == "" && o.Limit > 0 && revision != 0
+	if exact {
+		snap, err = s.Exactly(ctx, revision)
+		return snap, "", err
+	}
+	snap, err = s.NotOlderThan(ctx, revision)
+	return snap, "", err
+}
+
+const (
+	expiredWithToken = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+func (s *served) snapshotToContinue(r *http.Request, sel *selection, o *listOptions) (snap cache.Snapshot, start string, err error) {
+	token, err := parseContinue(o.Continue)
+	if err != nil {
+		return snap, "", err
+	}
+	start = sel.prefix() + token.Start
+	if token.Revision < 0 {
+		snap, err = s.Current(r.Context())
+		return snap, start, err
+	}
+	snap, err = s.Exactly(r.Context(), token.Revision)
+	if compacted := (*storage.CompactedError)(nil); errors.As(err, &compacted) {
+		expired := kerrors.NewResourceExpired(expiredWithToken)
+		expired.ErrStatus.ListMeta.Continue = continueToken{Revision: inconsistent, Start: token.Start}.encode()
+		return snap, "", expired
+	}
+	return snap, start, err
+}
+
+// writeList answers a page in the shape that was asked for.
+func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page) error {
+	switch accepted.As {
+	case negotiate.Table:
+		views := make([]view, len(p.objects))
+		for i, o := range p.objects {
+			views[i] = view{o: o}
+		}
+		return h.writeTable(w, r, s, http.StatusOK, accepted, tableMeta{p.revision, p.next, p.remaining}, views)
+	case negotiate.PartialMetadata:
+		return apierr.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (" + s.internalName() + "List)")
+	}
+	if accepted.Media == scheme.Protobuf {
+		return s.writeProtoList(w, r, accepted, p)
+	}
+	if accepted.Media == scheme.YAML || accepted.Pretty {
+		// Both need the whole document.
+		var body []byte
+		whole := func(b []byte) ([]byte, error) { body = b; return b, nil }
+		if err := s.jsonList(accepted, p, math.MaxInt, whole, nil); err != nil {
+			return err
+		}
+		writeBody(w, r, http.StatusOK, accepted, body)
+		return nil
+	}
+	// Encode what is missing before the status is sent: later an error could not
+	// be answered any more.
+	for _, o := range p.objects {
+		if _, err := s.ItemJSON(o, s.version); err != nil {
+			return err
+		}
+	}
+	out := newStream(w, r, s.listSize(p))
+	buf := getBuffer()
+	defer putBuffer(buf)
+	err := s.jsonList(accepted, p, chunk, out.flush, (*buf)[:0])
+	out.close()
+	if err != nil {
+		// The status is on its way; cutting the connection is the only honest end.
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+// listSize estimates the body's size.
+func (s *served) listSize(p *page) int {
+	n := 0
+	for _, o := range p.objects {
+		n += len(o.Data)
+	}
+	return n
+}
+
+// jsonList appends the list's document to b, handing it to flush whenever it has
+// size bytes, and at the end.
+func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush func(b []byte) ([]byte, error), b []byte) (err error) {
+	if accepted.As == negotiate.PartialMetadataList {
+		b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
+		b = append(b, accepted.AsVersion...)
+		b = append(b, `",`...)
+	} else {
+		b = append(b, s.listHead...)
+	}
+	b = append(b, `"metadata":`...)
+	b = appendListMeta(b, p)
+	b = append(b, `,"items":[`...)
+	for i, o := range p.objects {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if accepted.As == negotiate.PartialMetadataList {
+			meta, err := s.MetadataJSON(o)
+			if err != nil {
+				return err
+			}
+			b = appendPartial(b, accepted.AsVersion, meta)
+		} else {
+			item, err := s.ItemJSON(o, s.version)
+			if err != nil {
+				return err
+			}
+			b = append(b, item...)
+		}
+		if len(b) >= size {
+			if b, err = flush(b); err != nil {
+				return err
+			}
+		}
+	}
+	b = append(b, "]}\n"...)
+	_, err = flush(b)
+	return err
+}
+
+func appendListMeta(b []byte, p *page) []byte {
+	b = append(b, `{"resourceVersion":"`...)
+	b = strconv.AppendInt(b, p.revision, 10)
+	b = append(b, '"')
+	if p.next != "" {
+		b = append(b, `,"continue":"`...)
+		b = append(b, p.next...)
+		b = append(b, '"')
+	}
+	if p.remaining > 0 {
+		b = append(b, `,"remainingItemCount":`...)
+		b = strconv.AppendInt(b, p.remaining, 10)
+	}
+	return append(b, '}')
+}
+
+// writeProtoList answers a list as protobuf. The envelope wants the length of
+// what it holds beforehand: it is the sum of the items'.
+func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
+	head := s.listProto
+	partial := accepted.As == negotiate.PartialMetadataList
+	if partial {
+		head = wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadataList")
+	}
+	item := func(o *cache.Object) ([]byte, error) {
+		if partial {
+			return s.protoMetadata(view{o: o})
+		}
+		return s.ItemProto(o, s.version)
+	}
+	meta := wire.AppendListHead(nil, strconv.FormatInt(p.revision, 10), p.next, p.remaining)
+	size := len(meta)
+	for _, o := range p.objects {
+		raw, err := item(o)
+		if err != nil {
+			return err
+		}
+		size += len(raw) + wire.ItemHeadSize(len(raw))
+	}
+	w.Header().Set("Content-Type", scheme.TypeProtobuf)
+	out := newStream(w, r, size)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	b := head.AppendOpen((*buf)[:0], size)
+	b = append(b, meta...)
+	for _, o := range p.objects {
+		raw, err := item(o)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		b = wire.AppendItemHead(b, len(raw))
+		b = append(b, raw...)
+		if len(b) >= chunk {
+			b, _ = out.flush(b)
+		}
+	}
+	b = head.AppendClose(b)
+	_, _ = out.flush(b)
+	out.close()
+	return nil
+}
+
+// stream sends a long body in chunks, compressed where that pays.
+type stream struct {
+	w   http.ResponseWriter
+	out io.Writer
+	end func()
+}
+
+func newStream(w http.ResponseWriter, r *http.Request, size int) *stream {
+	st := &stream{w: w, out: w, end: func() {}}
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", scheme.TypeJSON)
+	}
+	if size >= gzipThreshold && acceptsGzip(r) {
+		z := startGzip(w, http.StatusOK)
+		st.out, st.end = z, func() { endGzip(z) }
+		return st
+	}
+	return st
+}
+
+// flush writes b and returns it emptied.
+func (st *stream) flush(b []byte) ([]byte, error) {
+	_, err := st.out.Write(b)
+	return b[:0], err
+}
+
+func (st *stream) close() { st.end() }

@@ -1,0 +1,264 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// gzipThreshold is the size from which responses are compressed, as in the
+// reference.
+const gzipThreshold = 128 << 10
+
+// chunk is how much is handed to the transport at a time: fewer, larger writes
+// keep the handler from parking at each HTTP/2 frame.
+const chunk = 128 << 10
+
+var statusProto = wire.NewEnvelopeHead("v1", "Status")
+
+// WriteError answers err as a Status in the encoding that the client asked for.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	writeStatus(w, r, apierr.Status(err))
+}
+
+func writeStatus(w http.ResponseWriter, r *http.Request, status *metav1.Status) {
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if seconds := apierr.RetryAfterSeconds(status); seconds != "" {
+		w.Header().Set("Retry-After", seconds)
+	}
+	code := int(status.Code)
+	if code == 0 {
+		code = http.StatusInternalServerError
+		if status.Status == metav1.StatusSuccess {
+			code = http.StatusOK
+		}
+	}
+	accepted := negotiate.ForError(r)
+	if accepted.Media == scheme.Protobuf {
+		body, err := scheme.EncodeEnvelope(statusProto, status)
+		if err == nil {
+			writeBody(w, r, code, accepted, body)
+			return
+		}
+		accepted.Media = scheme.JSON
+	}
+	body, _ := scheme.Marshal(status)
+	writeBody(w, r, code, accepted, append(body, '\n'))
+}
+
+// writeObject answers one plain object (not one from the cache), in version's
+// encoding of its own type.
+func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead, obj runtime.Object) error {
+	if accepted.Media == scheme.Protobuf {
+		body, err := scheme.EncodeEnvelope(head, obj)
+		if err != nil {
+			return err
+		}
+		writeBody(w, r, code, accepted, body)
+		return nil
+	}
+	body, err := scheme.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	writeBody(w, r, code, accepted, append(body, '\n'))
+	return nil
+}
+
+// writeBody sends an encoded body: JSON is indented or turned into YAML where that
+// was asked for.
+func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, body []byte) {
+	switch {
+	case accepted.Media == scheme.YAML:
+		if converted, err := yaml.JSONToYAML(body); err == nil {
+			body = converted
+		}
+	case accepted.Media == scheme.JSON && accepted.Pretty:
+		var out bytes.Buffer
+		if json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  ") == nil {
+			body = out.Bytes()
+		}
+	}
+	header := w.Header()
+	header.Set("Content-Type", accepted.Media.String())
+	if len(body) >= gzipThreshold && acceptsGzip(r) {
+		z := startGzip(w, code)
+		_, _ = z.Write(body)
+		endGzip(z)
+		return
+	}
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, _, _ := strings.Cut(part, ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+var gzipWriters = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	return z
+}}
+
+func startGzip(w http.ResponseWriter, code int) *gzip.Writer {
+	w.Header().Set("Content-Encoding", "gzip")
+	w.Header().Add("Vary", "Accept-Encoding")
+	w.WriteHeader(code)
+	z := gzipWriters.Get().(*gzip.Writer)
+	z.Reset(w)
+	return z
+}
+
+func endGzip(z *gzip.Writer) {
+	_ = z.Close()
+	z.Reset(nil)
+	gzipWriters.Put(z)
+}
+
+// buffers hold response bodies while they are put together.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, chunk+chunk/4); return &b }}
+
+func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+func putBuffer(b *[]byte) {
+	const keep = 1 << 20
+	if cap(*b) > keep {
+		return
+	}
+	*b = (*b)[:0]
+	buffers.Put(b)
+}
+
+// view is one object as an answer shows it: cached bytes, with the JSON at hand
+// where a write has just made it.
+type view struct {
+	o    *cache.Object
+	item []byte
+}
+
+func (s *served) itemJSON(v view) ([]byte, error) {
+	if v.item != nil {
+		return v.item, nil
+	}
+	return s.ItemJSON(v.o, s.version)
+}
+
+func (s *served) metadataJSON(v view) ([]byte, error) {
+	if v.item == nil {
+		return s.MetadataJSON(v.o)
+	}
+	meta, _, _, _, err := wire.Member(v.item, "metadata")
+	return meta, err
+}
+
+// writeView answers one object in the shape that was asked for.
+func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view) error {
+	switch accepted.As {
+	case negotiate.Table:
+		return h.writeTable(w, r, s, code, accepted, tableMeta{version: v.o.Revision}, []view{v})
+	case negotiate.PartialMetadataList:
+		return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + s.internalName() + ")")
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	body, err := s.appendObject((*buf)[:0], accepted, v)
+	*buf = body
+	if err != nil {
+		return err
+	}
+	if accepted.Media != scheme.Protobuf {
+		*buf = append(*buf, '\n')
+	}
+	writeBody(w, r, code, accepted, *buf)
+	return nil
+}
+
+// internalName is the name that the reference's messages give the kind.
+func (s *served) internalName() string { return "*" + s.Kind.Package + "." + s.Kind.Name }
+
+// appendObject appends one object with its apiVersion and kind (the envelope, in
+// protobuf). YAML is made of the JSON later.
+func (s *served) appendObject(b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
+	if accepted.Media == scheme.Protobuf {
+		return s.appendProtoObject(b, accepted, v)
+	}
+	if accepted.As == negotiate.PartialMetadata {
+		meta, err := s.metadataJSON(v)
+		if err != nil {
+			return b, err
+		}
+		return appendPartial(b, accepted.AsVersion, meta), nil
+	}
+	item, err := s.itemJSON(v)
+	if err != nil {
+		return b, err
+	}
+	return scheme.AppendJSONObject(b, s.objectHead, item), nil
+}
+
+func appendPartial(b []byte, version string, meta []byte) []byte {
+	b = append(b, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`...)
+	b = append(b, version...)
+	b = append(b, `","metadata":`...)
+	b = append(b, meta...)
+	return append(b, '}')
+}
+
+func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
+	if accepted.As == negotiate.PartialMetadata {
+		meta, err := s.protoMetadata(v)
+		if err != nil {
+			return b, err
+		}
+		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), nil
+	}
+	raw, err := s.ItemProto(v.o, s.version)
+	if err != nil {
+		return b, err
+	}
+	return s.objectProto.Append(b, raw), nil
+}
+
+// protoMetadata returns a PartialObjectMetadata message.
+func (s *served) protoMetadata(v view) ([]byte, error) {
+	if !s.Kind.StorageJSON {
+		return wire.MetadataField(v.o.Data)
+	}
+	raw, err := s.ItemProto(v.o, s.version)
+	if err != nil {
+		return nil, err
+	}
+	return wire.MetadataField(raw)
+}
+
+// responseFor negotiates the response of a request for objects.
+func responseFor(r *http.Request, info *request.Info) (negotiate.Accepted, error) {
+	return negotiate.Response(r, negotiate.Endpoint{
+		Transforms: true,
+		List:       info.Name == "" && r.Method == http.MethodGet,
+	})
+}

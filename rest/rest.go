@@ -1,0 +1,185 @@
+// Package rest serves the API's verbs over HTTP, one file a verb, from and to the
+// generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
+// other versions decode.
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/managed"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// Options are what the verbs need.
+type Options struct {
+	Registry *registry.Registry
+	// Namespaces checks that a namespace takes new objects.
+	Namespaces NamespaceCheck
+	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
+	// it lasts up to twice that. Default 30 minutes.
+	MinRequestTimeout time.Duration
+	Now               func() time.Time
+}
+
+// NamespaceCheck refuses creates in namespaces that are missing or terminating.
+type NamespaceCheck func(ctx context.Context, gr schema.GroupResource, namespace, name string) error
+
+// Handler serves /api/<version>/... and /apis/<group>/<version>/....
+type Handler struct {
+	o        Options
+	groups   map[string]map[string]bool // group -> its versions
+	served   map[servedKey]*served
+	managers managers
+}
+
+type servedKey struct{ group, version, resource string }
+
+// served is one resource in one version, with what its answers begin with.
+type served struct {
+	*registry.Resource
+	version *registry.Version
+	gvk     schema.GroupVersionKind
+	gr      schema.GroupResource
+
+	objectHead, listHead   []byte
+	objectProto, listProto wire.EnvelopeHead
+	fields                 *fieldSet
+}
+
+// New makes the handler.
+func New(o Options) *Handler {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MinRequestTimeout == 0 {
+		o.MinRequestTimeout = 30 * time.Minute
+	}
+	h := &Handler{o: o, groups: map[string]map[string]bool{}, served: map[servedKey]*served{}}
+	h.managers.cache = managed.NewCache(managedCacheBytes)
+	for _, r := range o.Registry.Resources() {
+		for i := range r.Kind.Versions {
+			h.add(r, &r.Kind.Versions[i])
+		}
+	}
+	return h
+}
+
+func (h *Handler) add(r *registry.Resource, v *registry.Version) {
+	group := r.Kind.Group
+	if v.Group != "" {
+		group = v.Group
+	}
+	gv := schema.GroupVersion{Group: group, Version: v.Name}
+	s := &served{
+		Resource: r, version: v, gvk: gv.WithKind(r.Kind.Name),
+		gr:          schema.GroupResource{Group: group, Resource: r.Kind.Resource},
+		objectHead:  scheme.JSONHead(gv.WithKind(r.Kind.Name)),
+		listHead:    scheme.JSONHead(gv.WithKind(r.Kind.List())),
+		objectProto: wire.NewEnvelopeHead(gv.String(), r.Kind.Name),
+		listProto:   wire.NewEnvelopeHead(gv.String(), r.Kind.List()),
+		fields:      newFieldSet(r.Kind, v),
+	}
+	h.served[servedKey{group, v.Name, r.Kind.Resource}] = s
+	if h.groups[group] == nil {
+		h.groups[group] = map[string]bool{}
+	}
+	h.groups[group][v.Name] = true
+}
+
+// Knows says whether the group is one of the handler's.
+func (h *Handler) Knows(group string) bool { return h.groups[group] != nil }
+
+// ServeHTTP implements http.Handler. The request's Info must be in its context.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info := request.InfoFrom(r.Context())
+	verb, s, err := h.route(r, info)
+	if err != nil {
+		WriteError(w, r, err)
+		return
+	}
+	if s.version.Warning != "" {
+		request.Warn(r.Context(), s.version.Warning)
+	}
+	if err := verb(h, w, r, info, s); err != nil {
+		WriteError(w, r, err)
+	}
+}
+
+// A verbFunc answers a request or returns the error to answer.
+type verbFunc func(h *Handler, w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error
+
+// verbs are the verbs of a resource.
+var verbs = map[string]verbFunc{
+	"get": (*Handler).get, "list": (*Handler).list, "watch": (*Handler).watch,
+	"create": (*Handler).create, "update": (*Handler).update, "patch": (*Handler).patch,
+	"delete": (*Handler).delete, "deletecollection": (*Handler).deleteCollection,
+}
+
+// route finds what serves a request.
+func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served, error) {
+	s := h.served[servedKey{info.Group, info.Version, info.Resource}]
+	if s == nil || !s.scopeMatches(info) {
+		return nil, nil, apierr.PathNotFound()
+	}
+	if info.Subresource != "" {
+		verb, err := s.subresourceVerb(r, info)
+		return verb, s, err
+	}
+	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
+		return nil, nil, apierr.PathMethodNotAllowed()
+	}
+	verb := verbs[info.Verb]
+	if verb == nil || !s.allows(r, info) {
+		return nil, nil, apierr.PathMethodNotAllowed()
+	}
+	if s.Virtual() {
+		return s.virtualVerb(info.Verb), s, nil
+	}
+	return verb, s, nil
+}
+
+// scopeMatches says whether the path's form fits the resource's scope.
+func (s *served) scopeMatches(info *request.Info) bool {
+	if !s.Kind.Namespaced {
+		// A namespace's own path names it twice.
+		return info.Namespace == "" || s.Kind.Resource == "namespaces" && info.Namespace == info.Name
+	}
+	if info.Namespace != "" {
+		return true
+	}
+	// Across namespaces there are only lists and watches.
+	return info.Name == ""
+}
+
+// allows says whether the resource has the verb at this path.
+func (s *served) allows(r *http.Request, info *request.Info) bool {
+	switch info.Verb {
+	case "create":
+		if info.Name != "" || s.Kind.Namespaced && info.Namespace == "" {
+			return s.Virtual() && s.Kind.Namespaced && info.Name == "" && s.Kind.HasVerb("create")
+		}
+	case "update", "patch", "delete":
+		if info.Name == "" {
+			return false
+		}
+	case "deletecollection":
+		if s.Kind.Namespaced && info.Namespace == "" {
+			return false
+		}
+	case "watch":
+		if r.Method != http.MethodGet {
+			return false
+		}
+		// The reference routes a watch wherever it routes a list.
+		return s.Kind.HasVerb("watch") || s.Kind.HasVerb("list")
+	}
+	return s.Kind.HasVerb(info.Verb)
+}

@@ -1,0 +1,241 @@
+package rest
+
+import (
+	"net/http"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/rest/patch"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// The scale subresource shows a part of its parent as an autoscaling/v1 Scale.
+// Ownership of spec.replicas is kept in the parent's managedFields, under the
+// subresource's name.
+
+var (
+	scaleKind  = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+	scaleProto = wire.NewEnvelopeHead(scaleKind.GroupVersion().String(), scaleKind.Kind)
+	scaleHead  = scheme.JSONHead(scaleKind)
+)
+
+// scaleOf makes the Scale of an object in the storage version.
+func scaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scale {
+	spec, status, selector := sub.Scale.Get(obj)
+	scale := &autoscalingv1.Scale{
+		Spec:   autoscalingv1.ScaleSpec{Replicas: spec},
+		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: selector},
+	}
+	scale.Name, scale.Namespace, scale.UID = obj.GetName(), obj.GetNamespace(), obj.GetUID()
+	scale.ResourceVersion, scale.CreationTimestamp = obj.GetResourceVersion(), obj.GetCreationTimestamp()
+	return scale
+}
+
+func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	o, err := s.read(r, info)
+	if err != nil {
+		return err
+	}
+	return s.writeScale(w, r, info, accepted, o)
+}
+
+func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *request.Info, accepted negotiate.Accepted, o *cache.Object) error {
+	obj, err := s.Decode(o)
+	if err != nil {
+		return err
+	}
+	scale := scaleOf(s.Kind.Subresource(info.Subresource), obj)
+	scale.SetGroupVersionKind(scaleKind)
+	return writeTyped(w, r, http.StatusOK, accepted, scaleProto, scale)
+}
+
+func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	media, err := negotiate.Body(r)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	o, err := parseWriteOptions(r, "UpdateOptions", "")
+	if err != nil {
+		return err
+	}
+	sub := s.Kind.Subresource(info.Subresource)
+	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, media, body, o.validation)
+	if err != nil {
+		return err
+	}
+	if err := checkName(sent, info); err != nil {
+		return err
+	}
+	return h.changeScale(w, r, info, s, accepted, o, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		return sent.(*autoscalingv1.Scale), nil
+	})
+}
+
+// changeScale stores the Scale that change makes of the current one.
+func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o writeOptions, change func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) error {
+	sub := s.Kind.Subresource(info.Subresource)
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(r, info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+		obj, err := c.Decode()
+		if err != nil {
+			return nil, err
+		}
+		scale, err := change(scaleOf(sub, obj))
+		if err != nil {
+			return nil, err
+		}
+		if scale.Spec.Replicas < 0 {
+			return nil, kerrors.NewInvalid(scaleKind.GroupKind(), info.Name, field.ErrorList{
+				field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0").WithOrigin("minimum"),
+			})
+		}
+		live, err := c.Decode()
+		if err != nil {
+			return nil, err
+		}
+		sub.Scale.Set(obj, scale.Spec.Replicas)
+		obj.SetResourceVersion(scale.ResourceVersion)
+		if scale.UID != "" && scale.UID != obj.GetUID() {
+			return nil, s.UIDMismatch(c.Object, scale.UID, obj.GetUID())
+		}
+		return h.own(s, info.Subresource, live, obj, o.manager)
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeScale(w, r, info, accepted, result.Object)
+}
+
+func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	patchType, err := patchTypeOf(r)
+	if err != nil {
+		return err
+	}
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	o, err := parseWriteOptions(r, "PatchOptions", patchType)
+	if err != nil {
+		return err
+	}
+	if patchType == string(types.ApplyYAMLPatchType) {
+		return h.applyScale(w, r, info, s, accepted, o, body)
+	}
+	var warnings []string
+	err = h.changeScale(w, r, info, s, accepted, o, func(before *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+		after := &autoscalingv1.Scale{}
+		before.SetGroupVersionKind(scaleKind)
+		var err error
+		if patchType == string(types.StrategicMergePatchType) {
+			warnings, err = patch.Strategic(before, after, body, o.validation)
+		} else {
+			warnings, err = patchScaleDocument(before, after, body, patchType, o)
+		}
+		if err == nil {
+			err = checkName(after, info)
+		}
+		for _, text := range warnings {
+			request.Warn(r.Context(), text)
+		}
+		return after, err
+	})
+	return err
+}
+
+func patchScaleDocument(before, after *autoscalingv1.Scale, body []byte, patchType string, o writeOptions) ([]string, error) {
+	item, err := scheme.EncodeItem(before)
+	if err != nil {
+		return nil, err
+	}
+	run := patch.Merge
+	if patchType == string(types.JSONPatchType) {
+		run = patch.JSON
+	}
+	doc, strict, err := run(scheme.AppendJSONObject(nil, scaleHead, item), body, o.validation)
+	if err != nil {
+		return nil, err
+	}
+	d := scheme.Decoder{GVK: scaleKind, Internal: "autoscaling.Scale", New: func() runtime.Object { return after }}
+	more, err := d.DecodePatched(doc, o.validation != patch.Ignore)
+	if err == nil && len(more) > 0 {
+		err = runtime.NewStrictDecodingError(more)
+	}
+	return patch.Decoded(doc, strict, err, o.validation)
+}
+
+// applyScale applies a Scale: the configuration of the parent that sets as much.
+func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o writeOptions, body []byte) error {
+	configuration, err := patch.Apply(body, o.validation)
+	if err != nil {
+		return err
+	}
+	sub := s.Kind.Subresource(info.Subresource)
+	m, err := h.manager(s, info.Subresource)
+	if err != nil {
+		return err
+	}
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(r, info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+		live, err := c.Decode()
+		if err != nil {
+			return nil, err
+		}
+		parent, err := s.parentConfiguration(configuration.Object)
+		if err != nil {
+			return nil, err
+		}
+		force := o.force != nil && *o.force
+		obj, err := m.Apply(live, parent, o.manager, force, h.o.Now())
+		if err != nil {
+			return nil, err
+		}
+		return obj, checkName(obj, info)
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeScale(w, r, info, accepted, result.Object)
+}
+
+// parentConfiguration turns an applied Scale into the applied parent.
+func (s *served) parentConfiguration(scale map[string]any) (map[string]any, error) {
+	if gvk := schema.FromAPIVersionAndKind(text(scale["apiVersion"]), text(scale["kind"])); gvk != scaleKind {
+		return nil, kerrors.NewBadRequest("Incorrect version specified in apply patch. Specified patch version: " +
+			gvk.GroupVersion().String() + ", expected: " + scaleKind.GroupVersion().String())
+	}
+	parent := map[string]any{"apiVersion": s.gvk.GroupVersion().String(), "kind": s.gvk.Kind}
+	if metadata, ok := scale["metadata"]; ok {
+		parent["metadata"] = metadata
+	}
+	if spec, ok := scale["spec"]; ok {
+		parent["spec"] = spec
+	}
+	return parent, nil
+}
+
+func text(v any) string { s, _ := v.(string); return s }

@@ -1,0 +1,185 @@
+package rest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// fieldSet resolves the field labels of one version of a kind.
+type fieldSet struct {
+	kind    *registry.Kind
+	version *registry.Version
+	names   map[string]bool
+}
+
+func newFieldSet(k *registry.Kind, v *registry.Version) *fieldSet {
+	f := &fieldSet{kind: k, version: v, names: map[string]bool{"metadata.name": true, "metadata.namespace": true}}
+	for _, field := range k.Fields {
+		f.names[field.Name] = true
+	}
+	return f
+}
+
+// resolve returns the field that a label of this version stands for.
+func (f *fieldSet) resolve(label string) (string, error) {
+	if name, ok := f.version.FieldAliases[label]; ok {
+		return name, nil
+	}
+	if f.names[label] && (len(f.version.FieldAliases) == 0 || strings.HasPrefix(label, "metadata.")) {
+		return label, nil
+	}
+	if f.kind.FieldError != nil {
+		return "", f.kind.FieldError(f.version.Name, label)
+	}
+	return "", fmt.Errorf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", label)
+}
+
+// labelSet reads a cached object's labels as selectors want them.
+type labelSet []cache.Label
+
+func (l labelSet) find(key string) (string, bool) {
+	i, ok := slices.BinarySearchFunc(l, key, func(a cache.Label, key string) int { return strings.Compare(a.Key, key) })
+	if !ok {
+		return "", false
+	}
+	return l[i].Value, true
+}
+
+// Has implements labels.Labels.
+func (l labelSet) Has(key string) bool { _, ok := l.find(key); return ok }
+
+// Get implements labels.Labels.
+func (l labelSet) Get(key string) string { v, _ := l.find(key); return v }
+
+// Lookup implements labels.Labels.
+func (l labelSet) Lookup(key string) (string, bool) { return l.find(key) }
+
+// selection is what a list, watch or deletecollection chooses by.
+type selection struct {
+	s         *served
+	namespace string
+	// name is set when a field selector or the path asks for one object.
+	name   string
+	labels labels.Selector // nil: everything
+	fields []requirement
+	// index is set where an indexed field must equal a value.
+	index, value string
+}
+
+type requirement struct {
+	field, value string
+	equal        bool
+}
+
+// newSelection parses the selectors.
+func newSelection(s *served, namespace, name, labelText, fieldText string) (*selection, error) {
+	sel := &selection{s: s, namespace: namespace, name: name}
+	if labelText != "" {
+		parsed, err := labels.Parse(labelText)
+		if err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+		if !parsed.Empty() {
+			sel.labels = parsed
+		}
+	}
+	if fieldText == "" {
+		return sel, nil
+	}
+	parsed, err := fields.ParseSelector(fieldText)
+	if err != nil {
+		return nil, kerrors.NewBadRequest(err.Error())
+	}
+	for _, r := range parsed.Requirements() {
+		if r.Field == "" && r.Value == "" {
+			continue
+		}
+		field, err := s.fields.resolve(r.Field)
+		if err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+		if err := sel.require(field, r.Value, r.Operator == "=" || r.Operator == "=="); err != nil {
+			return nil, err
+		}
+	}
+	return sel, nil
+}
+
+func (sel *selection) require(field, value string, equal bool) error {
+	if field == "metadata.name" && equal {
+		if sel.name != "" && sel.name != value {
+			sel.fields = append(sel.fields, requirement{field, value, true})
+			return nil
+		}
+		sel.name = value
+		if value == "" {
+			sel.fields = append(sel.fields, requirement{field, value, true})
+		}
+		return nil
+	}
+	if equal && sel.index == "" {
+		for _, f := range sel.s.Kind.Fields {
+			if f.Name == field && f.Index {
+				sel.index, sel.value = field, value
+			}
+		}
+	}
+	sel.fields = append(sel.fields, requirement{field, value, equal})
+	return nil
+}
+
+// everything says that nothing beyond the namespace is selected by.
+func (sel *selection) everything() bool {
+	return sel.labels == nil && len(sel.fields) == 0 && sel.name == ""
+}
+
+// matches holds an object against the selectors (not the namespace).
+func (sel *selection) matches(o *cache.Object) (bool, error) {
+	if sel.name != "" && o.Name != sel.name {
+		return false, nil
+	}
+	if sel.labels != nil && !sel.labels.Matches(labelSet(o.Labels)) {
+		return false, nil
+	}
+	for _, r := range sel.fields {
+		v, err := sel.s.FieldValue(o, r.field)
+		if err != nil {
+			return false, err
+		}
+		if (v == r.value) != r.equal {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// prefix is the key prefix of the selection's namespace.
+func (sel *selection) prefix() string {
+	if sel.s.Kind.Namespaced && sel.namespace != "" {
+		return sel.namespace + "/"
+	}
+	return ""
+}
+
+// interest is what a watch of the selection is woken by.
+func (sel *selection) interest() cache.Interest {
+	in := cache.Interest{}
+	if sel.s.Kind.Namespaced {
+		in.Namespace = sel.namespace
+	}
+	switch {
+	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):
+		in.Name = sel.name
+	case sel.index != "":
+		in.Index, in.Value = sel.index, sel.value
+	}
+	return in
+}

@@ -1,0 +1,161 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/scheme"
+)
+
+// includePolicy is the includeObject parameter of tables.
+type includePolicy string
+
+// includeObject reads the parameter: what a row carries of its object.
+func includeObject(r *http.Request) (includePolicy, error) {
+	switch p := includePolicy(queryValue(r, "includeObject")); p {
+	case "":
+		return includePolicy(metav1.IncludeMetadata), nil
+	case includePolicy(metav1.IncludeMetadata), includePolicy(metav1.IncludeObject), includePolicy(metav1.IncludeNone):
+		return p, nil
+	default:
+		return "", kerrors.NewBadRequest("Unable to convert to Table as requested: " +
+			field.Invalid(field.NewPath("includeObject"), string(p), "must be 'Metadata', 'Object', 'None', or empty").Error())
+	}
+}
+
+// genericColumns are the columns of kinds that declare none.
+var genericColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
+	{Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
+}
+
+// genericCells fill genericColumns.
+func genericCells(obj registry.Object) ([]any, []metav1.TableRowCondition) {
+	return []any{obj.GetName(), obj.GetCreationTimestamp().Time.UTC().Format(time.RFC3339)}, nil
+}
+
+// tableMeta is a table's ListMeta.
+type tableMeta struct {
+	version   int64
+	next      string
+	remaining int64
+}
+
+// tableWriter encodes tables of one kind.
+type tableWriter struct {
+	s        *served
+	accepted negotiate.Accepted
+	include  includePolicy
+	now      time.Time
+	// object is the decoded object where there is just one and it is at hand.
+	object registry.Object
+}
+
+func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, meta tableMeta, rows []view) error {
+	include, err := includeObject(r)
+	if err != nil {
+		return err
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	t := tableWriter{s: s, accepted: accepted, include: include, now: h.o.Now()}
+	b, err := t.append((*buf)[:0], meta, rows, true)
+	*buf = b
+	if err != nil {
+		return err
+	}
+	*buf = append(b, '\n')
+	writeBody(w, r, code, accepted, *buf)
+	return nil
+}
+
+// append appends a table (meta.k8s.io Table).
+func (t *tableWriter) append(b []byte, meta tableMeta, rows []view, columns bool) ([]byte, error) {
+	b = append(b, `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
+	b = append(b, t.accepted.AsVersion...)
+	b = append(b, `","metadata":`...)
+	b = appendListMeta(b, &page{revision: meta.version, next: meta.next, remaining: meta.remaining})
+	b = append(b, `,"columnDefinitions":`...)
+	definitions := t.s.Kind.Columns
+	if definitions == nil {
+		definitions = genericColumns
+	}
+	if columns {
+		text, err := json.Marshal(definitions)
+		if err != nil {
+			return b, err
+		}
+		b = append(b, text...)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"rows":[`...)
+	var err error
+	for i, v := range rows {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = t.appendRow(b, v); err != nil {
+			return b, err
+		}
+	}
+	return append(b, "]}"...), nil
+}
+
+func (t *tableWriter) appendRow(b []byte, v view) ([]byte, error) {
+	obj := t.object
+	if obj == nil {
+		var err error
+		if obj, err = t.s.Decode(v.o); err != nil {
+			return b, err
+		}
+	}
+	cells := t.s.Kind.Hooks.Cells
+	if cells == nil {
+		cells = genericCells
+	}
+	values, conditions := cells(obj)
+	text, err := scheme.Marshal(values)
+	if err != nil {
+		return b, err
+	}
+	b = append(b, `{"cells":`...)
+	b = append(b, text...)
+	if len(conditions) > 0 {
+		if text, err = scheme.Marshal(conditions); err != nil {
+			return b, err
+		}
+		b = append(b, `,"conditions":`...)
+		b = append(b, text...)
+	}
+	b = append(b, `,"object":`...)
+	if b, err = t.appendRowObject(b, v); err != nil {
+		return b, err
+	}
+	return append(b, '}'), nil
+}
+
+func (t *tableWriter) appendRowObject(b []byte, v view) ([]byte, error) {
+	switch t.include {
+	case includePolicy(metav1.IncludeNone):
+		return append(b, "null"...), nil
+	case includePolicy(metav1.IncludeObject):
+		item, err := t.s.itemJSON(v)
+		if err != nil {
+			return b, err
+		}
+		return scheme.AppendJSONObject(b, t.s.objectHead, item), nil
+	}
+	meta, err := t.s.metadataJSON(v)
+	if err != nil {
+		return b, err
+	}
+	return appendPartial(b, t.accepted.AsVersion, meta), nil
+}

@@ -1,0 +1,93 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+)
+
+// update replaces an object, or the part of it that a subresource stands for.
+func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	sub := s.Kind.Subresource(info.Subresource)
+	accepted, err := responseFor(r, info)
+	if err != nil {
+		return err
+	}
+	media, err := negotiate.Body(r)
+	if err != nil {
+		return err
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	o, err := parseWriteOptions(r, "UpdateOptions", "")
+	if err != nil {
+		return err
+	}
+	sent, err := s.decodeBody(r, media, body, o.validation)
+	if err != nil {
+		return err
+	}
+	if err := checkName(sent, info); err != nil {
+		return err
+	}
+	first := true
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(r, info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+		obj := sent
+		if !first {
+			// A second try begins with what was sent, untouched by the first.
+			if obj, err = s.decodeBody(r, media, body, o.validation); err != nil {
+				return nil, err
+			}
+		}
+		first = false
+		var live registry.Object
+		if c.Exists() {
+			if live, err = s.DecodeAs(c.Object, s.version); err != nil {
+				return nil, err
+			}
+		}
+		if obj, err = h.own(s, info.Subresource, live, obj, o.manager); err != nil {
+			return nil, err
+		}
+		return s.ToStorage(obj, s.version)
+	})
+	if err != nil {
+		return err
+	}
+	code := http.StatusOK
+	if result.Created {
+		code = http.StatusCreated
+	}
+	return h.writeResult(w, r, s, code, accepted, result)
+}
+
+func (h *Handler) updateOptions(r *http.Request, info *request.Info, s *served, sub *registry.Subresource, o writeOptions) registry.UpdateOptions {
+	return registry.UpdateOptions{
+		DryRun: o.dryRun, Group: s.gr.Group, Subresource: sub,
+		CreateAdmit: func(_ context.Context, obj, _ registry.Object) error {
+			return h.admitNamespace(r, info, s, obj.GetName())
+		},
+	}
+}
+
+// checkName holds the name and namespace in the body against the URL.
+func checkName(obj registry.Object, info *request.Info) error {
+	switch name := obj.GetName(); {
+	case name == "":
+		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", info.Name))
+	case name != info.Name:
+		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, info.Name))
+	}
+	if ns := obj.GetNamespace(); ns != "" && ns != info.Namespace && info.Namespace != "" && info.Resource != "namespaces" {
+		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	}
+	return nil
+}

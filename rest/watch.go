@@ -1,0 +1,404 @@
+package rest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Event types of a watch (API concepts, "Efficient detection of changes").
+const (
+	added    = "ADDED"
+	modified = "MODIFIED"
+	deleted  = "DELETED"
+	bookmark = "BOOKMARK"
+	failed   = "ERROR"
+)
+
+// bookmarkEvery is how often a watch that asked for bookmarks gets one, and
+// bookmarkBefore how long before its end it gets the last.
+const (
+	bookmarkEvery  = time.Minute
+	bookmarkBefore = 2 * time.Second
+)
+
+// initialEventsEnd marks the bookmark after the initial events (KEP-3157).
+const initialEventsEnd = "k8s.io/initial-events-end"
+
+// watch streams the changes of a collection or of one object.
+func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	accepted, err := negotiate.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true})
+	if err != nil {
+		return err
+	}
+	options, err := parseListOptions(r)
+	if err != nil {
+		return err
+	}
+	if err := options.validate(true); err != nil {
+		return err
+	}
+	sel, err := newSelection(s, info.Namespace, info.Name, options.LabelSelector, options.FieldSelector)
+	if err != nil {
+		return err
+	}
+	revision, err := parseWatchVersion(options.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	timeout := h.o.MinRequestTimeout + time.Duration(rand.Int64N(int64(h.o.MinRequestTimeout)))
+	if options.TimeoutSeconds != nil && *options.TimeoutSeconds > 0 {
+		timeout = time.Duration(*options.TimeoutSeconds) * time.Second
+	}
+	include, err := includeObject(r)
+	if err != nil && accepted.As == negotiate.Table {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	st := &watchStream{
+		h: h, s: s, w: w, flusher: http.NewResponseController(w), accepted: accepted, sel: sel, include: include,
+		bookmarks: options.AllowWatchBookmarks, end: time.Now().Add(timeout),
+	}
+	st.begin()
+	st.run(ctx, revision, &options)
+	return nil
+}
+
+// watchStream is one watch being served.
+type watchStream struct {
+	h        *Handler
+	s        *served
+	w        http.ResponseWriter
+	flusher  *http.ResponseController
+	accepted negotiate.Accepted
+	sel      *selection
+	include  includePolicy
+
+	bookmarks bool
+	end       time.Time   // when the watch ends
+	timer     *time.Timer // for bookmarks
+	due       time.Time   // of the next one
+	// columnsSent says that a table event has carried the column definitions.
+	columnsSent bool
+	buf         []byte
+}
+
+func (st *watchStream) begin() {
+	contentType := st.accepted.Media.String()
+	if st.accepted.Media == scheme.Protobuf {
+		contentType += ";stream=watch"
+	}
+	st.w.Header().Set("Content-Type", contentType)
+	st.w.WriteHeader(http.StatusOK)
+	_ = st.flusher.Flush()
+}
+
+// run sends events until the watch ends. Errors are sent as an event: the status
+// line is already on its way.
+func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) {
+	from, err := st.initial(ctx, revision, o)
+	if err == nil {
+		err = st.follow(ctx, from)
+	}
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone) || errors.Is(err, storage.ErrClosed) {
+		return
+	}
+	status := apierr.Status(err)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	if b, err := st.appendStatus((*buf)[:0], status); err == nil {
+		_ = st.send(b)
+	}
+}
+
+// initial sends the state that the watch begins with, where it wants one, and
+// returns the revision to follow from.
+func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptions) (int64, error) {
+	list := o.ResourceVersion == "" || revision == 0
+	if o.SendInitialEvents != nil {
+		list = *o.SendInitialEvents
+		if !list && revision == 0 {
+			snap, err := st.s.Current(ctx)
+			return snap.Revision(), err
+		}
+	}
+	if !list {
+		return revision, nil
+	}
+	var snap cache.Snapshot
+	var err error
+	if o.ResourceVersion == "" {
+		snap, err = st.s.Current(ctx)
+	} else {
+		snap, err = st.s.NotOlderThan(ctx, revision)
+	}
+	if err != nil {
+		return 0, err
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	b := (*buf)[:0]
+	st.sel.visit(snap, "", 0, func(o *cache.Object) bool {
+		var ok bool
+		if ok, err = st.sel.matches(o); err != nil || !ok {
+			return err == nil
+		}
+		if b, err = st.append(b, added, o); err != nil {
+			return false
+		}
+		if len(b) >= chunk {
+			err = st.send(b)
+			b = b[:0]
+		}
+		return err == nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if o.SendInitialEvents != nil && *o.SendInitialEvents && st.bookmarks {
+		if b, err = st.appendBookmark(b, snap.Revision(), true); err != nil {
+			return 0, err
+		}
+	}
+	*buf = b
+	if len(b) > 0 {
+		err = st.send(b)
+	}
+	return snap.Revision(), err
+}
+
+// errGone ends a watch whose client went away.
+var errGone = errors.New("the client is gone")
+
+// follow sends the events after revision from.
+func (st *watchStream) follow(ctx context.Context, from int64) error {
+	cursor, err := st.s.Watch(ctx, from, st.sel.interest())
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	for {
+		events, _, err := cursor.NextOr(ctx, st.bookmarkTime())
+		switch {
+		case err != nil:
+			return err
+		case len(events) > 0:
+			err = st.sendEvents(events)
+		default:
+			err = st.sendBookmark(cursor.Revision())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// bookmarkTime delivers when the next bookmark is due: every minute, and shortly
+// before the watch ends. It is nil for a watch that wants none.
+func (st *watchStream) bookmarkTime() <-chan time.Time {
+	if !st.bookmarks {
+		return nil
+	}
+	if st.timer == nil {
+		st.timer = time.NewTimer(0)
+		<-st.timer.C
+		st.due = time.Now()
+	}
+	now := time.Now()
+	if !now.Before(st.due) {
+		last := st.end.Add(-bookmarkBefore)
+		st.due = now.Add(bookmarkEvery)
+		switch {
+		case !now.Before(last):
+			return nil
+		case st.due.After(last):
+			st.due = last
+		}
+		st.timer.Reset(time.Until(st.due))
+	}
+	return st.timer.C
+}
+
+func (st *watchStream) sendEvents(events []*cache.Event) error {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	b := (*buf)[:0]
+	var err error
+	for _, e := range events {
+		if b, err = st.appendEvent(b, e); err != nil {
+			return err
+		}
+		if len(b) >= chunk {
+			if _, err := st.w.Write(b); err != nil {
+				return errGone
+			}
+			b = b[:0]
+		}
+	}
+	*buf = b
+	return st.send(b)
+}
+
+// appendEvent appends what a change is to this watch: an object may enter or
+// leave the selection.
+func (st *watchStream) appendEvent(b []byte, e *cache.Event) ([]byte, error) {
+	is, was, err := st.concerns(e)
+	switch {
+	case err != nil:
+		return b, err
+	case is && was:
+		return st.append(b, modified, e.Object)
+	case is:
+		return st.append(b, added, e.Object)
+	case was:
+		last, err := e.PrevAt()
+		if err != nil {
+			return b, err
+		}
+		return st.append(b, deleted, last)
+	}
+	return b, nil
+}
+
+func (st *watchStream) concerns(e *cache.Event) (is, was bool, err error) {
+	if e.Object != nil {
+		if is, err = st.sel.matches(e.Object); err != nil {
+			return
+		}
+	}
+	if e.Prev != nil {
+		was, err = st.sel.matches(e.Prev)
+	}
+	return
+}
+
+func (st *watchStream) send(b []byte) error {
+	if len(b) > 0 {
+		if _, err := st.w.Write(b); err != nil {
+			return errGone
+		}
+	}
+	if err := st.flusher.Flush(); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// append appends one event about an object.
+func (st *watchStream) append(b []byte, kind string, o *cache.Object) ([]byte, error) {
+	if st.accepted.Media == scheme.Protobuf {
+		return st.appendProto(b, kind, func(b []byte) ([]byte, error) {
+			return st.s.appendProtoObject(b, st.accepted, view{o: o})
+		})
+	}
+	b = openEvent(b, kind)
+	var err error
+	if st.accepted.As == negotiate.Table {
+		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, now: st.h.o.Now()}
+		b, err = t.append(b, tableMeta{version: o.Revision}, []view{{o: o}}, !st.columnsSent)
+		st.columnsSent = true
+	} else {
+		b, err = st.s.appendObject(b, st.accepted, view{o: o})
+	}
+	return append(b, "}\n"...), err
+}
+
+func openEvent(b []byte, kind string) []byte {
+	b = append(b, `{"type":"`...)
+	b = append(b, kind...)
+	return append(b, `","object":`...)
+}
+
+// appendProto appends a protobuf event: a length-prefixed WatchEvent message
+// whose object is enveloped.
+func (st *watchStream) appendProto(b []byte, kind string, object func([]byte) ([]byte, error)) ([]byte, error) {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	raw, err := object((*buf)[:0])
+	if err != nil {
+		return b, err
+	}
+	*buf = raw
+	head := wire.WatchEventHead(kind, len(raw))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(head)+len(raw)))
+	b = append(b, head...)
+	return append(b, raw...), nil
+}
+
+func (st *watchStream) sendBookmark(revision int64) error {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	b, err := st.appendBookmark((*buf)[:0], revision, false)
+	if err != nil {
+		return err
+	}
+	*buf = b
+	return st.send(b)
+}
+
+// appendBookmark appends an empty object of the kind with only a
+// resourceVersion.
+func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool) ([]byte, error) {
+	obj := st.s.version.New()
+	obj.SetResourceVersion(strconv.FormatInt(revision, 10))
+	if initialEnd {
+		obj.SetAnnotations(map[string]string{initialEventsEnd: "true"})
+	}
+	o := &cache.Object{Revision: revision}
+	v := view{o: o}
+	if st.accepted.Media == scheme.Protobuf {
+		raw, err := scheme.EncodeProto(obj)
+		if err != nil {
+			return b, err
+		}
+		o.Data = raw
+		return st.appendProto(b, bookmark, func(b []byte) ([]byte, error) {
+			if st.accepted.As == negotiate.PartialMetadata {
+				meta, err := wire.MetadataField(raw)
+				return wire.NewEnvelopeHead("meta.k8s.io/"+st.accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), err
+			}
+			return st.s.objectProto.Append(b, raw), nil
+		})
+	}
+	item, err := scheme.EncodeItem(obj)
+	if err != nil {
+		return b, err
+	}
+	v.item = item
+	b = openEvent(b, bookmark)
+	if st.accepted.As == negotiate.Table {
+		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, now: st.h.o.Now(), object: obj}
+		b, err = t.append(b, tableMeta{version: revision}, []view{v}, !st.columnsSent)
+		st.columnsSent = true
+	} else {
+		b, err = st.s.appendObject(b, st.accepted, v)
+	}
+	return append(b, "}\n"...), err
+}
+
+func (st *watchStream) appendStatus(b []byte, status *metav1.Status) ([]byte, error) {
+	if st.accepted.Media == scheme.Protobuf {
+		return st.appendProto(b, failed, func(b []byte) ([]byte, error) {
+			raw, err := scheme.EncodeProto(status)
+			return statusProto.Append(b, raw), err
+		})
+	}
+	text, err := scheme.Marshal(status)
+	b = append(openEvent(b, failed), text...)
+	return append(b, "}\n"...), err
+}
