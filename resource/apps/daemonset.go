@@ -100,6 +100,11 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 		declare.Pointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
+	// The numbers of another strategy are refused, but they are there.
+	if u := strategy.RollingUpdate; u != nil {
+		declare.Pointer(&u.MaxUnavailable, intstr.FromInt32(0))
+		declare.Pointer(&u.MaxSurge, intstr.FromInt32(0))
+	}
 	declare.Pointer(&d.Spec.RevisionHistoryLimit, 10)
 	core.DefaultPodTemplate(&d.Spec.Template)
 }

@@ -79,11 +79,13 @@ func statefulSet() *registry.Kind {
 func defaultStatefulSet(s *appsv1.StatefulSet) {
 	declare.Value(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	strategy := &s.Spec.UpdateStrategy
-	declare.Value(&strategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
-	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+	if strategy.Type == "" {
+		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 		if strategy.RollingUpdate == nil {
 			strategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
 		}
+	}
+	if strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && strategy.RollingUpdate != nil {
 		declare.Pointer(&strategy.RollingUpdate.Partition, 0)
 	}
 	if s.Spec.PersistentVolumeClaimRetentionPolicy == nil {

@@ -2,6 +2,8 @@
 package coordination
 
 import (
+	"context"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +22,8 @@ func lease() *registry.Kind {
 		Namespaced: true,
 		Versions:   []registry.Version{declare.Version("v1", func() *coordinationv1.Lease { return &coordinationv1.Lease{} }, nil)},
 		Storage:    "v1", StoragePath: "leases",
+		// Coordinated leader election, and with it strategy and preferredHolder, is
+		// off.
 		CreateOnUpdate: true,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,
@@ -27,7 +31,13 @@ func lease() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*coordinationv1.Lease]{
-			Spec: func(l *coordinationv1.Lease) any { return &l.Spec },
+			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
+			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil },
+			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) {
+				if old.Spec.Strategy == nil && old.Spec.PreferredHolder == nil {
+					l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
+				}
+			},
 			Cells: declare.Cells(func(l *coordinationv1.Lease) []any {
 				holder := ""
 				if h := l.Spec.HolderIdentity; h != nil {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -50,6 +51,12 @@ func endpointSlice() *registry.Kind {
 					AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports,
 				}
 			},
+			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) { dropTopology(s, nil) },
+			PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+				if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+					dropTopology(s, old.Endpoints)
+				}
+			},
 			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 				return apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))
 			},
@@ -87,4 +94,24 @@ func endpoints(list []discoveryv1.Endpoint) string {
 		words = append(words, e.Addresses...)
 	}
 	return core.OrUnset(declare.SomeOf(words, 3, ","))
+}
+
+// dropTopology clears the deprecated topology, which this version only shows.
+// A node's name that was there before only in the topology becomes the
+// endpoint's nodeName.
+func dropTopology(s *discoveryv1.EndpointSlice, old []discoveryv1.Endpoint) {
+	known := map[string]bool{}
+	for i := range old {
+		if node, there := old[i].DeprecatedTopology[corev1.LabelHostname]; there && len(old[i].DeprecatedTopology) == 1 {
+			known[node] = true
+		}
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		node, there := e.DeprecatedTopology[corev1.LabelHostname]
+		if e.NodeName == nil && there && known[node] && len(e.DeprecatedTopology) == 1 {
+			e.NodeName = &node
+		}
+		e.DeprecatedTopology = nil
+	}
 }

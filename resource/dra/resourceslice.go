@@ -45,8 +45,14 @@ func resourceSlice() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceSlice]{
-			Spec:       func(s *resourcev1.ResourceSlice) any { return &s.Spec },
-			Generation: true,
+			Spec:          func(s *resourcev1.ResourceSlice) any { return &s.Spec },
+			Generation:    true,
+			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) { dropMappings(s) },
+			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
+				if !hasMappings(old) {
+					dropMappings(s)
+				}
+			},
 			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
 				path := field.NewPath("spec")
 				errs := apivalidation.ValidateImmutableField(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
@@ -61,5 +67,22 @@ func resourceSlice() *registry.Kind {
 				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
 			}),
 		}),
+	}
+}
+
+// nodeAllocatableResourceMappings belong to a feature that is off.
+
+func hasMappings(s *resourcev1.ResourceSlice) bool {
+	for i := range s.Spec.Devices {
+		if s.Spec.Devices[i].NodeAllocatableResourceMappings != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func dropMappings(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
 	}
 }

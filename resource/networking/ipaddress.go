@@ -20,8 +20,9 @@ func ipAddress() *registry.Kind {
 		UnconditionalUpdate: true,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,
+			// The rows have a cell more, the age; the reference has no column for
+			// it.
 			declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
-			core.AgeColumn,
 		},
 		// The name is the address itself, in canonical form.
 		ValidateName: func(name string, _ bool) []string {

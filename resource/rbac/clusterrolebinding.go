@@ -20,7 +20,7 @@ func clusterRoleBinding() *registry.Kind {
 		})},
 		Storage: "v1", StoragePath: "clusterrolebindings",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Columns:      bindingColumns(rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"], "clusterRoleBinding"),
+		Columns:      bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
 		ValidateName: validateName,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRoleBinding]{
 			ValidateUpdate: func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {

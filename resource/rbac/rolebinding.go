@@ -21,7 +21,7 @@ func roleBinding() *registry.Kind {
 		})},
 		Storage: "v1", StoragePath: "rolebindings",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Columns:      bindingColumns(rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"], "roleBinding"),
+		Columns:      bindingColumns("RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
 		ValidateName: validateName,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.RoleBinding]{
 			ValidateUpdate: func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {

@@ -33,6 +33,13 @@ func csiDriver() *registry.Kind {
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.CSIDriver]{
 			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
+			// A feature that is off.
+			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil },
+			PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+				if old.Spec.PreventPodSchedulingIfMissing == nil {
+					d.Spec.PreventPodSchedulingIfMissing = nil
+				}
+			},
 			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
 				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil

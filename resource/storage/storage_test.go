@@ -1,0 +1,11 @@
+package storage
+
+import (
+	"testing"
+
+	"github.com/keelson-dev/keelson/resource/internal/kindtest"
+)
+
+func TestKinds(t *testing.T) {
+	kindtest.Run(t, Kinds(), kindtest.Options{NotOurs: map[string][]string{"volumeattributesclasses": {"metadata.finalizers"}}})
+}
