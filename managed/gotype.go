@@ -239,12 +239,9 @@ func (g *goType) equal(l, r reflect.Value) bool {
 		if l.IsNil() != r.IsNil() || l.Len() != r.Len() {
 			return false
 		}
-		for i := range l.Len() {
-			if !g.element.equal(l.Index(i), r.Index(i)) {
-				return false
-			}
-		}
-		return true
+		// The general algorithm compares lists as Go does, in which a nil list differs
+		// from an empty one although JSON shows neither.
+		return l.Len() == 0 || l.Pointer() == r.Pointer() || reflect.DeepEqual(l.Interface(), r.Interface())
 	case mapForm:
 		if l.IsNil() != r.IsNil() || l.Len() != r.Len() {
 			return false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,13 +74,25 @@ func reset(gv string, paths ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(gv): s}
 }
 
+// asTrees makes a kind's objects trees; deduced leaves out the schema too.
+func asTrees(k testKind, deduced bool) testKind {
+	k.make = func() registry.Object {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.gvk.GroupVersion().String(), "kind": k.gvk.Kind}}
+	}
+	if deduced {
+		k.types = managedfields.NewDeducedTypeConverter()
+	}
+	return k
+}
+
 func testKinds() []testKind {
 	pod := kindOf[corev1.Pod]("", "v1", "Pod")
 	pod.reset = reset("v1", "status")
 	podStatus := pod
 	podStatus.sub, podStatus.reset = "status", reset("v1", "spec", "metadata.deletionTimestamp", "metadata.ownerReferences")
 	return []testKind{
-		pod, podStatus,
+		pod, podStatus, asTrees(pod, false), asTrees(podStatus, false), asTrees(pod, true),
+		asTrees(kindOf[apiextensionsv1.CustomResourceDefinition]("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), false),
 		kindOf[corev1.ConfigMap]("", "v1", "ConfigMap"),
 		kindOf[corev1.Secret]("", "v1", "Secret"),
 		kindOf[corev1.Service]("", "v1", "Service"),
@@ -269,6 +282,95 @@ func (f filler) object(k testKind) registry.Object {
 	return o
 }
 
+// treeTypes are the types that trees are made from.
+var treeTypes = map[string]func() registry.Object{
+	"Pod":                      func() registry.Object { return &corev1.Pod{} },
+	"CustomResourceDefinition": func() registry.Object { return &apiextensionsv1.CustomResourceDefinition{} },
+}
+
+// like makes a tree of an object where k's objects are trees.
+func (f filler) like(k testKind, o registry.Object) registry.Object {
+	out, isTree := k.make().(*unstructured.Unstructured)
+	if !isTree {
+		return o
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(err)
+	}
+	f.emptyTree(tree)
+	for name, v := range out.Object {
+		tree[name] = v
+	}
+	out.Object = tree
+	return out
+}
+
+// emptyTree replaces some values by null and empty ones.
+func (f filler) emptyTree(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range sortedNames(v) {
+			switch below := v[name]; {
+			case f.Intn(200) == 0:
+				v[name] = nil
+			case f.Intn(200) == 0:
+				v[name] = []any{}
+			case f.Intn(200) == 0:
+				v[name] = map[string]any{}
+			case f.Intn(400) == 0:
+				v["unknown"] = "x"
+			default:
+				f.emptyTree(below)
+			}
+		}
+	case []any:
+		for i := range v {
+			f.emptyTree(v[i])
+		}
+	}
+}
+
+func sortedNames(m map[string]any) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f filler) mutateTree(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		names := sortedNames(v)
+		if len(names) == 0 {
+			return
+		}
+		name := names[f.Intn(len(names))]
+		switch below := v[name].(type) {
+		case string:
+			if name != "kind" && name != "apiVersion" {
+				v[name] = f.word()
+			}
+		case int64:
+			v[name] = []any{int64(3), 3.0, 2.5}[f.Intn(3)]
+		case bool:
+			v[name] = !below
+		default:
+			if f.Intn(8) == 0 && name != "metadata" {
+				delete(v, name)
+			} else {
+				f.mutateTree(below)
+			}
+		}
+	case []any:
+		if len(v) > 0 {
+			f.mutateTree(v[f.Intn(len(v))])
+		}
+	}
+}
+
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // described shows managedFields with what is wrong with the times, if anything.
@@ -286,6 +388,10 @@ func TestUpdateTwin(t *testing.T) {
 	for _, k := range testKinds() {
 		t.Run(k.gvk.Kind+k.sub, func(t *testing.T) {
 			m := k.manager(t)
+			random := k
+			if typ, ok := treeTypes[k.gvk.Kind]; ok {
+				random.make = typ
+			}
 			fast, all := 0, 0
 			histories := 60
 			if testing.Short() {
@@ -294,7 +400,7 @@ func TestUpdateTwin(t *testing.T) {
 			for seed := range histories {
 				f := filler{rand.New(rand.NewSource(int64(seed)))}
 				var live registry.Object
-				object := f.object(k)
+				object := f.like(k, f.object(random))
 				for step := range 12 {
 					manager := []string{"one", "two", "three"}[f.Intn(3)]
 					now := testNow.Add(time.Duration(step) * time.Minute)
@@ -308,18 +414,25 @@ func TestUpdateTwin(t *testing.T) {
 					if m.fast.update(base, got, manager, now) {
 						fast++
 						if described(got) != described(want) {
-							t.Fatalf("seed %d step %d:\n%s\nwant\n%s", seed, step, described(got), described(want))
+							a, _ := json.Marshal(base)
+							b, _ := json.Marshal(object)
+							t.Fatalf("seed %d step %d:\n%s\nwant\n%s\n%s\n%s", seed, step, described(got), described(want), a, b)
 						}
 					}
 					live = want
 					live.SetUID("u")
+					live.GetObjectKind().SetGroupVersionKind(k.gvk)
 					object = live.DeepCopyObject().(registry.Object)
 					switch f.Intn(6) {
 					case 0:
-						object = f.object(k)
+						object = f.like(k, f.object(random))
 					case 1:
 					default:
-						f.mutate(reflect.ValueOf(object).Elem(), 0)
+						if tree, ok := object.(*unstructured.Unstructured); ok {
+							f.mutateTree(tree.Object)
+						} else {
+							f.mutate(reflect.ValueOf(object).Elem(), 0)
+						}
 					}
 					if f.Intn(10) > 0 {
 						object.SetManagedFields(live.GetManagedFields())
@@ -327,11 +440,9 @@ func TestUpdateTwin(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d fast", fast, all)
-			if fast*2 < all {
+			if fast*10 < all*8 {
 				t.Errorf("only %d of %d fast", fast, all)
 			}
 		})
 	}
 }
-
-var _ = unstructured.Unstructured{}

@@ -150,6 +150,10 @@ func (p *planner) planOf(g *goType, s *shape) *plan {
 		} else {
 			out.mode = treeMode
 		}
+	case isScalar(inner):
+		if fitsLeaf(inner, s) {
+			out.mode = leafMode
+		}
 	case s.leaf() && (s.plain() || s.scalar == untyped):
 		if fitsLeaf(inner, s) {
 			out.mode = leafMode
@@ -176,6 +180,15 @@ func (p *planner) planOf(g *goType, s *shape) *plan {
 		p.keyed(out)
 	}
 	return out
+}
+
+// isScalar says that values of the type are never maps or lists.
+func isScalar(g *goType) bool {
+	switch g.form {
+	case boolForm, intForm, uintForm, floatForm, stringForm, bytesForm, timeForm, microTimeForm, quantityForm, intOrStringForm:
+		return true
+	}
+	return false
 }
 
 // fitsLeaf says whether values of the type are of the kind that the shape wants.
