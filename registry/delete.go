@@ -10,6 +10,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/storage"
@@ -150,7 +151,8 @@ func (r *Resource) checkPreconditions(found *cache.Object, old Object, options *
 	if p == nil {
 		return nil
 	}
-	gr := r.Kind.GroupResource()
+	// The reference names the kind where a resource belongs.
+	gr := schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Name}
 	if p.UID != nil && *p.UID != old.GetUID() {
 		return kerrors.NewConflict(gr, found.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, old.GetUID()))
 	}

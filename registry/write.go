@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -88,7 +89,7 @@ func (r *Resource) groupResource(group string) schema.GroupResource {
 
 func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Result, error) {
 	if rv := obj.GetResourceVersion(); rv != "" && rv != "0" {
-		return Result{}, apierr.New(500, "", "resourceVersion should not be set on objects to be created")
+		return Result{}, apierr.New(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
 	}
 	key := r.Key(obj.GetNamespace(), obj.GetName())
 	exists := kerrors.NewAlreadyExists(r.groupResource(o.Group), obj.GetName())
@@ -195,9 +196,7 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	if err := r.checkNamespace(namespace, obj); err != nil {
 		return err
 	}
-	obj.SetDeletionTimestamp(nil)
-	obj.SetDeletionGracePeriodSeconds(nil)
-	obj.SetSelfLink("")
+	WipeServerFields(obj)
 	h := &r.Kind.Hooks
 	if h.Status != nil {
 		clearPart(h.Status(obj))
@@ -222,6 +221,15 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	}
 	r.warn(ctx, obj, nil)
 	return nil
+}
+
+// WipeServerFields drops what a client cannot set on a new object.
+func WipeServerFields(obj Object) {
+	obj.SetCreationTimestamp(metav1.Time{})
+	obj.SetUID("")
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
 }
 
 func (r *Resource) validateMeta(obj Object) field.ErrorList {
@@ -396,20 +404,19 @@ const optimisticLock = "the object has been modified; please apply your changes 
 // one.
 func (r *Resource) checkVersion(gr schema.GroupResource, name string, obj Object, current int64) error {
 	rv := obj.GetResourceVersion()
-	version, err := strconv.ParseInt(rv, 10, 64)
+	version, err := strconv.ParseUint(rv, 10, 63)
 	switch {
 	case rv == "" || err == nil && version == 0:
 		if r.Kind.UnconditionalUpdate {
+			obj.SetResourceVersion(strconv.FormatInt(current, 10))
 			return nil
 		}
 		return kerrors.NewInvalid(schema.GroupKind{Group: gr.Group, Kind: gr.Resource}, name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update"),
 		})
 	case err != nil:
-		return kerrors.NewInvalid(schema.GroupKind{Group: gr.Group, Kind: gr.Resource}, name, field.ErrorList{
-			field.Invalid(field.NewPath("metadata", "resourceVersion"), rv, err.Error()),
-		})
-	case version != current:
+		return apierr.New(http.StatusInternalServerError, "", err.Error())
+	case int64(version) != current:
 		return kerrors.NewConflict(gr, name, errors.New(optimisticLock))
 	}
 	return nil
