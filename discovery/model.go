@@ -156,6 +156,9 @@ func resources(k *registry.Kind, group, version string) []metav1.APIResource {
 	out = append(out, main)
 	for i := range k.Subresources {
 		s := &k.Subresources[i]
+		if s.Name == "" { // how the resource itself is created
+			continue
+		}
 		r := metav1.APIResource{Name: k.Resource + "/" + s.Name, Namespaced: k.Namespaced, Kind: k.Name, Verbs: s.Verbs}
 		if s.GVK.Kind != "" {
 			r.Kind = s.GVK.Kind

@@ -55,7 +55,9 @@ const (
 
 	// drainTime is how long requests in flight are waited for beyond what their
 	// own deadline gives them.
-	drainTime = 5 * time.Second
+	drainTime   = 5 * time.Second
+	goodbyeTime = 250 * time.Millisecond
+	activePoll  = 2 * time.Millisecond
 )
 
 // Server is a running server.
@@ -84,6 +86,7 @@ type Server struct {
 	endWatches context.CancelFunc
 
 	stopping   atomic.Bool
+	active     atomic.Int64 // requests being served
 	stop       sync.Once
 	stopError  error
 	failed     chan error // receives why the server cannot go on
@@ -397,7 +400,7 @@ func (s *Server) buildHTTP() error {
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
 	})
 	s.http = &http.Server{
-		Handler: handler,
+		Handler: s.counted(handler),
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{s.serving},
 			ClientAuth: tls.RequestClientCert, ClientCAs: pool, NextProtos: []string{"h2", "http/1.1"},
@@ -450,13 +453,42 @@ func (s *Server) closeListener() error {
 }
 
 // drain waits for requests in flight; those that take longer are cut off.
+// Connections are told to go away. http.Server.Shutdown alone would wait for a
+// client that keeps an idle HTTP/2 connection, so once nothing is in flight it has
+// a moment to see the last answers off.
 func (s *Server) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout+drainTime)
 	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil && !errors.Is(err, net.ErrClosed) {
-		return errors.Join(err, s.http.Close())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_ = s.http.Shutdown(ctx) // its error is that of ctx, or of the listener that is closed already
+	}()
+	var overdue error
+	for s.active.Load() > 0 && overdue == nil {
+		overdue = sleep(ctx, activePoll)
+	}
+	select {
+	case <-gone:
+	case <-time.After(goodbyeTime):
+	}
+	return errors.Join(overdue, s.closeConnections())
+}
+
+func (s *Server) closeConnections() error {
+	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
 	}
 	return nil
+}
+
+// counted counts the requests that are being served.
+func (s *Server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.active.Add(1)
+		defer s.active.Add(-1)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // release gives back what was opened, the last first.
