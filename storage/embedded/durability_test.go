@@ -48,12 +48,18 @@ func (g *gateFS) isShut() bool {
 }
 
 // held waits until a sync is held back.
-func (g *gateFS) held() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.waiting == 0 {
-		g.changed.Wait()
+func (g *gateFS) held(t *testing.T) {
+	t.Helper()
+	for range 10_000 {
+		g.mu.Lock()
+		waiting := g.waiting
+		g.mu.Unlock()
+		if waiting > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
+	t.Fatal("no sync was asked for")
 }
 
 func (g *gateFS) pass() error {
@@ -118,7 +124,8 @@ func put(key, value string) storage.Txn {
 func TestNothingVisibleBeforeSync(t *testing.T) {
 	gate := newGateFS(vfs.NewMem())
 	s := mustOpen(t, Options{FS: gate, Dir: "d"})
-	ctx := t.Context()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
 	r0, err := s.Commit(ctx, put("/before", "0"))
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +152,7 @@ func TestNothingVisibleBeforeSync(t *testing.T) {
 		}
 	}
 	commit(put("/a", "1"), fine)
-	gate.held()
+	gate.held(t)
 	// A conflict with what is durable is answered while the sync lasts.
 	var conflict *storage.ConflictError
 	_, err = s.Commit(ctx, storage.Txn{Conditions: []storage.Condition{{Key: "/before"}}})
@@ -223,7 +230,8 @@ func TestFailedSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := t.Context()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
 	r0, err := s.Commit(ctx, put("/a", "durable"))
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +250,7 @@ func TestFailedSync(t *testing.T) {
 		})
 	}
 	lost(put("/a", "lost"))
-	gate.held()
+	gate.held(t)
 	lost(put("/b", "lost"))
 	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0}}})     // a conflict, if it lasted
 	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0 + 1}}}) // true, if it lasted
