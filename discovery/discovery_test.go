@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/respond"
 )
 
@@ -121,7 +122,12 @@ func get(h http.Handler, path, accept string) *httptest.ResponseRecorder {
 
 func TestDocumentsAreThoseOfTheReference(t *testing.T) {
 	documents := reference(t)
-	h := New(FromKinds(kindsOf(t, documents)), "127.0.0.1:36443")
+	t.Run("declared as recorded", func(t *testing.T) { compareDocuments(t, documents, kindsOf(t, documents)) })
+	t.Run("built in", func(t *testing.T) { compareDocuments(t, documents, resource.Kinds()) })
+}
+
+func compareDocuments(t *testing.T, documents map[string]json.RawMessage, kinds []*registry.Kind) {
+	h := New(FromKinds(kinds), "127.0.0.1:36443")
 	compared := 0
 	for path, want := range documents {
 		accept := ""

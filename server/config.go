@@ -60,6 +60,9 @@ type Config struct {
 
 	// Log receives the server's log; nil is slog.Default().
 	Log *slog.Logger
+	// SetVerbosity changes how much is logged, as PUT /debug/flags/v asks for; nil
+	// leaves that path out. It is called concurrently.
+	SetVerbosity func(v int) error
 }
 
 // DefaultConfig returns what `keelson serve` does without flags.

@@ -2,9 +2,11 @@ package server
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/pprof"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/keelson-dev/keelson/apierr"
@@ -23,6 +25,7 @@ type router struct {
 	openapi       http.Handler
 	api           http.Handler // resources, below a group's version
 	profiling     bool
+	setVerbosity  func(int) error // nil where it cannot be set
 }
 
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +47,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.slis.ServeHTTP(w, r)
 	case path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		t.openapi.ServeHTTP(w, r)
+	case t.setVerbosity != nil && path == "/debug/flags/v":
+		t.serveVerbosity(w, r)
 	case t.profiling && strings.HasPrefix(path, "/debug/pprof"):
 		serveProfile(w, r)
 	default:
@@ -120,4 +125,32 @@ func serveProfile(w http.ResponseWriter, r *http.Request) {
 	default:
 		pprof.Index(w, r)
 	}
+}
+
+// serveVerbosity sets how much is logged to the number in the body.
+func (t *router) serveVerbosity(w http.ResponseWriter, r *http.Request) {
+	const longestNumber = 16
+	answer := func(status int, text string) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text+"\n") // the client may be gone
+	}
+	if r.Method != http.MethodPut {
+		answer(http.StatusNotAcceptable, "unsupported http method")
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, longestNumber))
+	if err != nil {
+		answer(http.StatusBadRequest, "error reading request body: "+err.Error())
+		return
+	}
+	v, err := strconv.Atoi(strings.TrimSpace(string(body)))
+	if err == nil {
+		err = t.setVerbosity(v)
+	}
+	if err != nil {
+		answer(http.StatusBadRequest, "failed to set the verbosity: "+err.Error())
+		return
+	}
+	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+strconv.Itoa(v))
 }

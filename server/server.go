@@ -351,6 +351,7 @@ func (s *Server) checks() []health.Check {
 		{Name: "log", On: health.Everywhere, Probe: s.logWorks},
 		{Name: "etcd", On: health.Everywhere, Probe: store},
 		{Name: "etcd-readiness", On: health.Readyz, Probe: store},
+		{Name: "informer-sync", On: health.Readyz, Probe: s.cacheFollows},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
 		{Name: "shutdown", On: health.Readyz, Probe: s.notStopping},
 	}
@@ -361,6 +362,12 @@ func (s *Server) logWorks(ctx context.Context) error {
 		return errors.New("the log takes no errors")
 	}
 	return nil
+}
+
+// cacheFollows says whether reads from the cache can be served.
+func (s *Server) cacheFollows(ctx context.Context) error {
+	_, err := s.api.cache.Current(ctx)
+	return err
 }
 
 func (s *Server) notStopping(context.Context) error {
@@ -393,7 +400,8 @@ func (s *Server) buildHTTP() error {
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
-		discovery: s.discovery, openapi: documents, api: s.api.handler, profiling: s.config.Profiling,
+		discovery: s.discovery, openapi: documents, api: s.api.handler,
+		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}
 	handler := chain.New(s.routes, chain.Options{
 		Log: s.log, Metrics: s.metrics, Authenticator: authenticators, Authorizer: authorizers(),

@@ -36,11 +36,10 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
-			log, err := logs.logger(errOut)
-			if err != nil {
+			var err error
+			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
 			}
-			config.Log = log
 			return serve(c.Context(), config, out)
 		},
 	}
@@ -67,12 +66,22 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 }
 
 // logger returns the log and makes klog, which the Kubernetes libraries use, write
-// to it.
-func (o logOptions) logger(out io.Writer) (*slog.Logger, error) {
-	if o.verbosity < 0 {
-		return nil, errors.New("--v must not be negative")
+// to it. The function sets the verbosity of both.
+func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error) {
+	var level slog.LevelVar
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	setVerbosity := func(v int) error {
+		if v < 0 {
+			return errors.New("the verbosity must not be negative")
+		}
+		level.Set(slog.Level(-v))
+		return flags.Set("v", strconv.Itoa(v))
 	}
-	options := &slog.HandlerOptions{Level: slog.Level(-o.verbosity)}
+	if err := setVerbosity(o.verbosity); err != nil {
+		return nil, nil, fmt.Errorf("--v: %w", err)
+	}
+	options := &slog.HandlerOptions{Level: &level}
 	var handler slog.Handler
 	switch o.format {
 	case "text":
@@ -80,17 +89,12 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, error) {
 	case "json":
 		handler = slog.NewJSONHandler(out, options)
 	default:
-		return nil, fmt.Errorf("--log-format must be text or json, not %q", o.format)
+		return nil, nil, fmt.Errorf("--log-format must be text or json, not %q", o.format)
 	}
 	log := slog.New(handler)
-	var flags flag.FlagSet
-	klog.InitFlags(&flags)
-	if err := flags.Set("v", strconv.Itoa(o.verbosity)); err != nil {
-		return nil, err
-	}
 	klog.SetSlogLogger(log)
 	slog.SetDefault(log)
-	return log, nil
+	return log, setVerbosity, nil
 }
 
 // serve runs a server until ctx ends or the server cannot go on.

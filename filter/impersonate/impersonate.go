@@ -61,6 +61,9 @@ func New() func(http.Handler) http.Handler {
 
 // parse returns the user that the headers name, nil for none.
 func parse(h http.Header) (*request.User, error) {
+	if !asks(h) {
+		return nil, nil
+	}
 	u := &request.User{Name: h.Get(headerUser), Groups: h[headerGroup], UID: h.Get(headerUID)}
 	for name, values := range h {
 		key, ok := strings.CutPrefix(name, extraPrefix)
@@ -84,6 +87,16 @@ func parse(h http.Header) (*request.User, error) {
 	}
 	return nil, kerrors.NewBadRequest(fmt.Sprintf(
 		"requested &user.DefaultInfo{Name:%q, UID:%q, Groups:%#v, Extra:%#v} without impersonating a user name", u.Name, u.UID, u.Groups, u.Extra))
+}
+
+// asks says whether there is any such header; most requests have none.
+func asks(h http.Header) bool {
+	for name := range h {
+		if strings.HasPrefix(name, headerPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // complete adds the groups that the user would have on signing in.

@@ -1,0 +1,67 @@
+package certs
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestCertificatesAreKeptAndRenewed(t *testing.T) {
+	now := time.Now()
+	o := Options{
+		Dir: filepath.Join(t.TempDir(), "pki"), Serving: true,
+		Names: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+		Now: func() time.Time { return now },
+	}
+	ensure := func() *Set {
+		t.Helper()
+		s, err := Ensure(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := ensure()
+	if again := ensure(); string(again.Serving.Cert) != string(first.Serving.Cert) || string(again.Admin.Cert) != string(first.Admin.Cert) {
+		t.Error("a second start makes other certificates")
+	}
+	o.Names = append(o.Names, "kubernetes")
+	second := ensure()
+	if string(second.Serving.Cert) == string(first.Serving.Cert) || string(second.Admin.Cert) != string(first.Admin.Cert) || string(second.CA) != string(first.CA) {
+		t.Error("another name must make another serving certificate, and nothing else")
+	}
+	now = now.Add(leafLife - renewBefore + time.Hour)
+	third := ensure()
+	if string(third.Serving.Cert) == string(second.Serving.Cert) || string(third.Admin.Cert) == string(second.Admin.Cert) || string(third.CA) != string(first.CA) {
+		t.Error("leaves must be renewed before their end, the authority kept")
+	}
+	for _, name := range []string{"ca.key", "apiserver.key", "admin.key"} {
+		info, err := os.Stat(filepath.Join(o.Dir, name))
+		if err != nil || info.Mode().Perm() != privateFile {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, "admin.crt"), []byte("nonsense"), publicFile); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ensure().Admin.TLS(); err != nil {
+		t.Errorf("a damaged certificate is not replaced: %v", err)
+	}
+}
+
+func TestAdministratorIsOfSystemMasters(t *testing.T) {
+	s, err := Ensure(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(s.Admin.Cert, s.Admin.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if groups := pair.Leaf.Subject.Organization; len(groups) != 1 || groups[0] != AdminGroup {
+		t.Errorf("groups: %q", groups)
+	}
+}

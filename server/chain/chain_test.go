@@ -1,0 +1,94 @@
+package chain
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/auth/masters"
+	"github.com/keelson-dev/keelson/auth/token"
+	"github.com/keelson-dev/keelson/filter/inflight"
+	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/request"
+)
+
+func testChain(tb testing.TB, h http.HandlerFunc) http.Handler {
+	tb.Helper()
+	tokens, err := token.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	limiter := &inflight.Limiter{MaxReadOnly: 400, MaxMutating: 200}
+	return New(h, Options{
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Metrics: metrics.New(metrics.Options{
+			InFlight: limiter.Current, Known: func(_, _, resource string) bool { return resource == "pods" },
+		}),
+		Authenticator: tokens, Authorizer: authz.List{masters.Authorizer{}},
+		Limiter: limiter, RequestTimeout: time.Minute, Stopping: context.Background(),
+	})
+}
+
+func TestWarningsComeWithTheHeaders(t *testing.T) {
+	h := testChain(t, func(w http.ResponseWriter, r *http.Request) {
+		request.Warn(r.Context(), "old version")
+		request.Warn(r.Context(), "old version")
+		w.WriteHeader(http.StatusCreated)
+		request.Warn(r.Context(), "too late")
+	})
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods", nil)
+	r.Header.Set("Authorization", "Bearer admintoken")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if got := w.Header()["Warning"]; w.Code != http.StatusCreated || len(got) != 1 || got[0] != `299 - "old version"` {
+		t.Errorf("%d %q", w.Code, got)
+	}
+}
+
+func TestFlushReachesTheConnection(t *testing.T) {
+	h := testChain(t, func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		if err := r.Context().Err(); err != nil {
+			t.Error(err)
+		}
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the handler sees the token")
+		}
+	})
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/pods?watch=1", nil)
+	r.Header.Set("Authorization", "Bearer admintoken")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if !w.Flushed || w.Code != http.StatusOK {
+		t.Errorf("flushed %v, %d", w.Flushed, w.Code)
+	}
+}
+
+// discard is a ResponseWriter that costs nothing.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func BenchmarkChain(b *testing.B) {
+	body := []byte("{}")
+	h := testChain(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/pods/a", nil)
+	auth := []string{"Bearer admintoken"}
+	w := &discard{http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		r.Header["Authorization"] = auth
+		h.ServeHTTP(w, r)
+	}
+}
