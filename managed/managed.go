@@ -99,11 +99,11 @@ func New(c Config) (*Manager, error) {
 
 // For returns the Manager of a version of a kind, or of a subresource whose objects
 // are the kind's own (status, and others that take and return the object). types is
-// typed.Converter for built-in kinds and the CRD's own for a custom resource; group
-// is the one the request came by, where it is not the kind's.
-func For(k *registry.Kind, version, subresource string, types managedfields.TypeConverter, cache *Cache) (*Manager, error) {
+// typed.Converter for built-in kinds and the CRD's own for a custom resource. gvk is
+// the one the request came by.
+func For(k *registry.Kind, gvk schema.GroupVersionKind, subresource string, types managedfields.TypeConverter, cache *Cache) (*Manager, error) {
 	c := Config{
-		Kind:        k.GVK(version),
+		Kind:        gvk,
 		Subresource: subresource,
 		Storage:     schema.GroupVersion{Group: k.Group, Version: k.Storage},
 		Types:       types,
@@ -116,8 +116,7 @@ func For(k *registry.Kind, version, subresource string, types managedfields.Type
 		if v.Group != "" {
 			gv.Group = v.Group
 		}
-		if v.Name == version {
-			c.Kind = gv.WithKind(k.Name)
+		if gv == gvk.GroupVersion() {
 			c.Default = v.Default
 		}
 		c.Versions = append(c.Versions, Version{GroupVersion: gv, New: v.New, ToStorage: v.ToStorage, FromStorage: v.FromStorage})

@@ -114,8 +114,7 @@ func (r *Resource) remove(ctx context.Context, found *cache.Object) (Result, err
 	if err != nil {
 		return Result{}, err
 	}
-	last := *found
-	gone := objectAt(last.Key, revision, cache.Header{Labels: last.Labels, Fields: last.Fields, Data: data})
+	gone := objectAt(found.Key, revision, cache.Header{Labels: found.Labels, Fields: found.Fields, Data: data})
 	return Result{Object: gone, Deleted: true}, nil
 }
 

@@ -76,8 +76,22 @@ type Kind struct {
 	// extended by a generated suffix); nil is the DNS subdomain rule.
 	ValidateName func(name string, prefix bool) []string
 
+	// MetaOnUpdate is what the kind's own validation of an update says about
+	// metadata, beyond what the generic one says already. The reference reports
+	// such causes as often as they are found.
+	MetaOnUpdate MetaChecks
+
 	Hooks Hooks
 }
+
+// MetaChecks are checks of metadata on update.
+type MetaChecks int
+
+const (
+	MetaChanges MetaChecks = iota // the update rules again
+	MetaWhole                     // the update rules and those for new objects
+	MetaNothing
+)
 
 // AllVerbs are the verbs of an ordinary resource, as discovery lists them.
 var AllVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}

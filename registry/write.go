@@ -240,6 +240,25 @@ func (r *Resource) validateMeta(obj Object) field.ErrorList {
 	return validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, validate, field.NewPath("metadata"))
 }
 
+// validateMetaUpdate checks an update's metadata: by the generic rules, and by
+// those of them that the kind's own validation repeats.
+func (r *Resource) validateMetaUpdate(obj, old Object) field.ErrorList {
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, anyName, path)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
+	if r.Kind.MetaOnUpdate == MetaNothing {
+		return errs
+	}
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
+	if r.Kind.MetaOnUpdate == MetaWhole {
+		errs = append(errs, r.validateMeta(obj)...)
+	}
+	return errs
+}
+
+// anyName accepts every name: that of an existing object is what it is.
+func anyName(string, bool) []string { return nil }
+
 func (r *Resource) warn(ctx context.Context, obj, old Object) {
 	if r.Kind.Hooks.Warn == nil {
 		return
@@ -252,8 +271,10 @@ func (r *Resource) warn(ctx context.Context, obj, old Object) {
 // checkNamespace makes the object's namespace that of the request.
 func (r *Resource) checkNamespace(namespace string, obj Object) error {
 	switch {
+	case !r.Kind.Namespaced:
+		obj.SetNamespace("")
 	case obj.GetNamespace() == namespace:
-	case obj.GetNamespace() == "" || !r.Kind.Namespaced:
+	case obj.GetNamespace() == "":
 		obj.SetNamespace(namespace)
 	default:
 		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -290,8 +311,8 @@ type UpdateOptions struct {
 	Create bool
 	// CreateAdmit is called in place of Admit when the update creates.
 	CreateAdmit Admit
-	// Preconditions hold the object to a UID and a resourceVersion.
-	UID *types.UID
+	// CheckUID makes a UID in the new object a precondition (PUT).
+	CheckUID bool
 	// Raw skips the kind's hooks: the server changes its own object.
 	Raw bool
 }
@@ -336,11 +357,11 @@ func (r *Resource) tryUpdate(ctx context.Context, namespace, name string, found 
 	if found == nil {
 		return r.createByUpdate(ctx, namespace, obj, o)
 	}
-	if err := r.checkUID(gr, found, obj, o); err != nil {
-		return Result{}, err
-	}
 	old, err := r.Decode(found)
 	if err != nil {
+		return Result{}, err
+	}
+	if err := r.checkUID(gr, found, obj, old, o); err != nil {
 		return Result{}, err
 	}
 	if err := r.checkVersion(gr, name, obj, found.Revision); err != nil {
@@ -423,22 +444,11 @@ func (r *Resource) checkVersion(gr schema.GroupResource, name string, obj Object
 }
 
 // checkUID holds the UID that a client sent against the current one.
-func (r *Resource) checkUID(gr schema.GroupResource, found *cache.Object, obj Object, o UpdateOptions) error {
-	want := obj.GetUID()
-	if o.UID != nil {
-		want = *o.UID
-	}
-	if want == "" || o.Subresource != nil && o.Subresource.Scale != nil {
+func (r *Resource) checkUID(gr schema.GroupResource, found *cache.Object, obj, old Object, o UpdateOptions) error {
+	if !o.CheckUID || obj.GetUID() == "" || obj.GetUID() == old.GetUID() {
 		return nil
 	}
-	old, err := r.Decode(found)
-	if err != nil {
-		return err
-	}
-	if old.GetUID() == want {
-		return nil
-	}
-	return r.preconditionFailed(gr, found, fmt.Sprintf("UID in precondition: %s, UID in object meta: %s", want, old.GetUID()))
+	return r.preconditionFailed(gr, found, fmt.Sprintf("UID in precondition: %s, UID in object meta: %s", obj.GetUID(), old.GetUID()))
 }
 
 // UIDMismatch answers an update that names another object than the current one.
@@ -471,7 +481,7 @@ func (r *Resource) beforeUpdate(ctx context.Context, namespace string, obj, old 
 		sub.Update.Prepare(ctx, obj, old)
 	}
 	keepServerFields(obj, old)
-	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, field.NewPath("metadata"))
+	errs := r.validateMetaUpdate(obj, old)
 	var more func(context.Context, Object, Object) field.ErrorList
 	switch {
 	case o.Raw:

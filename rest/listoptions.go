@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,22 +51,8 @@ func parseQuery(r *http.Request) (url.Values, error) {
 func (o *listOptions) validate(watch bool) error {
 	var errs field.ErrorList
 	match := field.NewPath("resourceVersionMatch")
-	if rvm := o.ResourceVersionMatch; rvm != "" {
-		if watch && o.SendInitialEvents == nil {
-			errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
-		}
-		if o.ResourceVersion == "" && !watch {
-			errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-		}
-		if o.Continue != "" {
-			errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden when continue is provided"))
-		}
-		if rvm != metav1.ResourceVersionMatchExact && rvm != metav1.ResourceVersionMatchNotOlderThan {
-			errs = append(errs, field.NotSupported(match, rvm, []string{string(metav1.ResourceVersionMatchExact), string(metav1.ResourceVersionMatchNotOlderThan), ""}))
-		}
-		if rvm == metav1.ResourceVersionMatchExact && o.ResourceVersion == "0" {
-			errs = append(errs, field.Forbidden(match, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
-		}
+	if o.ResourceVersionMatch != "" || watch && o.Continue != "" {
+		errs = append(errs, o.validateMatch(match, watch)...)
 	}
 	if o.SendInitialEvents != nil {
 		switch {
@@ -79,6 +66,31 @@ func (o *listOptions) validate(watch bool) error {
 		return kerrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
 	return nil
+}
+
+// validateMatch checks resourceVersionMatch.
+func (o *listOptions) validateMatch(match *field.Path, watch bool) (errs field.ErrorList) {
+	rvm := o.ResourceVersionMatch
+	supported := []string{string(metav1.ResourceVersionMatchExact), string(metav1.ResourceVersionMatchNotOlderThan), ""}
+	switch {
+	case watch:
+		supported = []string{string(metav1.ResourceVersionMatchNotOlderThan)}
+		if rvm != "" && o.SendInitialEvents == nil {
+			errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+		}
+	case o.ResourceVersion == "":
+		errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+	}
+	if o.Continue != "" {
+		errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden when continue is provided"))
+	}
+	if rvm != "" && !slices.Contains(supported, string(rvm)) {
+		errs = append(errs, field.NotSupported(match, rvm, supported))
+	}
+	if rvm == metav1.ResourceVersionMatchExact && o.ResourceVersion == "0" {
+		errs = append(errs, field.Forbidden(match, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
+	}
+	return errs
 }
 
 // parseVersion reads a resourceVersion parameter of a get or list.

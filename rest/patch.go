@@ -45,7 +45,7 @@ func (h *Handler) manager(s *served, subresource string) (*managed.Manager, erro
 	if m, ok := h.managers.Load(key); ok {
 		return m.(*managed.Manager), nil
 	}
-	m, err := managed.For(s.Kind, s.version.Name, subresource, typed.Converter{}, h.managers.cache)
+	m, err := managed.For(s.Kind, s.gvk, subresource, typed.Converter{}, h.managers.cache)
 	if err != nil {
 		return nil, err
 	}

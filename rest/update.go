@@ -39,7 +39,9 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	first := true
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(r, info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+	options := h.updateOptions(r, info, s, sub, o)
+	options.CheckUID = true
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, func(c *registry.Current) (registry.Object, error) {
 		obj := sent
 		if !first {
 			// A second try begins with what was sent, untouched by the first.

@@ -23,8 +23,9 @@ func mutatingWebhookConfiguration() *registry.Kind {
 		Storage: "v1", StoragePath: "mutatingwebhookconfigurations",
 		Columns: webhookColumns(),
 		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.MutatingWebhookConfiguration]{
-			Generation:   true,
-			GenerationOf: func(c *admissionv1.MutatingWebhookConfiguration) any { return &c.Webhooks },
+			Generation: true,
+			// An empty list where there was none counts as a change.
+			GenerationOf: func(c *admissionv1.MutatingWebhookConfiguration) any { return declare.Exactly(c.Webhooks) },
 			Cells: declare.Cells(func(c *admissionv1.MutatingWebhookConfiguration) []any {
 				return []any{c.Name, int64(len(c.Webhooks)), core.Age(c.CreationTimestamp)}
 			}),

@@ -24,8 +24,9 @@ func validatingWebhookConfiguration() *registry.Kind {
 		Storage: "v1", StoragePath: "validatingwebhookconfigurations",
 		Columns: webhookColumns(),
 		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.ValidatingWebhookConfiguration]{
-			Generation:   true,
-			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any { return &c.Webhooks },
+			Generation: true,
+			// An empty list where there was none counts as a change.
+			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any { return declare.Exactly(c.Webhooks) },
 			Cells: declare.Cells(func(c *admissionv1.ValidatingWebhookConfiguration) []any {
 				return []any{c.Name, int64(len(c.Webhooks)), core.Age(c.CreationTimestamp)}
 			}),

@@ -21,7 +21,8 @@ func apiService() *registry.Kind {
 	return &registry.Kind{
 		Group: "apiregistration.k8s.io", Package: "apiregistration",
 		Resource: "apiservices", Singular: "apiservice", Name: "APIService",
-		Categories: []string{"api-extensions"},
+		MetaOnUpdate: registry.MetaWhole,
+		Categories:   []string{"api-extensions"},
 		Versions: []registry.Version{declare.Version("v1", func() *apiregistrationv1.APIService { return &apiregistrationv1.APIService{} }, func(s *apiregistrationv1.APIService) {
 			if s.Spec.Service != nil {
 				declare.Pointer(&s.Spec.Service.Port, 443)

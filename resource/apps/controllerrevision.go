@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,9 +18,10 @@ func controllerRevision() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "apps",
 		Resource: "controllerrevisions", Singular: "controllerrevision", Name: "ControllerRevision",
-		Namespaced: true,
-		Versions:   []registry.Version{declare.Version("v1", func() *appsv1.ControllerRevision { return &appsv1.ControllerRevision{} }, nil)},
-		Storage:    "v1", StoragePath: "controllerrevisions",
+		MetaOnUpdate: registry.MetaWhole,
+		Namespaced:   true,
+		Versions:     []registry.Version{declare.Version("v1", func() *appsv1.ControllerRevision { return &appsv1.ControllerRevision{} }, nil)},
+		Storage:      "v1", StoragePath: "controllerrevisions",
 		UnconditionalUpdate: true,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,
@@ -31,7 +31,7 @@ func controllerRevision() *registry.Kind {
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.ControllerRevision]{
 			ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
-				return apivalidation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))
+				return declare.Immutable(r.Data, old.Data, field.NewPath("data"))
 			},
 			Cells: declare.Cells(func(r *appsv1.ControllerRevision) []any {
 				controller := core.None

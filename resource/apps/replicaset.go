@@ -4,7 +4,6 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -46,7 +45,7 @@ func replicaSet() *registry.Kind {
 			Status:     func(r *appsv1.ReplicaSet) any { return &r.Status },
 			Generation: true,
 			ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-				return apivalidation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+				return declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 			},
 			Warn: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
 				if old == nil {

@@ -7,7 +7,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -27,7 +26,8 @@ func job() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "batch",
 		Resource: "jobs", Singular: "job", Name: "Job",
-		Categories: []string{"all"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		Categories:   []string{"all"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *batchv1.Job { return &batchv1.Job{} }, defaultJob)},
 		Storage:  "v1", StoragePath: "jobs",
 		UnconditionalUpdate: true, DefaultOrphan: true,
@@ -136,7 +136,7 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	immutable := func(name string, value, before any) {
-		errs = append(errs, apivalidation.ValidateImmutableField(value, before, path.Child(name))...)
+		errs = append(errs, declare.Immutable(value, before, path.Child(name))...)
 	}
 	errs = append(errs, validateCompletions(j, old, path.Child("completions"))...)
 	immutable("selector", j.Spec.Selector, old.Spec.Selector)
@@ -150,7 +150,7 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 
 // validateCompletions lets an indexed job grow and shrink with its parallelism.
 func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
-	same := apivalidation.ValidateImmutableField(j.Spec.Completions, old.Spec.Completions, path)
+	same := declare.Immutable(j.Spec.Completions, old.Spec.Completions, path)
 	mode := old.Spec.CompletionMode
 	if len(same) == 0 || mode == nil || *mode != batchv1.IndexedCompletion || j.Spec.Completions == nil {
 		if j.Spec.Completions == nil && mode != nil && *mode == batchv1.IndexedCompletion {

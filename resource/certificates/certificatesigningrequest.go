@@ -26,9 +26,10 @@ func certificateSigningRequest() *registry.Kind {
 	return &registry.Kind{
 		Group: "certificates.k8s.io", Package: "certificates",
 		Resource: "certificatesigningrequests", Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
-		ShortNames: []string{"csr"},
-		Versions:   []registry.Version{declare.Version("v1", func() *csr { return &csr{} }, nil)},
-		Storage:    "v1", StoragePath: "certificatesigningrequests",
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"csr"},
+		Versions:     []registry.Version{declare.Version("v1", func() *csr { return &csr{} }, nil)},
+		Storage:      "v1", StoragePath: "certificatesigningrequests",
 		UnconditionalUpdate: true,
 		Subresources: []registry.Subresource{
 			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{

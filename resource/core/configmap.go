@@ -17,7 +17,8 @@ const immutableOnceSet = "field is immutable when `immutable` is set"
 func configMaps() *registry.Kind {
 	return &registry.Kind{
 		Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap",
-		ShortNames: []string{"cm"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"cm"}, Namespaced: true,
 		Versions: onlyV1(func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, nil),
 		Storage:  "v1", StoragePath: "configmaps",
 		UnconditionalUpdate: true,

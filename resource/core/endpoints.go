@@ -23,7 +23,8 @@ func endpoints() *registry.Kind {
 	versions[0].Warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 	return &registry.Kind{
 		Package: "core", Resource: "endpoints", Singular: "endpoints", Name: "Endpoints", ListName: "EndpointsList",
-		ShortNames: []string{"ep"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"ep"}, Namespaced: true,
 		Versions: versions, Storage: "v1", StoragePath: "services/endpoints",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		Columns: []metav1.TableColumnDefinition{

@@ -22,9 +22,10 @@ var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSyst
 func namespaces() *registry.Kind {
 	return &registry.Kind{
 		Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
-		ShortNames: []string{"ns"},
-		Versions:   onlyV1(func() *corev1.Namespace { return &corev1.Namespace{} }, labelNamespace),
-		Storage:    "v1", StoragePath: "namespaces",
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"ns"},
+		Versions:     onlyV1(func() *corev1.Namespace { return &corev1.Namespace{} }, labelNamespace),
+		Storage:      "v1", StoragePath: "namespaces",
 		// No collection may be deleted.
 		Verbs:               []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 		UnconditionalUpdate: true, ReturnDeleted: true,

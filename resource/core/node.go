@@ -15,9 +15,10 @@ func nodes() *registry.Kind {
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Package: "core", Resource: "nodes", Singular: "node", Name: "Node",
-		ShortNames: []string{"no"},
-		Versions:   onlyV1(func() *corev1.Node { return &corev1.Node{} }, defaultNode),
-		Storage:    "v1", StoragePath: "minions",
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"no"},
+		Versions:     onlyV1(func() *corev1.Node { return &corev1.Node{} }, defaultNode),
+		Storage:      "v1", StoragePath: "minions",
 		UnconditionalUpdate: true,
 		Subresources: []registry.Subresource{
 			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true},

@@ -15,7 +15,8 @@ func pods() *registry.Kind {
 	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
 	k := &registry.Kind{
 		Package: "core", Resource: "pods", Singular: "pod", Name: "Pod",
-		ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"po"}, Categories: []string{"all"}, Namespaced: true,
 		Versions: onlyV1(func() *corev1.Pod { return &corev1.Pod{} }, defaultPod),
 		Storage:  "v1", StoragePath: "pods",
 		UnconditionalUpdate: true, ReturnDeleted: true,

@@ -16,8 +16,9 @@ import (
 func secrets() *registry.Kind {
 	return &registry.Kind{
 		Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
-		Versions: onlyV1(func() *corev1.Secret { return &corev1.Secret{} }, defaultSecret),
-		Storage:  "v1", StoragePath: "secrets",
+		MetaOnUpdate: registry.MetaWhole,
+		Versions:     onlyV1(func() *corev1.Secret { return &corev1.Secret{} }, defaultSecret),
+		Storage:      "v1", StoragePath: "secrets",
 		UnconditionalUpdate: true,
 		Fields:              []registry.Field{{Name: "type", Path: []int32{3}}},
 		FieldError:          labelNotSupported,

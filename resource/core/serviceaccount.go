@@ -15,7 +15,8 @@ const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 func serviceAccounts() *registry.Kind {
 	return &registry.Kind{
 		Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
-		ShortNames: []string{"sa"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"sa"}, Namespaced: true,
 		Versions: onlyV1(func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} }, nil),
 		Storage:  "v1", StoragePath: "serviceaccounts",
 		ReturnDeleted: true,

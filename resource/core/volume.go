@@ -22,9 +22,10 @@ func persistentVolumes() *registry.Kind {
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Package: "core", Resource: "persistentvolumes", Singular: "persistentvolume", Name: "PersistentVolume",
-		ShortNames: []string{"pv"},
-		Versions:   onlyV1(func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} }, defaultPersistentVolume),
-		Storage:    "v1", StoragePath: "persistentvolumes",
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"pv"},
+		Versions:     onlyV1(func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} }, defaultPersistentVolume),
+		Storage:      "v1", StoragePath: "persistentvolumes",
 		UnconditionalUpdate: true, ReturnDeleted: true,
 		Subresources: []registry.Subresource{statusSubresource()},
 		Columns: []metav1.TableColumnDefinition{
@@ -138,7 +139,8 @@ func persistentVolumeClaims() *registry.Kind {
 	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Package: "core", Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim", Name: "PersistentVolumeClaim",
-		ShortNames: []string{"pvc"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"pvc"}, Namespaced: true,
 		Versions: onlyV1(func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} }, DefaultPersistentVolumeClaim),
 		Storage:  "v1", StoragePath: "persistentvolumeclaims",
 		UnconditionalUpdate: true, ReturnDeleted: true,

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -58,7 +57,7 @@ func endpointSlice() *registry.Kind {
 				}
 			},
 			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
-				return apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))
+				return declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))
 			},
 			Warn: func(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
 				if s.AddressType != discoveryv1.AddressTypeFQDN || old != nil {

@@ -13,8 +13,9 @@ func deviceClass() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "resource",
 		Resource: "deviceclasses", Singular: "deviceclass", Name: "DeviceClass",
-		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} }, nil)},
-		Storage:  "v1", StoragePath: "deviceclasses",
+		MetaOnUpdate: registry.MetaWhole,
+		Versions:     []registry.Version{declare.Version("v1", func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} }, nil)},
+		Storage:      "v1", StoragePath: "deviceclasses",
 		UnconditionalUpdate: true, ReturnDeleted: true,
 		Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
 		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.DeviceClass]{

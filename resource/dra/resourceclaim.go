@@ -15,7 +15,8 @@ func resourceClaim() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "resource",
 		Resource: "resourceclaims", Singular: "resourceclaim", Name: "ResourceClaim",
-		Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		Namespaced:   true,
 		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} }, func(c *resourcev1.ResourceClaim) {
 			defaultClaimSpec(&c.Spec)
 			if a := c.Status.Allocation; a != nil {

@@ -13,7 +13,8 @@ func resourceClaimTemplate() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "resource",
 		Resource: "resourceclaimtemplates", Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate",
-		Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		Namespaced:   true,
 		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} }, func(t *resourcev1.ResourceClaimTemplate) {
 			defaultClaimSpec(&t.Spec.Spec)
 		})},

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -55,9 +54,9 @@ func resourceSlice() *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
 				path := field.NewPath("spec")
-				errs := apivalidation.ValidateImmutableField(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
-				errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
-				return append(errs, apivalidation.ValidateImmutableField(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+				errs := declare.Immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
+				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
+				return append(errs, declare.Immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
 			},
 			Cells: declare.Cells(func(s *resourcev1.ResourceSlice) []any {
 				node := ""

@@ -20,7 +20,8 @@ func ingress() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "networking",
 		Resource: "ingresses", Singular: "ingress", Name: "Ingress",
-		ShortNames: []string{"ing"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"ing"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.Ingress { return &networkingv1.Ingress{} }, nil)},
 		Storage:  "v1", StoragePath: "ingress",
 		UnconditionalUpdate: true,

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,6 +16,7 @@ func ingressClass() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "networking",
 		Resource: "ingressclasses", Singular: "ingressclass", Name: "IngressClass",
+		MetaOnUpdate: registry.MetaWhole,
 		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} }, func(c *networkingv1.IngressClass) {
 			if p := c.Spec.Parameters; p != nil {
 				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
@@ -34,7 +34,7 @@ func ingressClass() *registry.Kind {
 			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
 			Generation: true,
 			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-				return apivalidation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+				return declare.Immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
 			},
 			Cells: declare.Cells(func(c *networkingv1.IngressClass) []any {
 				parameters := core.None

@@ -14,9 +14,10 @@ func ipAddress() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "networking",
 		Resource: "ipaddresses", Singular: "ipaddress", Name: "IPAddress",
-		ShortNames: []string{"ip"},
-		Versions:   []registry.Version{declare.Version("v1", func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} }, nil)},
-		Storage:    "v1", StoragePath: "ipaddresses",
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"ip"},
+		Versions:     []registry.Version{declare.Version("v1", func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} }, nil)},
+		Storage:      "v1", StoragePath: "ipaddresses",
 		UnconditionalUpdate: true,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,

@@ -5,7 +5,6 @@ import (
 	"context"
 
 	nodev1 "k8s.io/api/node/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -21,6 +20,7 @@ func runtimeClass() *registry.Kind {
 	return &registry.Kind{
 		Group: "node.k8s.io", Package: "node",
 		Resource: "runtimeclasses", Singular: "runtimeclass", Name: "RuntimeClass",
+		MetaOnUpdate: registry.MetaWhole,
 		Versions: []registry.Version{declare.Version("v1", func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} }, func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {
 				declare.RoundUp(c.Overhead.PodFixed)
@@ -34,7 +34,7 @@ func runtimeClass() *registry.Kind {
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*nodev1.RuntimeClass]{
 			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-				return apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))
+				return declare.Immutable(c.Handler, old.Handler, field.NewPath("handler"))
 			},
 			Warn: func(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
 				if c.Scheduling == nil {

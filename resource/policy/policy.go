@@ -19,7 +19,8 @@ func podDisruptionBudget() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "policy",
 		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", Name: "PodDisruptionBudget",
-		ShortNames: []string{"pdb"}, Namespaced: true,
+		MetaOnUpdate: registry.MetaNothing,
+		ShortNames:   []string{"pdb"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} }, nil)},
 		Storage:  "v1", StoragePath: "poddisruptionbudgets",
 		Subresources: []registry.Subresource{declare.Status()},

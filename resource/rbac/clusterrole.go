@@ -11,8 +11,9 @@ func clusterRole() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "rbac",
 		Resource: "clusterroles", Singular: "clusterrole", Name: "ClusterRole",
-		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }, nil)},
-		Storage:  "v1", StoragePath: "clusterroles",
+		MetaOnUpdate: registry.MetaWhole,
+		Versions:     []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }, nil)},
+		Storage:      "v1", StoragePath: "clusterroles",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		ValidateName: validateName,
 	}

@@ -14,6 +14,7 @@ func clusterRoleBinding() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "rbac",
 		Resource: "clusterrolebindings", Singular: "clusterrolebinding", Name: "ClusterRoleBinding",
+		MetaOnUpdate: registry.MetaWhole,
 		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} }, func(b *rbacv1.ClusterRoleBinding) {
 			defaultRoleRef(&b.RoleRef)
 			defaultSubjects(b.Subjects)
@@ -27,7 +28,7 @@ func clusterRoleBinding() *registry.Kind {
 				if b.RoleRef == old.RoleRef {
 					return nil
 				}
-				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef")}
+				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef")}
 			},
 			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
 		}),

@@ -11,9 +11,10 @@ func role() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "rbac",
 		Resource: "roles", Singular: "role", Name: "Role",
-		Namespaced: true,
-		Versions:   []registry.Version{declare.Version("v1", func() *rbacv1.Role { return &rbacv1.Role{} }, nil)},
-		Storage:    "v1", StoragePath: "roles",
+		MetaOnUpdate: registry.MetaWhole,
+		Namespaced:   true,
+		Versions:     []registry.Version{declare.Version("v1", func() *rbacv1.Role { return &rbacv1.Role{} }, nil)},
+		Storage:      "v1", StoragePath: "roles",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		ValidateName: validateName,
 	}

@@ -14,7 +14,8 @@ func roleBinding() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "rbac",
 		Resource: "rolebindings", Singular: "rolebinding", Name: "RoleBinding",
-		Namespaced: true,
+		MetaOnUpdate: registry.MetaWhole,
+		Namespaced:   true,
 		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} }, func(b *rbacv1.RoleBinding) {
 			defaultRoleRef(&b.RoleRef)
 			defaultSubjects(b.Subjects)
@@ -28,7 +29,7 @@ func roleBinding() *registry.Kind {
 				if b.RoleRef == old.RoleRef {
 					return nil
 				}
-				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), b.RoleRef, "cannot change roleRef")}
+				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef")}
 			},
 			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
 		}),

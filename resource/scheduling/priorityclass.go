@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -45,7 +44,7 @@ func priorityClass() *registry.Kind {
 				if c.Value != old.Value {
 					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 				}
-				return append(errs, apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+				return append(errs, declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
 			},
 			Cells: declare.Cells(func(c *schedulingv1.PriorityClass) []any {
 				policy := ""

@@ -39,12 +39,16 @@ func csiDriver() *registry.Kind {
 				if old.Spec.PreventPodSchedulingIfMissing == nil {
 					d.Spec.PreventPodSchedulingIfMissing = nil
 				}
+				// The generation counts changes only: there is none at first.
+				if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+					d.Generation = old.Generation + 1
+				}
 			},
 			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
 				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil
 				}
-				if old != nil && equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+				if old != nil && len(old.Spec.TokenRequests) > 0 {
 					return nil
 				}
 				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}

@@ -11,8 +11,9 @@ func csiStorageCapacity() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "storage",
 		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Name: "CSIStorageCapacity",
-		Namespaced: true,
-		Versions:   []registry.Version{declare.Version("v1", func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} }, nil)},
-		Storage:    "v1", StoragePath: "csistoragecapacities",
+		MetaOnUpdate: registry.MetaWhole,
+		Namespaced:   true,
+		Versions:     []registry.Version{declare.Version("v1", func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} }, nil)},
+		Storage:      "v1", StoragePath: "csistoragecapacities",
 	}
 }

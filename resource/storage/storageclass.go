@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -27,7 +25,8 @@ func storageClass() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "storage",
 		Resource: "storageclasses", Singular: "storageclass", Name: "StorageClass",
-		ShortNames: []string{"sc"},
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"sc"},
 		Versions: []registry.Version{declare.Version("v1", func() *storagev1.StorageClass { return &storagev1.StorageClass{} }, func(c *storagev1.StorageClass) {
 			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			declare.Pointer(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
@@ -81,15 +80,8 @@ var deprecatedTopology = map[string]string{
 }
 
 func validateStorageClassUpdate(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
-	var errs field.ErrorList
-	if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
-		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
-	}
-	if c.Provisioner != old.Provisioner {
-		errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
-	}
-	if !equality.Semantic.DeepEqual(c.ReclaimPolicy, old.ReclaimPolicy) {
-		errs = append(errs, field.Forbidden(field.NewPath("reclaimPolicy"), "updates to reclaimPolicy are forbidden."))
-	}
-	return append(errs, apivalidation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	errs := declare.Immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))
+	errs = append(errs, declare.Immutable(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
+	errs = append(errs, declare.Immutable(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
+	return append(errs, declare.Immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }

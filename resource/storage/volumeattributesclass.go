@@ -13,9 +13,10 @@ func volumeAttributesClass() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "storage",
 		Resource: "volumeattributesclasses", Singular: "volumeattributesclass", Name: "VolumeAttributesClass",
-		ShortNames: []string{"vac"},
-		Versions:   []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} }, nil)},
-		Storage:    "v1", StoragePath: "volumeattributesclasses",
+		MetaOnUpdate: registry.MetaWhole,
+		ShortNames:   []string{"vac"},
+		Versions:     []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} }, nil)},
+		Storage:      "v1", StoragePath: "volumeattributesclasses",
 		UnconditionalUpdate: true, ReturnDeleted: true,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,

@@ -1,0 +1,135 @@
+package kindtest
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// updated is a recorded create, and updates of what it made, each on its own.
+type updated struct {
+	created
+	Updates []struct {
+		Name     string
+		Body     json.RawMessage
+		Expect   map[string]any // nil for a refusal
+		Causes   []string       // of the refusal
+		Warnings []string
+	}
+}
+
+// updates checks what accepted updates make, and that hooks refuse for no other
+// reasons than the recorded ones. Causes that no hook gives yet are counted.
+func updates(t *testing.T, kinds []*registry.Kind, o Options) {
+	var given, missing int
+	for c := range read[updated](t, "update.jsonl.gz", ".update.gz") {
+		kind := find(t, kinds, c.Resource)
+		old, err := create(kind, c.created)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		for _, u := range c.Updates {
+			if o.Skip[u.Name] != "" {
+				continue
+			}
+			obj, err := update(kind, c.Version, u.Body, old)
+			if err != nil {
+				t.Errorf("%s: %v", u.Name, err)
+				continue
+			}
+			var causes []string
+			if f := kind.Hooks.ValidateUpdate; f != nil {
+				for _, err := range f(context.Background(), obj, old) {
+					causes = append(causes, err.Field+": "+err.ErrorBody())
+				}
+			}
+			if u.Expect == nil {
+				for _, cause := range causes {
+					normalCause := func(s string) string { return normal(s).(string) }
+					if !slices.ContainsFunc(u.Causes, func(w string) bool { return normalCause(w) == normalCause(cause) }) {
+						t.Errorf("%s: refused for %s, want %q", u.Name, cause, u.Causes)
+					}
+				}
+				for _, w := range u.Causes {
+					if strings.Contains(w, "immutable") || strings.Contains(w, "Forbidden") {
+						missing++
+					}
+				}
+				given += len(causes)
+				continue
+			}
+			if len(causes) > 0 {
+				t.Errorf("%s: refused: %q", u.Name, causes)
+				continue
+			}
+			var warned []string
+			if f := kind.Hooks.Warn; f != nil {
+				warned = f(context.Background(), obj, old)
+				slices.Sort(warned)
+			}
+			if want := (created{Warnings: u.Warnings}).warnings(t); !slices.Equal(warned, want) {
+				t.Errorf("%s: warnings %q, want %q", u.Name, warned, want)
+			}
+			if obj, err = reread(kind, obj); err != nil {
+				t.Errorf("%s: %v", u.Name, err)
+				continue
+			}
+			shown := show(t, kind, c.Version, obj)
+			for _, path := range slices.Concat(o.NotOurs[c.Resource], []string{"metadata.managedFields", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp", "metadata.resourceVersion", "metadata.selfLink"}) {
+				remove(shown, strings.Split(path, "."))
+				remove(u.Expect, strings.Split(path, "."))
+			}
+			if d := diff("", normal(shown), normal(u.Expect)); d != "" {
+				t.Errorf("%s: %s\nsent %s", u.Name, d, u.Body)
+			}
+		}
+	}
+	if missing > given {
+		t.Logf("immutable or forbidden: hooks give %d causes of %d recorded", given, missing)
+	}
+}
+
+// update does what the generic pipeline does to an update before it is
+// validated.
+func update(kind *registry.Kind, version string, body []byte, old registry.Object) (registry.Object, error) {
+	obj, err := decode(kind, version, body)
+	if err != nil {
+		return nil, err
+	}
+	obj.SetUID(old.GetUID())
+	obj.SetCreationTimestamp(old.GetCreationTimestamp())
+	obj.SetManagedFields(nil)
+	obj.SetGeneration(old.GetGeneration())
+	obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	if f := kind.Hooks.Status; f != nil {
+		kept := old.DeepCopyObject().(registry.Object)
+		reflect.ValueOf(f(obj)).Elem().Set(reflect.ValueOf(f(kept)).Elem())
+	}
+	if f := kind.Hooks.PrepareUpdate; f != nil {
+		f(context.Background(), obj, old)
+	}
+	if content := generationOf(kind); content != nil && !equality.Semantic.DeepEqual(content(obj), content(old)) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+	return obj, nil
+}
+
+func generationOf(kind *registry.Kind) func(registry.Object) any {
+	switch h := kind.Hooks; {
+	case !h.Generation:
+		return nil
+	case h.GenerationOf != nil:
+		return h.GenerationOf
+	default:
+		return h.Spec
+	}
+}
