@@ -300,6 +300,7 @@ func (f *fast) applyNew(configuration map[string]any, manager string, now time.T
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
 	w.begin(f.reset)
+	w.unique = true
 	w.applied(f.shape, configuration)
 	if w.failed {
 		return nil, false

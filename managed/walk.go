@@ -18,6 +18,8 @@ type walk struct {
 	failed bool
 	// reset are the fields that are not owned here; nil where there are none.
 	reset *set
+	// unique refuses duplicates in lists that are owned as one too.
+	unique bool
 }
 
 type frame struct {
@@ -35,7 +37,7 @@ const (
 func (w *walk) begin(reset *set) {
 	clear(w.frames[:cap(w.frames)])
 	w.frames = append(w.frames[:0], frame{})
-	w.failed = false
+	w.failed, w.unique = false, false
 	w.reset = reset
 }
 
@@ -670,7 +672,8 @@ func (w *walk) whole(s *shape, v any) {
 			return
 		}
 		if s.associative {
-			w.treeKeys(s, v)
+			items := w.treeKeys(s, v)
+			w.failed = w.failed || w.unique && !sortKeyed(items)
 		}
 		for _, below := range v {
 			w.whole(s.item, below)
