@@ -25,6 +25,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, victim(dir))
 		os.Exit(1)
 	}
+	if dir := os.Getenv(manifestDir); dir != "" {
+		fmt.Fprintln(os.Stderr, brokenManifest(dir))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
