@@ -41,17 +41,16 @@ func endpointSlice() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*discoveryv1.EndpointSlice]{
-			Generation: true,
-			// There is no spec: everything but metadata counts, and the labels,
-			// which say whose slice it is.
-			GenerationOf: func(s *discoveryv1.EndpointSlice) any {
-				return &discoveryv1.EndpointSlice{
-					ObjectMeta:  metav1.ObjectMeta{Labels: s.Labels},
-					AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports,
-				}
+			// The generation is kept here: what is compared is the slice as it was
+			// sent, with the topology that is dropped then.
+			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
+				s.Generation = 1
+				dropTopology(s, nil)
 			},
-			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) { dropTopology(s, nil) },
 			PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+				if !equality.Semantic.DeepEqual(content(s), content(old)) {
+					s.Generation = old.Generation + 1
+				}
 				if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
 					dropTopology(s, old.Endpoints)
 				}
@@ -69,6 +68,15 @@ func endpointSlice() *registry.Kind {
 				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
 			}),
 		}),
+	}
+}
+
+// content is what the generation counts the changes of. There is no spec:
+// everything but metadata counts, and the labels, which say whose slice it is.
+func content(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Labels: s.Labels},
+		AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports,
 	}
 }
 

@@ -26,6 +26,8 @@ func networkPolicy() *registry.Kind {
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.NetworkPolicy]{
 			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 			Generation: true,
+			// An empty list where there was none counts as a change.
+			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.Exactly(p.Spec) },
 			Cells: declare.Cells(func(p *networkingv1.NetworkPolicy) []any {
 				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), core.Age(p.CreationTimestamp)}
 			}),
