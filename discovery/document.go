@@ -59,7 +59,6 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 	}
 	h := w.Header()
 	h.Set("Content-Type", mediaType+d.suffix)
-	h.Set("Cache-Control", "no-cache, private")
 	h.Set("Vary", "Accept")
 	body := f.body
 	if mediaType == respond.JSON && respond.Pretty(r) {

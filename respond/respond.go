@@ -62,7 +62,6 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	h.Set("Content-Type", mediaType)
-	h.Set("Cache-Control", "no-cache, private")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
@@ -70,8 +69,6 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 
 // NotFoundPage answers a path that belongs to no API, as plain text.
 func NotFoundPage(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Cache-Control", "no-cache, private")
 	http.Error(w, "404 page not found", http.StatusNotFound)
 }
 

@@ -108,7 +108,6 @@ func writeJSON(w http.ResponseWriter, v any) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", respond.JSON)
-	h.Set("Cache-Control", "no-cache, private")
 	_, _ = w.Write(body) // the client may be gone
 }
 

@@ -157,6 +157,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		if a.header.Get("Audit-Id") == "" {
 			t.Errorf("%s: no Audit-Id", step.name)
 		}
+		if got := a.header.Get("Cache-Control"); got != "no-cache, private" {
+			t.Errorf("%s: Cache-Control %q", step.name, got)
+		}
 	}
 }
 

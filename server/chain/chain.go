@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/filter/authorize"
+	"github.com/keelson-dev/keelson/filter/cachecontrol"
 	"github.com/keelson-dev/keelson/filter/deadline"
 	"github.com/keelson-dev/keelson/filter/impersonate"
 	"github.com/keelson-dev/keelson/filter/inflight"
@@ -40,6 +41,7 @@ func New(h http.Handler, o Options) http.Handler {
 		info.New(),
 		measure.New(o.Metrics),
 		auditid.New(),
+		cachecontrol.New(),
 		deadline.New(o.RequestTimeout, o.Stopping),
 		authenticate.New(o.Authenticator, o.Log, o.Metrics.Authentication),
 		impersonate.New(),

@@ -72,7 +72,6 @@ func (h *Handler) Paths() []string {
 
 // ServeHTTP runs all checks of an endpoint, or the one that the path names.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", "no-cache, private")
 	endpoint, name, single := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if single {
 		h.serveOne(w, r, endpoint, name)
