@@ -5,6 +5,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -44,10 +45,17 @@ func resourceSlice() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceSlice]{
-			Spec:          func(s *resourcev1.ResourceSlice) any { return &s.Spec },
-			Generation:    true,
-			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) { dropMappings(s) },
+			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
+			// The generation is kept here: what is compared is the slice as it was
+			// sent, with the mappings that are dropped then.
+			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
+				s.Generation = 1
+				dropMappings(s)
+			},
 			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
+				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
+					s.Generation = old.Generation + 1
+				}
 				if !hasMappings(old) {
 					dropMappings(s)
 				}
