@@ -131,8 +131,9 @@ func For(k *registry.Kind, gvk schema.GroupVersionKind, subresource string, type
 // hand parts of live's, and returns object. live is not changed.
 //
 // It cannot fail: where the object does not fit its schema, managedFields are
-// dropped. Call it before mutating admission and again after it (with the object
-// from before admission as live) where admission changed the object.
+// dropped. Call it once a request, on what the client asked for with defaults set,
+// before mutating admission and before the kind's own preparation: what those set
+// is nobody's.
 func (m *Manager) Update(live, object registry.Object, manager string, now time.Time) registry.Object {
 	if live == nil {
 		live = m.fast.empty()
@@ -159,8 +160,8 @@ func (m *Manager) Apply(live registry.Object, configuration map[string]any, mana
 	return m.applySlow(live, configuration, manager, force, now)
 }
 
-// Valid says whether entries decode; those that do not are what admission may leave
-// behind, in which case the caller restores the ones from before it.
+// Valid says whether entries decode. Where those that mutating admission leaves do
+// not, the caller restores the ones from before it and warns the client.
 func Valid(entries []metav1.ManagedFieldsEntry) error {
 	return managedfields.ValidateManagedFields(entries)
 }

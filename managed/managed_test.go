@@ -312,3 +312,37 @@ func TestSetTwin(t *testing.T) {
 		}
 	}
 }
+
+func TestKeepTimes(t *testing.T) {
+	m := named("ConfigMap", "").manager(t)
+	live := benchConfigMap()
+	m.Update(nil, live, "one", testNow)
+	live.UID = "u"
+	later := live.DeepCopy()
+	later.ManagedFields[0].Time = &metav1.Time{Time: testNow.Add(time.Hour)}
+	KeepTimes(live, later)
+	if described(later) != described(live) {
+		t.Errorf("got %s", described(later))
+	}
+	changed := live.DeepCopy()
+	changed.Data["a"] = "other"
+	m.Update(live, changed, "one", testNow.Add(time.Hour))
+	KeepTimes(live, changed)
+	if described(changed) == described(live) {
+		t.Errorf("got %s", described(changed))
+	}
+}
+
+func BenchmarkKeepTimes(b *testing.B) {
+	live := benchPod(b)
+	benchStatus(live, 1)
+	m := named("Pod", "status").manager(b)
+	m.Update(benchPod(b), live, "one", testNow)
+	object := live.DeepCopy()
+	object.Status.Conditions[0].Message = "other"
+	m.Update(live, object, "one", testNow.Add(time.Hour))
+	b.ReportAllocs()
+	for b.Loop() {
+		KeepTimes(live, object)
+	}
+}

@@ -3,8 +3,11 @@ package patch
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -13,17 +16,133 @@ import (
 
 // Strategic applies a strategic merge patch to original, a typed object in the
 // version of the request, and decodes the result into an empty object of the same
-// type. original is not changed; into may share parts with it, and is half-filled
-// where an error is returned. The caller sets defaults on into afterwards. The
-// warnings are of unknown and duplicate fields, where v is Warn.
+// type. original is not changed; into shares nothing with it, and is half-filled
+// where an error is returned. The caller sets apiVersion and kind, which a patch may
+// remove, and defaults on into afterwards. The warnings are of unknown and duplicate
+// fields, where v is Warn.
 func Strategic(original, into runtime.Object, body []byte, v Validation) (warnings []string, err error) {
 	patch, strict, err := decodeTree(body, v)
 	if err != nil {
 		return nil, err
 	}
-	return strategicTree(original, into, patch, strict, v)
+	part, ok := newPart(original, into, patch)
+	if !ok {
+		return strategicTree(original, into, patch, strict, v)
+	}
+	tree, err := part.tree()
+	if err != nil {
+		return nil, plain(err)
+	}
+	merged, err := strategicpatch.StrategicMergeMapPatch(tree, patch, into)
+	if err != nil {
+		return nil, strategicError(err)
+	}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, into, v.checks())
+	warnings, err = settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
+	if err == nil {
+		part.complete(into)
+	}
+	return warnings, err
 }
 
+// A part is the top-level fields of an object that a patch names. The others are
+// copied: converting an object to a tree and back costs more than all else.
+type part struct {
+	original reflect.Value
+	// touched are the indexes of the fields that the patch names; embedded fields
+	// (apiVersion and kind) always count.
+	touched []bool
+	names   map[string]bool
+	// owners says that metadata is named, but not its managedFields, whose
+	// conversion costs most.
+	owners bool
+}
+
+// newPart returns false where the whole object has to be converted.
+func newPart(original, into runtime.Object, patch map[string]any) (part, bool) {
+	v := reflect.ValueOf(original)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || reflect.TypeOf(into) != v.Type() {
+		return part{}, false
+	}
+	p := part{original: v.Elem(), touched: make([]bool, v.Elem().NumField()), names: map[string]bool{}}
+	for name := range patch {
+		if strings.HasPrefix(name, "$") {
+			return part{}, false
+		}
+	}
+	for i := range p.touched {
+		field := p.original.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" && field.Anonymous {
+			p.touched[i], p.names["apiVersion"], p.names["kind"] = true, true, true
+			continue
+		}
+		if name == "" || name == "-" || !field.IsExported() {
+			return part{}, false
+		}
+		_, p.touched[i] = patch[name]
+		p.names[name] = p.touched[i]
+	}
+	p.owners = namesLabels(patch["metadata"])
+	return p, true
+}
+
+// namesLabels says of a patch of metadata that it leaves managedFields alone.
+func namesLabels(metadata any) bool {
+	fields, ok := metadata.(map[string]any)
+	for name := range fields {
+		if strings.HasPrefix(name, "$") || name == "managedFields" {
+			return false
+		}
+	}
+	return ok
+}
+
+func (p part) tree() (map[string]any, error) {
+	some := reflect.New(p.original.Type())
+	for i, touched := range p.touched {
+		if touched {
+			some.Elem().Field(i).Set(p.original.Field(i))
+		}
+	}
+	if meta, ok := some.Interface().(metav1.Object); ok && p.owners {
+		meta.SetManagedFields(nil)
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(some.Interface())
+	for name := range tree {
+		if !p.names[name] {
+			delete(tree, name)
+		}
+	}
+	return tree, err
+}
+
+// complete copies into the patched fields what the patch did not name.
+func (p part) complete(into runtime.Object) {
+	rest := reflect.New(p.original.Type())
+	for i, touched := range p.touched {
+		if !touched {
+			rest.Elem().Field(i).Set(p.original.Field(i))
+		}
+	}
+	if meta, ok := p.original.Addr().Interface().(metav1.Object); ok && p.owners {
+		rest.Interface().(metav1.Object).SetManagedFields(meta.GetManagedFields())
+	}
+	copied := rest.Interface().(runtime.Object).DeepCopyObject()
+	out, from := reflect.ValueOf(into).Elem(), reflect.ValueOf(copied).Elem()
+	for i, touched := range p.touched {
+		if !touched {
+			out.Field(i).Set(from.Field(i))
+		}
+	}
+	if p.owners {
+		if meta, ok := into.(metav1.Object); ok {
+			meta.SetManagedFields(copied.(metav1.Object).GetManagedFields())
+		}
+	}
+}
+
+// strategicTree is Strategic for any object and patch.
 func strategicTree(original, into runtime.Object, patch map[string]any, strict []error, v Validation) ([]string, error) {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(original)
 	if err != nil {
