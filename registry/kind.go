@@ -56,6 +56,8 @@ type Kind struct {
 	// DefaultOrphan makes Orphan the propagation policy of a delete that names
 	// none; the others default to Background.
 	DefaultOrphan bool
+	// OrphanWarning is sent with a delete that leaves it to DefaultOrphan.
+	OrphanWarning string
 	// ReturnDeleted makes DELETE answer the removed object, not a Status.
 	ReturnDeleted bool
 

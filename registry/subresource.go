@@ -17,6 +17,8 @@ type Subresource struct {
 	GVK schema.GroupVersionKind
 	// Verbs as discovery lists them.
 	Verbs []string
+	// Also are other kinds that a POST may send, with the same fields.
+	Also []schema.GroupVersionKind
 
 	// Status marks the status subresource: Hooks.Status says what it is.
 	Status bool

@@ -21,7 +21,6 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -92,14 +91,13 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 		return Result{}, apierr.New(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
 	}
 	key := r.Key(obj.GetNamespace(), obj.GetName())
-	exists := kerrors.NewAlreadyExists(r.groupResource(o.Group), obj.GetName())
 	if o.DryRun {
 		snap, err := r.Current(ctx)
 		if err != nil {
 			return Result{}, err
 		}
-		if _, ok := snap.Get(key); ok {
-			return Result{}, exists
+		if found, ok := snap.Get(key); ok {
+			return Result{}, r.alreadyExists(o.Group, found)
 		}
 		return r.dryResult(key, obj)
 	}
@@ -114,12 +112,26 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 		Ops:        []storage.Op{op},
 	})
 	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
-		return Result{}, exists
+		found, err := r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision)
+		if err != nil {
+			return Result{}, err
+		}
+		return Result{}, r.alreadyExists(o.Group, found)
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	return r.written(key, value, revision)
+}
+
+// alreadyExists answers a create of what is there, and says so if it is on its
+// way out.
+func (r *Resource) alreadyExists(group string, found *cache.Object) error {
+	err := kerrors.NewAlreadyExists(r.groupResource(group), found.Name)
+	if obj, derr := r.Decode(found); derr == nil && obj.GetDeletionTimestamp() != nil {
+		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
+	}
+	return err
 }
 
 // written makes the result of a committed value, and hands its JSON to the
@@ -156,30 +168,24 @@ func objectAt(key string, revision int64, h cache.Header) *cache.Object {
 	return o
 }
 
-// dryResult is the result of a write that is not done. The JSON is made of the
-// object itself: like the reference, it has not been through the store.
+// dryResult is the result of a write that is not done.
 func (r *Resource) dryResult(key string, obj Object) (Result, error) {
-	rv := obj.GetResourceVersion()
-	if rv == "0" {
-		rv = ""
-	}
+	revision, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	value, err := r.codec.encode(obj)
 	if err != nil {
 		return Result{}, err
 	}
-	obj.SetResourceVersion(rv)
-	revision, _ := strconv.ParseInt(rv, 10, 64)
 	o, err := r.objectOf(key, value, revision)
 	if err != nil {
 		return Result{}, err
 	}
-	if rv == "" {
+	if revision == 0 {
 		// Read stamps every object; this one was never stored.
 		if o.Data, err = r.codec.plain(value); err != nil {
 			return Result{}, err
 		}
 	}
-	item, err := scheme.EncodeItem(obj)
+	item, err := r.encodeItem(o, r.codec.storage)
 	return Result{Object: o, item: item}, err
 }
 
@@ -197,6 +203,12 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 		return err
 	}
 	WipeServerFields(obj)
+	obj.SetCreationTimestamp(metav1.Time{Time: r.now()}.Rfc3339Copy())
+	obj.SetUID(uuid.NewUUID())
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj.SetName(generatedName(obj.GetGenerateName()))
+	}
+	dedupOwners(ctx, obj, "")
 	h := &r.Kind.Hooks
 	if h.Status != nil {
 		clearPart(h.Status(obj))
@@ -206,11 +218,6 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	}
 	if h.PrepareCreate != nil {
 		h.PrepareCreate(ctx, obj)
-	}
-	obj.SetCreationTimestamp(metav1.Time{Time: r.now()}.Rfc3339Copy())
-	obj.SetUID(uuid.NewUUID())
-	if obj.GetName() == "" && obj.GetGenerateName() != "" {
-		obj.SetName(generatedName(obj.GetGenerateName()))
 	}
 	errs := r.validateMeta(obj)
 	if h.Validate != nil {
@@ -470,6 +477,7 @@ func (r *Resource) beforeUpdate(ctx context.Context, namespace string, obj, old 
 	}
 	h := &r.Kind.Hooks
 	sub := o.Subresource
+	dedupOwners(ctx, obj, " after mutating admission happens")
 	obj.SetGeneration(old.GetGeneration())
 	switch {
 	case o.Raw:

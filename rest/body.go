@@ -147,7 +147,7 @@ func decodeWith(d scheme.Decoder, r *http.Request, media scheme.Media, body []by
 	}
 	if len(strict) > 0 {
 		if v == patch.Strict {
-			return nil, scheme.StrictError(strict)
+			return nil, d.StrictError(strict)
 		}
 		for _, w := range patch.Warnings(strict) {
 			request.Warn(r.Context(), w)

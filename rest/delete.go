@@ -28,6 +28,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
+	s.warnOfOrphans(r, options)
 	result, err := s.Delete(r.Context(), info.Namespace, info.Name, options, nil)
 	if err != nil {
 		return err
@@ -40,6 +41,14 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 		code = http.StatusAccepted
 	}
 	return h.writeResult(w, r, s, code, accepted, result)
+}
+
+// warnOfOrphans tells a client that did not choose what becomes of dependents what
+// the kind's default is.
+func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
+	if s.Kind.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil { //nolint:staticcheck // deprecated, still served
+		request.Warn(r.Context(), s.Kind.OrphanWarning)
+	}
 }
 
 // writeDeleted answers the Status of a completed deletion.
@@ -79,6 +88,8 @@ func deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
 	}
+	// Its feature gate (AllowUnsafeMalformedObjectDeletion) is off.
+	options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
 	if errs := metavalidation.ValidateDeleteOptions(options); len(errs) > 0 {
 		return nil, invalidOptions("DeleteOptions", errs)
 	}
@@ -128,6 +139,14 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err != nil {
 		return err
 	}
+	if r.ContentLength == 0 {
+		// In the query, resourceVersion is an option of the list.
+		options.Preconditions = nil
+	}
+	if list.ResourceVersion != "" && list.ResourceVersion != "0" && list.ResourceVersionMatch == "" {
+		list.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	}
+	s.warnOfOrphans(r, options)
 	sel, err := newSelection(s, info.Namespace, "", list.LabelSelector, list.FieldSelector)
 	if err != nil {
 		return err

@@ -15,6 +15,9 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if err != nil {
 		return err
 	}
+	if queryValue(r, "export") == "true" {
+		return kerrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
 	o, err := s.read(r, info)
 	if err != nil {
 		return err
@@ -31,7 +34,7 @@ func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error
 		snap, err = s.Current(r.Context())
 	} else {
 		var revision int64
-		if revision, err = parseVersion(rv); err != nil {
+		if revision, err = parseWatchVersion(rv); err != nil {
 			return nil, err
 		}
 		snap, err = s.NotOlderThan(r.Context(), revision)

@@ -102,8 +102,8 @@ func parseVersion(rv string) (int64, error) {
 	return int64(v), nil
 }
 
-// parseWatchVersion reads a resourceVersion parameter of a watch. The reference
-// answers 500 to a malformed one.
+// parseWatchVersion reads a resourceVersion parameter of a watch or get. The
+// reference answers 500 to a malformed one.
 func parseWatchVersion(rv string) (int64, error) {
 	if rv == "" {
 		return 0, nil

@@ -1,8 +1,11 @@
 package rest
 
 import (
+	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"sync"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -153,6 +156,7 @@ func (p *patcher) change(c *registry.Current) (registry.Object, error) {
 		return nil, err
 	}
 	if err := checkName(obj, p.info); err != nil {
+		p.warn()
 		return nil, err
 	}
 	return s.ToStorage(obj, s.version)
@@ -204,12 +208,32 @@ func (p *patcher) patchDocument(c *registry.Current, obj registry.Object) error 
 }
 
 func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Object) ([]string, error) {
+	if gvk, err := scheme.DocumentKind(after); err == nil && gvk.Version == "" && gvk.Group == "" && gvk.Kind != "" {
+		// Without an apiVersion the document is of no kind: nothing in it is known.
+		return unknownMembers(after), nil
+	}
 	d := scheme.Decoder{GVK: p.s.gvk, Internal: p.s.Kind.Package + "." + p.s.Kind.Name, New: func() runtime.Object { return obj }}
 	more, err := d.DecodePatched(after, p.o.validation != patch.Ignore)
 	if err == nil && len(more) > 0 {
 		err = runtime.NewStrictDecodingError(more)
 	}
 	return patch.Decoded(after, strict, err, p.o.validation)
+}
+
+// unknownMembers are the warnings for the members of a document of no kind.
+func unknownMembers(doc []byte) []string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(doc, &members) != nil {
+		return nil
+	}
+	var warnings []string
+	for name := range members {
+		if name != "kind" {
+			warnings = append(warnings, fmt.Sprintf("unknown field %q", name))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 func (p *patcher) applied(live registry.Object) (registry.Object, error) {

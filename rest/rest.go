@@ -133,6 +133,9 @@ func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served,
 		verb, err := s.subresourceVerb(r, info)
 		return verb, s, err
 	}
+	if s.Virtual() && info.Name != "" && !s.Kind.HasVerb("get") {
+		return nil, nil, apierr.PathNotFound()
+	}
 	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
 		return nil, nil, apierr.PathMethodNotAllowed()
 	}

@@ -2,15 +2,18 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
@@ -119,7 +122,11 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		if scale.UID != "" && scale.UID != obj.GetUID() {
 			return nil, s.UIDMismatch(c.Object, scale.UID, obj.GetUID())
 		}
-		return h.own(s, info.Subresource, live, obj, o.manager)
+		obj, err = h.own(s, info.Subresource, live, obj, o.manager)
+		if err == nil {
+			stampScale(obj, live)
+		}
+		return obj, err
 	})
 	if err != nil {
 		return err
@@ -214,6 +221,7 @@ func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *reque
 		if err != nil {
 			return nil, err
 		}
+		stampScale(obj, live)
 		return obj, checkName(obj, info)
 	})
 	if err != nil {
@@ -236,6 +244,23 @@ func (s *served) parentConfiguration(scale map[string]any) (map[string]any, erro
 		parent["spec"] = spec
 	}
 	return parent, nil
+}
+
+// stampScale gives the entries made through the scale subresource the time that
+// the reference gives them: that of the entry before, and none to a new one.
+func stampScale(obj, live registry.Object) {
+	times := map[managed.EntryKey]*metav1.Time{}
+	for _, e := range live.GetManagedFields() {
+		times[managed.KeyOf(&e)] = e.Time
+	}
+	entries := slices.Clone(obj.GetManagedFields())
+	for i := range entries {
+		if entries[i].Subresource == "scale" {
+			entries[i].Time = times[managed.KeyOf(&entries[i])]
+		}
+	}
+	managed.Sort(entries)
+	obj.SetManagedFields(entries)
 }
 
 func text(v any) string { s, _ := v.(string); return s }

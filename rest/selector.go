@@ -33,6 +33,9 @@ func (f *fieldSet) resolve(label string) (string, error) {
 	if name, ok := f.version.FieldAliases[label]; ok {
 		return name, nil
 	}
+	if label == "metadata.namespace" && !f.kind.Namespaced && f.kind.FieldError != nil {
+		return "", f.kind.FieldError(f.version.Name, label)
+	}
 	if f.names[label] && (len(f.version.FieldAliases) == 0 || strings.HasPrefix(label, "metadata.")) {
 		return label, nil
 	}

@@ -117,7 +117,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	}
 	gvk := s.kindOf(sub)
 	if out == nil {
-		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}
+		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
 		return writeTyped(w, r, http.StatusCreated, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status)
 	}
 	out.GetObjectKind().SetGroupVersionKind(gvk)
@@ -145,5 +145,5 @@ var internalNames = map[schema.GroupKind]string{
 }
 
 func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Object, internal string) scheme.Decoder {
-	return scheme.Decoder{GVK: s.kindOf(sub), Internal: internal, New: func() runtime.Object { return make() }}
+	return scheme.Decoder{GVK: s.kindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() }}
 }

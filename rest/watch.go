@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apierr"
@@ -55,6 +56,9 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	sel, err := newSelection(s, info.Namespace, info.Name, options.LabelSelector, options.FieldSelector)
 	if err != nil {
 		return err
+	}
+	if info.Name != "" && len(sel.fields) > 0 && sel.fields[0].field == "metadata.name" {
+		return kerrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
 	revision, err := parseWatchVersion(options.ResourceVersion)
 	if err != nil {

@@ -3,7 +3,9 @@ package scheme
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +52,8 @@ type Decoder struct {
 	Internal string
 	// New makes an empty object.
 	New func() runtime.Object
+	// Also are other kinds that a body may say it is, with the same fields.
+	Also []schema.GroupVersionKind
 }
 
 // Decode reads body. The second result are the strict errors: unknown and
@@ -68,9 +72,7 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 			return nil, nil, d.unrecognized(body, err)
 		}
 		if strict {
-			if _, err := yaml.YAMLToJSONStrict(body); err != nil {
-				strictErrs = append(strictErrs, err)
-			}
+			strictErrs = append(strictErrs, yamlErrors(body)...)
 		}
 		doc = converted
 	}
@@ -113,6 +115,14 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, d.New())
 }
 
+// yamlErrors are the duplicate keys of a YAML document.
+func yamlErrors(body []byte) []error {
+	if _, err := yaml.YAMLToJSONStrict(body); err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
 func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 	env, err := wire.OpenEnvelope(body)
 	if err != nil {
@@ -131,7 +141,7 @@ func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 
 // checkKind holds what the body says it is against what the URL stands for.
 func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
-	if gvk == d.GVK {
+	if gvk == d.GVK || slices.Contains(d.Also, gvk) {
 		return nil
 	}
 	if gvk.Version == "" && gvk.Group != d.GVK.Group {
@@ -215,8 +225,8 @@ func withDefaults(gvk, def schema.GroupVersionKind) schema.GroupVersionKind {
 
 // StrictError joins strict errors to the answer to a request with
 // fieldValidation=Strict.
-func StrictError(errs []error) error {
-	return kerrors.NewBadRequest(StrictMessage(errs))
+func (d Decoder) StrictError(errs []error) error {
+	return d.cannotHandle(d.GVK, errors.New(StrictMessage(errs)))
 }
 
 // StrictMessage words strict errors as the reference does.

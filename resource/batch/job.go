@@ -31,6 +31,7 @@ func job() *registry.Kind {
 		Versions: []registry.Version{declare.Version("v1", func() *batchv1.Job { return &batchv1.Job{} }, defaultJob)},
 		Storage:  "v1", StoragePath: "jobs",
 		UnconditionalUpdate: true, DefaultOrphan: true,
+		OrphanWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
 		Subresources: []registry.Subresource{declare.Status()},
 		Fields:       []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
 		FieldError:   declare.FieldLabelForKind("Job"),

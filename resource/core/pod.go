@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,7 +80,8 @@ func podSubresources() []registry.Subresource {
 		}},
 		{
 			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},
-			New: func() registry.Object { return &policyv1.Eviction{} }, Create: evict,
+			Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
+			New:  func() registry.Object { return &policyv1.Eviction{} }, Create: evict,
 		},
 		{Name: "exec", GVK: v1.WithKind("PodExecOptions"), Verbs: streamVerbs, Unserved: true},
 		{Name: "log", Verbs: []string{"get"}, Unserved: true},

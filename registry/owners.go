@@ -1,0 +1,41 @@
+package registry
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/keelson-dev/keelson/request"
+)
+
+// dedupOwners removes owner references that stand twice and warns of them. when
+// tells the client at which point they were found.
+func dedupOwners(ctx context.Context, obj Object, when string) {
+	refs := obj.GetOwnerReferences()
+	if len(refs) < 2 {
+		return
+	}
+	kept := refs[:0:0]
+	var twice []string
+	for _, ref := range refs {
+		same := func(i int) bool { return equalParts(&kept[i], &ref) }
+		found := false
+		for i := range kept {
+			if found = same(i); found {
+				break
+			}
+		}
+		if !found {
+			kept = append(kept, ref)
+			continue
+		}
+		if uid := string(ref.UID); !slices.Contains(twice, uid) {
+			twice = append(twice, uid)
+		}
+	}
+	if len(twice) == 0 {
+		return
+	}
+	obj.SetOwnerReferences(kept)
+	request.Warn(ctx, ".metadata.ownerReferences contains duplicate entries"+when+"; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "+strings.Join(twice, ", "))
+}
