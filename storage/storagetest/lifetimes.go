@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -64,14 +65,15 @@ func (c *suite) timeToLiveReplaced(t *testing.T) {
 // answers or *CompactedError.
 func (c *suite) compactionRace(t *testing.T) {
 	k := c.kit(t)
-	const writes, keys = 600, 5
+	const writes, keys = 400, 5
 	key := func(i int) string { return fmt.Sprintf("/k/%d", i%keys) }
 	// The write with number i is at revision first+i.
 	first := k.put(key(0), "0")
 	var wg sync.WaitGroup
-	done := make(chan struct{})
+	ctx, done := context.WithCancel(k.ctx) // until all is written
+	defer done()
 	wg.Go(func() {
-		defer close(done)
+		defer done()
 		for i := 1; i < writes; i++ {
 			if _, err := k.s.Commit(k.ctx, storage.Txn{Ops: []storage.Op{storage.Put(key(i), fmt.Append(nil, i))}}); err != nil {
 				t.Error(err)
@@ -84,14 +86,7 @@ func (c *suite) compactionRace(t *testing.T) {
 			}
 		}
 	})
-	running := func() bool {
-		select {
-		case <-done:
-			return false
-		default:
-			return true
-		}
-	}
+	running := func() bool { return ctx.Err() == nil }
 	for range 2 {
 		wg.Go(func() { // reads at revisions near the compaction
 			for n := int64(0); running(); n++ {
@@ -120,7 +115,7 @@ func (c *suite) compactionRace(t *testing.T) {
 				}
 				for next := from; err == nil && next < from+20 && running(); {
 					var b storage.Batch
-					if b, err = w.Next(k.ctx); err != nil {
+					if b, err = w.Next(ctx); err != nil {
 						break
 					}
 					for _, e := range b.Events {
@@ -133,7 +128,7 @@ func (c *suite) compactionRace(t *testing.T) {
 						next++
 					}
 				}
-				if err != nil && !skippable(err) {
+				if err != nil && !skippable(err) && running() {
 					t.Errorf("watch: %v", err)
 				}
 				if w != nil {
