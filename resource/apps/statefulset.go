@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -51,6 +52,12 @@ func statefulSet() *registry.Kind {
 				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil && (before == nil || before.MaxUnavailable == nil) {
 					u.MaxUnavailable = nil
 				}
+			},
+			ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
+				if equality.Semantic.DeepEqual(fixedParts(&s.Spec), fixedParts(&old.Spec)) {
+					return nil
+				}
+				return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
 			},
 			Warn: func(_ context.Context, s, old *appsv1.StatefulSet) []string {
 				var warnings []string
@@ -103,4 +110,15 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
 		declare.Value(&claim.Status.Phase, corev1.ClaimPending)
 	}
+}
+
+// fixedParts is the spec without what an update may change. Claim templates are
+// compared without their type, which storage does not keep.
+func fixedParts(s *appsv1.StatefulSetSpec) appsv1.StatefulSetSpec {
+	fixed := appsv1.StatefulSetSpec{Selector: s.Selector, ServiceName: s.ServiceName, PodManagementPolicy: s.PodManagementPolicy}
+	for _, claim := range s.VolumeClaimTemplates {
+		claim.TypeMeta = metav1.TypeMeta{}
+		fixed.VolumeClaimTemplates = append(fixed.VolumeClaimTemplates, claim)
+	}
+	return fixed
 }

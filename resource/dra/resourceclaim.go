@@ -1,10 +1,12 @@
 package dra
 
 import (
+	"context"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -37,6 +39,9 @@ func resourceClaim() *registry.Kind {
 			Spec:            func(c *resourcev1.ResourceClaim) any { return &c.Spec },
 			Status:          func(c *resourcev1.ResourceClaim) any { return &c.Status },
 			StatusKeepsMeta: true,
+			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
+			},
 			Cells: declare.Cells(func(c *resourcev1.ResourceClaim) []any {
 				return []any{c.Name, claimState(c), core.Age(c.CreationTimestamp)}
 			}),

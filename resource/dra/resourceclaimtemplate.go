@@ -1,8 +1,11 @@
 package dra
 
 import (
+	"context"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -23,6 +26,9 @@ func resourceClaimTemplate() *registry.Kind {
 		Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
 		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceClaimTemplate]{
 			Spec: func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
+			ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+				return declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
+			},
 			Cells: declare.Cells(func(t *resourcev1.ResourceClaimTemplate) []any {
 				return []any{t.Name, core.Age(t.CreationTimestamp)}
 			}),

@@ -1,9 +1,12 @@
 package networking
 
 import (
+	"context"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -35,6 +38,9 @@ func ipAddress() *registry.Kind {
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.IPAddress]{
 			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
+			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
+				return declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+			},
 			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
 				parent := core.None
 				if r := a.Spec.ParentRef; r != nil {

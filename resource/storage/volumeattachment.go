@@ -1,8 +1,12 @@
 package storage
 
 import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -16,7 +20,7 @@ func volumeAttachment() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "storage",
 		Resource: "volumeattachments", Singular: "volumeattachment", Name: "VolumeAttachment",
-		Versions: []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} }, nil)},
+		Versions: []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} }, defaultVolumeAttachment)},
 		Storage:  "v1", StoragePath: "volumeattachments",
 		ReturnDeleted: true,
 		Subresources:  []registry.Subresource{declare.Status()},
@@ -32,6 +36,9 @@ func volumeAttachment() *registry.Kind {
 			Spec:            func(a *storagev1.VolumeAttachment) any { return &a.Spec },
 			Status:          func(a *storagev1.VolumeAttachment) any { return &a.Status },
 			StatusKeepsMeta: true,
+			ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+				return declare.Immutable(a.Spec, old.Spec, field.NewPath("spec"))
+			},
 			Cells: declare.Cells(func(a *storagev1.VolumeAttachment) []any {
 				volume := ""
 				if name := a.Spec.Source.PersistentVolumeName; name != nil {
@@ -40,5 +47,36 @@ func volumeAttachment() *registry.Kind {
 				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, core.Age(a.CreationTimestamp)}
 			}),
 		}),
+	}
+}
+
+// defaultVolumeAttachment sets the defaults of an inline volume's source; its
+// spec as a whole gets none.
+func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
+	inline := a.Spec.Source.InlineVolumeSpec
+	if inline == nil {
+		return
+	}
+	declare.RoundUp(inline.Capacity)
+	if s := inline.HostPath; s != nil {
+		declare.Pointer(&s.Type, corev1.HostPathUnset)
+	}
+	if s := inline.ISCSI; s != nil {
+		declare.Value(&s.ISCSIInterface, "default")
+	}
+	if s := inline.RBD; s != nil {
+		declare.Value(&s.RBDPool, "rbd")
+		declare.Value(&s.RadosUser, "admin")
+		declare.Value(&s.Keyring, "/etc/ceph/keyring")
+	}
+	if s := inline.AzureDisk; s != nil {
+		declare.Pointer(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		declare.Pointer(&s.Kind, corev1.AzureSharedBlobDisk)
+		declare.Pointer(&s.FSType, "ext4")
+		declare.Pointer(&s.ReadOnly, false)
+	}
+	if s := inline.ScaleIO; s != nil {
+		declare.Value(&s.StorageMode, "ThinProvisioned")
+		declare.Value(&s.FSType, "xfs")
 	}
 }

@@ -1,8 +1,12 @@
 package storage
 
 import (
+	"context"
+
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -24,6 +28,16 @@ func volumeAttributesClass() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.VolumeAttributesClass]{
+			ValidateUpdate: func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+				var errs field.ErrorList
+				if c.DriverName != old.DriverName {
+					errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
+				}
+				if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
+					errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+				}
+				return errs
+			},
 			Cells: declare.Cells(func(c *storagev1.VolumeAttributesClass) []any {
 				return []any{c.Name, c.DriverName, core.Age(c.CreationTimestamp)}
 			}),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -87,14 +88,13 @@ func (b *internalWriter) write(v reflect.Value) {
 }
 
 func (b *internalWriter) writeMembers(v reflect.Value, first *bool) {
-	for i := range v.NumField() {
-		member := v.Type().Field(i)
+	for _, member := range membersOf(v.Type()) {
 		if member.Anonymous {
-			b.writeEmbedded(v.Field(i), first)
+			b.writeEmbedded(v.FieldByIndex(member.Index), first)
 			continue
 		}
 		b.writeName(member.Name, first)
-		b.write(v.Field(i))
+		b.write(v.FieldByIndex(member.Index))
 	}
 }
 
@@ -146,4 +146,22 @@ func (b *internalWriter) writeJSON(v reflect.Value) {
 		text = []byte("null")
 	}
 	b.Write(text)
+}
+
+// internalOrder names, by a field, the one that it comes after in the internal
+// type where that is not the one before it.
+var internalOrder = map[reflect.Type]map[string]string{
+	reflect.TypeFor[corev1.PersistentVolumeSource](): {"Quobyte": "RBD", "FlexVolume": "ISCSI"},
+}
+
+func membersOf(t reflect.Type) []reflect.StructField {
+	members := slices.Collect(t.Fields())
+	for name, before := range internalOrder[t] {
+		at := slices.IndexFunc(members, func(m reflect.StructField) bool { return m.Name == name })
+		member := members[at]
+		members = slices.Delete(members, at, at+1)
+		at = slices.IndexFunc(members, func(m reflect.StructField) bool { return m.Name == before })
+		members = slices.Insert(members, at+1, member)
+	}
+	return members
 }
