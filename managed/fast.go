@@ -33,6 +33,11 @@ type fast struct {
 	reset *set
 }
 
+// buffers are what fieldsV1 are written to, up to maxBuffer bytes.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxBuffer = 64 << 10
+
 var walks = sync.Pool{New: func() any { return new(walk) }}
 
 // stripped are the fields that no manager owns by an operation of its own.
@@ -246,18 +251,23 @@ func (f *fast) entries(owners []owner, touched, gone *set, manager string, now t
 
 func encode(owners []owner) ([]metav1.ManagedFieldsEntry, bool) {
 	out := make([]metav1.ManagedFieldsEntry, 0, len(owners))
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
 	for i := range owners {
 		o := &owners[i]
 		if o.set.empty() {
 			continue
 		}
 		if o.dirty {
-			raw, ok := o.set.fields(make([]byte, 0, 512))
+			raw, ok := o.set.fields((*buffer)[:0])
+			if cap(raw) <= maxBuffer {
+				*buffer = raw
+			}
 			if !ok {
 				return nil, false
 			}
 			o.entry.FieldsV1 = &metav1.FieldsV1{}
-			o.entry.FieldsV1.SetRawBytes(slices.Clip(raw))
+			o.entry.FieldsV1.SetRawBytes(slices.Clone(raw))
 		}
 		out = append(out, o.entry)
 	}

@@ -125,6 +125,9 @@ func (s *set) find(t *step) (int, bool) {
 func (s *set) at(t *step) *item {
 	i, found := s.find(t)
 	if !found {
+		if s.items == nil {
+			s.items = make([]item, 0, 4)
+		}
 		if i == len(s.items) {
 			s.items = append(s.items, item{step: *t})
 		} else {
