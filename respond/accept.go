@@ -43,7 +43,7 @@ func (c *Clause) specificity() int {
 	case c.Subtype == "*":
 		return 1
 	}
-	return 2 + len(c.Params)
+	return 2
 }
 
 func parseClause(s string) (Clause, bool) {
@@ -91,6 +91,18 @@ func (c *Clause) Transforms() bool {
 	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
 }
 
+// Type returns the first offered type that the client accepts in some shape.
+func Type(clauses []Clause, offered []string) (string, bool) {
+	for i := range clauses {
+		for _, mediaType := range offered {
+			if clauses[i].Matches(mediaType) {
+				return mediaType, true
+			}
+		}
+	}
+	return "", false
+}
+
 // Negotiate returns the first offered type that the client accepts as it is.
 func Negotiate(clauses []Clause, offered []string) (string, bool) {
 	for i := range clauses {
@@ -109,12 +121,6 @@ func Negotiate(clauses []Clause, offered []string) (string, bool) {
 // AcceptsAny says whether some range includes an offered type, whatever its
 // parameters ask for.
 func AcceptsAny(clauses []Clause, offered []string) bool {
-	for i := range clauses {
-		for _, mediaType := range offered {
-			if clauses[i].Matches(mediaType) {
-				return true
-			}
-		}
-	}
-	return false
+	_, ok := Type(clauses, offered)
+	return ok
 }

@@ -48,9 +48,9 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	if after := apierr.RetryAfterSeconds(status); after != "" {
 		h.Set("Retry-After", after)
 	}
-	mediaType := JSON
-	if clause, ok := Negotiate(ParseAccept(r.Header.Get("Accept")), mediaTypes[:]); ok {
-		mediaType = clause
+	mediaType, ok := Type(ParseAccept(r.Header.Get("Accept")), mediaTypes[:])
+	if !ok {
+		mediaType = JSON
 	}
 	code := int(status.Code)
 	if code == 0 {
@@ -60,6 +60,9 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
 		http.Error(w, "cannot encode the status: "+err.Error(), http.StatusInternalServerError)
 		return
+	}
+	if mediaType == JSON && Pretty(r) {
+		body = Indent(body)
 	}
 	h.Set("Content-Type", mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -112,13 +115,17 @@ func Indent(body []byte) []byte {
 	return out.Bytes()
 }
 
-// Pretty says whether the query asks for indented JSON.
+// Pretty says whether the client wants indented JSON: by the pretty parameter or,
+// without it, because a person reads what curl, wget and browsers show.
 func Pretty(r *http.Request) bool {
-	if !strings.Contains(r.URL.RawQuery, "pretty") {
-		return false
+	if strings.Contains(r.URL.RawQuery, "pretty") {
+		if v, ok := r.URL.Query()["pretty"]; ok && len(v) > 0 {
+			on, _ := strconv.ParseBool(v[0])
+			return on || v[0] == ""
+		}
 	}
-	v := r.URL.Query().Get("pretty")
-	return v == "true" || v == "1"
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // NotAcceptable answers an Accept header that cannot be satisfied. Answers from

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -29,40 +28,10 @@ const gzipThreshold = 128 << 10
 // keep the handler from parking at each HTTP/2 frame.
 const chunk = 128 << 10
 
+// statusProto is the envelope of a Status.
 var statusProto = wire.NewEnvelopeHead("v1", "Status")
 
-// WriteError answers err as a Status in the encoding that the client asked for.
-func WriteError(w http.ResponseWriter, r *http.Request, err error) {
-	writeStatus(w, r, apierr.Status(err))
-}
-
-func writeStatus(w http.ResponseWriter, r *http.Request, status *metav1.Status) {
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	if seconds := apierr.RetryAfterSeconds(status); seconds != "" {
-		w.Header().Set("Retry-After", seconds)
-	}
-	code := int(status.Code)
-	if code == 0 {
-		code = http.StatusInternalServerError
-		if status.Status == metav1.StatusSuccess {
-			code = http.StatusOK
-		}
-	}
-	accepted := negotiate.ForError(r)
-	if accepted.Media == scheme.Protobuf {
-		body, err := scheme.EncodeEnvelope(statusProto, status)
-		if err == nil {
-			writeBody(w, r, code, accepted, body)
-			return
-		}
-		accepted.Media = scheme.JSON
-	}
-	body, _ := scheme.Marshal(status)
-	writeBody(w, r, code, accepted, append(body, '\n'))
-}
-
-// writeObject answers one plain object (not one from the cache), in version's
-// encoding of its own type.
+// writeTyped answers one object that is not from the cache.
 func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead, obj runtime.Object) error {
 	if accepted.Media == scheme.Protobuf {
 		body, err := scheme.EncodeEnvelope(head, obj)

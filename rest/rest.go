@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -102,14 +103,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
 	verb, s, err := h.route(r, info)
 	if err != nil {
-		WriteError(w, r, err)
+		respond.Error(w, r, err)
 		return
 	}
 	if s.version.Warning != "" {
 		request.Warn(r.Context(), s.version.Warning)
 	}
 	if err := verb(h, w, r, info, s); err != nil {
-		WriteError(w, r, err)
+		respond.Error(w, r, err)
 	}
 }
 

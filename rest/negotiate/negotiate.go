@@ -6,10 +6,10 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/scheme"
 )
 
@@ -58,7 +58,7 @@ type Endpoint struct {
 // Response chooses the encoding of the response to r.
 func Response(r *http.Request, e Endpoint) (Accepted, error) {
 	header := r.Header.Get("Accept")
-	pretty := wantsPretty(r)
+	pretty := respond.Pretty(r)
 	if header == "" || header == scheme.TypeJSON || header == "*/*" {
 		return Accepted{Media: scheme.JSON, Pretty: pretty}, nil
 	}
@@ -68,12 +68,13 @@ func Response(r *http.Request, e Endpoint) (Accepted, error) {
 	if !producible(header) {
 		return Accepted{}, notProducible(e)
 	}
-	for _, c := range parse(header) {
+	clauses := respond.ParseAccept(header)
+	for i := range clauses {
 		for _, m := range []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf} {
-			if !c.matches(m.String()) {
+			if !clauses[i].Matches(m.String()) {
 				continue
 			}
-			if a, ok := c.accept(m, e); ok {
+			if a, ok := accept(&clauses[i], m, e); ok {
 				a.Pretty = a.Pretty || pretty
 				return a, nil
 			}
@@ -83,32 +84,6 @@ func Response(r *http.Request, e Endpoint) (Accepted, error) {
 		return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(streamTypes, ", "))
 	}
 	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(Produces, ", "))
-}
-
-// ForError chooses the encoding of an error: what was asked for where possible,
-// JSON otherwise.
-func ForError(r *http.Request) Accepted {
-	a, err := Response(r, Endpoint{Transforms: true})
-	if err != nil {
-		a = Accepted{}
-	}
-	return Accepted{Media: a.Media, Pretty: a.Pretty}
-}
-
-// wantsPretty follows the pretty parameter and, without it, the clients that a
-// person reads from.
-func wantsPretty(r *http.Request) bool {
-	if strings.Contains(r.URL.RawQuery, "pretty") {
-		if v, ok := r.URL.Query()["pretty"]; ok && len(v) > 0 {
-			if v[0] == "" {
-				return true
-			}
-			on, _ := strconv.ParseBool(v[0])
-			return on
-		}
-	}
-	agent := r.UserAgent()
-	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // producible says whether any media type in the header, parameters aside, is one
@@ -132,99 +107,25 @@ func notProducible(e Endpoint) error {
 	return apierr.WithEmptyDetails(apierr.NotAcceptable("406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", ")))
 }
 
-// clause is one media range of an Accept header.
-type clause struct {
-	kind, subtype string
-	params        map[string]string
-	q             float64
-}
-
-func parse(header string) []clause {
-	var out []clause
-	for part := range strings.SplitSeq(header, ",") {
-		part = strings.TrimSpace(part)
-		name, rest, _ := strings.Cut(part, ";")
-		kind, subtype, ok := strings.Cut(strings.TrimSpace(name), "/")
-		if !ok {
-			if strings.TrimSpace(name) != "*" {
-				continue
-			}
-			kind, subtype = "*", "*"
-		}
-		c := clause{kind: strings.TrimSpace(kind), subtype: strings.TrimSpace(subtype), q: 1, params: map[string]string{}}
-		for p := range strings.SplitSeq(rest, ";") {
-			k, v, ok := strings.Cut(p, "=")
-			if !ok {
-				continue
-			}
-			k, v = strings.TrimSpace(k), strings.Trim(strings.TrimSpace(v), `"`)
-			if k == "q" {
-				c.q, _ = strconv.ParseFloat(v, 64)
-				continue
-			}
-			c.params[k] = v
-		}
-		out = append(out, c)
-	}
-	slices.SortStableFunc(out, func(a, b clause) int {
-		switch {
-		case a.q != b.q:
-			if a.q > b.q {
-				return -1
-			}
-			return 1
-		case (a.kind == "*") != (b.kind == "*"):
-			if b.kind == "*" {
-				return -1
-			}
-			return 1
-		case (a.subtype == "*") != (b.subtype == "*"):
-			if b.subtype == "*" {
-				return -1
-			}
-			return 1
-		}
-		return 0
-	})
-	return out
-}
-
-func (c clause) matches(mediaType string) bool {
-	kind, subtype, _ := strings.Cut(mediaType, "/")
-	return (c.kind == "*" || c.kind == kind) && (c.subtype == "*" || c.subtype == subtype)
-}
-
-// accept reads the clause's parameters for a media type.
-func (c clause) accept(m scheme.Media, e Endpoint) (Accepted, bool) {
+// accept reads a range's parameters for a media type.
+func accept(c *respond.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
 	a := Accepted{Media: m}
 	if e.Stream && m == scheme.YAML {
 		return a, false
 	}
-	var as, group, version string
-	for k, v := range c.params {
-		switch k {
-		case "as":
-			as = v
-		case "g":
-			group = v
-		case "v":
-			version = v
-		case "pretty":
-			a.Pretty = v == "1"
-		case "stream":
-			if v != "" && (v != "watch" || m == scheme.YAML) {
-				return a, false
-			}
-		}
+	a.Pretty = c.Params["pretty"] == "1"
+	if stream := c.Params["stream"]; stream != "" && (stream != "watch" || m == scheme.YAML) {
+		return a, false
 	}
-	if as == "" && group == "" && version == "" {
+	if !c.Transforms() {
 		return a, true
 	}
-	if !e.Transforms || group != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
+	version := c.Params["v"]
+	if !e.Transforms || c.Params["g"] != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
 		return a, false
 	}
 	a.AsVersion = version
-	switch as {
+	switch c.Params["as"] {
 	case "Table":
 		a.As = Table
 		return a, m != scheme.Protobuf
