@@ -1,0 +1,323 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	inFlight    = 64
+	requestTime = time.Minute // for what is not timed
+
+	jsonType     = "application/json"
+	protobufType = "application/vnd.kubernetes.protobuf"
+)
+
+// bench is a run.
+type bench struct {
+	ctx      context.Context
+	options  *options
+	progress io.Writer
+	launcher *launcher
+	floor    *floorProcess
+	report   report
+
+	server     *target
+	instance   *instance // that server, if this run started it
+	namespaces []string  // made on the server
+	pods       string    // the namespace of the pods; empty: they are not made
+	bodies     [][]byte
+}
+
+// step measures some rows.
+type step struct {
+	keys []string
+	run  func() error
+}
+
+// steps is what a run does, in order.
+func (b *bench) steps() []step {
+	steps := []step{{[]string{"start", "memory-idle"}, b.startUp}, {[]string{"create-pods"}, b.createPods}}
+	for _, l := range b.listings() {
+		if l.key == "list-table" { // the memory is that after lists of the two encodings alone
+			steps = append(steps, step{[]string{"memory-pods"}, b.memoryOfPods})
+		}
+		steps = append(steps, step{[]string{l.key}, func() error { return b.list(l) }})
+	}
+	steps = append(steps,
+		step{[]string{"get-json"}, func() error { return b.get("get-json", jsonType) }},
+		step{[]string{"get-protobuf"}, func() error { return b.get("get-protobuf", protobufType) }},
+		step{[]string{"patch-status"}, b.patchStatus},
+		step{[]string{"create-configmaps"}, b.createConfigMaps},
+		step{[]string{"apply-configmaps"}, b.applyConfigMaps},
+		step{[]string{"memory-load"}, b.memoryAfterLoad},
+		step{[]string{"watch-200"}, b.watchFew},
+		step{[]string{"watch-2000", "watch-memory"}, b.watchMany},
+	)
+	if b.options.long {
+		steps = append(steps, step{[]string{"memory-configmaps"}, b.memoryOfConfigMaps})
+	}
+	return steps
+}
+
+func newBench(ctx context.Context, o *options, dir string, progress io.Writer) (*bench, error) {
+	b := &bench{ctx: ctx, options: o, progress: progress}
+	b.report = report{Label: o.label, Server: o.server, Time: time.Now(), CPUs: runtime.NumCPU(), Pods: o.pods}
+	if o.start != "" {
+		log, err := os.OpenFile(o.serverLog, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		b.launcher = &launcher{command: o.start, dir: dir, token: o.token, log: log}
+		b.report.Server = o.start
+	} else {
+		address, err := loopback(o.server)
+		if err != nil {
+			return nil, err
+		}
+		b.server = &target{address: address, bearer: "Bearer " + o.token, pid: o.pid}
+		c, err := dial(b.server)
+		if err != nil {
+			return nil, err
+		}
+		c.close()
+	}
+	var err error
+	b.floor, err = startFloor(dir)
+	return b, err
+}
+
+func (b *bench) close() {
+	if b.instance != nil {
+		b.instance.stop()
+	} else {
+		b.cleanUp()
+	}
+	b.floor.stop()
+}
+
+func (b *bench) run() {
+	for _, s := range b.steps() {
+		var wanted []string
+		for _, k := range s.keys {
+			if b.options.rows.MatchString(k) {
+				wanted = append(wanted, k)
+			}
+		}
+		if len(wanted) == 0 {
+			continue
+		}
+		if b.ctx.Err() != nil {
+			return
+		}
+		fmt.Fprintf(b.progress, "bench: %s\n", strings.Join(wanted, ", "))
+		if err := s.run(); err != nil {
+			for _, k := range wanted {
+				b.add(figure{Row: k, Error: err.Error()})
+			}
+		}
+	}
+	if err := b.bareFloors(); err != nil {
+		fmt.Fprintln(b.progress, "bench: floors:", err)
+	}
+}
+
+// add puts a figure into the report, if its row is wanted.
+func (b *bench) add(f figure) {
+	if !b.options.rows.MatchString(f.Row) {
+		return
+	}
+	e, ok := expected(f.Row)
+	if !ok {
+		panic("no row " + f.Row)
+	}
+	f.Name, f.Unit, f.Reference = e.name, e.unit.String(), e.reference
+	b.report.Rows = append(b.report.Rows, f)
+	if f.Error != "" {
+		fmt.Fprintf(b.progress, "bench: %s: %s\n", f.Row, f.Error)
+		return
+	}
+	fmt.Fprintf(b.progress, "bench: %s: %s, floor %s; %s\n", f.Row, e.unit.write(f.Value), e.unit.write(f.Floor), f.Detail)
+}
+
+// fresh starts a server on empty data, if this run starts servers; else the one
+// there is stays.
+func (b *bench) fresh() error {
+	if b.launcher == nil {
+		return b.identify()
+	}
+	if b.instance != nil {
+		b.instance.stop()
+		b.instance, b.server = nil, nil
+	}
+	b.pods, b.namespaces = "", nil
+	s, err := b.launcher.start(b.ctx)
+	if err != nil {
+		return err
+	}
+	b.instance, b.server = s, &s.target
+	return b.identify()
+}
+
+// ensure makes sure that there is a server.
+func (b *bench) ensure() error {
+	if b.server != nil {
+		return b.identify()
+	}
+	return b.fresh()
+}
+
+// identify asks the server for its version, once.
+func (b *bench) identify() error {
+	if b.report.Version != "" {
+		return nil
+	}
+	a, err := b.call(&request{method: http.MethodGet, path: "/version", accept: jsonType})
+	if err != nil {
+		return err
+	}
+	var v struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		return err
+	}
+	b.report.Version = v.GitVersion
+	return nil
+}
+
+// call sends one request that is not timed, and fails unless it succeeds.
+func (b *bench) call(r *request) (*answer, error) {
+	c, err := dial(b.server)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	a, err := c.do(r, requestTime)
+	if err != nil {
+		return nil, err
+	}
+	if a.status < 200 || a.status > 299 {
+		return a, fmt.Errorf("%s %s: %d %s", r.method, r.path, a.status, a.body[:min(len(a.body), longestFailure)])
+	}
+	return a, nil
+}
+
+// namespace makes a namespace with the service account that pods need.
+func (b *bench) namespace(purpose string) (string, error) {
+	name := fmt.Sprintf("bench-%s-%x", purpose, time.Now().UnixNano())
+	post := func(path, body string) error {
+		a, err := b.call(&request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: []byte(body)})
+		if a != nil && a.status == http.StatusConflict {
+			return nil
+		}
+		return err
+	}
+	if err := post("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`); err != nil {
+		return "", err
+	}
+	b.namespaces = append(b.namespaces, name)
+	return name, post("/api/v1/namespaces/"+name+"/serviceaccounts", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`)
+}
+
+// cleanUp deletes what the run made. Servers without controllers do not empty a
+// namespace by themselves, so it does what a namespace controller would.
+func (b *bench) cleanUp() {
+	for _, ns := range b.namespaces {
+		if err := b.deleteNamespace(ns); err != nil {
+			fmt.Fprintf(b.progress, "bench: namespace %s is left: %v\n", ns, err)
+		}
+	}
+}
+
+func (b *bench) deleteNamespace(ns string) error {
+	for _, resource := range []string{"pods", "configmaps", "serviceaccounts"} {
+		if err := b.deleteAll("/api/v1/namespaces/" + ns + "/" + resource); err != nil {
+			return err
+		}
+	}
+	path := "/api/v1/namespaces/" + ns
+	if _, err := b.call(&request{method: http.MethodDelete, path: path, accept: jsonType}); err != nil {
+		return err
+	}
+	body := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + ns + `"},"spec":{"finalizers":[]}}`
+	a, err := b.call(&request{method: http.MethodPut, path: path + "/finalize", accept: jsonType, contentType: jsonType, body: []byte(body)})
+	if a != nil && a.status == http.StatusNotFound {
+		return nil // a controller was faster
+	}
+	return err
+}
+
+func (b *bench) deleteAll(path string) error {
+	const atOnce, rounds = "2000", 1000
+	for range rounds {
+		a, err := b.call(&request{method: http.MethodGet, path: path + "?limit=1", accept: jsonType})
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(a.body, []byte(`"items":[]`)) {
+			return nil
+		}
+		if _, err := b.call(&request{method: http.MethodDelete, path: path + "?gracePeriodSeconds=0&limit=" + atOnce, accept: jsonType}); err != nil {
+			return err
+		}
+	}
+	return errors.New("objects stay")
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+const megabyte, kilobyte = 1e6, 1e3
+
+// details joins what is not empty.
+func details(parts ...string) string {
+	var out []string
+	for _, p := range parts {
+		if p != "" {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func latency(o *outcome) string {
+	return fmt.Sprintf("p50 %s, p99 %s", short(o.percentile(50)), short(o.percentile(99)))
+}
+
+// cpuDetail is the server's processor time for one of something.
+func cpuDetail(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return "CPU " + short(d)
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d < 100*time.Microsecond:
+		return fmt.Sprintf("%.1f us", float64(d)/float64(time.Microsecond))
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.0f us", float64(d)/float64(time.Microsecond))
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", ms(d))
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", ms(d))
+	}
+	return fmt.Sprintf("%.0f ms", ms(d))
+}
+
+func failures(o *outcome) string {
+	if o.failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d FAILED: %s", o.failed, o.failure)
+}

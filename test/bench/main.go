@@ -1,0 +1,132 @@
+// Command bench loads an API server, Keelson or kube-apiserver, and prints how fast
+// and how large it is, beside the reference's figures and floors that are measured
+// in the same run. See README.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/debug"
+	"runtime/pprof"
+	"syscall"
+)
+
+// clientGC trades the client's memory, which is not measured, for processor time,
+// which is shared with the server.
+const clientGC = 800
+
+type options struct {
+	server, token string
+	pid           int
+	start         string
+	dir           string
+	rows          *regexp.Regexp
+	pods          int
+	connections   int
+	long          bool
+	json, label   string
+	profile       string
+	serverLog     string
+}
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == floorCommand {
+		if err := serveFloor(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: floor:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string, errOut io.Writer) (*options, error) {
+	o := &options{}
+	var rows string
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(errOut)
+	f.StringVar(&o.server, "server", "", "https:// URL of a running server on this machine")
+	f.StringVar(&o.token, "token", "benchtoken", "bearer token of a member of system:masters")
+	f.IntVar(&o.pid, "pid", 0, "process of --server, for memory and processor time; its descendants count")
+	f.StringVar(&o.start, "start", "", "instead of --server: command line that starts one; {dir}, {port} and {tokens} are replaced")
+	f.StringVar(&o.dir, "dir", "", "directory, on the disk to measure, for data of servers and floors (default a temporary one)")
+	f.StringVar(&rows, "rows", "", "regular expression of the rows to measure (default all)")
+	f.IntVar(&o.pods, "pods", 10_000, "pods to create and list")
+	f.IntVar(&o.connections, "connections", 4, "connections that the 64 requests in flight are spread over")
+	f.BoolVar(&o.long, "long", false, "also the rows that take minutes")
+	f.StringVar(&o.json, "json", "", "file to write the figures to")
+	f.StringVar(&o.label, "label", "", "title of the table")
+	f.StringVar(&o.profile, "cpuprofile", "", "file to write this client's own CPU profile to")
+	f.StringVar(&o.serverLog, "server-log", os.DevNull, "file for the output of the server that --start starts")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if (o.server == "") == (o.start == "") {
+		return nil, errors.New("give either --server or --start")
+	}
+	if o.pods < 1 || o.pods > 1_000_000 || o.connections < 1 || o.connections > inFlight {
+		return nil, fmt.Errorf("--pods must be between 1 and 1000000, --connections between 1 and %d", inFlight)
+	}
+	var err error
+	o.rows, err = regexp.Compile(rows)
+	return o, err
+}
+
+func command(ctx context.Context, args []string, out, errOut io.Writer) (err error) {
+	o, err := parse(args, errOut)
+	if err != nil {
+		return err
+	}
+	debug.SetGCPercent(clientGC)
+	if o.profile != "" {
+		file, err := os.Create(o.profile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	dir, err := os.MkdirTemp(o.dir, "keelson-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b, err := newBench(ctx, o, dir, errOut)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	b.run()
+	if o.json != "" {
+		content, err := json.MarshalIndent(&b.report, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(o.json, append(content, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	return b.report.print(out)
+}

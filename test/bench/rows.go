@@ -1,0 +1,584 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// startUp measures start-up on empty data, several times, and the memory after it.
+func (b *bench) startUp() error {
+	const times = 5
+	if b.launcher == nil {
+		if b.server.pid != 0 {
+			b.add(figure{Row: "memory-idle", Value: float64(treeUsage(b.server.pid).resident) / megabyte, Detail: "as it was found"})
+		}
+		return nil
+	}
+	var ready []time.Duration
+	for range times {
+		if err := b.fresh(); err != nil {
+			return err
+		}
+		ready = append(ready, b.instance.ready)
+	}
+	used := treeUsage(b.server.pid)
+	slices.Sort(ready)
+	b.add(figure{Row: "start", Value: ms(ready[times/2]), Detail: details(fmt.Sprintf("%s to %s", short(ready[0]), short(ready[times-1])), cpuDetail(used.cpu))})
+	time.Sleep(settleTime)
+	b.add(figure{Row: "memory-idle", Value: float64(treeUsage(b.server.pid).resident) / megabyte})
+	return nil
+}
+
+// createPods makes the pods, and measures it.
+func (b *bench) createPods() error {
+	if err := b.ensure(); err != nil {
+		return err
+	}
+	ns, err := b.namespace("pods")
+	if err != nil {
+		return err
+	}
+	if b.bodies == nil {
+		b.bodies = podBodies(b.options.pods)
+	}
+	path := "/api/v1/namespaces/" + ns + "/pods"
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: len(b.bodies), limit: 5 * time.Minute, prepare: func(i int, r *request) {
+		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: b.bodies[i]}
+	}}.run(b.server)
+	if err != nil {
+		return err
+	}
+	if o.done < len(b.bodies) {
+		return fmt.Errorf("%d of %d pods were created; %s", o.done, len(b.bodies), failures(o))
+	}
+	b.pods = ns
+	asJSON, stored, err := b.podSizes()
+	if err != nil {
+		return err
+	}
+	floor, err := b.floor.commitsAlone(stored)
+	if err != nil {
+		return err
+	}
+	b.add(figure{Row: "create-pods", Value: o.rate(), Floor: floor.Rate,
+		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("sent %d B, returned %d B", len(b.bodies[0]), asJSON))})
+	return b.postFloor(len(b.bodies[0]), asJSON)
+}
+
+// podSizes returns the size of a pod as JSON and as protobuf, which is what stores
+// keep.
+func (b *bench) podSizes() (asJSON, asProtobuf int, err error) {
+	for _, f := range []struct {
+		accept string
+		size   *int
+	}{{jsonType, &asJSON}, {protobufType, &asProtobuf}} {
+		a, err := b.call(&request{method: http.MethodGet, path: b.podPath(0), accept: f.accept})
+		if err != nil {
+			return 0, 0, err
+		}
+		*f.size = len(a.body)
+	}
+	return asJSON, asProtobuf, nil
+}
+
+func (b *bench) podPath(i int) string { return "/api/v1/namespaces/" + b.pods + "/pods/" + podName(i) }
+
+// needPods makes the pods unless they are there.
+func (b *bench) needPods() error {
+	if b.pods != "" {
+		return nil
+	}
+	return b.createPods()
+}
+
+// listing is a way to list the pods.
+type listing struct {
+	key, query, accept string
+	gzip               bool
+	pods               func(all int) int // how many come
+	most               int               // times
+}
+
+const listTime = 8 * time.Second
+
+func (b *bench) listings() []listing {
+	all := func(n int) int { return n }
+	page := func(n int) int { return min(n, 500) }
+	group := func(n int) int { // those of the first group
+		groups := max(1, n/groupSize)
+		return (n + groups - 1) / groups
+	}
+	const partial, table = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/json;as=Table;v=v1;g=meta.k8s.io"
+	return []listing{
+		{key: "list-json", query: "resourceVersion=0", accept: jsonType, pods: all, most: 15},
+		{key: "list-protobuf", query: "resourceVersion=0", accept: protobufType, pods: all, most: 15},
+		{key: "list-table", query: "resourceVersion=0", accept: table, pods: all, most: 15},
+		{key: "list-metadata", query: "resourceVersion=0", accept: partial, pods: all, most: 15},
+		{key: "list-consistent", query: "", accept: jsonType, pods: all, most: 15},
+		{key: "list-gzip", query: "resourceVersion=0", accept: jsonType, gzip: true, pods: all, most: 15},
+		{key: "list-page", query: "limit=500", accept: jsonType, pods: page, most: 100},
+		{key: "list-selector", query: "labelSelector=bench/group%3D" + podGroup(0, b.options.pods), accept: jsonType, pods: group, most: 300},
+	}
+}
+
+func (b *bench) list(l listing) error {
+	if err := b.needPods(); err != nil {
+		return err
+	}
+	r := &request{method: http.MethodGet, path: "/api/v1/namespaces/" + b.pods + "/pods?" + l.query, accept: l.accept}
+	if l.gzip {
+		r.acceptEncoding = "gzip"
+	}
+	a, err := b.call(r) // also warms the server up
+	if err != nil {
+		return err
+	}
+	plain, err := l.check(a, b.options.pods)
+	if err != nil {
+		return err
+	}
+	a.body = nil
+	t, err := repeat(b.server, r, l.most, listTime)
+	if err != nil {
+		return err
+	}
+	bare := &request{method: http.MethodGet, path: "/bytes?n=" + strconv.Itoa(t.size), accept: l.accept}
+	if _, err := repeat(&b.floor.target, bare, 1, 0); err != nil { // makes the bytes
+		return err
+	}
+	floor, err := repeat(&b.floor.target, bare, l.most, listTime)
+	if err != nil {
+		return err
+	}
+	size := fmt.Sprintf("%.1f MB", float64(t.size)/megabyte)
+	if l.gzip {
+		size += fmt.Sprintf(" for %.1f MB", float64(plain)/megabyte)
+	}
+	b.add(figure{Row: l.key, Value: ms(t.wall), Floor: ms(floor.wall),
+		Detail: details(size, fmt.Sprintf("best of %d %s", t.times, short(t.best)), cpuDetail(t.cpu), "floor "+cpuDetail(floor.cpu))})
+	return nil
+}
+
+// check returns the size of the answer without compression, and an error if it is
+// not what was asked for.
+func (l listing) check(a *answer, all int) (int, error) {
+	body := a.body
+	if l.gzip != (a.header["content-encoding"] == "gzip") {
+		return 0, fmt.Errorf("content-encoding %q", a.header["content-encoding"])
+	}
+	if l.gzip {
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return 0, err
+		}
+		if body, err = io.ReadAll(z); err != nil {
+			return 0, err
+		}
+	}
+	if n, want := bytes.Count(body, []byte(podMark)), l.pods(all); n < want {
+		return 0, fmt.Errorf("%d pods came, not %d", n, want)
+	}
+	return len(body), nil
+}
+
+// memoryOfPods is the memory with the pods after lists of both encodings.
+func (b *bench) memoryOfPods() error {
+	if err := b.needPods(); err != nil {
+		return err
+	}
+	if b.server.pid == 0 {
+		return errors.New("give --pid or --start")
+	}
+	for _, accept := range []string{jsonType, protobufType} {
+		if _, err := repeat(b.server, &request{method: http.MethodGet, path: "/api/v1/namespaces/" + b.pods + "/pods?resourceVersion=0", accept: accept}, 1, 0); err != nil {
+			return err
+		}
+	}
+	return b.memory("memory-pods")
+}
+
+func (b *bench) memory(row string) error {
+	if b.server == nil || b.server.pid == 0 {
+		return errors.New("give --pid or --start")
+	}
+	time.Sleep(settleTime)
+	b.add(figure{Row: row, Value: float64(treeUsage(b.server.pid).resident) / megabyte})
+	return nil
+}
+
+func (b *bench) memoryAfterLoad() error {
+	if err := b.needPods(); err != nil {
+		return err
+	}
+	return b.memory("memory-load")
+}
+
+const getTime = 5 * time.Second
+
+// get reads pods one by one, spread over all of them.
+func (b *bench) get(row, accept string) error {
+	if err := b.needPods(); err != nil {
+		return err
+	}
+	a, err := b.call(&request{method: http.MethodGet, path: b.podPath(0), accept: accept})
+	if err != nil {
+		return err
+	}
+	paths := make([]string, b.options.pods)
+	const stride = 7919 // a prime: neighbours in time are none in the tree
+	for i := range paths {
+		paths[i] = b.podPath(i * stride % len(paths))
+	}
+	p := plan{inFlight: inFlight, connections: b.options.connections, limit: getTime, prepare: func(i int, r *request) {
+		*r = request{method: http.MethodGet, path: paths[i%len(paths)], accept: accept}
+	}}
+	o, err := p.run(b.server)
+	if err != nil {
+		return err
+	}
+	floor, err := b.bareGets(len(a.body))
+	if err != nil {
+		return err
+	}
+	b.add(figure{Row: row, Value: o.rate(), Floor: floor.rate(),
+		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("%d B", len(a.body)), "floor "+cpuDetail(floor.cpuEach()), failures(o))})
+	return nil
+}
+
+// bareGets reads so many bytes from the floor server as often as get does.
+func (b *bench) bareGets(size int) (*outcome, error) {
+	path := "/bytes?n=" + strconv.Itoa(size)
+	return plan{inFlight: inFlight, connections: b.options.connections, limit: getTime, prepare: func(_ int, r *request) {
+		*r = request{method: http.MethodGet, path: path, accept: jsonType}
+	}}.run(&b.floor.target)
+}
+
+const writeTime = 15 * time.Second
+
+// patchStatus patches the status of pods by the manager that wrote it before.
+func (b *bench) patchStatus() error {
+	if err := b.needPods(); err != nil {
+		return err
+	}
+	const pods, patches, variants = 1000, 10_000, 60
+	targets := min(pods, b.options.pods)
+	paths := make([]string, targets)
+	for i := range paths {
+		paths[i] = b.podPath(i) + "/status?fieldManager=bench-kubelet"
+	}
+	bodies := make([][]byte, variants)
+	for i := range bodies {
+		bodies[i] = statusPatch(i)
+	}
+	patch := func(count int) (*outcome, error) {
+		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) {
+			// Each round over the pods sends the next variant, so that each patch changes something.
+			*r = request{method: http.MethodPatch, path: paths[i%targets], accept: jsonType, contentType: "application/strategic-merge-patch+json", body: bodies[(count+i/targets)%variants]}
+		}}.run(b.server)
+	}
+	if _, err := patch(targets); err != nil {
+		return err
+	}
+	o, err := patch(patches)
+	if err != nil {
+		return err
+	}
+	_, stored, err := b.podSizes()
+	if err != nil {
+		return err
+	}
+	return b.addWrites("patch-status", o, stored)
+}
+
+// addWrites adds a row of writes beside the same commits alone.
+func (b *bench) addWrites(row string, o *outcome, stored int) error {
+	floor, err := b.floor.commitsAlone(stored)
+	if err != nil {
+		return err
+	}
+	if o.done == 0 {
+		return errors.New(failures(o))
+	}
+	b.add(figure{Row: row, Value: o.rate(), Floor: floor.Rate, Detail: details(latency(o), cpuDetail(o.cpuEach()), failures(o))})
+	return nil
+}
+
+const smallData = 200
+
+// createConfigMaps makes small objects.
+func (b *bench) createConfigMaps() error {
+	const count = 10_000
+	bodies := make([][]byte, count)
+	for i := range bodies {
+		bodies[i] = configMap(fmt.Sprintf("settings-%06d", i), 0)
+		bodies[i] = configMap(fmt.Sprintf("settings-%06d", i), max(0, smallData-len(bodies[i])))
+	}
+	return b.writeConfigMaps("create-configmaps", count, func(path string, i int, r *request) {
+		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: bodies[i]}
+	})
+}
+
+// applyConfigMaps applies objects that are not there yet.
+func (b *bench) applyConfigMaps() error {
+	const count = 5_000
+	names, bodies := make([]string, count), make([][]byte, count)
+	for i := range bodies {
+		names[i] = fmt.Sprintf("applied-%06d", i)
+		bodies[i] = configMap(names[i], smallData)
+	}
+	return b.writeConfigMaps("apply-configmaps", count, func(path string, i int, r *request) {
+		*r = request{method: http.MethodPatch, path: path + "/" + names[i] + "?fieldManager=bench&force=true", accept: jsonType, contentType: "application/apply-patch+yaml", body: bodies[i]}
+	})
+}
+
+func (b *bench) writeConfigMaps(row string, count int, prepare func(path string, i int, r *request)) error {
+	if err := b.ensure(); err != nil {
+		return err
+	}
+	ns, err := b.namespace("maps")
+	if err != nil {
+		return err
+	}
+	path := "/api/v1/namespaces/" + ns + "/configmaps"
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) { prepare(path, i, r) }}.run(b.server)
+	if err != nil {
+		return err
+	}
+	const stored = 350 // of such a ConfigMap as protobuf, with its managed fields
+	return b.addWrites(row, o, stored)
+}
+
+func (b *bench) watchFew() error {
+	d, floor, err := b.fanOut("few", 200, 2000)
+	if err != nil {
+		return err
+	}
+	b.addFanOut("watch-200", d, floor)
+	return nil
+}
+
+func (b *bench) watchMany() error {
+	const watchers = 2000
+	d, floor, err := b.fanOut("many", watchers, 300)
+	if err != nil {
+		return err
+	}
+	b.addFanOut("watch-2000", d, floor)
+	if b.server.pid == 0 {
+		return nil
+	}
+	b.add(figure{Row: "watch-memory", Value: float64(d.opened) / kilobyte, Floor: float64(floor.opened) / kilobyte,
+		Detail: fmt.Sprintf("%.1f KB after the events, floor %.1f KB", float64(d.after)/kilobyte, float64(floor.after)/kilobyte)})
+	return nil
+}
+
+func (b *bench) addFanOut(row string, d, floor *delivered) {
+	cpu := func(d *delivered) string {
+		if c := cpuDetail(d.cpu); c != "" {
+			return c + " each"
+		}
+		return ""
+	}
+	b.add(figure{Row: row, Value: d.rate(), Floor: floor.rate(), Detail: details(
+		fmt.Sprintf("lag p50 %s, p99 %s", short(d.lagAt(50)), short(d.lagAt(99))), cpu(d), fmt.Sprintf("%d B", d.bytes),
+		fmt.Sprintf("floor lag p99 %s", short(floor.lagAt(99))), cpu(floor))})
+}
+
+const streamsPerConnection = 100
+
+// fanOutRounds is how often a fan-out is repeated: it lasts less than a second.
+const fanOutRounds = 3
+
+// fanOut opens watches of a namespace and makes events there, on a fresh server and
+// on a fresh floor server, and returns the median rounds. The memory is that of the
+// first.
+func (b *bench) fanOut(purpose string, watchers, events int) (server, floor *delivered, err error) {
+	if err := b.fresh(); err != nil {
+		return nil, nil, err
+	}
+	if server, err = median(func() (*delivered, error) { return b.fanOutServer(purpose, watchers, events) }); err != nil {
+		return nil, nil, err
+	}
+	if err := b.freshFloor(); err != nil {
+		return nil, nil, err
+	}
+	floor, err = median(func() (*delivered, error) { return b.fanOutFloor(watchers, events, server.bytes) })
+	return server, floor, err
+}
+
+func median(round func() (*delivered, error)) (*delivered, error) {
+	var all []*delivered
+	for range fanOutRounds {
+		d, err := round()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	opened, after := all[0].opened, all[0].after
+	slices.SortFunc(all, func(a, b *delivered) int { return cmp.Compare(a.rate(), b.rate()) })
+	d := all[len(all)/2]
+	d.opened, d.after = opened, after
+	return d, nil
+}
+
+func (b *bench) fanOutServer(purpose string, watchers, events int) (*delivered, error) {
+	ns, err := b.namespace(purpose)
+	if err != nil {
+		return nil, err
+	}
+	path := "/api/v1/namespaces/" + ns + "/configmaps"
+	a, err := b.call(&request{method: http.MethodGet, path: path + "?limit=1", accept: jsonType})
+	if err != nil {
+		return nil, err
+	}
+	version, err := listVersion(a.body)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(settleTime)
+	f := newFanOut(watchers, events, path+"?watch=true&resourceVersion="+version)
+	bodies, at := make([][]byte, events), make([]int, events)
+	for i := range bodies {
+		bodies[i], at[i] = eventMap(fmt.Sprintf("event-%06d", i))
+	}
+	f.emit = func(i int, r *request) {
+		stamp(bodies[i], at[i])
+		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: bodies[i]}
+	}
+	return f.run(b.server)
+}
+
+// fanOutFloor does the same with events of so many bytes on the floor server.
+func (b *bench) fanOutFloor(watchers, events, size int) (*delivered, error) {
+	f := newFanOut(watchers, events, "/watch")
+	bodies, at := make([][]byte, events), 0
+	for i := range bodies {
+		bodies[i], at = eventMap("")
+		bodies[i] = append(bodies[i], bytes.Repeat([]byte{' '}, max(0, size-1-len(bodies[i])))...)
+		bodies[i] = append(bodies[i], '\n')
+	}
+	f.emit = func(i int, r *request) {
+		stamp(bodies[i], at)
+		*r = request{method: http.MethodPost, path: "/emit", accept: jsonType, contentType: jsonType, body: bodies[i]}
+	}
+	return f.run(&b.floor.target)
+}
+
+func newFanOut(watchers, events int, path string) *fanOut {
+	return &fanOut{
+		watchers: watchers, perConnection: streamsPerConnection, events: events, inFlight: inFlight,
+		watch: request{method: http.MethodGet, path: path, accept: jsonType},
+	}
+}
+
+// freshFloor starts the floor server anew, so that its memory is that of what
+// follows.
+func (b *bench) freshFloor() error {
+	dir := b.floor.dir
+	b.floor.stop()
+	floor, err := startFloor(dir)
+	if err != nil {
+		return err
+	}
+	b.floor = floor
+	time.Sleep(settleTime)
+	return nil
+}
+
+// listVersion returns the resourceVersion of a list, which comes before its items.
+func listVersion(list []byte) (string, error) {
+	_, after, ok := bytes.Cut(list, []byte(`"resourceVersion":"`))
+	if v, _, closed := bytes.Cut(after, []byte{'"'}); ok && closed && len(v) > 0 {
+		return string(v), nil
+	}
+	return "", errors.New("a list without resourceVersion")
+}
+
+// memoryOfConfigMaps is what each of many small objects takes.
+func (b *bench) memoryOfConfigMaps() error {
+	const count, size = 60_000, 400
+	if err := b.fresh(); err != nil {
+		return err
+	}
+	if b.server.pid == 0 {
+		return errors.New("give --pid or --start")
+	}
+	ns, err := b.namespace("memory")
+	if err != nil {
+		return err
+	}
+	time.Sleep(settleTime)
+	before := treeUsage(b.server.pid)
+	path := "/api/v1/namespaces/" + ns + "/configmaps"
+	empty := len(configMap("memory-000000", 0))
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: 5 * time.Minute, prepare: func(i int, r *request) {
+		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: configMap(fmt.Sprintf("memory-%06d", i), size-empty)}
+	}}.run(b.server)
+	if err != nil {
+		return err
+	}
+	if o.done == 0 {
+		return errors.New(failures(o))
+	}
+	time.Sleep(2 * settleTime)
+	grown := float64(treeUsage(b.server.pid).resident - before.resident)
+	b.add(figure{Row: "memory-configmaps", Value: grown / float64(o.done) / kilobyte,
+		Detail: details(fmt.Sprintf("%.0f MB", grown/megabyte), fmt.Sprintf("created at %s", perSecond.write(o.rate())), failures(o))})
+	return nil
+}
+
+// addFloor adds a line of the floors' own table.
+func (b *bench) addFloor(name string, value float64, detail string) {
+	b.report.Floors = append(b.report.Floors, figure{Name: name, Unit: perSecond.String(), Value: value, Detail: detail})
+}
+
+// postFloor is what creating could be if it were only HTTP and the commit.
+func (b *bench) postFloor(sent, returned int) error {
+	body := bytes.Repeat([]byte{'x'}, sent)
+	path := "/commit?n=" + strconv.Itoa(returned)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: 10_000, limit: writeTime, prepare: func(_ int, r *request) {
+		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body}
+	}}.run(&b.floor.target)
+	if err != nil {
+		return err
+	}
+	b.addFloor(fmt.Sprintf("POST of %d B, a synced Pebble commit, answer of %d B", sent, returned), o.rate(), details(latency(o), cpuDetail(o.cpuEach())))
+	return nil
+}
+
+// bareFloors measures what belongs to no row.
+func (b *bench) bareFloors() error {
+	const smallest = 100
+	gets, err := b.bareGets(smallest)
+	if err != nil {
+		return err
+	}
+	b.addFloor(fmt.Sprintf("GET of %d B", smallest), gets.rate(), details(latency(gets), cpuDetail(gets.cpuEach())))
+	const pod, configMap = 5000, 350
+	for _, size := range []int{pod, configMap} {
+		c, err := b.floor.commitsAlone(size)
+		if err != nil {
+			return err
+		}
+		b.addCommits(fmt.Sprintf("synced Pebble commits of %d B, %d in flight", size, inFlight), c)
+	}
+	c, err := b.floor.commitsOf("/fdatasync?n=500")
+	if err != nil {
+		return err
+	}
+	b.addCommits("fdatasync after a write of 4 KiB, one at a time", c)
+	return nil
+}
+
+func (b *bench) addCommits(name string, c commits) {
+	b.addFloor(name, c.Rate, fmt.Sprintf("p50 %s, p99 %s", short(c.P50), short(c.P99)))
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	userAgent  = "keelson-bench"
+	startLimit = 2 * time.Minute
+	stopLimit  = 30 * time.Second
+	settleTime = 3 * time.Second // before memory is read
+	pollEvery  = time.Millisecond
+)
+
+// target is a server to load.
+type target struct {
+	address string // host:port
+	bearer  string // the Authorization header; may be empty
+	pid     int    // the root of its processes; 0: not known
+}
+
+// loopback returns the address of a server's URL. Other machines are refused: this
+// program is made to use a server up.
+func loopback(server string) (string, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return "", err
+	}
+	if u.Scheme != "https" || u.Host == "" {
+		return "", fmt.Errorf("%q is no https:// URL", server)
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", fmt.Errorf("%q is not on this machine: only loopback addresses are loaded", u.Hostname())
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// launcher starts servers of a command line.
+type launcher struct {
+	command string // with {dir}, {port} and {tokens}
+	dir     string // for their data
+	token   string
+	log     *os.File
+}
+
+// instance is a server that was started.
+type instance struct {
+	target
+	cmd   *exec.Cmd
+	dir   string
+	ended chan error
+	ready time.Duration // from the start of the process to /readyz 200
+}
+
+// start starts a server on empty data and waits until it is ready.
+func (l *launcher) start(ctx context.Context) (*instance, error) {
+	dir, err := os.MkdirTemp(l.dir, "data-")
+	if err != nil {
+		return nil, err
+	}
+	tokens := filepath.Join(dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(l.token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		return nil, err
+	}
+	words := strings.Fields(strings.NewReplacer("{dir}", data, "{port}", port, "{tokens}", tokens).Replace(l.command))
+	if len(words) == 0 {
+		return nil, errors.New("--start is empty")
+	}
+	s := &instance{dir: dir, ended: make(chan error, 1), cmd: exec.Command(words[0], words[1:]...)}
+	s.address, s.bearer = net.JoinHostPort("127.0.0.1", port), "Bearer "+l.token
+	s.cmd.Stdout, s.cmd.Stderr = l.log, l.log
+	ownGroup(s.cmd)
+	begin := time.Now()
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	s.pid = s.cmd.Process.Pid
+	go func() { s.ended <- s.cmd.Wait() }()
+	if err := s.awaitReady(ctx, begin.Add(startLimit)); err != nil {
+		s.stop()
+		return nil, err
+	}
+	s.ready = time.Since(begin)
+	return s, nil
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
+}
+
+func (s *instance) awaitReady(ctx context.Context, deadline time.Time) error {
+	for time.Now().Before(deadline) {
+		select {
+		case err := <-s.ended:
+			s.ended <- err
+			return fmt.Errorf("the server ended: %v", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+		if nc, err := net.Dial("tcp", s.address); err != nil {
+			continue // not listening: the cheap way to see it
+		} else if err := nc.Close(); err != nil {
+			return err
+		}
+		if s.pollReady(deadline) {
+			return nil
+		}
+	}
+	return errors.New("the server did not get ready")
+}
+
+// pollReady asks on one connection for as long as it lasts.
+func (s *instance) pollReady(deadline time.Time) bool {
+	c, err := dial(&s.target)
+	if err != nil {
+		return false
+	}
+	defer c.close()
+	for time.Now().Before(deadline) {
+		a, err := c.do(&request{method: http.MethodGet, path: "/readyz", accept: "*/*"}, dialTimeout)
+		if err != nil {
+			return false
+		}
+		if a.status == http.StatusOK {
+			return true
+		}
+		time.Sleep(pollEvery)
+	}
+	return false
+}
+
+// stop ends the server and throws its data away.
+func (s *instance) stop() {
+	_ = interruptGroup(s.cmd) // it may have ended
+	select {
+	case <-s.ended:
+	case <-time.After(stopLimit):
+	}
+	_ = killGroup(s.cmd) // what it left behind
+	_ = os.RemoveAll(s.dir)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A unit says how a figure is written and which way is better.
+type unit int
+
+const (
+	perSecond unit = iota
+	milliseconds
+	megabytes
+	kilobytes
+)
+
+func (u unit) String() string { return [...]string{"/s", "ms", "MB", "KB"}[u] }
+
+func (u unit) write(v float64) string {
+	switch {
+	case v == 0:
+		return ""
+	case u == perSecond:
+		return thousands(v) + "/s"
+	case v < 10:
+		return fmt.Sprintf("%.2f %v", v, u)
+	case v < 100:
+		return fmt.Sprintf("%.1f %v", v, u)
+	}
+	return thousands(v) + " " + u.String()
+}
+
+// thousands writes a number with separators and no fraction.
+func thousands(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// expectation is a line of PERFORMANCE.md: the reference is kube-apiserver 1.36.3
+// with etcd 3.7.3 on a machine of two cores.
+type expectation struct {
+	key, name string
+	unit      unit
+	reference float64
+	target    string
+	moonshot  string
+}
+
+// expectations is every row, in the order of the table.
+var expectations = []expectation{
+	{"start", "start to /readyz 200, empty data", milliseconds, 2700, "250 ms", "80 ms"},
+	{"memory-idle", "resident memory, idle after start", megabytes, 310, "60 MB", "30 MB"},
+	{"create-pods", "create pods, 64 in flight, durable", perSecond, 768, "4,000/s", "8,000/s"},
+	{"create-configmaps", "create ConfigMaps, 200 B, 64 in flight, durable", perSecond, 2133, "8,000/s", "15,000/s"},
+	{"get-json", "get pod, JSON", perSecond, 2926, "15,000/s", "28,000/s"},
+	{"get-protobuf", "get pod, protobuf", perSecond, 3110, "15,000/s", "28,000/s"},
+	{"list-json", "list pods JSON, resourceVersion=0", milliseconds, 898, "160 ms", "1.2 x floor"},
+	{"list-consistent", "list pods JSON, consistent", milliseconds, 990, "165 ms", "1.2 x floor"},
+	{"list-protobuf", "list pods protobuf", milliseconds, 421, "110 ms", "1.2 x floor"},
+	{"list-page", "list page, limit=500", milliseconds, 48, "9 ms", "1.2 x floor"},
+	{"list-table", "list pods as Table", milliseconds, 531, "150 ms", "60 ms"},
+	{"list-metadata", "list pods as PartialObjectMetadata", milliseconds, 289, "80 ms", "1.2 x floor"},
+	{"list-selector", "list pods, label selector, 100 match", milliseconds, 14, "2 ms", "1 ms"},
+	{"list-gzip", "list pods JSON, gzip", milliseconds, 682, "200 ms", "40 ms"},
+	{"patch-status", "patch pod status (strategic merge)", perSecond, 511, "3,000/s", "6,000/s"},
+	{"apply-configmaps", "apply new ConfigMaps (server-side apply)", perSecond, 1560, "5,000/s", "10,000/s"},
+	{"memory-pods", "resident memory with the pods, after JSON and protobuf lists", megabytes, 1050, "220 MB", "160 MB"},
+	{"memory-load", "the same, after all of the above", megabytes, 1990, "220 MB", "160 MB"},
+	{"watch-200", "watch fan-out, 200 watchers x 2,000 events", perSecond, 72800, "400,000/s", "0.7 x floor"},
+	{"watch-2000", "watch fan-out, 2,000 watchers x 300 events", perSecond, 104000, "400,000/s", "0.7 x floor"},
+	{"watch-memory", "memory of each of these watchers", kilobytes, 63, "24 KB", "floor + 3 KB"},
+	{"memory-configmaps", "memory of each of 60,000 ConfigMaps of 0.4 KB", kilobytes, 11, "1.2 KB", "0.8 KB"},
+}
+
+// figure is what was measured for a row.
+type figure struct {
+	Row       string  `json:"row"`
+	Name      string  `json:"name"`
+	Unit      string  `json:"unit"`
+	Value     float64 `json:"value"`
+	Floor     float64 `json:"floor,omitempty"`
+	Reference float64 `json:"reference,omitempty"`
+	Detail    string  `json:"detail,omitempty"`
+	Error     string  `json:"error,omitempty"`
+}
+
+// report is the output of a run.
+type report struct {
+	Label   string    `json:"label,omitempty"`
+	Server  string    `json:"server"`
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	CPUs    int       `json:"cpus"`
+	Pods    int       `json:"pods"`
+	Rows    []figure  `json:"rows"`
+	Floors  []figure  `json:"floors"`
+}
+
+func expected(key string) (expectation, bool) {
+	for _, e := range expectations {
+		if e.key == key {
+			return e, true
+		}
+	}
+	return expectation{}, false
+}
+
+// ratio writes a quotient.
+func ratio(a, b float64) string {
+	if a == 0 || b == 0 {
+		return ""
+	}
+	if q := a / b; q < 10 {
+		return fmt.Sprintf("%.2f x", q)
+	}
+	return fmt.Sprintf("%.0f x", a/b)
+}
+
+// better is how many times better than the reference a value is.
+func (e expectation) better(v float64) string {
+	if e.unit == perSecond {
+		return ratio(v, e.reference)
+	}
+	return ratio(e.reference, v)
+}
+
+// print writes the report as markdown that is aligned.
+func (r *report) print(w io.Writer) error {
+	title := r.Label
+	if title == "" {
+		title = r.Server
+	}
+	rows := [][]string{{"row", "value", "floor", "value / floor", "reference", "better than the reference", "target", "moonshot", "detail"}}
+	for _, e := range expectations {
+		for _, f := range r.Rows {
+			if f.Row != e.key {
+				continue
+			}
+			value := e.unit.write(f.Value)
+			if f.Error != "" {
+				value = "failed"
+				f.Detail = f.Error
+			}
+			rows = append(rows, []string{f.Name, value, e.unit.write(f.Floor), ratio(f.Value, f.Floor), e.unit.write(e.reference), e.better(f.Value), e.target, e.moonshot, f.Detail})
+		}
+	}
+	floors := [][]string{{"floor", "value", "detail"}}
+	for _, f := range r.Floors {
+		floors = append(floors, []string{f.Name, perSecond.write(f.Value), f.Detail})
+	}
+	_, err := fmt.Fprintf(w, "## %s\n\n%s, version %s, %d processors, %s\n\n%s\n%s", title, r.Server, r.Version, r.CPUs, r.Time.Format(time.RFC3339), align(rows), align(floors))
+	return err
+}
+
+// align writes a markdown table whose columns are as wide as their widest cell.
+func align(rows [][]string) string {
+	if len(rows) < 2 {
+		return ""
+	}
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for n, row := range rows {
+		for i, cell := range row {
+			b.WriteString("| " + cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+1))
+		}
+		b.WriteString("|\n")
+		if n == 0 {
+			for _, width := range widths {
+				b.WriteString("|" + strings.Repeat("-", width+2))
+			}
+			b.WriteString("|\n")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// mark precedes the time of sending, in nanoseconds, in what a watcher is sent.
+const (
+	mark       = "@t="
+	markDigits = 19
+)
+
+const (
+	openTime     = 30 * time.Second // for all watches to be answered
+	deliverTime  = 2 * time.Minute  // for all events to come
+	sampleEvery  = 10               // the lag is taken at one watcher of so many
+	settleMemory = 2 * time.Second
+)
+
+// fanOut is a number of watchers of the same events.
+type fanOut struct {
+	watchers, perConnection, events int
+	watch                           request
+	emit                            func(i int, r *request) // request i makes one event, marked with the time
+	inFlight                        int                     // events being made at a time
+}
+
+// delivered is what a fan-out gave.
+type delivered struct {
+	events        int
+	wall          time.Duration
+	cpu           time.Duration // of the server, per event delivered
+	bytes         int           // of an event
+	lag           []time.Duration
+	opened, after int64 // resident bytes of the server per watcher, when opened and after the events
+}
+
+func (d *delivered) rate() float64 { return float64(d.events) / d.wall.Seconds() }
+
+func (d *delivered) lagAt(p int) time.Duration {
+	if len(d.lag) == 0 {
+		return 0
+	}
+	return d.lag[min(len(d.lag)*p/100, len(d.lag)-1)]
+}
+
+// group is the watchers of one connection.
+type group struct {
+	c        *connection
+	watchers int
+	opened   int
+	failure  error
+	lines    int
+	bytes    int
+	last     time.Time
+	lag      []time.Duration
+}
+
+func (g *group) open(f *fanOut, first int) {
+	for i := range g.watchers {
+		s := &stream{
+			onStatus: func(s *stream) {
+				g.opened++
+				if s.status != 200 {
+					g.failure = fmt.Errorf("a watch was answered %d", s.status)
+				}
+			},
+			onEnd: func(s *stream) { g.failure = fmt.Errorf("a watch ended (status %d)", s.status) },
+		}
+		var sample sampler
+		sampled := (first+i)%sampleEvery == 0
+		s.onData = func(_ *stream, p []byte) {
+			g.lines += bytes.Count(p, []byte{'\n'})
+			g.bytes += len(p)
+			if sampled {
+				g.lag = sample.take(g.lag, p, time.Now())
+			}
+		}
+		g.c.send(s, &f.watch)
+	}
+}
+
+// sampler finds the marked times in a stream of events.
+type sampler struct{ rest []byte }
+
+func (m *sampler) take(lag []time.Duration, p []byte, now time.Time) []time.Duration {
+	if len(m.rest) > 0 {
+		m.rest = append(m.rest, p...)
+		p = m.rest
+	}
+	for {
+		i := bytes.Index(p, []byte(mark))
+		if i < 0 {
+			p = p[max(0, len(p)-len(mark)+1):]
+			break
+		}
+		p = p[i:]
+		if len(p) < len(mark)+markDigits {
+			break
+		}
+		nanos, err := strconv.ParseInt(string(p[len(mark):len(mark)+markDigits]), 10, 64)
+		if err == nil {
+			lag = append(lag, now.Sub(time.Unix(0, nanos)))
+		}
+		p = p[len(mark)+markDigits:]
+	}
+	m.rest = append(m.rest[:0], p...)
+	return lag
+}
+
+// stamp writes the time behind the mark at offset.
+func stamp(body []byte, offset int) {
+	strconv.AppendInt(body[:offset+len(mark)], time.Now().UnixNano(), 10)
+}
+
+func (f *fanOut) run(t *target) (*delivered, error) {
+	before := treeUsage(t.pid)
+	groups, err := f.connect(t)
+	defer func() {
+		for _, g := range groups {
+			g.c.close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	opening := time.Now().Add(openTime)
+	if err := each(groups, func(g *group) error {
+		return g.c.run(opening, func() bool { return g.opened == g.watchers || g.failure != nil })
+	}); err != nil {
+		return nil, err
+	}
+	time.Sleep(settleMemory)
+	d := &delivered{}
+	opened := treeUsage(t.pid)
+	d.opened = (opened.resident - before.resident) / int64(f.watchers)
+
+	var made *outcome
+	var madeErr error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		p := plan{inFlight: f.inFlight, connections: 1, count: f.events, limit: deliverTime, prepare: f.emit}
+		made, madeErr = p.run(&target{address: t.address, bearer: t.bearer})
+	})
+	limit := time.Now().Add(deliverTime)
+	err = each(groups, func(g *group) error {
+		err := g.c.run(limit, func() bool { g.last = time.Now(); return g.lines >= g.watchers*f.events || g.failure != nil })
+		if err != nil {
+			err = fmt.Errorf("%d of %d events came: %w", g.lines, g.watchers*f.events, err)
+		}
+		return err
+	})
+	wg.Wait()
+	if err := errors.Join(err, madeErr); err != nil {
+		return nil, err
+	}
+	if made.failed > 0 {
+		return nil, fmt.Errorf("%d events could not be made: %s", made.failed, made.failure)
+	}
+	var last time.Time
+	size := 0
+	for _, g := range groups {
+		d.events += g.lines
+		size += g.bytes
+		d.lag = append(d.lag, g.lag...)
+		if g.last.After(last) {
+			last = g.last
+		}
+	}
+	slices.Sort(d.lag)
+	used := treeUsage(t.pid)
+	d.wall, d.bytes = last.Sub(made.first), size/max(1, d.events)
+	d.cpu = (used.cpu - opened.cpu) / time.Duration(max(1, d.events))
+	d.after = (used.resident - before.resident) / int64(f.watchers)
+	return d, nil
+}
+
+// connect opens the connections and asks for the watches.
+func (f *fanOut) connect(t *target) ([]*group, error) {
+	var groups []*group
+	for first := 0; first < f.watchers; {
+		c, err := dial(t)
+		if err != nil {
+			return groups, err
+		}
+		g := &group{c: c, watchers: min(f.perConnection, c.maxStreams, f.watchers-first)}
+		g.open(f, first)
+		first += g.watchers
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// each drives the groups at the same time.
+func each(groups []*group, drive func(*group) error) error {
+	errs := make([]error, len(groups))
+	var wg sync.WaitGroup
+	for i, g := range groups {
+		wg.Go(func() {
+			if errs[i] = drive(g); errs[i] == nil {
+				errs[i] = g.failure
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err // the others say the same
+		}
+	}
+	return nil
+}
