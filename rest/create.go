@@ -12,11 +12,11 @@ import (
 
 // create stores a new object.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
-	media, err := negotiate.Body(r)
+	media, err := h.formats.Body(r)
 	if err != nil {
 		return err
 	}

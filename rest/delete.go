@@ -20,11 +20,11 @@ import (
 
 // delete begins or completes an object's deletion.
 func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
-	options, err := deleteOptions(r)
+	options, err := h.deleteOptions(r)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func (h *Handler) writeDeleted(w http.ResponseWriter, r *http.Request, s *served
 }
 
 // deleteOptions reads DeleteOptions from the body or, without one, the query.
-func deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
-	media, err := negotiate.Body(r)
+func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
+	media, err := h.formats.Body(r)
 	if err != nil && r.ContentLength != 0 {
 		return nil, err
 	}
@@ -104,12 +104,15 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 		}
 		return into.Unmarshal(raw)
 	}
-	if media == scheme.YAML {
-		doc, err := yaml.YAMLToJSON(body)
-		if err != nil {
-			return err
-		}
-		body = doc
+	var err error
+	switch media {
+	case scheme.YAML:
+		body, err = yaml.YAMLToJSON(body)
+	case scheme.CBOR:
+		body, err = scheme.CBORToJSON(body)
+	}
+	if err != nil {
+		return err
 	}
 	gvk, err := scheme.DocumentKind(body)
 	if err != nil {
@@ -124,7 +127,7 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 // deleteCollection deletes the objects of a collection that match, one by one,
 // and answers what it found.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, &request.Info{Name: "collection"})
+	accepted, err := h.responseFor(r, &request.Info{Name: "collection"})
 	if err != nil {
 		return err
 	}
@@ -135,7 +138,7 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err := list.validate(false); err != nil {
 		return err
 	}
-	options, err := deleteOptions(r)
+	options, err := h.deleteOptions(r)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // get answers one object from the cache.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}

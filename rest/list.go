@@ -21,7 +21,7 @@ import (
 
 // list answers the objects of a collection.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,10 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	if accepted.Media == scheme.Protobuf {
 		return s.writeProtoList(w, r, accepted, p)
 	}
-	if accepted.Media == scheme.YAML || accepted.Pretty {
+	if accepted.Media == scheme.CBOR && accepted.As == negotiate.Plain {
+		return s.writeCBORList(w, r, p)
+	}
+	if accepted.Media == scheme.YAML || accepted.Media == scheme.CBOR || accepted.Pretty {
 		// Both need the whole document.
 		var body []byte
 		whole := func(b []byte) ([]byte, error) { body = b; return b, nil }

@@ -60,11 +60,11 @@ func (h *Handler) manager(s *served, subresource string) (*managed.Manager, erro
 // or server-side apply.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	patchType, err := patchTypeOf(r)
+	patchType, err := h.patchTypeOf(r)
 	if err != nil {
 		return err
 	}
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
@@ -75,6 +75,12 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 	o, err := parseWriteOptions(r, "PatchOptions", patchType)
 	if err != nil {
 		return err
+	}
+	if patchType == string(types.ApplyCBORPatchType) {
+		patchType = string(types.ApplyYAMLPatchType)
+		if body, err = scheme.CBORToJSON(body); err != nil {
+			return kerrors.NewBadRequest(err.Error())
+		}
 	}
 	p := patcher{h: h, r: r, s: s, info: info, o: o, body: body, kind: types.PatchType(patchType)}
 	options := h.updateOptions(r, info, s, sub, o)
@@ -97,18 +103,20 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 }
 
 // patchTypeOf reads the Content-Type.
-func patchTypeOf(r *http.Request) (string, error) {
+func (h *Handler) patchTypeOf(r *http.Request) (string, error) {
 	header := r.Header.Get("Content-Type")
 	mediaType, _, err := mime.ParseMediaType(header)
 	if err != nil {
 		mediaType = header
 	}
-	for _, t := range patchTypes {
-		if mediaType == t {
-			return t, nil
-		}
+	accepted := patchTypes
+	if h.formats.CBOR {
+		accepted = append(slices.Clone(patchTypes), string(types.ApplyCBORPatchType))
 	}
-	return "", apierr.UnsupportedMediaType(patchTypes)
+	if slices.Contains(accepted, mediaType) {
+		return mediaType, nil
+	}
+	return "", apierr.UnsupportedMediaType(accepted)
 }
 
 // patcher applies one patch; change may run more than once.

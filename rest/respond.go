@@ -57,14 +57,23 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 		if converted, err := yaml.JSONToYAML(body); err == nil {
 			body = converted
 		}
+	case accepted.Media == scheme.CBOR:
+		if converted, err := scheme.JSONToCBOR(body); err == nil {
+			body = converted
+		}
 	case accepted.Media == scheme.JSON && accepted.Pretty:
 		var out bytes.Buffer
 		if json.Indent(&out, bytes.TrimRight(body, "\n"), "", "  ") == nil {
 			body = out.Bytes()
 		}
 	}
+	sendBody(w, r, code, accepted.Media, body)
+}
+
+// sendBody sends a body as it is.
+func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) {
 	header := w.Header()
-	header.Set("Content-Type", accepted.Media.String())
+	header.Set("Content-Type", media.String())
 	if len(body) >= gzipThreshold && acceptsGzip(r) {
 		z := startGzip(w, code)
 		_, _ = z.Write(body)
@@ -154,6 +163,14 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
+	if accepted.Media == scheme.CBOR && accepted.As == negotiate.Plain {
+		body, err := s.appendCBOR((*buf)[:0], v)
+		if err != nil {
+			return err
+		}
+		sendBody(w, r, code, scheme.CBOR, body)
+		return nil
+	}
 	body, err := s.appendObject((*buf)[:0], accepted, v)
 	*buf = body
 	if err != nil {
@@ -225,8 +242,8 @@ func (s *served) protoMetadata(v view) ([]byte, error) {
 }
 
 // responseFor negotiates the response of a request for objects.
-func responseFor(r *http.Request, info *request.Info) (negotiate.Accepted, error) {
-	return negotiate.Response(r, negotiate.Endpoint{
+func (h *Handler) responseFor(r *http.Request, info *request.Info) (negotiate.Accepted, error) {
+	return h.formats.Response(r, negotiate.Endpoint{
 		Transforms: true,
 		List:       info.Name == "" && r.Method == http.MethodGet,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -27,7 +28,9 @@ type Options struct {
 	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
 	// it lasts up to twice that. Default 30 minutes.
 	MinRequestTimeout time.Duration
-	Now               func() time.Time
+	// CBOR serves application/cbor too.
+	CBOR bool
+	Now  func() time.Time
 }
 
 // NamespaceCheck refuses creates in namespaces that are missing or terminating.
@@ -39,6 +42,7 @@ type Handler struct {
 	groups   map[string]map[string]bool // group -> its versions
 	served   map[servedKey]*served
 	managers managers
+	formats  negotiate.Formats
 }
 
 type servedKey struct{ group, version, resource string }
@@ -64,6 +68,7 @@ func New(o Options) *Handler {
 		o.MinRequestTimeout = 30 * time.Minute
 	}
 	h := &Handler{o: o, groups: map[string]map[string]bool{}, served: map[servedKey]*served{}}
+	h.formats.CBOR = o.CBOR
 	h.managers.cache = managed.NewCache(managedCacheBytes)
 	for _, r := range o.Registry.Resources() {
 		for i := range r.Kind.Versions {

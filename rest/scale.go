@@ -45,7 +45,7 @@ func scaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scal
 }
 
 func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 }
 
 func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
-	media, err := negotiate.Body(r)
+	media, err := h.formats.Body(r)
 	if err != nil {
 		return err
 	}
@@ -135,11 +135,11 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 }
 
 func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	patchType, err := patchTypeOf(r)
+	patchType, err := h.patchTypeOf(r)
 	if err != nil {
 		return err
 	}
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}

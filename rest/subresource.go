@@ -86,11 +86,11 @@ func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info
 }
 
 func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource, name string) error {
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
-	media, err := negotiate.Body(r)
+	media, err := h.formats.Body(r)
 	if err != nil {
 		return err
 	}

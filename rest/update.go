@@ -9,17 +9,16 @@ import (
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/negotiate"
 )
 
 // update replaces an object, or the part of it that a subresource stands for.
 func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	accepted, err := responseFor(r, info)
+	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
 	}
-	media, err := negotiate.Body(r)
+	media, err := h.formats.Body(r)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 
 // watch streams the changes of a collection or of one object.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := negotiate.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true})
+	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true})
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,11 @@ type watchStream struct {
 
 func (st *watchStream) begin() {
 	contentType := st.accepted.Media.String()
-	if st.accepted.Media == scheme.Protobuf {
+	switch st.accepted.Media {
+	case scheme.Protobuf:
 		contentType += ";stream=watch"
+	case scheme.CBOR:
+		contentType = scheme.TypeCBORSequence
 	}
 	st.w.Header().Set("Content-Type", contentType)
 	st.w.WriteHeader(http.StatusOK)
@@ -310,6 +313,9 @@ func (st *watchStream) append(b []byte, kind string, o *cache.Object) ([]byte, e
 			return st.s.appendProtoObject(b, st.accepted, view{o: o})
 		})
 	}
+	if st.accepted.Media == scheme.CBOR {
+		return st.appendCBOR(b, kind, o)
+	}
 	b = openEvent(b, kind)
 	var err error
 	if st.accepted.As == negotiate.Table {
@@ -379,6 +385,10 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 			return st.s.objectProto.Append(b, raw), nil
 		})
 	}
+	if st.accepted.Media == scheme.CBOR {
+		obj.GetObjectKind().SetGroupVersionKind(st.s.gvk)
+		return scheme.AppendCBOR(b, map[string]any{"type": bookmark, "object": obj})
+	}
 	item, err := scheme.EncodeItem(obj)
 	if err != nil {
 		return b, err
@@ -401,6 +411,9 @@ func (st *watchStream) appendStatus(b []byte, status *metav1.Status) ([]byte, er
 			raw, err := scheme.EncodeProto(status)
 			return statusProto.Append(b, raw), err
 		})
+	}
+	if st.accepted.Media == scheme.CBOR {
+		return scheme.AppendCBOR(b, map[string]any{"type": failed, "object": status})
 	}
 	text, err := scheme.Marshal(status)
 	b = append(openEvent(b, failed), text...)

@@ -24,6 +24,7 @@ const (
 	JSON Media = iota
 	YAML
 	Protobuf
+	CBOR
 )
 
 // Media types as they are written on the wire.
@@ -40,6 +41,8 @@ func (m Media) String() string {
 		return TypeYAML
 	case Protobuf:
 		return TypeProtobuf
+	case CBOR:
+		return TypeCBOR
 	}
 	return TypeJSON
 }
@@ -60,9 +63,12 @@ type Decoder struct {
 // duplicate fields, looked for only if strict is set; the object is there all the
 // same. The error is a Status with the reference's words.
 func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, []error, error) {
-	if media == Protobuf {
+	switch media {
+	case Protobuf:
 		obj, err := d.decodeProto(body)
 		return obj, nil, err
+	case CBOR:
+		return d.decodeCBOR(body, strict)
 	}
 	doc := body
 	var strictErrs []error

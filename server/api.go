@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/features"
 )
 
 // api is what serves resources: the kinds, the cache on the store, the generic
@@ -39,6 +40,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		Registry:          a.registry,
 		Namespaces:        lifecycle.Check(a.registry),
 		MinRequestTimeout: s.config.MinRequestTimeout,
+		CBOR:              s.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.handler = verbs
 	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {

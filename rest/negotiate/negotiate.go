@@ -38,12 +38,37 @@ type Accepted struct {
 	Pretty bool
 }
 
-// Produces are the media types of ordinary requests.
-var Produces = []string{scheme.TypeJSON, scheme.TypeYAML, scheme.TypeProtobuf}
+// Formats are the encodings that the server speaks: JSON, YAML, protobuf and,
+// where it is turned on, CBOR.
+type Formats struct{ CBOR bool }
 
-// streamTypes are what a list request may produce beyond Produces: it may be a
+// media are the encodings in the order of preference, streams those that can
+// carry a watch.
+func (f Formats) media() []scheme.Media {
+	if f.CBOR {
+		return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf, scheme.CBOR}
+	}
+	return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf}
+}
+
+// types lists the media types for messages.
+func (f Formats) types() []string {
+	var types []string
+	for _, m := range f.media() {
+		types = append(types, m.String())
+	}
+	return types
+}
+
+// streamTypes are what a list request may produce beyond types: it may be a
 // watch.
-var streamTypes = []string{scheme.TypeJSON + ";stream=watch", scheme.TypeProtobuf + ";stream=watch"}
+func (f Formats) streamTypes() []string {
+	types := []string{scheme.TypeJSON + ";stream=watch", scheme.TypeProtobuf + ";stream=watch"}
+	if f.CBOR {
+		types = append(types, scheme.TypeCBORSequence)
+	}
+	return types
+}
 
 // Endpoint says what a path can answer.
 type Endpoint struct {
@@ -56,7 +81,7 @@ type Endpoint struct {
 }
 
 // Response chooses the encoding of the response to r.
-func Response(r *http.Request, e Endpoint) (Accepted, error) {
+func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	header := r.Header.Get("Accept")
 	pretty := respond.Pretty(r)
 	if header == "" || header == scheme.TypeJSON || header == "*/*" {
@@ -65,13 +90,13 @@ func Response(r *http.Request, e Endpoint) (Accepted, error) {
 	if header == scheme.TypeProtobuf {
 		return Accepted{Media: scheme.Protobuf}, nil
 	}
-	if !producible(header) {
-		return Accepted{}, notProducible(e)
+	if !f.producible(header, e) {
+		return Accepted{}, f.notProducible(e)
 	}
 	clauses := respond.ParseAccept(header)
 	for i := range clauses {
-		for _, m := range []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf} {
-			if !clauses[i].Matches(m.String()) {
+		for _, m := range f.media() {
+			if !clauses[i].Matches(m.String()) && !(e.Stream && m == scheme.CBOR && clauses[i].Matches(scheme.TypeCBORSequence)) {
 				continue
 			}
 			if a, ok := accept(&clauses[i], m, e); ok {
@@ -81,28 +106,32 @@ func Response(r *http.Request, e Endpoint) (Accepted, error) {
 		}
 	}
 	if e.Stream {
-		return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(streamTypes, ", "))
+		return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(f.streamTypes(), ", "))
 	}
-	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(Produces, ", "))
+	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(f.types(), ", "))
 }
 
 // producible says whether any media type in the header, parameters aside, is one
 // of ours.
-func producible(header string) bool {
+func (f Formats) producible(header string, e Endpoint) bool {
+	types := f.types()
+	if e.List && f.CBOR {
+		types = append(types, scheme.TypeCBORSequence)
+	}
 	for part := range strings.SplitSeq(header, ",") {
 		name, _, _ := strings.Cut(part, ";")
 		name = strings.TrimSpace(name)
-		if name == "*/*" || slices.Contains(Produces, name) {
+		if name == "*/*" || slices.Contains(types, name) {
 			return true
 		}
 	}
 	return false
 }
 
-func notProducible(e Endpoint) error {
-	types := Produces
+func (f Formats) notProducible(e Endpoint) error {
+	types := f.types()
 	if e.List {
-		types = append(slices.Clone(Produces), streamTypes...)
+		types = append(types, f.streamTypes()...)
 	}
 	return apierr.WithEmptyDetails(apierr.NotAcceptable("406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", ")))
 }
@@ -140,7 +169,7 @@ func accept(c *respond.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
 }
 
 // Body returns the encoding of the request's body.
-func Body(r *http.Request) (scheme.Media, error) {
+func (f Formats) Body(r *http.Request) (scheme.Media, error) {
 	header := r.Header.Get("Content-Type")
 	if header == "" || header == scheme.TypeJSON {
 		return scheme.JSON, nil
@@ -154,7 +183,11 @@ func Body(r *http.Request) (scheme.Media, error) {
 			return scheme.YAML, nil
 		case scheme.TypeProtobuf:
 			return scheme.Protobuf, nil
+		case scheme.TypeCBOR:
+			if f.CBOR {
+				return scheme.CBOR, nil
+			}
 		}
 	}
-	return scheme.JSON, apierr.UnsupportedMediaType(Produces)
+	return scheme.JSON, apierr.UnsupportedMediaType(f.types())
 }

@@ -1,0 +1,81 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/scheme"
+)
+
+// CBOR is made of decoded objects, since byte strings are their own type there.
+// It is off by default; nothing of it is kept.
+
+// decoded makes the object in this version with its apiVersion and kind.
+func (s *served) decoded(o *cache.Object) (runtime.Object, error) {
+	obj, err := s.DecodeAs(o, s.version)
+	if err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(s.gvk)
+	return obj, nil
+}
+
+func (s *served) appendCBOR(b []byte, v view) ([]byte, error) {
+	obj, err := s.decoded(v.o)
+	if err != nil {
+		return b, err
+	}
+	return scheme.AppendCBOR(b, obj)
+}
+
+// writeCBORList answers a list of plain objects.
+func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) error {
+	meta := map[string]any{"resourceVersion": strconv.FormatInt(p.revision, 10)}
+	if p.next != "" {
+		meta["continue"] = p.next
+	}
+	if p.remaining > 0 {
+		meta["remainingItemCount"] = p.remaining
+	}
+	items := make([]any, len(p.objects))
+	for i, o := range p.objects {
+		obj, err := s.decoded(o)
+		if err != nil {
+			return err
+		}
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		items[i] = obj
+	}
+	body, err := scheme.AppendCBOR(nil, map[string]any{
+		"apiVersion": s.gvk.GroupVersion().String(), "kind": s.Kind.List(), "metadata": meta, "items": items,
+	})
+	if err != nil {
+		return err
+	}
+	sendBody(w, r, http.StatusOK, scheme.CBOR, body)
+	return nil
+}
+
+// appendCBOR appends one event of a watch.
+func (st *watchStream) appendCBOR(b []byte, kind string, o *cache.Object) ([]byte, error) {
+	if st.accepted.As == negotiate.Plain {
+		obj, err := st.s.decoded(o)
+		if err != nil {
+			return b, err
+		}
+		return scheme.AppendCBOR(b, map[string]any{"type": kind, "object": obj})
+	}
+	json := st.accepted
+	json.Media = scheme.JSON
+	doc, err := st.s.appendObject(openEvent(nil, kind), json, view{o: o})
+	if err != nil {
+		return b, err
+	}
+	event, err := scheme.JSONToCBOR(append(doc, '}'))
+	return append(b, event...), err
+}

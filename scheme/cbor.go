@@ -1,0 +1,75 @@
+package scheme
+
+import (
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
+	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	kjson "sigs.k8s.io/json"
+)
+
+// TypeCBOR is the media type of CBOR (RFC 8949), behind the feature gate
+// CBORServingAndStorage (KEP-4222); a stream of them is TypeCBORSequence.
+const (
+	TypeCBOR         = "application/cbor"
+	TypeCBORSequence = "application/cbor-seq"
+)
+
+// cborTag marks a document as CBOR (RFC 8949 section 3.4.6); every one begins
+// with it.
+var cborTag = []byte{0xd9, 0xd9, 0xf7}
+
+// AppendCBOR appends v as a tagged CBOR document. A typed object must have its
+// apiVersion and kind set.
+func AppendCBOR(b []byte, v any) ([]byte, error) {
+	doc, err := direct.Marshal(v)
+	if err != nil {
+		return b, err
+	}
+	return append(append(b, cborTag...), doc...), nil
+}
+
+// JSONToCBOR converts a document that holds no byte strings: they are text in
+// JSON but not in CBOR.
+func JSONToCBOR(doc []byte) ([]byte, error) {
+	var v any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &v); err != nil {
+		return nil, err
+	}
+	return AppendCBOR(nil, v)
+}
+
+// CBORToJSON converts a document, for what is read as a tree anyway.
+func CBORToJSON(doc []byte) ([]byte, error) {
+	var v any
+	if err := direct.Unmarshal(doc, &v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// decodeCBOR reads a CBOR body.
+func (d Decoder) decodeCBOR(body []byte, strict bool) (runtime.Object, []error, error) {
+	var doc map[string]any
+	if err := direct.Unmarshal(body, &doc); err != nil {
+		return nil, nil, d.unrecognized(body, err)
+	}
+	apiVersion, _ := doc["apiVersion"].(string)
+	kind, _ := doc["kind"].(string)
+	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
+		return nil, nil, err
+	}
+	types := runtime.NewScheme()
+	types.AddKnownTypeWithName(d.GVK, d.New())
+	obj, _, err := cbor.NewSerializer(types, types, cbor.Strict(strict)).Decode(body, &d.GVK, nil)
+	if found, ok := runtime.AsStrictDecodingError(err); ok && obj != nil {
+		return obj, found.Errors(), nil
+	}
+	if err != nil {
+		return nil, nil, d.cannotHandle(d.GVK, err)
+	}
+	return obj, nil, nil
+}
