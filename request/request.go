@@ -87,6 +87,8 @@ func ParseInfo(r *http.Request) *Info {
 		info.Verb = "patch"
 	case http.MethodDelete:
 		info.Verb = "delete"
+	default:
+		info.Verb = ""
 	}
 	watchPath := false
 	if parts[0] == watchSegment {

@@ -28,10 +28,21 @@ type Options struct {
 	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
 	// it lasts up to twice that. Default 30 minutes.
 	MinRequestTimeout time.Duration
+	// WatchCounter returns what counts the events sent for a resource; nil counts
+	// nothing.
+	WatchCounter func(group, version, resource string) WatchCounter
 	// CBOR serves application/cbor too.
 	CBOR bool
 	Now  func() time.Time
 }
+
+// WatchCounter counts events of watches.
+type WatchCounter interface{ Sent(bytes int) }
+
+// uncounted counts nothing.
+type uncounted struct{}
+
+func (uncounted) Sent(int) {}
 
 // NamespaceCheck refuses creates in namespaces that are missing or terminating.
 type NamespaceCheck func(ctx context.Context, gr schema.GroupResource, namespace, name string) error
@@ -63,6 +74,9 @@ type served struct {
 func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.WatchCounter == nil {
+		o.WatchCounter = func(string, string, string) WatchCounter { return uncounted{} }
 	}
 	if o.MinRequestTimeout == 0 {
 		o.MinRequestTimeout = 30 * time.Minute

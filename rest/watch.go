@@ -77,6 +77,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	st := &watchStream{
 		h: h, s: s, w: w, flusher: http.NewResponseController(w), accepted: accepted, sel: sel, include: include,
 		bookmarks: options.AllowWatchBookmarks, end: time.Now().Add(timeout),
+		counter: h.o.WatchCounter(s.gvk.Group, s.gvk.Version, s.gr.Resource),
 	}
 	st.begin()
 	st.run(ctx, revision, &options)
@@ -92,6 +93,7 @@ type watchStream struct {
 	accepted negotiate.Accepted
 	sel      *selection
 	include  includePolicy
+	counter  WatchCounter
 
 	bookmarks bool
 	end       time.Time   // when the watch ends
@@ -99,7 +101,6 @@ type watchStream struct {
 	due       time.Time   // of the next one
 	// columnsSent says that a table event has carried the column definitions.
 	columnsSent bool
-	buf         []byte
 }
 
 func (st *watchStream) begin() {
@@ -247,8 +248,12 @@ func (st *watchStream) sendEvents(events []*cache.Event) error {
 	b := (*buf)[:0]
 	var err error
 	for _, e := range events {
+		before := len(b)
 		if b, err = st.appendEvent(b, e); err != nil {
 			return err
+		}
+		if sent := len(b) - before; sent > 0 {
+			st.counter.Sent(sent)
 		}
 		if len(b) >= chunk {
 			if _, err := st.w.Write(b); err != nil {

@@ -40,7 +40,10 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		Registry:          a.registry,
 		Namespaces:        lifecycle.Check(a.registry),
 		MinRequestTimeout: s.config.MinRequestTimeout,
-		CBOR:              s.gates.Enabled(features.CBORServingAndStorage),
+		WatchCounter: func(group, version, resource string) rest.WatchCounter {
+			return s.metrics.WatchEvents(group, version, resource)
+		},
+		CBOR: s.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.handler = verbs
 	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
