@@ -82,7 +82,7 @@ type Options struct {
 // The cache uses it when a reader waits for a revision, because a store that
 // others share may move on without a change that the cache sees.
 type ProgressRequester interface {
-	RequestProgress(ctx context.Context) error
+	RequestProgress()
 }
 
 // Cache holds resources of one store. All methods may be called concurrently.
@@ -260,15 +260,16 @@ func (c *Cache) await(ctx context.Context, revision int64) error {
 	if w == nil {
 		return c.err()
 	}
-	var again <-chan time.Time
+	// The change waited for is most often on its way already.
+	timer := time.NewTimer(2 * time.Millisecond)
+	defer timer.Stop()
 	for {
-		if c.requestProgress(ctx) {
-			again = time.After(100 * time.Millisecond)
-		}
 		select {
 		case <-w.ready:
 			return c.err()
-		case <-again:
+		case <-timer.C:
+			c.requestProgress()
+			timer.Reset(50 * time.Millisecond)
 		case <-ctx.Done():
 			c.waiters.remove(w)
 			return c.late(ctx, revision)
@@ -288,17 +289,12 @@ func (c *Cache) late(ctx context.Context, revision int64) error {
 	return &storage.FutureRevisionError{Revision: revision, Current: current}
 }
 
-// requestProgress returns whether it should be called again after a while.
-func (c *Cache) requestProgress(ctx context.Context) bool {
-	p := c.feed.Load()
-	if p == nil {
-		return true
+func (c *Cache) requestProgress() {
+	if p := c.feed.Load(); p != nil {
+		if w, ok := (*p).(ProgressRequester); ok {
+			w.RequestProgress()
+		}
 	}
-	w, ok := (*p).(ProgressRequester)
-	if ok {
-		_ = w.RequestProgress(ctx) // one that fails is made again
-	}
-	return ok
 }
 
 // waiters are the readers that wait for a revision to be applied.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -26,7 +27,8 @@ const (
 
 // codec reads and makes the encoded forms of one kind. The stored form that the
 // cache keeps (cache.Object.Data) is the bare protobuf message, or the item JSON
-// for kinds stored as JSON, with its resourceVersion.
+// for kinds stored as JSON (the whole document where Kind.StoredJSON converts it),
+// with its resourceVersion.
 type codec struct {
 	kind    *Kind
 	storage *Version
@@ -49,7 +51,11 @@ func newCodec(k *Kind) (*codec, error) {
 		}
 	}
 	gv := schema.GroupVersion{Group: k.Group, Version: k.Storage}
-	c.envelope = wire.NewEnvelopeHead(gv.String(), k.Name)
+	stored := gv.String()
+	if k.StorageGroupVersion != "" {
+		stored = k.StorageGroupVersion
+	}
+	c.envelope = wire.NewEnvelopeHead(stored, k.Name)
 	c.jsonHead = scheme.JSONHead(gv.WithKind(k.Name))
 	return c, nil
 }
@@ -72,6 +78,11 @@ func (c *codec) Read(key string, value []byte, revision int64) (cache.Header, er
 	raw, err := wire.Raw(value)
 	if err != nil {
 		return h, err
+	}
+	if c.lacksDefaults(raw) {
+		if raw, err = c.withDefaults(raw); err != nil {
+			return h, err
+		}
 	}
 	if h.Data, err = wire.Stamp(raw, revision); err != nil {
 		return h, err
@@ -103,13 +114,31 @@ func (c *codec) readJSON(value []byte, revision int64) (cache.Header, error) {
 		h.Labels = append(h.Labels, cache.Label{Key: k, Value: v})
 	}
 	sortLabels(h.Labels)
-	item := value
-	if len(value) > len(c.jsonHead) && string(value[:len(c.jsonHead)]) == string(c.jsonHead) {
-		item = append([]byte{'{'}, value[len(c.jsonHead):]...)
+	item, err := c.plain(value)
+	if err != nil {
+		return h, err
 	}
-	var err error
 	h.Data, err = wire.StampJSON(item, revision)
 	return h, err
+}
+
+// lacksDefaults says whether a stored message must get defaults.
+func (c *codec) lacksDefaults(raw []byte) bool {
+	for _, path := range c.kind.DefaultOnRead {
+		if v, err := wire.Find(raw, path); err == nil && len(v.Bytes) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *codec) withDefaults(raw []byte) ([]byte, error) {
+	obj, err := c.decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.storage.Default(obj)
+	return scheme.EncodeProto(obj)
 }
 
 // Restamp implements cache.Codec.
@@ -123,23 +152,40 @@ func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
 // decode makes the object of data, in the storage version.
 func (c *codec) decode(data []byte) (Object, error) {
 	c.decodes.Add(1)
+	if c.kind.StoredJSON != nil {
+		return c.kind.StoredJSON.Decode(data)
+	}
 	obj := c.storage.New()
 	if c.kind.StorageJSON {
 		return obj, json.Unmarshal(data, obj)
 	}
-	return obj, scheme.DecodeProto(data, obj)
+	err := scheme.DecodeProto(data, obj)
+	if err == nil && c.kind.AfterDecode != nil {
+		c.kind.AfterDecode(obj)
+	}
+	return obj, err
 }
+
+// storedAsServed says that Data is the storage version's item JSON.
+func (c *codec) storedAsServed() bool { return c.kind.StorageJSON && c.kind.StoredJSON == nil }
 
 // encode makes the value to store of an object in the storage version, and the
 // data that Read would make of it with an empty resourceVersion.
 func (c *codec) encode(obj Object) (value []byte, err error) {
 	obj.SetResourceVersion("")
+	if c.kind.StoredJSON != nil {
+		document, err := c.kind.StoredJSON.Encode(obj)
+		if err != nil {
+			return nil, err
+		}
+		return append(document, '\n'), nil
+	}
 	if c.kind.StorageJSON {
 		item, err := scheme.EncodeItem(obj)
 		if err != nil {
 			return nil, err
 		}
-		return scheme.AppendJSONObject(nil, c.jsonHead, item), nil
+		return scheme.JSONObject(c.jsonHead, item), nil
 	}
 	return scheme.EncodeEnvelope(c.envelope, obj)
 }
@@ -188,5 +234,9 @@ func (c *codec) plain(value []byte) ([]byte, error) {
 	if !c.kind.StorageJSON {
 		return wire.Raw(value)
 	}
-	return append([]byte{'{'}, value[len(c.jsonHead):]...), nil
+	value = bytes.TrimSpace(value)
+	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.StoredJSON == nil {
+		return append([]byte{'{'}, rest...), nil
+	}
+	return value, nil
 }

@@ -44,6 +44,18 @@ type Kind struct {
 	// StoragePath is the key below /registry/, without slashes at its ends
 	// ("pods", "services/specs", "minions").
 	StoragePath string
+	// StorageGroupVersion is what the envelope of a stored value says where it is
+	// not Group and Storage: another version with the same message.
+	StorageGroupVersion string
+	// StoredJSON converts to and from the stored document where that is not the
+	// storage version's own JSON. StorageJSON must be set.
+	StoredJSON *StoredJSON
+	// DefaultOnRead are fields of the stored message, as in Field.Path, that may
+	// lack: hooks drop what defaults had set. Where one is missing or empty the
+	// storage version's defaults are set when the object is loaded.
+	DefaultOnRead [][]int32
+	// AfterDecode sets on a decoded object what its stored form has no place for.
+	AfterDecode func(Object)
 	// TTLSeconds removes objects that long after their last write; 0 keeps them.
 	TTLSeconds int64
 
@@ -84,6 +96,16 @@ type Kind struct {
 	MetaOnUpdate MetaChecks
 
 	Hooks Hooks
+}
+
+// StoredJSON converts between the storage version and a stored document of
+// another version.
+type StoredJSON struct {
+	// Encode makes the document, with apiVersion and kind, without a newline at
+	// its end.
+	Encode func(Object) ([]byte, error)
+	// Decode reads a document that Encode, or the reference, made.
+	Decode func(document []byte) (Object, error)
 }
 
 // MetaChecks are checks of metadata on update.

@@ -117,7 +117,7 @@ func (r *Resource) ToStorage(obj Object, v *Version) (Object, error) {
 // the storage version it is made once and kept.
 func (r *Resource) ItemJSON(o *cache.Object, v *Version) ([]byte, error) {
 	if r.stored(v) {
-		if r.Kind.StorageJSON {
+		if r.codec.storedAsServed() {
 			return o.Data, nil
 		}
 		return r.cache.Form(o, FormJSON, func() ([]byte, error) { return r.encodeItem(o, v) })

@@ -142,7 +142,7 @@ func (r *Resource) written(key string, value []byte, revision int64) (Result, er
 		return Result{}, err
 	}
 	result := Result{Object: o}
-	if !r.Kind.StorageJSON {
+	if !r.codec.storedAsServed() {
 		if result.item, err = r.encodeItem(o, r.codec.storage); err != nil {
 			return Result{}, err
 		}

@@ -91,18 +91,6 @@ func (c *Clause) Transforms() bool {
 	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
 }
 
-// Type returns the first offered type that the client accepts in some shape.
-func Type(clauses []Clause, offered []string) (string, bool) {
-	for i := range clauses {
-		for _, mediaType := range offered {
-			if clauses[i].Matches(mediaType) {
-				return mediaType, true
-			}
-		}
-	}
-	return "", false
-}
-
 // Negotiate returns the first offered type that the client accepts as it is.
 func Negotiate(clauses []Clause, offered []string) (string, bool) {
 	for i := range clauses {
@@ -110,7 +98,8 @@ func Negotiate(clauses []Clause, offered []string) (string, bool) {
 			continue
 		}
 		for _, mediaType := range offered {
-			if clauses[i].Matches(mediaType) {
+			// YAML cannot carry a stream.
+			if clauses[i].Matches(mediaType) && (clauses[i].Params["stream"] == "" || mediaType != YAML) {
 				return mediaType, true
 			}
 		}
@@ -121,6 +110,12 @@ func Negotiate(clauses []Clause, offered []string) (string, bool) {
 // AcceptsAny says whether some range includes an offered type, whatever its
 // parameters ask for.
 func AcceptsAny(clauses []Clause, offered []string) bool {
-	_, ok := Type(clauses, offered)
-	return ok
+	for i := range clauses {
+		for _, mediaType := range offered {
+			if clauses[i].Matches(mediaType) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -48,7 +48,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	if after := apierr.RetryAfterSeconds(status); after != "" {
 		h.Set("Retry-After", after)
 	}
-	mediaType, ok := Type(ParseAccept(r.Header.Get("Accept")), mediaTypes[:])
+	mediaType, ok := Negotiate(ParseAccept(r.Header.Get("Accept")), mediaTypes[:])
 	if !ok {
 		mediaType = JSON
 	}

@@ -17,7 +17,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatch(p.Spec.MatchConstraints)
 		})},
-		Storage: "v1", StoragePath: "mutatingadmissionpolicies",
+		Storage: "v1", StoragePath: "mutatingadmissionpolicies", StorageGroupVersion: group + "/v1beta1",
 		Columns: policyColumns("Mutations", "Mutation indicates the number of mutations rules defined in this configuration"),
 		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.MutatingAdmissionPolicy]{
 			Spec:       func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },

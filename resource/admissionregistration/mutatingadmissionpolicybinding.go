@@ -18,7 +18,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		}, func(b *admissionv1.MutatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)
 		})},
-		Storage: "v1", StoragePath: "mutatingadmissionpolicybindings",
+		Storage: "v1", StoragePath: "mutatingadmissionpolicybindings", StorageGroupVersion: group + "/v1beta1",
 		Columns: bindingColumns(),
 		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },

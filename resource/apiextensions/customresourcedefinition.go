@@ -26,6 +26,7 @@ func customResourceDefinition() *registry.Kind {
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		Versions: []registry.Version{declare.Version("v1", func() *definition { return &definition{} }, defaultDefinition)},
 		Storage:  "v1", StorageJSON: true, StoragePath: "apiextensions.k8s.io/customresourcedefinitions",
+		StoredJSON:   &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
 		Subresources: []registry.Subresource{declare.Status()},
 		Hooks: registry.HooksOf(registry.TypedHooks[*definition]{
 			Spec:       func(d *definition) any { return &d.Spec },

@@ -6,6 +6,10 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/keelson-dev/keelson/registry"
 )
 
 // The reference stores definitions as v1beta1, which it has not served for long.
@@ -107,6 +111,32 @@ func FromStored(d *apiextensionsv1beta1.CustomResourceDefinition) (*apiextension
 	return out, nil
 }
 
+// encodeStored makes the stored document of a definition.
+func encodeStored(obj registry.Object) ([]byte, error) {
+	stored, err := ToStored(obj.(*definition))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(stored)
+}
+
+// decodeStored reads a stored document, of either version.
+func decodeStored(document []byte) (registry.Object, error) {
+	var head metav1.TypeMeta
+	if err := json.Unmarshal(document, &head); err != nil {
+		return nil, err
+	}
+	if head.APIVersion == apiextensionsv1.SchemeGroupVersion.String() {
+		out := &definition{}
+		return out, json.Unmarshal(document, out)
+	}
+	stored := &apiextensionsv1beta1.CustomResourceDefinition{}
+	if err := json.Unmarshal(document, stored); err != nil {
+		return nil, err
+	}
+	return FromStored(stored)
+}
+
 // convert copies in to out through JSON, whose names the versions share but for
 // what change changes.
 func convert(in, out any, change func(spec tree)) error {
@@ -119,7 +149,8 @@ func convert(in, out any, change func(spec tree)) error {
 		return err
 	}
 	var spec tree
-	if err := json.Unmarshal(members["spec"], &spec); err != nil {
+	// Whole numbers stay whole, however large.
+	if err := utiljson.Unmarshal(members["spec"], &spec); err != nil {
 		return err
 	}
 	change(spec)

@@ -6,9 +6,4 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/kindtest"
 )
 
-func TestKinds(t *testing.T) {
-	kindtest.Run(t, Kinds(), kindtest.Options{
-		// A claim template's kind is not in its protobuf.
-		DefaultedOnRead: []string{"statefulsets"},
-	})
-}
+func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(), kindtest.Options{}) }

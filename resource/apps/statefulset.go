@@ -28,6 +28,7 @@ func statefulSet() *registry.Kind {
 		ShortNames: []string{"sts"}, Categories: []string{"all"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} }, defaultStatefulSet)},
 		Storage:  "v1", StoragePath: "statefulsets",
+		AfterDecode:         registry.Defaulter(nameClaimTemplates),
 		UnconditionalUpdate: true,
 		Subresources: []registry.Subresource{
 			declare.Scale(func(s *appsv1.StatefulSet) (int32, int32, string) {
@@ -104,11 +105,18 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	declare.Pointer(&s.Spec.Replicas, 1)
 	declare.Pointer(&s.Spec.RevisionHistoryLimit, 10)
 	core.DefaultPodTemplate(&s.Spec.Template)
+	nameClaimTemplates(s)
 	for i := range s.Spec.VolumeClaimTemplates {
 		claim := &s.Spec.VolumeClaimTemplates[i]
-		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
 		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
 		declare.Value(&claim.Status.Phase, corev1.ClaimPending)
+	}
+}
+
+// nameClaimTemplates sets the types of claim templates, which protobuf leaves out.
+func nameClaimTemplates(s *appsv1.StatefulSet) {
+	for i := range s.Spec.VolumeClaimTemplates {
+		s.Spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
 	}
 }
 

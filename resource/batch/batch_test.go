@@ -9,7 +9,5 @@ import (
 func TestKinds(t *testing.T) {
 	kindtest.Run(t, Kinds(), kindtest.Options{
 		FieldNames: map[string]string{"status.successful": "status.succeeded"},
-		// Labels generated for the template become the job's when it is read.
-		DefaultedOnRead: []string{"jobs"},
 	})
 }

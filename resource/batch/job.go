@@ -30,11 +30,13 @@ func job() *registry.Kind {
 		Categories:   []string{"all"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *batchv1.Job { return &batchv1.Job{} }, defaultJob)},
 		Storage:  "v1", StoragePath: "jobs",
+		// A job without labels has those of its template.
+		DefaultOnRead:       [][]int32{{1, 11}},
 		UnconditionalUpdate: true, DefaultOrphan: true,
 		OrphanWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
-		Subresources: []registry.Subresource{declare.Status()},
-		Fields:       []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
-		FieldError:   declare.FieldLabelForKind("Job"),
+		Subresources:  []registry.Subresource{declare.Status()},
+		Fields:        []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
+		FieldError:    declare.FieldLabelForKind("Job"),
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,
 			declare.Column("Status", "string", "Status of the job."),
@@ -125,11 +127,6 @@ func generateSelector(j *batchv1.Job) {
 	}
 	if _, there := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !there {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
-	}
-	// A job without labels has those of the template, also where these came
-	// later than the defaults.
-	if len(j.Labels) == 0 {
-		j.Labels = template.Labels
 	}
 }
 

@@ -46,9 +46,8 @@ func TestStored(t *testing.T) {
 		if d := k.Versions[0].Default; d != nil {
 			d(obj)
 		}
-		if s.Resource == "persistentvolumeclaims" {
-			// The reference stores a new claim without its phase and adds it when it
-			// reads; we store it.
+		if k.DefaultOnRead != nil {
+			// A new claim is stored without its phase.
 			before["status"] = map[string]any{"phase": "Pending"}
 		}
 		if diff := difference("", before, toTree(t, obj)); len(diff) > 0 {

@@ -143,6 +143,8 @@ func persistentVolumeClaims() *registry.Kind {
 		ShortNames:   []string{"pvc"}, Namespaced: true,
 		Versions: onlyV1(func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} }, DefaultPersistentVolumeClaim),
 		Storage:  "v1", StoragePath: "persistentvolumeclaims",
+		// A new claim is stored without its phase.
+		DefaultOnRead:       [][]int32{{3, 1}},
 		UnconditionalUpdate: true, ReturnDeleted: true,
 		Subresources: []registry.Subresource{statusSubresource()},
 		Columns: []metav1.TableColumnDefinition{
@@ -160,7 +162,7 @@ func persistentVolumeClaims() *registry.Kind {
 			Spec:   func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
 			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
-				c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+				c.Status = corev1.PersistentVolumeClaimStatus{}
 				dropCrossNamespaceSource(&c.Spec)
 				dropUnknownSource(&c.Spec)
 				alignDataSources(&c.Spec)

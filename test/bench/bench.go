@@ -120,15 +120,30 @@ func (b *bench) run() {
 			return
 		}
 		fmt.Fprintf(b.progress, "bench: %s\n", strings.Join(wanted, ", "))
+		rows, begin, others := len(b.report.Rows), time.Now(), b.others()
 		if err := s.run(); err != nil {
 			for _, k := range wanted {
 				b.add(figure{Row: k, Error: err.Error()})
 			}
 		}
+		busy := max(0, float64(b.others()-others)) / float64(time.Since(begin)) / float64(runtime.NumCPU())
+		for i := rows; i < len(b.report.Rows); i++ {
+			b.report.Rows[i].Others = busy
+		}
 	}
 	if err := b.bareFloors(); err != nil {
 		fmt.Fprintln(b.progress, "bench: floors:", err)
 	}
+}
+
+// others is the processor time of this machine that neither this program nor the
+// server has used.
+func (b *bench) others() time.Duration {
+	own := treeUsage(os.Getpid()).cpu
+	if b.instance == nil && b.server != nil {
+		own += treeUsage(b.server.pid).cpu
+	}
+	return machineBusy() - own
 }
 
 // add puts a figure into the report, if its row is wanted.

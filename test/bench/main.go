@@ -68,7 +68,7 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.StringVar(&o.dir, "dir", "", "directory, on the disk to measure, for data of servers and floors (default a temporary one)")
 	f.StringVar(&rows, "rows", "", "regular expression of the rows to measure (default all)")
 	f.IntVar(&o.pods, "pods", 10_000, "pods to create and list")
-	f.IntVar(&o.connections, "connections", 4, "connections that the 64 requests in flight are spread over")
+	f.IntVar(&o.connections, "connections", 1, "connections that the 64 requests in flight are spread over")
 	f.BoolVar(&o.long, "long", false, "also the rows that take minutes")
 	f.StringVar(&o.json, "json", "", "file to write the figures to")
 	f.StringVar(&o.label, "label", "", "title of the table")

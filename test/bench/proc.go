@@ -38,14 +38,15 @@ func treeUsage(pid int) usage {
 		}
 		// The second field is the command in parentheses and may have spaces.
 		f := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
-		const parent, utime, stime, rss = 1, 11, 12, 21
+		const parent, utime, stime, cutime, cstime, rss = 1, 11, 12, 13, 14, 21
 		if len(f) <= rss {
 			continue
 		}
 		number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n } // the kernel writes numbers
 		id, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		all[id] = process{int(number(parent)), usage{
-			cpu:      time.Duration(number(utime)+number(stime)) * clockTick,
+			// With that of children that have ended, so that the sum never shrinks.
+			cpu:      time.Duration(number(utime)+number(stime)+number(cutime)+number(cstime)) * clockTick,
 			resident: number(rss) * int64(os.Getpagesize()),
 		}}
 	}
@@ -60,4 +61,24 @@ func treeUsage(pid int) usage {
 		}
 	}
 	return sum
+}
+
+// machineBusy is how long the processors of the machine were busy since it started.
+func machineBusy() time.Duration {
+	content, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	// cpu user nice system idle iowait irq softirq steal ...
+	const idle, iowait, last = 4, 5, 8
+	var ticks int64
+	for i, f := range strings.Fields(line) {
+		if i == 0 || i == idle || i == iowait || i > last {
+			continue
+		}
+		n, _ := strconv.ParseInt(f, 10, 64) // the kernel writes numbers
+		ticks += n
+	}
+	return time.Duration(ticks) * clockTick
 }

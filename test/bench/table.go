@@ -88,6 +88,7 @@ type figure struct {
 	Floor     float64 `json:"floor,omitempty"`
 	Reference float64 `json:"reference,omitempty"`
 	Detail    string  `json:"detail,omitempty"`
+	Others    float64 `json:"others"` // the share of the processors that other processes used meanwhile
 	Error     string  `json:"error,omitempty"`
 }
 
@@ -137,7 +138,7 @@ func (r *report) print(w io.Writer) error {
 	if title == "" {
 		title = r.Server
 	}
-	rows := [][]string{{"row", "value", "floor", "value / floor", "reference", "better than the reference", "target", "moonshot", "detail"}}
+	rows := [][]string{{"row", "value", "floor", "value / floor", "reference", "better than the reference", "target", "moonshot", "others' load", "detail"}}
 	for _, e := range expectations {
 		for _, f := range r.Rows {
 			if f.Row != e.key {
@@ -148,7 +149,7 @@ func (r *report) print(w io.Writer) error {
 				value = "failed"
 				f.Detail = f.Error
 			}
-			rows = append(rows, []string{f.Name, value, e.unit.write(f.Floor), ratio(f.Value, f.Floor), e.unit.write(e.reference), e.better(f.Value), e.target, e.moonshot, f.Detail})
+			rows = append(rows, []string{f.Name, value, e.unit.write(f.Floor), ratio(f.Value, f.Floor), e.unit.write(e.reference), e.better(f.Value), e.target, e.moonshot, fmt.Sprintf("%.0f %%", 100*f.Others), f.Detail})
 		}
 	}
 	floors := [][]string{{"floor", "value", "detail"}}

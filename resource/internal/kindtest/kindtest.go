@@ -42,13 +42,6 @@ type Options struct {
 	// FieldNames maps a field label to the JSON path of what it selects where
 	// the two differ.
 	FieldNames map[string]string
-	// StoredAs are the versions of stored objects, by resource, where they are
-	// not the declared ones.
-	StoredAs map[string]string
-	// DefaultedOnRead are resources whose stored objects lack defaults.
-	DefaultedOnRead []string
-	// DecodeStored reads a stored value that is not the declared version's.
-	DecodeStored func([]byte) (registry.Object, error)
 }
 
 // DirVar names the environment variable of a directory with more recordings
@@ -323,9 +316,9 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 		version := kind.Version(kind.Storage)
 		obj := version.New()
 		if kind.StorageJSON {
-			decode := o.DecodeStored
-			if decode == nil {
-				decode = func(value []byte) (registry.Object, error) { return obj, json.Unmarshal(value, obj) }
+			decode := func(value []byte) (registry.Object, error) { return obj, json.Unmarshal(value, obj) }
+			if kind.StoredJSON != nil {
+				decode = kind.StoredJSON.Decode
 			}
 			var err error
 			if obj, err = decode(c.Value); err != nil {
@@ -339,8 +332,8 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 				continue
 			}
 			want := kind.GVK(kind.Storage).GroupVersion().String()
-			if other := o.StoredAs[kind.Resource]; other != "" {
-				want = other
+			if kind.StorageGroupVersion != "" {
+				want = kind.StorageGroupVersion
 			}
 			if envelope.APIVersion != want || envelope.Kind != kind.Name {
 				t.Errorf("%s: stored as %s %s, declared as %s %s", c.Key, envelope.APIVersion, envelope.Kind, want, kind.Name)
@@ -349,11 +342,14 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Key, err)
 				continue
 			}
+			if kind.AfterDecode != nil {
+				kind.AfterDecode(obj)
+			}
 		}
 		if f := version.Default; f != nil {
 			before := obj.DeepCopyObject()
 			f(obj)
-			if !equality.Semantic.DeepEqual(before, obj) && !slices.Contains(o.DefaultedOnRead, kind.Resource) {
+			if !equality.Semantic.DeepEqual(before, obj) && kind.DefaultOnRead == nil {
 				t.Errorf("%s: reading it sets defaults", c.Key)
 			}
 		}
