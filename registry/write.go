@@ -486,7 +486,10 @@ func (r *Resource) beforeUpdate(ctx context.Context, namespace string, obj, old 
 	case sub.Status:
 		r.prepareStatus(ctx, obj, old)
 	case sub.Update != nil && sub.Update.Prepare != nil:
+		// Who set what was found out before; a part may begin with the old object.
+		owned := obj.GetManagedFields()
 		sub.Update.Prepare(ctx, obj, old)
+		obj.SetManagedFields(owned)
 	}
 	keepServerFields(obj, old)
 	errs := r.validateMetaUpdate(obj, old)
