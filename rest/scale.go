@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
@@ -234,7 +233,7 @@ func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *reque
 // parentConfiguration turns an applied Scale into the applied parent.
 func (s *served) parentConfiguration(scale map[string]any) (map[string]any, error) {
 	if gvk := schema.FromAPIVersionAndKind(text(scale["apiVersion"]), text(scale["kind"])); gvk != scaleKind {
-		return nil, apierr.New(http.StatusInternalServerError, "", "invalid object type: "+gvk.String())
+		return nil, kerrors.NewBadRequest("invalid object type: " + gvk.String())
 	}
 	parent := map[string]any{"apiVersion": s.gvk.GroupVersion().String(), "kind": s.gvk.Kind}
 	if metadata, ok := scale["metadata"]; ok {
