@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -52,6 +53,7 @@ func job() *registry.Kind {
 			Status:         func(j *batchv1.Job) any { return &j.Status },
 			Generation:     true,
 			PrepareCreate:  func(_ context.Context, j *batchv1.Job) { generateSelector(j) },
+			Validate:       validateGeneratedLabels,
 			ValidateUpdate: validateJobUpdate,
 			Warn:           jobWarnings,
 			Cells:          declare.Cells(jobCells),
@@ -128,6 +130,12 @@ func generateSelector(j *batchv1.Job) {
 	if _, there := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !there {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
 	}
+}
+
+// validateGeneratedLabels refuses a name that is no label value: the template is
+// labelled with it.
+func validateGeneratedLabels(_ context.Context, j *batchv1.Job) field.ErrorList {
+	return metav1validation.ValidateLabels(j.Spec.Template.Labels, field.NewPath("spec", "template", "labels"))
 }
 
 func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {

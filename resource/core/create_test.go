@@ -221,6 +221,9 @@ func create(k *registry.Kind, c created) (registry.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if k.DefaultOnRead != nil {
+		v.Default(obj)
+	}
 	if v.FromStorage != nil {
 		return v.FromStorage(obj)
 	}

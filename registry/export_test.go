@@ -1,0 +1,23 @@
+package registry
+
+// Reencode decodes a stored value, without what reading adds to it, and encodes
+// it again.
+func (r *Resource) Reencode(value []byte) ([]byte, error) {
+	obj, err := r.codec.reopen(value)
+	if err != nil {
+		return nil, err
+	}
+	return r.codec.encode(obj)
+}
+
+// Encode makes the value to store of an object.
+func (r *Resource) Encode(obj Object) ([]byte, error) { return r.codec.encode(obj) }
+
+// reopen makes the object of a stored value alone.
+func (c *codec) reopen(value []byte) (Object, error) {
+	data, err := c.plain(value)
+	if err != nil {
+		return nil, err
+	}
+	return c.decode(data)
+}
