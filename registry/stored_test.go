@@ -112,7 +112,7 @@ func TestReferenceData(t *testing.T) {
 		if err := checkServed(ctx, r, key, d); err != nil {
 			t.Errorf("%s: %v", d.Key, err)
 		}
-		if err := checkStored(ctx, r, key, d); err != nil {
+		if err := checkStored(ctx, store, r, key, d); err != nil {
 			t.Errorf("%s: %v", d.Key, err)
 		}
 	}
@@ -239,8 +239,8 @@ func sameJSON(got []byte, want map[string]any) error {
 	return fmt.Errorf("serves\n%s\nwant\n%s", canonical, text)
 }
 
-// checkStored encodes the object again, and changes it and changes it back.
-func checkStored(ctx context.Context, r *registry.Resource, key string, d dumped) error {
+// checkStored encodes the object again; and changes it, and changes it back.
+func checkStored(ctx context.Context, store storage.Store, r *registry.Resource, key string, d dumped) error {
 	again, err := r.Reencode(d.Value)
 	if err != nil {
 		return err
@@ -248,5 +248,44 @@ func checkStored(ctx context.Context, r *registry.Resource, key string, d dumped
 	if !bytes.Equal(again, d.Value) {
 		return fmt.Errorf("stored again as\n%q\nwas\n%q", again, d.Value)
 	}
-	return nil
+	const name = "example.com/changed"
+	for _, change := range []func(map[string]string){
+		func(a map[string]string) { a[name] = "yes" },
+		func(a map[string]string) { delete(a, name) },
+	} {
+		namespace, object, _ := strings.Cut(key, "/")
+		if !r.Kind.Namespaced {
+			namespace, object = "", key
+		}
+		result, err := r.Update(ctx, namespace, object, registry.UpdateOptions{Raw: true}, func(c *registry.Current) (registry.Object, error) {
+			obj, err := c.Decode()
+			if err != nil {
+				return nil, err
+			}
+			annotations := obj.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			change(annotations)
+			obj.SetAnnotations(annotations)
+			return obj, nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(result.Object.Data) == 0 {
+			return fmt.Errorf("no data after a change")
+		}
+	}
+	e, _, err := store.Get(ctx, d.Key, 0)
+	if err != nil || bytes.Equal(e.Value, d.Value) {
+		return err
+	}
+	if again, err = r.Reencode(e.Value); err != nil {
+		return err
+	}
+	if r.Kind.DefaultOnRead == nil || len(e.Value) <= len(d.Value) || !bytes.Equal(again, e.Value) {
+		return fmt.Errorf("changed and changed back it is stored as\n%q\nwas\n%q", e.Value, d.Value)
+	}
+	return nil // the defaults it lacked are stored now
 }

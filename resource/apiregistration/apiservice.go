@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -22,6 +23,8 @@ func apiService() *registry.Kind {
 		Group: "apiregistration.k8s.io", Package: "apiregistration",
 		Resource: "apiservices", Singular: "apiservice", Name: "APIService",
 		MetaOnUpdate: registry.MetaWhole,
+		// The core group's end with a dot.
+		ValidateName: path.ValidatePathSegmentName,
 		Categories:   []string{"api-extensions"},
 		Versions: []registry.Version{declare.Version("v1", func() *apiregistrationv1.APIService { return &apiregistrationv1.APIService{} }, func(s *apiregistrationv1.APIService) {
 			if s.Spec.Service != nil {
