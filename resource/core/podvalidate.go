@@ -18,17 +18,26 @@ const (
 )
 
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
-	path := field.NewPath("spec", "ephemeralContainers")
+	path := field.NewPath("spec")
+	errs := validatePodSpec(&p.Spec, p.Name, true, path)
 	if len(p.Spec.EphemeralContainers) > 0 {
-		return field.ErrorList{field.Forbidden(path, "cannot be set on create")}
+		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
 	}
-	return nil
+	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
+	return errs
 }
 
 // validatePodUpdate allows what may change of a pod: what is allowed is set as it
 // was, and then nothing may differ.
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
+	whole := validatePodSpec(&p.Spec, p.Name, true, path)
+	return append(whole, validatePodChanges(p, old, path)...)
+}
+
+func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	if len(p.Spec.Containers) != len(old.Spec.Containers) {
 		return field.ErrorList{field.Forbidden(path.Child("containers"), noAddRemove)}
 	}

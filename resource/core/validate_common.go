@@ -1,0 +1,151 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	notNegative    = apivalidation.IsNegativeErrorMsg
+	mustBePositive = "must be greater than zero"
+)
+
+// invalid makes an Invalid error of every message.
+func invalid(path *field.Path, value any, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, m := range messages {
+		errs = append(errs, field.Invalid(path, value, m))
+	}
+	return errs
+}
+
+// required refuses an empty text.
+func required(path *field.Path, value string) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return nil
+}
+
+// oneOf refuses what is not among the allowed values, which are reported in the
+// order given.
+func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+func optionalOneOf[T ~string](path *field.Path, value *T, allowed ...T) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	return oneOf(path, *value, allowed...)
+}
+
+func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
+	return apivalidation.ValidateNonnegativeField(int64(value), path)
+}
+
+func optionalNonNegative[T ~int32 | ~int64](path *field.Path, value *T) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	return nonNegative(path, *value)
+}
+
+func label(path *field.Path, value string) field.ErrorList {
+	return invalid(path, value, validation.IsDNS1123Label(value))
+}
+
+func subdomain(path *field.Path, value string) field.ErrorList {
+	return invalid(path, value, validation.IsDNS1123Subdomain(value))
+}
+
+// portNumber refuses numbers that no port has.
+func portNumber(path *field.Path, port int32) field.ErrorList {
+	return invalid(path, port, validation.IsValidPortNum(int(port)))
+}
+
+func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList {
+	if port.Type == intstr.String {
+		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
+	}
+	return portNumber(path, port.IntVal)
+}
+
+// descendingPath accepts relative paths that stay below where they start.
+func descendingPath(path *field.Path, value string) field.ErrorList {
+	if strings.HasPrefix(value, "/") {
+		return field.ErrorList{field.Invalid(path, value, "must be a relative path")}
+	}
+	return noBacksteps(path, value)
+}
+
+func noBacksteps(path *field.Path, value string) field.ErrorList {
+	for part := range strings.SplitSeq(value, "/") {
+		if part == ".." {
+			return field.ErrorList{field.Invalid(path, value, "must not contain '..'")}
+		}
+	}
+	return nil
+}
+
+// filePath is a descending path that leaves names that begin with two dots to
+// the kubelet.
+func filePath(path *field.Path, value string) field.ErrorList {
+	errs := descendingPath(path, value)
+	if len(errs) == 0 && strings.HasPrefix(value, "..") {
+		errs = append(errs, field.Invalid(path, value, "must not start with '..'"))
+	}
+	return errs
+}
+
+func fileMode(path *field.Path, mode *int32) field.ErrorList {
+	if mode != nil && (*mode < 0 || *mode > 0o777) {
+		return field.ErrorList{field.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
+	}
+	return nil
+}
+
+// ValidateNonNegativeQuantity refuses less than nothing.
+func ValidateNonNegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
+	if q.Sign() < 0 {
+		return field.ErrorList{field.Invalid(path, q.String(), notNegative)}
+	}
+	return nil
+}
+
+// configKey is the name of an entry of a ConfigMap or Secret.
+func configKey(path *field.Path, key string) field.ErrorList {
+	if key == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return invalid(path, key, validation.IsConfigMapKey(key))
+}
+
+func inclusiveRange(path *field.Path, value, low, high int64) field.ErrorList {
+	if value < low || value > high {
+		return field.ErrorList{field.Invalid(path, value, validation.InclusiveRangeError(int(low), int(high)))}
+	}
+	return nil
+}
+
+func protocol(path *field.Path, p corev1.Protocol) field.ErrorList {
+	if p == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return oneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+}
+
+func fieldLabelError(path *field.Path, label string, err error) *field.Error {
+	return field.Invalid(path, label, fmt.Sprintf("error converting fieldPath: %v", err))
+}

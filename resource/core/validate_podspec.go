@@ -1,0 +1,246 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+// ValidatePodTemplateSpec checks the template of pods in a workload, its labels
+// and annotations included.
+func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
+	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
+	return errs
+}
+
+// validatePodSpec checks what pods and templates have in common. name is the
+// pod's, empty for a template.
+func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path) field.ErrorList {
+	p := &podParts{spec: s, pod: pod, claims: sets.New[string]()}
+	var errs field.ErrorList
+	p.volumes, errs = validateVolumes(s.Volumes, name, path.Child("volumes"))
+	errs = append(errs, p.validateClaims(path.Child("resourceClaims"))...)
+	errs = append(errs, p.validateContainers(path.Child("containers"))...)
+	errs = append(errs, p.validateInitContainers(path.Child("initContainers"))...)
+	errs = append(errs, oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
+	errs = append(errs, validateDNS(s, path)...)
+	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
+	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
+	errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
+	errs = append(errs, validateGates(s, path)...)
+	errs = append(errs, validatePodNames(s, path)...)
+	errs = append(errs, validateHostAliases(s.HostAliases, path.Child("hostAliases"))...)
+	errs = append(errs, p.validateHostProcess(path)...)
+	errs = append(errs, p.validateHostPorts(path)...)
+	errs = append(errs, p.validateOS(path)...)
+	errs = append(errs, p.validatePodResources(path.Child("resources"))...)
+	if d := s.ActiveDeadlineSeconds; d != nil {
+		errs = append(errs, inclusiveRange(path.Child("activeDeadlineSeconds"), *d, 1, math.MaxInt32)...)
+	}
+	if pp := s.PreemptionPolicy; pp != nil {
+		if *pp == "" {
+			errs = append(errs, field.Required(path.Child("preemptionPolicy"), ""))
+		} else {
+			errs = append(errs, oneOf(path.Child("preemptionPolicy"), *pp, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		}
+	}
+	for _, n := range sortedResources(s.Overhead) {
+		at := path.Child("overhead").Key(string(n))
+		errs = append(errs, validateContainerResourceName(string(n), at)...)
+		errs = append(errs, validateResourceValue(n, s.Overhead[n], at)...)
+	}
+	return errs
+}
+
+func (p *podParts) validateClaims(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range p.spec.ResourceClaims {
+		c, at := &p.spec.ResourceClaims[i], path.Index(i)
+		switch {
+		case c.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		case p.claims.Has(c.Name):
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		default:
+			errs = append(errs, label(at.Child("name"), c.Name)...)
+			p.claims.Insert(c.Name)
+		}
+		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
+			errs = append(errs, field.Invalid(at, declare.Internal(c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+		}
+		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
+			errs = append(errs, field.Invalid(at, declare.Internal(c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+		}
+		if n := c.ResourceClaimName; n != nil {
+			errs = append(errs, subdomain(at.Child("resourceClaimName"), *n)...)
+		}
+		if n := c.ResourceClaimTemplateName; n != nil {
+			errs = append(errs, subdomain(at.Child("resourceClaimTemplateName"), *n)...)
+		}
+	}
+	return errs
+}
+
+func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	policy := path.Child("dnsPolicy")
+	var errs field.ErrorList
+	if s.DNSPolicy == "" {
+		errs = append(errs, field.Required(policy, ""))
+	} else {
+		errs = append(errs, oneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
+	}
+	path = path.Child("dnsConfig")
+	c := s.DNSConfig
+	if s.DNSPolicy == corev1.DNSNone {
+		if c == nil {
+			return append(errs, field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
+		}
+		if len(c.Nameservers) == 0 {
+			return append(errs, field.Required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+		}
+	}
+	if c == nil {
+		return errs
+	}
+	const mostServers, mostSearches, longestSearches = 3, 32, 2048
+	if len(c.Nameservers) > mostServers {
+		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", mostServers)))
+	}
+	for i, ip := range c.Nameservers {
+		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("nameservers").Index(i), ip, false, nil)...)
+	}
+	if len(c.Searches) > mostSearches {
+		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %v search paths", mostSearches)))
+	}
+	if len(strings.Join(c.Searches, " ")) > longestSearches {
+		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
+	}
+	for i, search := range c.Searches {
+		if search == "." {
+			continue
+		}
+		search = strings.TrimSuffix(search, ".")
+		errs = append(errs, invalid(path.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
+	}
+	for i, o := range c.Options {
+		if o.Name == "" {
+			errs = append(errs, field.Required(path.Child("options").Index(i), "must not be empty"))
+		}
+	}
+	return errs
+}
+
+func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, g := range s.ReadinessGates {
+		errs = append(errs, qualified(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
+	}
+	seen := sets.New[string]()
+	for i, g := range s.SchedulingGates {
+		at := path.Child("schedulingGates").Index(i)
+		errs = append(errs, qualified(at, g.Name)...)
+		if seen.Has(g.Name) {
+			errs = append(errs, field.Duplicate(at, g.Name))
+		}
+		seen.Insert(g.Name)
+	}
+	return errs
+}
+
+// qualified accepts a name with an optional prefix.
+func qualified(path *field.Path, name string) field.ErrorList {
+	return invalid(path, name, validation.IsQualifiedName(name))
+}
+
+func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, n := range []struct {
+		name, value string
+		check       func(*field.Path, string) field.ErrorList
+	}{
+		{"serviceAccountName", s.ServiceAccountName, subdomain},
+		{"nodeName", s.NodeName, subdomain},
+		{"hostname", s.Hostname, label},
+		{"subdomain", s.Subdomain, label},
+		{"priorityClassName", s.PriorityClassName, subdomain},
+	} {
+		if n.value != "" {
+			errs = append(errs, n.check(path.Child(n.name), n.value)...)
+		}
+	}
+	if n := s.RuntimeClassName; n != nil {
+		errs = append(errs, subdomain(path.Child("runtimeClassName"), *n)...)
+	}
+	if n := s.HostnameOverride; n != nil {
+		const longest = 64
+		at := path.Child("hostnameOverride")
+		errs = append(errs, subdomain(at, *n)...)
+		if len(*n) > longest {
+			errs = append(errs, field.TooLong(at, *n, longest))
+		}
+		if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
+			errs = append(errs, field.Forbidden(at, "may not be specified when setHostnameAsFQDN is true"))
+		}
+		if s.HostNetwork {
+			errs = append(errs, field.Forbidden(at, "may not be specified when hostNetwork is true"))
+		}
+	}
+	return errs
+}
+
+func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, a := range list {
+		errs = append(errs, validation.IsValidIPForLegacyField(path.Index(i).Child("ip"), a.IP, false, nil)...)
+		for j, name := range a.Hostnames {
+			errs = append(errs, subdomain(path.Index(i).Child("hostnames").Index(j), name)...)
+		}
+	}
+	return errs
+}
+
+func (p *podParts) validateOS(path *field.Path) field.ErrorList {
+	os := p.spec.OS
+	if os == nil {
+		return nil
+	}
+	path = path.Child("os")
+	if os.Name == "" {
+		return field.ErrorList{field.Required(path.Child("name"), "")}
+	}
+	return oneOf(path, os.Name, corev1.Linux, corev1.Windows)
+}
+
+// validatePodResources checks resources of the pod as a whole, which bound those
+// of its containers.
+func (p *podParts) validatePodResources(path *field.Path) field.ErrorList {
+	r := p.spec.Resources
+	if r == nil {
+		return nil
+	}
+	errs := ValidateResourceRequirements(r, p.claims, path)
+	together := containersTogether(p.spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	for _, name := range sortedResources(r.Requests) {
+		q := r.Requests[name]
+		if sum, ok := together[name]; ok && q.Cmp(sum) < 0 {
+			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(), fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,162 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateResourceRequirements checks what a container (or anything that asks
+// like one) requests and is limited to. claims are the names of the pod's
+// resource claims.
+func ValidateResourceRequirements(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
+	limits, requests := path.Child("limits"), path.Child("requests")
+	var errs field.ErrorList
+	huge, cpuOrMemory := false, false
+	note := func(name corev1.ResourceName) {
+		huge = huge || isHugePages(name)
+		cpuOrMemory = cpuOrMemory || name == corev1.ResourceCPU || name == corev1.ResourceMemory
+	}
+	for _, name := range sortedResources(r.Limits) {
+		q, at := r.Limits[name], limits.Key(string(name))
+		errs = append(errs, validateContainerResourceName(string(name), at)...)
+		errs = append(errs, validateResourceValue(name, q, at)...)
+		note(name)
+	}
+	for _, name := range sortedResources(r.Requests) {
+		q, at := r.Requests[name], requests.Key(string(name))
+		errs = append(errs, validateContainerResourceName(string(name), at)...)
+		errs = append(errs, validateResourceValue(name, q, at)...)
+		note(name)
+		limit, limited := r.Limits[name]
+		switch {
+		case limited && q.Cmp(limit) != 0 && !overcommitAllowed(name):
+			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+		case limited && q.Cmp(limit) > 0:
+			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+		case !limited && !overcommitAllowed(name):
+			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
+		}
+	}
+	if huge && !cpuOrMemory {
+		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
+	}
+	return append(errs, validateClaimsUsed(r.Claims, claims, path.Child("claims"))...)
+}
+
+func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	whole, parts := sets.New[string](), sets.New[string]()
+	for i, c := range used {
+		at := path.Index(i)
+		if c.Name == "" {
+			errs = append(errs, field.Required(at, ""))
+			continue
+		}
+		key := c.Name
+		if c.Request != "" {
+			key += "/" + c.Request
+			errs = append(errs, label(at.Child("request"), c.Request)...)
+		}
+		if parts.Has(key) || whole.Has(c.Name) {
+			errs = append(errs, field.Duplicate(at, key))
+		} else {
+			parts.Insert(key)
+			if c.Request == "" {
+				whole.Insert(c.Name)
+			}
+		}
+		if !claims.Has(c.Name) {
+			err := field.NotFound(at, c.Name)
+			err.Detail = "must be one of the names in pod.spec.resourceClaims"
+			if claims.Len() == 0 {
+				err.Detail += " which is empty"
+			} else {
+				err.Detail += ": " + strings.Join(sets.List(claims), ", ")
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func sortedResources(list corev1.ResourceList) []corev1.ResourceName {
+	names := make([]corev1.ResourceName, 0, len(list))
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func isHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+func isNativeResource(name string) bool {
+	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
+}
+
+func overcommitAllowed(name corev1.ResourceName) bool {
+	return isNativeResource(string(name)) && !isHugePages(name)
+}
+
+func isExtendedResource(name string) bool {
+	if isNativeResource(name) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
+		return false
+	}
+	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
+}
+
+var (
+	containerResources = []string{"cpu", "memory", "ephemeral-storage"}
+	standardResources  = []string{
+		"cpu", "memory", "ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage",
+		"requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "pods", "resourcequotas", "services",
+		"replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps", "services.nodeports",
+		"services.loadbalancers", "storage", "requests.storage",
+	}
+)
+
+// ValidateResourceName accepts standard resources and qualified names.
+func ValidateResourceName(name string, path *field.Path) field.ErrorList {
+	errs := invalid(path, name, validation.IsQualifiedName(name))
+	if len(errs) == 0 && !strings.Contains(name, "/") && !slices.Contains(standardResources, name) &&
+		!isHugePages(corev1.ResourceName(name)) && !strings.HasPrefix(name, "requests."+corev1.ResourceHugePagesPrefix) {
+		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))
+	}
+	return errs
+}
+
+func validateContainerResourceName(name string, path *field.Path) field.ErrorList {
+	errs := ValidateResourceName(name, path)
+	switch {
+	case !strings.Contains(name, "/"):
+		if !slices.Contains(containerResources, name) && !isHugePages(corev1.ResourceName(name)) {
+			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
+		}
+	case !isNativeResource(name) && !isExtendedResource(name):
+		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
+	}
+	return errs
+}
+
+func validateResourceValue(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	errs := ValidateNonNegativeQuantity(q, path)
+	if !isNativeResource(string(name)) || isCounted(string(name)) {
+		if q.MilliValue()%1000 != 0 {
+			errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
+		}
+	}
+	return errs
+}
+
+func isCounted(name string) bool {
+	return slices.Contains([]string{"pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps", "services.nodeports", "services.loadbalancers"}, name)
+}

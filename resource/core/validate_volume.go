@@ -1,0 +1,557 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateVolumes returns the volumes that are valid too: only these can be
+// mounted.
+func validateVolumes(volumes []corev1.Volume, podName string, at *field.Path) (map[string]*corev1.VolumeSource, field.ErrorList) {
+	var errs field.ErrorList
+	valid := map[string]*corev1.VolumeSource{}
+	for i := range volumes {
+		v, at := &volumes[i], at.Index(i)
+		own := validateVolumeSource(&v.VolumeSource, v.Name, podName, at)
+		switch {
+		case v.Name == "":
+			own = append(own, field.Required(at.Child("name"), ""))
+		default:
+			own = append(own, label(at.Child("name"), v.Name)...)
+		}
+		if valid[v.Name] != nil {
+			own = append(own, field.Duplicate(at.Child("name"), v.Name))
+		}
+		if len(own) == 0 {
+			valid[v.Name] = &v.VolumeSource
+		}
+		errs = append(errs, own...)
+	}
+	return valid, errs
+}
+
+// sources counts the sources that are set: the first is checked, the others are
+// refused.
+type sources struct {
+	path *field.Path
+	many string
+	n    int
+	errs field.ErrorList
+}
+
+func (s *sources) add(name string, set bool, check func(*field.Path) field.ErrorList) {
+	s.addAs(name, name, set, check)
+}
+
+// addAs is for sources that have another name when they are too many.
+func (s *sources) addAs(name, refused string, set bool, check func(*field.Path) field.ErrorList) {
+	if !set {
+		return
+	}
+	if s.n++; s.n > 1 {
+		s.errs = append(s.errs, field.Forbidden(s.path.Child(refused), s.many))
+		return
+	}
+	s.errs = append(s.errs, check(s.path.Child(name))...)
+}
+
+func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *field.Path) field.ErrorList {
+	s := &sources{path: at, many: "may not specify more than 1 volume type"}
+	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList {
+		if limit := v.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
+			return field.ErrorList{field.Forbidden(at.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")}
+		}
+		return nil
+	})
+	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
+	s.add("gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("repository"), v.GitRepo.Repository), descendingPath(at.Child("directory"), v.GitRepo.Directory)...)
+	})
+	s.addAs("persistentDisk", "gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("pdName"), v.GCEPersistentDisk.PDName), partition(v.GCEPersistentDisk.Partition, at)...)
+	})
+	s.add("awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID), partition(v.AWSElasticBlockStore.Partition, at)...)
+	})
+	s.add("secret", v.Secret != nil, func(at *field.Path) field.ErrorList {
+		errs := required(at.Child("secretName"), v.Secret.SecretName)
+		errs = append(errs, fileMode(at.Child("defaultMode"), v.Secret.DefaultMode)...)
+		return append(errs, validateKeyToPaths(v.Secret.Items, at.Child("items"))...)
+	})
+	s.add("nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) })
+	s.add("iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
+		i := v.ISCSI
+		return validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth || i.SessionCHAPAuth, i.SecretRef != nil, at)
+	})
+	if i := v.ISCSI; i != nil && i.InitiatorName != nil && len(name+":"+i.TargetPortal) > 64 {
+		s.errs = append(s.errs, field.Invalid(at.Child("name"), name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
+	}
+	s.add("glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("endpoints"), v.Glusterfs.EndpointsName), required(at.Child("path"), v.Glusterfs.Path)...)
+	})
+	s.add("flocker", v.Flocker != nil, func(at *field.Path) field.ErrorList { return validateFlocker(v.Flocker, at) })
+	s.add("persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
+		return required(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+	})
+	s.add("rbd", v.RBD != nil, func(at *field.Path) field.ErrorList {
+		return append(someOf(at.Child("monitors"), v.RBD.CephMonitors), required(at.Child("image"), v.RBD.RBDImage)...)
+	})
+	s.add("cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
+		errs := required(at.Child("volumeID"), v.Cinder.VolumeID)
+		if r := v.Cinder.SecretRef; r != nil {
+			errs = append(errs, required(at.Child("secretRef", "name"), r.Name)...)
+		}
+		return errs
+	})
+	s.addAs("cephfs", "cephFS", v.CephFS != nil, func(at *field.Path) field.ErrorList { return someOf(at.Child("monitors"), v.CephFS.Monitors) })
+	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
+	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
+		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
+		for i := range v.DownwardAPI.Items {
+			errs = append(errs, validateDownwardFile(&v.DownwardAPI.Items[i], at)...)
+		}
+		return errs
+	})
+	s.add("fc", v.FC != nil, func(at *field.Path) field.ErrorList { return validateFC(v.FC, at) })
+	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("secretName"), v.AzureFile.SecretName), required(at.Child("shareName"), v.AzureFile.ShareName)...)
+	})
+	s.add("configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
+		errs := required(at.Child("name"), v.ConfigMap.Name)
+		errs = append(errs, fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)...)
+		return append(errs, validateKeyToPaths(v.ConfigMap.Items, at.Child("items"))...)
+	})
+	s.add("azureDisk", v.AzureDisk != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(v.AzureDisk, at) })
+	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
+		errs := storageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
+		if r := v.StorageOS.SecretRef; r != nil {
+			errs = append(errs, required(at.Child("secretRef", "name"), r.Name)...)
+		}
+		return errs
+	})
+	s.add("vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
+		return required(at.Child("volumePath"), v.VsphereVolume.VolumePath)
+	})
+	s.add("portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
+		return required(at.Child("volumeID"), v.PortworxVolume.VolumeID)
+	})
+	s.add("flexVolume", v.FlexVolume != nil, func(at *field.Path) field.ErrorList {
+		return validateFlex(v.FlexVolume.Driver, v.FlexVolume.Options, at)
+	})
+	s.add("photonPersistentDisk", v.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList {
+		return required(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
+	})
+	s.add("projected", v.Projected != nil, func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) })
+	s.add("scaleIO", v.ScaleIO != nil, func(at *field.Path) field.ErrorList {
+		return scaleIO(v.ScaleIO.Gateway, v.ScaleIO.System, v.ScaleIO.VolumeName, at)
+	})
+	s.add("csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSI(v.CSI, at) })
+	s.add("ephemeral", v.Ephemeral != nil, func(at *field.Path) field.ErrorList { return validateEphemeral(v.Ephemeral, at) })
+	if v.Ephemeral != nil && s.n == 1 && podName != "" && name != "" {
+		claim := podName + "-" + name
+		for _, m := range validation.IsDNS1123Subdomain(claim) {
+			s.errs = append(s.errs, field.Invalid(at.Child("name"), name, fmt.Sprintf("PVC name %q: %v", claim, m)))
+		}
+	}
+	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("reference"), v.Image.Reference), oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	})
+	if s.n == 0 {
+		s.errs = append(s.errs, field.Required(at, "must specify a volume type"))
+	}
+	return s.errs
+}
+
+func partition(n int32, at *field.Path) field.ErrorList {
+	if n < 0 || n > 255 {
+		return field.ErrorList{field.Invalid(at.Child("partition"), n, validation.InclusiveRangeError(1, 255))}
+	}
+	return nil
+}
+
+func someOf[T any](at *field.Path, list []T) field.ErrorList {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return nil
+}
+
+func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
+	if h.Path == "" {
+		return field.ErrorList{field.Required(at.Child("path"), "")}
+	}
+	errs := noBacksteps(at.Child("path"), h.Path)
+	return append(errs, optionalOneOf(at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
+}
+
+func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
+	errs := required(at.Child("server"), n.Server)
+	errs = append(errs, required(at.Child("path"), n.Path)...)
+	if !path.IsAbs(n.Path) {
+		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
+	}
+	return errs
+}
+
+func validateISCSI(portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path) field.ErrorList {
+	errs := required(at.Child("targetPortal"), portal)
+	if iqn == "" {
+		errs = append(errs, field.Required(at.Child("iqn"), ""))
+	} else {
+		errs = append(errs, iscsiName(at.Child("iqn"), iqn)...)
+	}
+	errs = append(errs, inclusiveRange(at.Child("lun"), int64(lun), 0, 255)...)
+	if chap && !secret {
+		errs = append(errs, field.Required(at.Child("secretRef"), ""))
+	}
+	if initiator != nil {
+		errs = append(errs, iscsiName(at.Child("initiatorname"), *initiator)...)
+	}
+	return errs
+}
+
+func iscsiName(at *field.Path, name string) field.ErrorList {
+	for _, prefix := range []string{"iqn", "eui", "naa"} {
+		if strings.HasPrefix(name, prefix) {
+			return nil
+		}
+	}
+	return field.ErrorList{field.Invalid(at, name, "must be valid format starting with iqn, eui, or naa")}
+}
+
+func validateFlocker(f *corev1.FlockerVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if f.DatasetName == "" && f.DatasetUUID == "" {
+		errs = append(errs, field.Required(at, "one of datasetName and datasetUUID is required"))
+	}
+	if f.DatasetName != "" && f.DatasetUUID != "" {
+		errs = append(errs, field.Invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+	}
+	if strings.Contains(f.DatasetName, "/") {
+		errs = append(errs, field.Invalid(at.Child("datasetName"), f.DatasetName, "must not contain '/'"))
+	}
+	return errs
+}
+
+func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorList {
+	const pairs = "must be a host:port pair or multiple pairs separated by commas"
+	var errs field.ErrorList
+	if q.Registry == "" {
+		errs = append(errs, field.Required(at.Child("registry"), pairs))
+	} else if len(q.Tenant) >= 65 {
+		errs = append(errs, field.Required(at.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters"))
+	} else {
+		for pair := range strings.SplitSeq(q.Registry, ",") {
+			if _, _, err := net.SplitHostPort(pair); err != nil {
+				errs = append(errs, field.Invalid(at.Child("registry"), q.Registry, pairs))
+			}
+		}
+	}
+	return append(errs, required(at.Child("volume"), q.Volume)...)
+}
+
+func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case len(f.TargetWWNs) == 0 && len(f.WWIDs) == 0:
+		errs = append(errs, field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both"))
+	case len(f.TargetWWNs) != 0 && len(f.WWIDs) != 0:
+		errs = append(errs, field.Invalid(at.Child("targetWWNs"), f.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
+	}
+	if len(f.TargetWWNs) == 0 {
+		return errs
+	}
+	if f.Lun == nil {
+		return append(errs, field.Required(at.Child("lun"), "lun is required if targetWWNs is specified"))
+	}
+	return append(errs, inclusiveRange(at.Child("lun"), int64(*f.Lun), 0, 255)...)
+}
+
+func validateAzureDisk(d *corev1.AzureDiskVolumeSource, at *field.Path) field.ErrorList {
+	errs := required(at.Child("diskName"), d.DiskName)
+	errs = append(errs, required(at.Child("diskURI"), d.DataDiskURI)...)
+	errs = append(errs, optionalOneOf(at.Child("cachingMode"), d.CachingMode, corev1.AzureDataDiskCachingNone, corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
+	errs = append(errs, optionalOneOf(at.Child("kind"), d.Kind, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk, corev1.AzureSharedBlobDisk)...)
+	// Each kind of disk has its own kind of address.
+	managed := d.Kind != nil && *d.Kind == corev1.AzureManagedDisk
+	switch {
+	case managed && !strings.HasPrefix(d.DataDiskURI, "/subscriptions/"):
+		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI, []string{"/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"}))
+	case d.Kind != nil && !managed && !strings.HasPrefix(d.DataDiskURI, "https://"):
+		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI, []string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}))
+	}
+	return errs
+}
+
+func storageOSNames(name, namespace string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if name == "" {
+		errs = append(errs, field.Required(at.Child("volumeName"), ""))
+	} else {
+		errs = append(errs, label(at.Child("volumeName"), name)...)
+	}
+	if namespace != "" {
+		errs = append(errs, label(at.Child("volumeNamespace"), namespace)...)
+	}
+	return errs
+}
+
+func scaleIO(gateway, system, volume string, at *field.Path) field.ErrorList {
+	errs := required(at.Child("gateway"), gateway)
+	errs = append(errs, required(at.Child("system"), system)...)
+	return append(errs, required(at.Child("volumeName"), volume)...)
+}
+
+func validateFlex(driver string, options map[string]string, at *field.Path) field.ErrorList {
+	errs := required(at.Child("driver"), driver)
+	for key := range options {
+		namespace := key
+		if before, _, ok := strings.Cut(key, "/"); ok {
+			namespace = before
+		}
+		normal := "." + strings.ToLower(namespace)
+		if strings.HasSuffix(normal, ".kubernetes.io") || strings.HasSuffix(normal, ".k8s.io") {
+			errs = append(errs, field.Invalid(at.Child("options").Key(key), key, "kubernetes.io and k8s.io namespaces are reserved"))
+		}
+	}
+	return errs
+}
+
+// ValidateCSIDriverName checks the name of a driver.
+func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
+	const longest = 63
+	var errs field.ErrorList
+	if name == "" {
+		errs = append(errs, field.Required(at, ""))
+	}
+	if len(name) > longest {
+		errs = append(errs, field.TooLong(at, name, longest))
+	}
+	return append(errs, subdomain(at, strings.ToLower(name))...)
+}
+
+func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
+	errs := ValidateCSIDriverName(c.Driver, at.Child("driver"))
+	if r := c.NodePublishSecretRef; r != nil {
+		if r.Name == "" {
+			errs = append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
+		} else {
+			errs = append(errs, subdomain(at.Child("name"), r.Name)...)
+		}
+	}
+	return errs
+}
+
+func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, item := range items {
+		at := at.Index(i)
+		errs = append(errs, required(at.Child("key"), item.Key)...)
+		errs = append(errs, required(at.Child("path"), item.Path)...)
+		errs = append(errs, filePath(at.Child("path"), item.Path)...)
+		errs = append(errs, fileMode(at.Child("mode"), item.Mode)...)
+	}
+	return errs
+}
+
+func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
+	errs := required(at.Child("path"), f.Path)
+	errs = append(errs, filePath(at.Child("path"), f.Path)...)
+	switch {
+	case f.FieldRef != nil:
+		errs = append(errs, validateFieldRef(f.FieldRef, fileFields, at.Child("fieldRef"))...)
+		if f.ResourceFieldRef != nil {
+			errs = append(errs, field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+		}
+	case f.ResourceFieldRef != nil:
+		errs = append(errs, validateResourceFieldRef(f.ResourceFieldRef, at.Child("resourceFieldRef"), true)...)
+	default:
+		errs = append(errs, field.Required(at, "one of fieldRef and resourceFieldRef is required"))
+	}
+	return append(errs, fileMode(at.Child("mode"), f.Mode)...)
+}
+
+func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
+	errs := fileMode(at.Child("defaultMode"), p.DefaultMode)
+	paths := sets.New[string]()
+	unique := func(file, name string) {
+		if file == "" {
+			return
+		}
+		if paths.Has(file) {
+			errs = append(errs, field.Invalid(at, name, "conflicting duplicate paths"))
+		}
+		paths.Insert(file)
+	}
+	for i := range p.Sources {
+		source := &p.Sources[i]
+		s := &sources{path: at.Child("sources").Index(i), many: "may not specify more than 1 volume type per source"}
+		// The source itself is refused, not its part.
+		add := func(name string, set bool, check func(*field.Path)) {
+			if !set {
+				return
+			}
+			if s.n++; s.n > 1 {
+				errs = append(errs, field.Forbidden(s.path, s.many))
+				return
+			}
+			check(s.path.Child(name))
+		}
+		add("secret", source.Secret != nil, func(at *field.Path) {
+			errs = append(errs, required(at.Child("name"), source.Secret.Name)...)
+			errs = append(errs, validateKeyToPaths(source.Secret.Items, at.Child("items"))...)
+			for _, item := range source.Secret.Items {
+				unique(item.Path, source.Secret.Name)
+			}
+		})
+		add("configMap", source.ConfigMap != nil, func(at *field.Path) {
+			errs = append(errs, required(at.Child("name"), source.ConfigMap.Name)...)
+			errs = append(errs, validateKeyToPaths(source.ConfigMap.Items, at.Child("items"))...)
+			for _, item := range source.ConfigMap.Items {
+				unique(item.Path, source.ConfigMap.Name)
+			}
+		})
+		add("downwardAPI", source.DownwardAPI != nil, func(at *field.Path) {
+			for j := range source.DownwardAPI.Items {
+				item := &source.DownwardAPI.Items[j]
+				errs = append(errs, validateDownwardFile(item, at)...)
+				unique(item.Path, item.Path)
+			}
+		})
+		add("serviceAccountToken", source.ServiceAccountToken != nil, func(own *field.Path) {
+			token := source.ServiceAccountToken
+			if s := token.ExpirationSeconds; s != nil && *s < 10*60 {
+				errs = append(errs, field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
+			} else if s != nil && *s > 1<<32 {
+				errs = append(errs, field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
+			}
+			if token.Path == "" {
+				errs = append(errs, field.Required(at.Child("path"), ""))
+			} else {
+				errs = append(errs, filePath(at.Child("path"), token.Path)...)
+			}
+			unique(token.Path, token.Path)
+		})
+	}
+	return errs
+}
+
+func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.ErrorList {
+	at = at.Child("volumeClaimTemplate")
+	t := e.VolumeClaimTemplate
+	if t == nil {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	meta := at.Child("metadata")
+	errs := apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
+	errs = append(errs, metav1validation.ValidateLabels(t.Labels, meta.Child("labels"))...)
+	v := reflect.ValueOf(&t.ObjectMeta).Elem()
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if name == "Annotations" || name == "Labels" || v.Field(i).IsZero() {
+			continue
+		}
+		errs = append(errs, field.Forbidden(meta.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set"))
+	}
+	return append(errs, ValidatePersistentVolumeClaimSpec(&t.Spec, at.Child("spec"))...)
+}
+
+// ValidatePersistentVolumeClaimSpec checks the spec of a claim or of a template
+// of claims.
+func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selectorOptions, at.Child("selector"))...)
+	}
+	modes := at.Child("accessModes")
+	if len(s.AccessModes) == 0 {
+		errs = append(errs, field.Required(modes, "at least 1 access mode is required"))
+	}
+	errs = append(errs, validateAccessModes(s.AccessModes, modes)...)
+	storage := at.Child("resources").Key(string(corev1.ResourceStorage))
+	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(storage, ""))
+	} else {
+		errs = append(errs, validateResourceValue(corev1.ResourceStorage, q, storage)...)
+		if q.Sign() == 0 {
+			errs = append(errs, field.Invalid(storage, q.String(), mustBePositive))
+		}
+	}
+	if n := s.StorageClassName; n != nil && *n != "" {
+		errs = append(errs, subdomain(at.Child("storageClassName"), *n)...)
+	}
+	errs = append(errs, optionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
+		errs = append(errs, subdomain(at.Child("volumeAttributesClassName"), *n)...)
+	}
+	if d := s.DataSource; d != nil {
+		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at.Child("dataSource"))...)
+	}
+	if r := s.DataSourceRef; r != nil {
+		path := at.Child("dataSourceRef")
+		errs = append(errs, validateDataSource(r.APIGroup, r.Kind, r.Name, path)...)
+		if r.Namespace != nil && *r.Namespace != "" {
+			errs = append(errs, label(path.Child("namespace"), *r.Namespace)...)
+		}
+	}
+	return append(errs, validateSourcesAgree(s, at)...)
+}
+
+func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	r := s.DataSourceRef
+	// The reference reports the path as the value, which shows as nothing.
+	nothing := json.RawMessage("{}")
+	if r != nil && r.Namespace != nil && *r.Namespace != "" {
+		if s.DataSource != nil {
+			return field.ErrorList{field.Invalid(at, nothing, "may not be specified when dataSourceRef.namespace is specified")}
+		}
+		return nil
+	}
+	if s.DataSource == nil || r == nil {
+		return nil
+	}
+	if d := s.DataSource; d.Kind != r.Kind || d.Name != r.Name || !equality.Semantic.DeepEqual(d.APIGroup, r.APIGroup) {
+		return field.ErrorList{field.Invalid(at, nothing, "must match dataSourceRef")}
+	}
+	return nil
+}
+
+func validateDataSource(group *string, kind, name string, at *field.Path) field.ErrorList {
+	errs := required(at.Child("name"), name)
+	errs = append(errs, required(at.Child("kind"), kind)...)
+	g := ""
+	if group != nil {
+		g = *group
+	}
+	if g == "" && kind != "PersistentVolumeClaim" {
+		errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+	}
+	if g != "" {
+		errs = append(errs, subdomain(at.Child("apiGroup"), g)...)
+	}
+	return errs
+}
+
+func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, m := range modes {
+		errs = append(errs, oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
+	}
+	if slices.Contains(modes, corev1.ReadWriteOncePod) && slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadWriteOncePod }) {
+		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
