@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http"
 	"slices"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
@@ -63,7 +66,56 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 	}
 	scale := scaleOf(s.Kind.Subresource(info.Subresource), obj)
 	scale.SetGroupVersionKind(scaleKind)
+	switch accepted.As {
+	case negotiate.Table:
+		table, err := scaleTable(r, accepted, scale)
+		if err != nil {
+			return err
+		}
+		return writeTyped(w, r, http.StatusOK, accepted, wire.EnvelopeHead{}, table)
+	case negotiate.PartialMetadata:
+		partial := partialScale(accepted, scale)
+		head := wire.NewEnvelopeHead(partial.APIVersion, partial.Kind)
+		return writeTyped(w, r, http.StatusOK, accepted, head, partial)
+	case negotiate.PartialMetadataList:
+		return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)")
+	}
 	return writeTyped(w, r, http.StatusOK, accepted, scaleProto, scale)
+}
+
+var scaleColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
+	{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]},
+	{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
+	{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
+}
+
+// scaleTable shows a Scale as a Table of one row.
+func scaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscalingv1.Scale) (*metav1.Table, error) {
+	include, err := includeObject(r)
+	if err != nil {
+		return nil, err
+	}
+	row := metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))}}
+	switch include {
+	case includePolicy(metav1.IncludeObject):
+		row.Object.Object = scale
+	case includePolicy(metav1.IncludeMetadata):
+		row.Object.Object = partialScale(accepted, scale)
+	}
+	return &metav1.Table{
+		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/" + accepted.AsVersion},
+		ListMeta:          metav1.ListMeta{ResourceVersion: scale.ResourceVersion},
+		ColumnDefinitions: scaleColumns,
+		Rows:              []metav1.TableRow{row},
+	}, nil
+}
+
+func partialScale(accepted negotiate.Accepted, scale *autoscalingv1.Scale) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/" + accepted.AsVersion},
+		ObjectMeta: scale.ObjectMeta,
+	}
 }
 
 func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
