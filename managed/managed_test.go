@@ -3,14 +3,13 @@ package managed
 import (
 	"encoding/json"
 	"fmt"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"math/rand"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -162,38 +161,6 @@ Update old autoscaling/v1  {"f:spec":{"f:scaleTargetRef":{}}}`
 func withKind(o registry.Object, m *Manager) registry.Object {
 	o.GetObjectKind().SetGroupVersionKind(m.config.Kind)
 	return o
-}
-
-func TestScale(t *testing.T) {
-	main := kindOf[appsv1.Deployment]("apps", "v1", "Deployment").manager(t)
-	scales, err := ForScale(typed.Converter{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replicas := int32(1)
-	object := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Paused: true}}
-	main.Update(nil, object, "creator", testNow)
-	gv := schema.GroupVersion{Group: "apps", Version: "v1"}
-	owner := NewScaleOwner(object.ManagedFields, gv, map[schema.GroupVersion]string{gv: ".spec.replicas"})
-	live := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}, Spec: autoscalingv1.ScaleSpec{Replicas: 1}}
-	if live.ManagedFields, err = owner.Scale(); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := owned(live.ManagedFields), `Update creator autoscaling/v1  {"f:spec":{"f:replicas":{}}}`; got != want {
-		t.Errorf("got %s want %s", got, want)
-	}
-	next := live.DeepCopy()
-	next.Spec.Replicas = 2
-	scales.Update(live, next, "scaler", testNow)
-	got, err := owner.Object(next.ManagedFields)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := `Update creator apps/v1  {"f:spec":{"f:paused":{},"f:selector":{},"f:strategy":{},"f:template":{"f:spec":{}}}}
-Update scaler apps/v1 scale {"f:spec":{"f:replicas":{}}}`
-	if !strings.Contains(owned(got), `Update scaler apps/v1 scale {"f:spec":{"f:replicas":{}}}`) || strings.Count(owned(got), "replicas") != 1 {
-		t.Errorf("got\n%s\nwant about\n%s", owned(got), want)
-	}
 }
 
 func TestCapManagers(t *testing.T) {

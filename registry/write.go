@@ -298,10 +298,19 @@ type Current struct {
 	// Object is nil if there is none.
 	Object *cache.Object
 	r      *Resource
+	old    Object
 }
 
 // Exists says whether there is an object.
 func (c *Current) Exists() bool { return c.Object != nil }
+
+// As returns the object in version v. It is shared and must not be changed.
+func (c *Current) As(v *Version) (Object, error) {
+	if v.FromStorage == nil {
+		return c.old, nil
+	}
+	return c.r.decodeAs(c.Object, v)
+}
 
 // Decode makes the object in the storage version; the caller owns it.
 func (c *Current) Decode() (Object, error) { return c.r.Decode(c.Object) }
@@ -357,16 +366,20 @@ func (r *Resource) tryUpdate(ctx context.Context, namespace, name string, found 
 	if found == nil && !o.Create && !r.Kind.CreateOnUpdate || found == nil && o.Subresource != nil {
 		return Result{}, kerrors.NewNotFound(gr, name)
 	}
-	obj, err := change(&Current{Object: found, r: r})
+	current := &Current{Object: found, r: r}
+	if found != nil {
+		var err error
+		if current.old, err = r.Decode(found); err != nil {
+			return Result{}, err
+		}
+	}
+	old := current.old
+	obj, err := change(current)
 	if err != nil {
 		return Result{}, err
 	}
 	if found == nil {
 		return r.createByUpdate(ctx, namespace, obj, o)
-	}
-	old, err := r.Decode(found)
-	if err != nil {
-		return Result{}, err
 	}
 	if err := r.checkUID(gr, found, obj, old, o); err != nil {
 		return Result{}, err

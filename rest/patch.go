@@ -155,7 +155,7 @@ func (p *patcher) change(c *registry.Current) (registry.Object, error) {
 	var live registry.Object
 	var err error
 	if c.Exists() {
-		if live, err = s.DecodeAs(c.Object, s.version); err != nil {
+		if live, err = c.As(s.version); err != nil {
 			return nil, err
 		}
 	}
@@ -177,9 +177,8 @@ func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.O
 	obj := p.s.version.New()
 	switch p.kind {
 	case types.StrategicMergePatchType:
-		before := live.DeepCopyObject().(registry.Object)
-		before.GetObjectKind().SetGroupVersionKind(p.s.gvk)
-		warnings, err := patch.Strategic(before, obj, p.body, p.o.validation)
+		live.GetObjectKind().SetGroupVersionKind(p.s.gvk)
+		warnings, err := patch.Strategic(live, obj, p.body, p.o.validation)
 		if err != nil {
 			return nil, err
 		}
@@ -250,6 +249,10 @@ func (p *patcher) applied(live registry.Object) (registry.Object, error) {
 		return nil, err
 	}
 	force := p.o.force != nil && *p.o.force
+	if live != nil {
+		// The result shares memory with it and is changed further on.
+		live = live.DeepCopyObject().(registry.Object)
+	}
 	obj, err := m.Apply(live, p.apply.Object, p.o.manager, force, p.h.o.Now())
 	if err != nil {
 		return nil, err

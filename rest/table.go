@@ -53,7 +53,6 @@ type tableWriter struct {
 	s        *served
 	accepted negotiate.Accepted
 	include  includePolicy
-	now      time.Time
 	// object is the decoded object where there is just one and it is at hand.
 	object registry.Object
 }
@@ -63,9 +62,12 @@ func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, 
 	if err != nil {
 		return err
 	}
+	t := tableWriter{s: s, accepted: accepted, include: include}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	t := tableWriter{s: s, accepted: accepted, include: include, now: h.o.Now()}
+	if accepted.Media == scheme.JSON && !accepted.Pretty && code == http.StatusOK && len(rows) > streamedRows {
+		return t.stream(w, r, (*buf)[:0], meta, rows)
+	}
 	b, err := t.append((*buf)[:0], meta, rows, true)
 	*buf = b
 	if err != nil {
@@ -76,8 +78,55 @@ func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, 
 	return nil
 }
 
+// streamedRows is from how many rows on a table is sent in chunks; a smaller one
+// is put together first, so that an error can still be answered.
+const streamedRows = 100
+
+// stream sends a long table in chunks.
+func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, meta tableMeta, rows []view) error {
+	b, err := t.open(b, meta, true)
+	if err != nil {
+		return err
+	}
+	if b, err = t.appendRow(b, rows[0]); err != nil {
+		return err
+	}
+	size := 0
+	for _, v := range rows {
+		size += len(v.o.Data)
+	}
+	out := newStream(w, r, size)
+	defer out.close()
+	for _, v := range rows[1:] {
+		if b, err = t.appendRow(append(b, ','), v); err != nil {
+			// The status is on its way; cutting the connection is the only honest end.
+			panic(http.ErrAbortHandler)
+		}
+		if len(b) >= chunk {
+			b, _ = out.flush(b)
+		}
+	}
+	_, _ = out.flush(append(b, "]}\n"...))
+	return nil
+}
+
 // append appends a table (meta.k8s.io Table).
 func (t *tableWriter) append(b []byte, meta tableMeta, rows []view, columns bool) ([]byte, error) {
+	b, err := t.open(b, meta, columns)
+	for i, v := range rows {
+		if err != nil {
+			return b, err
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, err = t.appendRow(b, v)
+	}
+	return append(b, "]}"...), err
+}
+
+// open appends a table up to its first row.
+func (t *tableWriter) open(b []byte, meta tableMeta, columns bool) ([]byte, error) {
 	b = append(b, `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
 	b = append(b, t.accepted.AsVersion...)
 	b = append(b, `","metadata":`...)
@@ -96,17 +145,7 @@ func (t *tableWriter) append(b []byte, meta tableMeta, rows []view, columns bool
 	} else {
 		b = append(b, "null"...)
 	}
-	b = append(b, `,"rows":[`...)
-	var err error
-	for i, v := range rows {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b, err = t.appendRow(b, v); err != nil {
-			return b, err
-		}
-	}
-	return append(b, "]}"...), nil
+	return append(b, `,"rows":[`...), nil
 }
 
 func (t *tableWriter) appendRow(b []byte, v view) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -51,7 +52,7 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		first = false
 		var live registry.Object
 		if c.Exists() {
-			if live, err = s.DecodeAs(c.Object, s.version); err != nil {
+			if live, err = c.As(s.version); err != nil {
 				return nil, err
 			}
 		}
@@ -73,6 +74,10 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 func (h *Handler) updateOptions(r *http.Request, info *request.Info, s *served, sub *registry.Subresource, o writeOptions) registry.UpdateOptions {
 	return registry.UpdateOptions{
 		DryRun: o.dryRun, Group: s.gr.Group, Subresource: sub,
+		Admit: func(_ context.Context, obj, old registry.Object) error {
+			managed.KeepTimes(old, obj)
+			return nil
+		},
 		CreateAdmit: func(_ context.Context, obj, _ registry.Object) error {
 			return h.admitNamespace(r, info, s, obj.GetName())
 		},

@@ -82,24 +82,34 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 		}
 		doc = converted
 	}
-	gvk, err := documentKind(doc)
-	if err != nil {
-		return nil, nil, d.unrecognized(body, err)
+	gvk, known := scanKind(doc)
+	if !known {
+		var err error
+		if gvk, err = documentKind(doc); err != nil {
+			return nil, nil, d.unrecognized(body, err)
+		}
 	}
 	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
 		return nil, nil, err
 	}
+	obj, errs, err := d.unmarshal(doc, strict)
+	if err != nil {
+		if _, kerr := documentKind(doc); known && kerr != nil {
+			return nil, nil, d.unrecognized(body, kerr)
+		}
+		return nil, nil, d.cannotHandle(d.GVK, err)
+	}
+	return obj, append(strictErrs, errs...), nil
+}
+
+// unmarshal reads a JSON document of the right kind.
+func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, error) {
 	obj := d.New()
 	if strict {
 		errs, err := kjson.UnmarshalStrict(doc, obj)
-		if err != nil {
-			return nil, nil, d.cannotHandle(d.GVK, err)
-		}
-		strictErrs = append(strictErrs, errs...)
-	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, obj); err != nil {
-		return nil, nil, d.cannotHandle(d.GVK, err)
+		return obj, errs, err
 	}
-	return obj, strictErrs, nil
+	return obj, nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
 }
 
 // DecodePatched reads a patched JSON document into the object that New returns. The
@@ -194,6 +204,17 @@ func summary(body []byte) string {
 		return string(body[:min(most, len(body))]) + more
 	}
 	return hex.EncodeToString(body[:min(most, len(body))]) + more
+}
+
+// scanKind finds apiVersion and kind without parsing the whole document. It is not
+// sure of one that is not valid JSON, escapes characters in them or lacks one.
+func scanKind(doc []byte) (schema.GroupVersionKind, bool) {
+	version, kind, err := wire.KindOf(doc)
+	if err != nil || version == nil || kind == nil {
+		return schema.GroupVersionKind{}, false
+	}
+	gv, err := schema.ParseGroupVersion(string(version))
+	return gv.WithKind(string(kind)), err == nil
 }
 
 // documentKind reads apiVersion and kind of a JSON document.

@@ -183,3 +183,27 @@ func skipString(doc []byte, pos int) (int, error) {
 	}
 	return 0, ErrMalformedJSON
 }
+
+// KindOf returns the text of the members apiVersion and kind of a JSON object, nil
+// for one that is missing, is no string or has escaped characters. Of one that
+// stands twice the last counts.
+func KindOf(doc []byte) (apiVersion, kind []byte, err error) {
+	err = eachMember(doc, func(key []byte, start, end int) bool {
+		switch string(key) {
+		case "apiVersion":
+			apiVersion = plainText(doc[start:end])
+		case "kind":
+			kind = plainText(doc[start:end])
+		}
+		return true
+	})
+	return apiVersion, kind, err
+}
+
+// plainText returns what is between the quotes of a string without escapes.
+func plainText(value []byte) []byte {
+	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
+		return nil
+	}
+	return value[1 : len(value)-1]
+}
