@@ -76,16 +76,22 @@ func (r *Resource) Current(ctx context.Context) (cache.Snapshot, error) {
 // NotOlderThan returns a snapshot at or after revision; 0 is any. A revision
 // that does not come within three seconds is a TooLargeVersion error.
 func (r *Resource) NotOlderThan(ctx context.Context, revision int64) (cache.Snapshot, error) {
-	if revision == 0 {
-		return r.cache.Snapshot(ctx, 0)
+	// Loading may take its time; only the wait for a revision is bounded.
+	snap, err := r.cache.Snapshot(ctx, 0)
+	if err != nil || snap.Revision() >= revision {
+		return snap, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxFutureWait)
 	defer cancel()
 	return r.cache.Snapshot(ctx, revision)
 }
 
-// Exactly returns the snapshot at revision.
+// Exactly returns the snapshot at revision; one that has not happened is waited
+// for as NotOlderThan does.
 func (r *Resource) Exactly(ctx context.Context, revision int64) (cache.Snapshot, error) {
+	if _, err := r.NotOlderThan(ctx, revision); err != nil {
+		return cache.Snapshot{}, err
+	}
 	return r.cache.SnapshotAt(ctx, revision)
 }
 

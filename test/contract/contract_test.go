@@ -1,0 +1,325 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson"
+)
+
+var (
+	update = flag.Bool("update", false, "rewrite testdata/known_failures.txt and README.md")
+	only   = flag.String("only", "", "replay the scenarios whose name matches the regular expression, and show all that differs")
+)
+
+const (
+	token      = "contract-token"
+	knownFile  = "testdata/known_failures.txt"
+	readmeFile = "README.md"
+
+	// customResources marks the scenarios that need CustomResourceDefinitions,
+	// which are not served yet.
+	customResources = "apiextensions.k8s.io"
+
+	// parallel is how many scenarios run at a time: most of their time is spent
+	// waiting for watches to end.
+	parallel = 48
+	// sample is the share of scenarios that -short runs.
+	sample = 3
+)
+
+// TestRecorded replays the recorded scenarios. One that fails must be listed in
+// known_failures.txt, and one that is listed must fail.
+func TestRecorded(t *testing.T) {
+	known := readKnown(t)
+	scenarios := selected(t, readAll(t))
+	c := NewClient(startServer(t), token, parallel)
+	defer c.Close()
+	results := replay(t.Context(), c, scenarios)
+	failed := map[string]bool{}
+	for i, s := range scenarios {
+		failures := failures(results[i])
+		if failed[s.Name] = len(failures) > 0; *only != "" || len(failures) > 0 && !known[s.Name] {
+			for _, f := range failures {
+				t.Errorf("%s[%d] %s", s.Name, f.index, describe(f))
+			}
+		} else if known[s.Name] && len(failures) == 0 && !*update {
+			t.Errorf("%s passes: take it off the list (go test ./test/contract -update)", s.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if _, ran := failed[name]; !ran && !testing.Short() && *only == "" {
+			t.Errorf("%s is listed in %s, but there is no such scenario", name, knownFile)
+		}
+	}
+	if *update && !testing.Short() && *only == "" {
+		// What fails although it is not listed has failed the test above; it is
+		// written all the same, and shows in the change under review.
+		writeFile(t, knownFile, knownList(scenarios, failed))
+		writeFile(t, readmeFile, readme(t, scenarios, results))
+	}
+}
+
+func startServer(t *testing.T) string {
+	t.Helper()
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return keelson.ForTest(t, func(c *keelson.Config) {
+		c.TokenAuthFile, c.ServiceClusterIPRange = tokens, "10.0.0.0/16"
+	}).URL()
+}
+
+func readAll(t *testing.T) []*Scenario {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.jsonl.gz")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no recordings: ", err)
+	}
+	var out []*Scenario
+	names := map[string]bool{}
+	for _, f := range files {
+		scenarios, err := readScenarios(f, customResources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range scenarios {
+			if names[s.Name] {
+				t.Fatalf("%s is there twice", s.Name)
+			}
+			names[s.Name] = true
+			s.index = len(out)
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// selected are the scenarios of this run.
+func selected(t *testing.T, all []*Scenario) []*Scenario {
+	t.Helper()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(s *Scenario) bool {
+		return !pattern.MatchString(s.Name) || testing.Short() && (s.waits() || s.index%sample != 0)
+	})
+}
+
+// replay runs scenarios side by side, those that wait first; the results are in
+// the scenarios' order.
+func replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResult {
+	order := slices.Clone(scenarios)
+	slices.SortStableFunc(order, func(a, b *Scenario) int {
+		switch {
+		case a.waits() == b.waits():
+			return 0
+		case a.waits():
+			return -1
+		}
+		return 1
+	})
+	byScenario := map[*Scenario][]StepResult{}
+	var mu sync.Mutex // guards byScenario
+	work := make(chan *Scenario)
+	var workers sync.WaitGroup
+	for range parallel {
+		workers.Go(func() {
+			for s := range work {
+				r := c.Run(ctx, s)
+				mu.Lock()
+				byScenario[s] = r
+				mu.Unlock()
+			}
+		})
+	}
+	for _, s := range order {
+		work <- s
+	}
+	close(work)
+	workers.Wait()
+	var out [][]StepResult
+	for _, s := range scenarios {
+		out = append(out, byScenario[s])
+	}
+	return out
+}
+
+func failures(results []StepResult) []*StepResult {
+	var out []*StepResult
+	for i := range results {
+		if !results[i].passed() {
+			out = append(out, &results[i])
+		}
+	}
+	return out
+}
+
+func describe(r *StepResult) string {
+	if r.err != nil {
+		return r.step.Do + ": " + r.err.Error()
+	}
+	if !r.code {
+		return fmt.Sprintf("%s: want %d got %d\n\twant %s\n\tgot  %s", r.step.Do, r.step.Expect.Status, r.got.Status,
+			shorten(text(r.step.Expect.Body)), shorten(text(r.got.Body)))
+	}
+	var b strings.Builder
+	b.WriteString(r.step.Do)
+	for _, d := range r.diffs {
+		b.WriteString("\n\t" + d.String())
+	}
+	return b.String()
+}
+
+func readKnown(t *testing.T) map[string]bool {
+	t.Helper()
+	content, err := os.ReadFile(knownFile)
+	if err != nil && !(os.IsNotExist(err) && *update) {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, line := range strings.Split(string(content), "\n") {
+		if line != "" && !strings.HasPrefix(line, "#") {
+			known[line] = true
+		}
+	}
+	return known
+}
+
+func knownList(scenarios []*Scenario, failed map[string]bool) []byte {
+	b := []byte("# Scenarios that are not answered exactly as recorded yet. The list only shrinks;\n# go test ./test/contract -update takes off what passes.\n")
+	var names []string
+	for _, s := range scenarios {
+		if failed[s.Name] {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return fmt.Appendf(b, "%s\n", strings.Join(names, "\n"))
+}
+
+func writeFile(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Between these lines README.md is generated.
+const (
+	generatedBegin = "<!-- generated: go test ./test/contract -update -->"
+	generatedEnd   = "<!-- end of the generated part -->"
+)
+
+// readme returns README.md with its generated part renewed.
+func readme(t *testing.T, scenarios []*Scenario, results [][]StepResult) []byte {
+	t.Helper()
+	content, err := os.ReadFile(readmeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := bytes.Cut(content, []byte(generatedBegin))
+	_, after, ok2 := bytes.Cut(rest, []byte(generatedEnd))
+	if !ok || !ok2 {
+		t.Fatalf("%s has lost the lines around its generated part", readmeFile)
+	}
+	var b bytes.Buffer
+	b.Write(before)
+	b.WriteString(generatedBegin + "\n\n")
+	b.WriteString(areaTable(scenarios, results))
+	b.WriteString("\n" + failureTable(scenarios, results, string(after)) + "\n" + generatedEnd)
+	b.Write(after)
+	return b.Bytes()
+}
+
+// A tally counts an area.
+type tally struct{ steps, code, exact, scenarios, passing int }
+
+func (a *tally) add(results []StepResult) {
+	a.scenarios++
+	if len(failures(results)) == 0 {
+		a.passing++
+	}
+	for i := range results {
+		a.steps++
+		if results[i].code {
+			a.code++
+		}
+		if results[i].passed() {
+			a.exact++
+		}
+	}
+}
+
+func (a *tally) row(name string) string {
+	percent := func(n int) float64 { return 100 * float64(n) / float64(max(a.steps, 1)) }
+	return fmt.Sprintf("| %s | %d | %.1f | %.1f | %d of %d |\n", name, a.steps, percent(a.code), percent(a.exact), a.passing, a.scenarios)
+}
+
+func areaTable(scenarios []*Scenario, results [][]StepResult) string {
+	areas := map[string]*tally{}
+	var all tally
+	for i, s := range scenarios {
+		if areas[s.area()] == nil {
+			areas[s.area()] = &tally{}
+		}
+		areas[s.area()].add(results[i])
+		all.add(results[i])
+	}
+	var b strings.Builder
+	b.WriteString("| area | steps | status code right % | exact % | scenarios passing |\n| --- | ---: | ---: | ---: | ---: |\n")
+	for _, name := range slices.Sorted(maps.Keys(areas)) {
+		b.WriteString(areas[name].row(name))
+	}
+	b.WriteString(all.row("all"))
+	return b.String()
+}
+
+// failureTable lists the scenarios that fail with their reasons; those that
+// handKept names are answered otherwise on purpose.
+func failureTable(scenarios []*Scenario, results [][]StepResult, handKept string) string {
+	var rows []string
+	for i, s := range scenarios {
+		failures := failures(results[i])
+		if len(failures) == 0 {
+			continue
+		}
+		why := strings.Join(reasonsOf(results[i]), ", ")
+		if strings.Contains(handKept, "`"+s.Name+"`") {
+			why = "see below; " + why
+		}
+		var steps []string
+		for _, f := range failures {
+			steps = append(steps, fmt.Sprint(f.index))
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |\n", s.Name, strings.Join(steps, " "), why))
+	}
+	slices.Sort(rows)
+	return "| known failure | steps | reason |\n| --- | --- | --- |\n" + strings.Join(rows, "")
+}
+
+// TestScenariosWait keeps the sample free of scenarios that take their time.
+func TestScenariosWait(t *testing.T) {
+	for _, s := range readAll(t) {
+		var waited time.Duration
+		for i := range s.Steps {
+			waited += time.Duration(s.Steps[i].Wait * float64(time.Second))
+		}
+		if waited > 0 && !s.waits() {
+			t.Errorf("%s waits %s", s.Name, waited)
+		}
+	}
+}
