@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 const (
@@ -51,6 +52,8 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 		return errs
 	}
 	same := p.Spec.DeepCopy()
+	errs = append(errs, requireImages(same.Containers, path.Child("containers"))...)
+	errs = append(errs, requireImages(same.InitContainers, path.Child("initContainers"))...)
 	for i := range same.Containers {
 		same.Containers[i].Image = old.Spec.Containers[i].Image
 	}
@@ -67,7 +70,16 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 		errs = append(errs, validateGatedPlacement(same, &old.Spec, path)...)
 	}
 	if !equality.Semantic.DeepEqual(same, &old.Spec) {
-		errs = append(errs, field.Forbidden(path, podUpdateForbidden))
+		errs = append(errs, field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(same), internalPodSpec(&old.Spec))))
+	}
+	return errs
+}
+
+// requireImages says once more what new pods are refused for.
+func requireImages(containers []corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range containers {
+		errs = append(errs, required(path.Index(i).Child("image"), containers[i].Image)...)
 	}
 	return errs
 }
@@ -153,18 +165,25 @@ func validateNodeAffinityGrown(is, was *corev1.NodeAffinity, path *field.Path) f
 	const message = "only additions are allowed (no mutations or deletions)"
 	old := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil || len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
-		return field.ErrorList{field.Invalid(path, is, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+		return field.ErrorList{field.Invalid(path, declare.Internal(terms(is)), "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
 	}
 	var errs field.ErrorList
 	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		switch before := old[i]; {
 		case len(before.MatchExpressions) == 0 && len(before.MatchFields) == 0 && (len(t.MatchExpressions) > 0 || len(t.MatchFields) > 0):
-			errs = append(errs, field.Invalid(path.Index(i), t, message))
+			errs = append(errs, field.Invalid(path.Index(i), declare.Internal(t), message))
 		case !hasPrefix(t.MatchExpressions, before.MatchExpressions) || !hasPrefix(t.MatchFields, before.MatchFields):
-			errs = append(errs, field.Invalid(path.Index(i), t, message))
+			errs = append(errs, field.Invalid(path.Index(i), declare.Internal(t), message))
 		}
 	}
 	return errs
+}
+
+func terms(a *corev1.NodeAffinity) []corev1.NodeSelectorTerm {
+	if a == nil || a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
 func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,17 +165,22 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 	if t.LabelSelector == nil {
 		return errs
 	}
-	used := map[string]int{}
-	for _, e := range t.LabelSelector.MatchExpressions {
-		used[e.Key]++
+	return append(errs, onceInSelector(t.LabelSelector, t.MatchLabelKeys, path)...)
+}
+
+// onceInSelector wants each key that was merged into a selector to be there once.
+// The path is that of what has the selector, with the place of the expression.
+func onceInSelector(s *metav1.LabelSelector, keys []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	used := sets.New[string]()
+	for key := range s.MatchLabels {
+		used.Insert(key)
 	}
-	for key := range t.LabelSelector.MatchLabels {
-		used[key]++
-	}
-	for i, key := range t.MatchLabelKeys {
-		if used[key] > 1 {
-			errs = append(errs, field.Invalid(path.Index(i), key, "exists in both matchLabelKeys and labelSelector"))
+	for i, e := range s.MatchExpressions {
+		if used.Has(e.Key) && slices.Contains(keys, e.Key) {
+			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
 		}
+		used.Insert(e.Key)
 	}
 	return errs
 }
@@ -232,7 +238,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 			errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
 		}
 		errs = append(errs, oneOf(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		for j := range i {
+		for j := i + 1; j < len(list); j++ {
 			if list[j].TopologyKey == c.TopologyKey && list[j].WhenUnsatisfiable == c.WhenUnsatisfiable {
 				errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 				break
@@ -267,22 +273,6 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	var errs field.ErrorList
 	for i, key := range c.MatchLabelKeys {
 		errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i))...)
-		if selectorUses(c.LabelSelector, key) > 1 {
-			errs = append(errs, field.Invalid(path.Index(i), key, "exists in both matchLabelKeys and labelSelector"))
-		}
 	}
-	return errs
-}
-
-func selectorUses(s *metav1.LabelSelector, key string) int {
-	n := 0
-	if _, ok := s.MatchLabels[key]; ok {
-		n++
-	}
-	for _, e := range s.MatchExpressions {
-		if e.Key == key {
-			n++
-		}
-	}
-	return n
+	return append(errs, onceInSelector(c.LabelSelector, c.MatchLabelKeys, path)...)
 }

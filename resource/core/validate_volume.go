@@ -335,12 +335,12 @@ func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	const longest = 63
 	var errs field.ErrorList
 	if name == "" {
-		errs = append(errs, field.Required(at, ""))
+		return field.ErrorList{field.Required(at, "")}
 	}
 	if len(name) > longest {
 		errs = append(errs, field.TooLong(at, name, longest))
 	}
-	return append(errs, subdomain(at, strings.ToLower(name))...)
+	return append(errs, invalid(at, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
 }
 
 func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
@@ -406,7 +406,6 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			}
 			if s.n++; s.n > 1 {
 				errs = append(errs, field.Forbidden(s.path, s.many))
-				return
 			}
 			check(s.path.Child(name))
 		}

@@ -36,10 +36,16 @@ type internalWriter struct {
 }
 
 func (b *internalWriter) open(t reflect.Type) bool {
-	return strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || b.all && !t.Implements(marshaler)
+	return strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || t.Implements(internalForm) || b.all && !t.Implements(marshaler)
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
+
+// Form is embedded in structs that give an API type the shape it has in the
+// reference's internal version, where that is another.
+type Form interface{ InternalForm() }
+
+var internalForm = reflect.TypeFor[Form]()
 
 // Immutable refuses a change of what may not be changed.
 func Immutable(value, old any, path *field.Path) field.ErrorList {
@@ -151,6 +157,7 @@ func (b *internalWriter) writeJSON(v reflect.Value) {
 // internalOrder names, by a field, the one that it comes after in the internal
 // type where that is not the one before it.
 var internalOrder = map[reflect.Type]map[string]string{
+	reflect.TypeFor[corev1.VolumeSource]():           {"Quobyte": "RBD"},
 	reflect.TypeFor[corev1.PersistentVolumeSource](): {"Quobyte": "RBD", "FlexVolume": "ISCSI"},
 }
 
