@@ -215,7 +215,9 @@ func TestComponents(suite *testing.T) {
 		}
 	})
 	t.Run("namespace deletion", func(t *testing.T) {
-		k.run(t, words("delete namespace shop --timeout=90s")...)
+		k.run(t, words("delete namespace shop --wait=false")...)
+		k.fails(t, 1, "because it is being terminated", words("create configmap late -n shop")...)
+		k.run(t, words("wait namespace shop --for=delete --timeout=90s")...)
 		if _, err := client.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); !kerrors.IsNotFound(err) {
 			t.Errorf("after its deletion: %v", err)
 		}

@@ -50,7 +50,7 @@ func program(t *testing.T, name string) string {
 }
 
 // logDir returns a directory for the logs of the test, which stays when the test
-// fails.
+// fails or KEELSON_KEEP is set.
 func logDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "keelson-e2e-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")
@@ -58,7 +58,7 @@ func logDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || os.Getenv("KEELSON_KEEP") != "" {
 			t.Logf("logs and data are in %s", dir)
 			return
 		}
