@@ -52,8 +52,9 @@ func daemonSet() *registry.Kind {
 				}
 				setTemplateGeneration(d, generation)
 			},
+			Validate: func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d) },
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+				return append(validateDaemonSet(d), declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
 				if old == nil {

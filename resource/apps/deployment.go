@@ -50,8 +50,9 @@ func deployment() *registry.Kind {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
 			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+			Validate:            func(_ context.Context, d *appsv1.Deployment) field.ErrorList { return validateDeployment(d) },
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-				return declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+				return append(validateDeployment(d), declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(_ context.Context, d, old *appsv1.Deployment) []string {
 				if old == nil {

@@ -54,11 +54,13 @@ func statefulSet() *registry.Kind {
 					u.MaxUnavailable = nil
 				}
 			},
+			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList { return validateStatefulSet(s) },
 			ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
+				errs := validateStatefulSet(s)
 				if equality.Semantic.DeepEqual(fixedParts(&s.Spec), fixedParts(&old.Spec)) {
-					return nil
+					return errs
 				}
-				return field.ErrorList{field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")}
+				return append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
 			},
 			Warn: func(_ context.Context, s, old *appsv1.StatefulSet) []string {
 				var warnings []string

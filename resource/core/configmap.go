@@ -2,10 +2,9 @@ package core
 
 import (
 	"context"
-	"maps"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -28,6 +27,7 @@ func configMaps() *registry.Kind {
 			AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ConfigMap]{
+			Validate:       func(_ context.Context, m *corev1.ConfigMap) field.ErrorList { return validateConfigMap(m) },
 			ValidateUpdate: validateConfigMapUpdate,
 			Cells: func(m *corev1.ConfigMap) ([]any, []metav1.TableRowCondition) {
 				return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), Age(m.CreationTimestamp)}, nil
@@ -37,17 +37,17 @@ func configMaps() *registry.Kind {
 }
 
 func validateConfigMapUpdate(_ context.Context, m, old *corev1.ConfigMap) field.ErrorList {
+	errs := validateConfigMap(m)
 	if old.Immutable == nil || !*old.Immutable {
-		return nil
+		return errs
 	}
-	var errs field.ErrorList
 	if m.Immutable == nil || !*m.Immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
 	}
-	if !maps.Equal(m.Data, old.Data) {
+	if !reflect.DeepEqual(m.Data, old.Data) {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
 	}
-	if !equality.Semantic.DeepEqual(m.BinaryData, old.BinaryData) {
+	if !reflect.DeepEqual(m.BinaryData, old.BinaryData) {
 		errs = append(errs, field.Forbidden(field.NewPath("binaryData"), immutableOnceSet))
 	}
 	return errs

@@ -1,6 +1,11 @@
 package core
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
 
 // internalSpec is a pod's spec in the reference's internal version, which shows
 // in messages: other fields come first, and those of the host's namespaces are
@@ -63,6 +68,19 @@ type internalSecurity struct {
 	SeccompProfile           *corev1.SeccompProfile
 	AppArmorProfile          *corev1.AppArmorProfile
 	SELinuxChangePolicy      *corev1.PodSELinuxChangePolicy
+}
+
+type internalTemplate struct {
+	metav1.ObjectMeta
+	Spec internalSpec
+}
+
+// InternalForm marks it for messages.
+func (internalTemplate) InternalForm() {}
+
+// InternalTemplate is a template of pods for an error message.
+func InternalTemplate(t *corev1.PodTemplateSpec) any {
+	return declare.Internal(internalTemplate{t.ObjectMeta, internalPodSpec(&t.Spec)})
 }
 
 // InternalForm marks it for messages.

@@ -70,7 +70,7 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 		errs = append(errs, validateGatedPlacement(same, &old.Spec, path)...)
 	}
 	if !equality.Semantic.DeepEqual(same, &old.Spec) {
-		errs = append(errs, field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(same), internalPodSpec(&old.Spec))))
+		errs = append(errs, field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(&old.Spec), internalPodSpec(same))))
 	}
 	return errs
 }

@@ -56,6 +56,12 @@ func replicationControllers() *registry.Kind {
 					DropDisabledPodFields(&t.Spec, &before.Spec)
 				}
 			},
+			Validate: func(_ context.Context, c *corev1.ReplicationController) field.ErrorList {
+				return validateReplicationController(c)
+			},
+			ValidateUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
+				return validateReplicationController(c)
+			},
 			Warn:  warnReplicationController,
 			Cells: replicationControllerCells,
 		}),

@@ -29,6 +29,7 @@ func secrets() *registry.Kind {
 			AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Secret]{
+			Validate:       func(_ context.Context, s *corev1.Secret) field.ErrorList { return validateSecret(s) },
 			ValidateUpdate: validateSecretUpdate,
 			Warn:           warnSecret,
 			Cells: func(s *corev1.Secret) ([]any, []metav1.TableRowCondition) {
@@ -51,7 +52,7 @@ func defaultSecret(s *corev1.Secret) {
 }
 
 func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
-	errs := apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
+	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type")), validateSecret(s)...)
 	if old.Immutable == nil || !*old.Immutable {
 		return errs
 	}

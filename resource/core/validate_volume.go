@@ -442,7 +442,6 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			} else {
 				errs = append(errs, filePath(at.Child("path"), token.Path)...)
 			}
-			unique(token.Path, token.Path)
 		})
 	}
 	return errs
