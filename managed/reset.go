@@ -49,11 +49,15 @@ func resetPaths(k *registry.Kind, subresource string) [][]any {
 		return nil
 	case certificate:
 		return [][]any{{"spec"}, {"status"}}
-	case k.Hooks.Status != nil:
+	case k.Hooks.Status != nil, isNode(k):
 		return [][]any{{"status"}}
 	}
 	return nil
 }
+
+// isNode: nodes may be created with a status, so that their hooks do not reset it,
+// but nobody owns it through them.
+func isNode(k *registry.Kind) bool { return k.Group == "" && k.Resource == "nodes" }
 
 func resetIn(k *registry.Kind, paths [][]any) map[fieldpath.APIVersion]*fieldpath.Set {
 	if len(paths) == 0 {
