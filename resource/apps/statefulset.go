@@ -54,7 +54,9 @@ func statefulSet() *registry.Kind {
 					u.MaxUnavailable = nil
 				}
 			},
-			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList { return validateStatefulSet(s) },
+			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
+				return append(validateStatefulSet(s), validateFixedParts(s)...)
+			},
 			ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
 				errs := validateStatefulSet(s)
 				if equality.Semantic.DeepEqual(fixedParts(&s.Spec), fixedParts(&old.Spec)) {

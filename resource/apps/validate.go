@@ -131,14 +131,21 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 	if o := s.Ordinals; o != nil {
 		errs = append(errs, nonNegative(path.Child("ordinals", "start"), &o.Start)...)
 	}
+	template := s.Template.DeepCopy()
+	template.Spec.Volumes = withClaims(template.Spec.Volumes, s.VolumeClaimTemplates)
+	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
+	return errs
+}
+
+// validateFixedParts checks what an update cannot change.
+func validateFixedParts(set *appsv1.StatefulSet) field.ErrorList {
+	path, s := field.NewPath("spec"), &set.Spec
+	var errs field.ErrorList
 	if s.ServiceName != "" {
 		for _, m := range apivalidation.NameIsDNSLabel(s.ServiceName, false) {
 			errs = append(errs, field.Invalid(path.Child("serviceName"), s.ServiceName, m))
 		}
 	}
-	template := s.Template.DeepCopy()
-	template.Spec.Volumes = withClaims(template.Spec.Volumes, s.VolumeClaimTemplates)
-	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
 	for i := range s.VolumeClaimTemplates {
 		errs = append(errs, core.ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplates[i].Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 	}

@@ -50,11 +50,13 @@ func cronJob() *registry.Kind {
 			// A name that was accepted once stays valid, so that the length is
 			// looked at on create only.
 			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
-				if len(c.Name) <= maxCronJobName {
-					return nil
+				errs := validateCronJob(c)
+				if len(c.Name) > maxCronJobName {
+					errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
 				}
-				return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName))}
+				return errs
 			},
+			ValidateUpdate: func(_ context.Context, c, _ *batchv1.CronJob) field.ErrorList { return validateCronJob(c) },
 			Warn: func(_ context.Context, c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {

@@ -7,8 +7,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -53,7 +53,7 @@ func job() *registry.Kind {
 			Status:         func(j *batchv1.Job) any { return &j.Status },
 			Generation:     true,
 			PrepareCreate:  func(_ context.Context, j *batchv1.Job) { generateSelector(j) },
-			Validate:       validateGeneratedLabels,
+			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
 			ValidateUpdate: validateJobUpdate,
 			Warn:           jobWarnings,
 			Cells:          declare.Cells(jobCells),
@@ -132,15 +132,12 @@ func generateSelector(j *batchv1.Job) {
 	}
 }
 
-// validateGeneratedLabels refuses a name that is no label value: the template is
-// labelled with it.
-func validateGeneratedLabels(_ context.Context, j *batchv1.Job) field.ErrorList {
-	return metav1validation.ValidateLabels(j.Spec.Template.Labels, field.NewPath("spec", "template", "labels"))
-}
-
 func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	var errs field.ErrorList
+	// The reference checks the spec of an update twice.
+	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
+	errs := append(validateJob(j, prefixed), validateJobSpec(&j.Spec, path)...)
+	errs = append(errs, validateJobTemplateUpdate(j, old, path.Child("template"))...)
 	immutable := func(name string, value, before any) {
 		errs = append(errs, declare.Immutable(value, before, path.Child(name))...)
 	}
@@ -154,10 +151,30 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	return errs
 }
 
+// validateJobTemplateUpdate keeps the template; while a job waits to be started,
+// what decides where its pods go may change.
+func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	if s := old.Spec.Suspend; s != nil && *s && old.Status.StartTime == nil {
+		was, is := old.Spec.Template.DeepCopy(), &j.Spec.Template
+		was.Spec.NodeSelector, was.Spec.Affinity = is.Spec.NodeSelector, is.Spec.Affinity
+		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
+		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec"))
+		for _, err := range errs {
+			err.BadValue = core.InternalPodSpec(&is.Spec)
+		}
+		return errs
+	}
+	errs := apivalidation.ValidateImmutableField(j.Spec.Template, old.Spec.Template, path)
+	for _, err := range errs {
+		err.BadValue = core.InternalTemplate(&j.Spec.Template)
+	}
+	return errs
+}
+
 // validateCompletions lets an indexed job grow and shrink with its parallelism.
 func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	same := declare.Immutable(j.Spec.Completions, old.Spec.Completions, path)
-	mode := old.Spec.CompletionMode
+	mode := j.Spec.CompletionMode
 	if len(same) == 0 || mode == nil || *mode != batchv1.IndexedCompletion || j.Spec.Completions == nil {
 		if j.Spec.Completions == nil && mode != nil && *mode == batchv1.IndexedCompletion {
 			return nil // reported as required

@@ -78,6 +78,9 @@ type internalTemplate struct {
 // InternalForm marks it for messages.
 func (internalTemplate) InternalForm() {}
 
+// InternalPodSpec is a pod's spec for an error message.
+func InternalPodSpec(s *corev1.PodSpec) any { return declare.Internal(internalPodSpec(s)) }
+
 // InternalTemplate is a template of pods for an error message.
 func InternalTemplate(t *corev1.PodTemplateSpec) any {
 	return declare.Internal(internalTemplate{t.ObjectMeta, internalPodSpec(&t.Spec)})

@@ -24,6 +24,12 @@ func podTemplates() *registry.Kind {
 			column("Pod Labels", "string", "The labels for the pod template."),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PodTemplate]{
+			Validate: func(_ context.Context, o *corev1.PodTemplate) field.ErrorList {
+				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
+			},
+			ValidateUpdate: func(_ context.Context, o, _ *corev1.PodTemplate) field.ErrorList {
+				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
+			},
 			Generation:    true,
 			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
 			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) { DropDisabledPodFields(&t.Template.Spec, nil) },

@@ -8,6 +8,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
@@ -35,9 +37,11 @@ func ingress() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.Ingress]{
-			Spec:       func(i *networkingv1.Ingress) any { return &i.Spec },
-			Status:     func(i *networkingv1.Ingress) any { return &i.Status },
-			Generation: true,
+			Validate:       func(_ context.Context, o *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			Spec:           func(i *networkingv1.Ingress) any { return &i.Spec },
+			Status:         func(i *networkingv1.Ingress) any { return &i.Status },
+			Generation:     true,
 			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
 				if _, there := i.Annotations[classAnnotation]; !there || old != nil {
 					return nil

@@ -1,9 +1,13 @@
 package networking
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -24,6 +28,12 @@ func networkPolicy() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.NetworkPolicy]{
+			Validate: func(_ context.Context, o *networkingv1.NetworkPolicy) field.ErrorList {
+				return validateNetworkPolicy(o)
+			},
+			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) field.ErrorList {
+				return validateNetworkPolicy(o)
+			},
 			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 			Generation: true,
 			// An empty list where there was none counts as a change.

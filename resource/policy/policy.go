@@ -2,8 +2,12 @@
 package policy
 
 import (
+	"context"
+
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -32,6 +36,12 @@ func podDisruptionBudget() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*policyv1.PodDisruptionBudget]{
+			Validate: func(_ context.Context, o *policyv1.PodDisruptionBudget) field.ErrorList {
+				return validatePodDisruptionBudget(o)
+			},
+			ValidateUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+				return validatePodDisruptionBudget(o)
+			},
 			Spec:       func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
 			Status:     func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
 			Generation: true,

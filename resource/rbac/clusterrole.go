@@ -1,7 +1,11 @@
 package rbac
 
 import (
+	"context"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
@@ -16,5 +20,9 @@ func clusterRole() *registry.Kind {
 		Storage:      "v1", StoragePath: "clusterroles",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		ValidateName: validateName,
+		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRole]{
+			Validate:       func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
+			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
+		}),
 	}
 }

@@ -24,11 +24,15 @@ func clusterRoleBinding() *registry.Kind {
 		Columns:      bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
 		ValidateName: validateName,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRoleBinding]{
+			Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
+				return validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
+			},
 			ValidateUpdate: func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+				errs := validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
 				if b.RoleRef == old.RoleRef {
-					return nil
+					return errs
 				}
-				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef")}
+				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
 			},
 			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
 		}),

@@ -1,7 +1,11 @@
 package rbac
 
 import (
+	"context"
+
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
@@ -17,5 +21,9 @@ func role() *registry.Kind {
 		Storage:      "v1", StoragePath: "roles",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		ValidateName: validateName,
+		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.Role]{
+			Validate:       func(_ context.Context, r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
+			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
+		}),
 	}
 }

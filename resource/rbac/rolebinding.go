@@ -25,11 +25,15 @@ func roleBinding() *registry.Kind {
 		Columns:      bindingColumns("RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
 		ValidateName: validateName,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.RoleBinding]{
+			Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
+				return validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")
+			},
 			ValidateUpdate: func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
+				errs := validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")
 				if b.RoleRef == old.RoleRef {
-					return nil
+					return errs
 				}
-				return field.ErrorList{field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef")}
+				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
 			},
 			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
 		}),

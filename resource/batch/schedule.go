@@ -1,0 +1,143 @@
+package batch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// checkSchedule says what is wrong with a schedule: five fields (minute, hour,
+// day of the month, month, day of the week), or a descriptor such as "@daily".
+func checkSchedule(text string) error {
+	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
+		zone, rest, _ := strings.Cut(text, " ")
+		_, name, _ := strings.Cut(zone, "=")
+		if _, err := time.LoadLocation(name); err != nil {
+			return fmt.Errorf("provided bad location %s: %v", name, err)
+		}
+		text = strings.TrimSpace(rest)
+	}
+	if strings.HasPrefix(text, "@") {
+		return checkDescriptor(text)
+	}
+	fields := strings.Fields(text)
+	if len(fields) != len(scheduleFields) {
+		return fmt.Errorf("expected exactly %d fields, found %d: %v", len(scheduleFields), len(fields), fields)
+	}
+	for i, f := range fields {
+		if err := scheduleFields[i].check(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkDescriptor(text string) error {
+	switch text {
+	case "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly":
+		return nil
+	}
+	if every, ok := strings.CutPrefix(text, "@every "); ok {
+		if _, err := time.ParseDuration(every); err != nil {
+			return fmt.Errorf("failed to parse duration %s: %s", text, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("unrecognized descriptor: %s", text)
+}
+
+// scheduleField is the range of a field's values, and names for them.
+type scheduleField struct {
+	min, max uint
+	names    map[string]uint
+}
+
+var scheduleFields = []scheduleField{
+	{0, 59, nil}, {0, 23, nil}, {1, 31, nil},
+	{1, 12, named(1, "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")},
+	{0, 6, named(0, "sun", "mon", "tue", "wed", "thu", "fri", "sat")},
+}
+
+func named(first uint, names ...string) map[string]uint {
+	m := make(map[string]uint, len(names))
+	for i, name := range names {
+		m[name] = first + uint(i)
+	}
+	return m
+}
+
+func (f scheduleField) check(text string) error {
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		if err := f.checkRange(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f scheduleField) checkRange(text string) error {
+	rangeAndStep := strings.Split(text, "/")
+	ends := strings.Split(rangeAndStep[0], "-")
+	start, end := f.min, f.max
+	single := len(ends) == 1
+	if ends[0] != "*" && ends[0] != "?" {
+		var err error
+		if start, err = f.value(ends[0]); err != nil {
+			return err
+		}
+		switch len(ends) {
+		case 1:
+			end = start
+		case 2:
+			if end, err = f.value(ends[1]); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("too many hyphens: %s", text)
+		}
+	}
+	step := uint(1)
+	switch len(rangeAndStep) {
+	case 1:
+	case 2:
+		var err error
+		if step, err = number(rangeAndStep[1]); err != nil {
+			return err
+		}
+		if single {
+			end = f.max
+		}
+	default:
+		return fmt.Errorf("too many slashes: %s", text)
+	}
+	switch {
+	case start < f.min:
+		return fmt.Errorf("beginning of range (%d) below minimum (%d): %s", start, f.min, text)
+	case end > f.max:
+		return fmt.Errorf("end of range (%d) above maximum (%d): %s", end, f.max, text)
+	case start > end:
+		return fmt.Errorf("beginning of range (%d) beyond end of range (%d): %s", start, end, text)
+	case step == 0:
+		return fmt.Errorf("step of range should be a positive number: %s", text)
+	}
+	return nil
+}
+
+func (f scheduleField) value(text string) (uint, error) {
+	if n, ok := f.names[strings.ToLower(text)]; ok {
+		return n, nil
+	}
+	return number(text)
+}
+
+func number(text string) (uint, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("failed to parse int from %s: %s", text, err)
+	}
+	if n < 0 {
+		return 0, fmt.Errorf("negative number (%d) not allowed: %s", n, text)
+	}
+	return uint(n), nil
+}
