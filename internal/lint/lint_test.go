@@ -57,6 +57,7 @@ var directModules = []string{
 	"go.etcd.io/etcd/api/v3",
 	"go.etcd.io/etcd/client/v3",
 	"go.opentelemetry.io/otel",
+	"go.uber.org/zap", // what etcd's client logs through, to lead it to slog
 	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text", "golang.org/x/time",
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf",

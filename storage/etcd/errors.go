@@ -1,0 +1,69 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Error says that the cluster did not answer a request. After a Commit it says
+// nothing about whether the transaction took effect.
+type Error struct {
+	Op string
+	// Timeout says that the cluster took the request and did not come to an end
+	// with it in its own time, as without a quorum; otherwise it could not be
+	// reached, or answered what it should not.
+	Timeout bool
+	Cause   error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("etcd: %s: %v", e.Op, e.Cause) }
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Status is the answer to a client: 504 or 503.
+func (e *Error) Status() metav1.Status {
+	s := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: e.Error()}
+	if e.Timeout {
+		s.Code, s.Reason = http.StatusGatewayTimeout, metav1.StatusReasonTimeout
+	}
+	return s
+}
+
+// failure makes an error of the interface of one of the client's. Compacted and
+// future revisions are the caller's to tell.
+func (s *Store) failure(ctx context.Context, op string, err error) error {
+	if s.ctx.Err() != nil {
+		return storage.ErrClosed
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	timeout := false
+	switch {
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return storage.ErrNoSpace
+	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps), tooLargeMessage(err):
+		return storage.ErrTooLarge
+	case errors.Is(err, rpctypes.ErrTimeout), errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail),
+		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost), errors.Is(err, rpctypes.ErrTimeoutWaitAppliedIndex),
+		errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded:
+		timeout = true
+	}
+	return &Error{Op: op, Timeout: timeout, Cause: err}
+}
+
+// tooLargeMessage says that gRPC itself refused a request for its size, before
+// etcd had a look at it.
+func tooLargeMessage(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}

@@ -1,0 +1,98 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// maxLeaseObjects is how many keys share a lease: etcd deletes all keys of a
+	// lease in one transaction.
+	maxLeaseObjects = 1000
+	maxLeaseReuse   = 60 * time.Second
+	// leaseMargin is kept from the end of a lease's reuse for the commit's own way.
+	leaseMargin = 500 * time.Millisecond
+)
+
+// leases gives keys with the same time to live a lease in common, since a lease of
+// its own for each costs more than the key. A lease lives longer than its keys have
+// to by the time that it is handed out.
+type leases struct {
+	grant func(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
+	now   func() time.Time
+
+	mu    sync.Mutex // guards byTTL
+	byTTL map[int64]*bucket
+}
+
+type bucket struct {
+	mu      sync.Mutex // held while a lease is granted; guards what follows
+	id      clientv3.LeaseID
+	until   time.Time // no longer handed out after
+	objects int
+}
+
+// reuse is how long a lease is handed out: a twentieth of the time to live, whole
+// seconds.
+func reuse(ttl int64) time.Duration {
+	return max(time.Second, min(maxLeaseReuse, time.Duration(ttl/20)*time.Second))
+}
+
+// take returns a lease for one key that has to live for ttl seconds from now.
+func (l *leases) take(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
+	l.mu.Lock()
+	b := l.byTTL[ttl]
+	if b == nil {
+		b = &bucket{}
+		l.byTTL[ttl] = b
+		l.sweep()
+	}
+	l.mu.Unlock()
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := l.now()
+	if b.id == clientv3.NoLease || b.objects >= maxLeaseObjects || !now.Before(b.until) {
+		id, err := l.grant(ctx, ttl+int64(reuse(ttl)/time.Second))
+		if err != nil {
+			return clientv3.NoLease, err
+		}
+		b.id, b.objects, b.until = id, 0, now.Add(reuse(ttl)-leaseMargin)
+	}
+	b.objects++
+	return b.id, nil
+}
+
+// sweep forgets what is no longer handed out, now and then. Requires mu.
+func (l *leases) sweep() {
+	const few = 64
+	if len(l.byTTL) < few {
+		return
+	}
+	for ttl, b := range l.byTTL {
+		if b.mu.TryLock() {
+			if b.id != clientv3.NoLease && !l.now().Before(b.until) {
+				delete(l.byTTL, ttl)
+			}
+			b.mu.Unlock()
+		}
+	}
+}
+
+// forget stops handing out a lease that etcd no longer knows.
+func (l *leases) forget(ttl int64, id clientv3.LeaseID) {
+	l.mu.Lock()
+	b := l.byTTL[ttl]
+	l.mu.Unlock()
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.id == id {
+		b.id = clientv3.NoLease
+	}
+}

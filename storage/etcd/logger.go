@@ -1,0 +1,56 @@
+package etcd
+
+import (
+	"context"
+	"log/slog"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// zapTo hands the client's log to slog. What the client warns of, single attempts
+// that it repeats, is detail to us: what matters comes back as an error.
+func zapTo(log *slog.Logger) *zap.Logger { return zap.New(&slogCore{log}) }
+
+type slogCore struct{ log *slog.Logger }
+
+func (c *slogCore) level(l zapcore.Level) slog.Level {
+	if l >= zapcore.ErrorLevel {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+func (c *slogCore) Enabled(l zapcore.Level) bool {
+	return c.log.Enabled(context.Background(), c.level(l))
+}
+
+func (c *slogCore) With(fields []zapcore.Field) zapcore.Core {
+	return &slogCore{c.log.With(attributes(fields)...)}
+}
+
+func (c *slogCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return checked.AddCore(e, c)
+	}
+	return checked
+}
+
+func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	c.log.Log(context.Background(), c.level(e.Level), "etcd: "+e.Message, attributes(fields)...)
+	return nil
+}
+
+func (c *slogCore) Sync() error { return nil }
+
+func attributes(fields []zapcore.Field) []any {
+	values := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(values)
+	}
+	var out []any
+	for name, value := range values.Fields {
+		out = append(out, name, value)
+	}
+	return out
+}

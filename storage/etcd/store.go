@@ -1,0 +1,397 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+const (
+	keepAliveEvery = 10 * time.Second
+	keepAliveWait  = 5 * time.Second
+	// maxSend bounds a request; the members' own bound is lower and is what counts.
+	maxSend = 64 << 20
+	// barrierTimeout bounds a read of the current revision.
+	barrierTimeout = 15 * time.Second
+	// barrierKey does not exist.
+	barrierKey = "keelson.dev/barrier"
+)
+
+var errNegativeRevision = errors.New("etcd: negative revision")
+
+// Store implements storage.Store on one cluster, with one client.
+type Store struct {
+	opts    Options
+	keys    keys
+	client  *clientv3.Client
+	watches pb.WatchClient
+	barrier rounds
+	leases  leases
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	closed sync.Once
+
+	seen      atomic.Int64 // highest revision that any answer named
+	compacted atomic.Int64 // highest compaction revision known
+	size      atomic.Int64
+	unfit     atomic.Pointer[error] // why the cluster must not be used
+
+	mu       sync.Mutex // guards watchers
+	watchers map[*watcher]struct{}
+}
+
+// Open connects to a cluster. It fails when no member answers in
+// Options.DialTimeout, or when one has a version that cannot be used.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if len(o.Endpoints) == 0 {
+		return nil, errors.New("etcd: no endpoints")
+	}
+	config, err := o.tls()
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	s := &Store{opts: o, keys: keys{o.Prefix}, watchers: make(map[*watcher]struct{})}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.client, err = clientv3.New(clientv3.Config{
+		Context:              s.ctx,
+		Endpoints:            o.Endpoints,
+		TLS:                  config,
+		DialTimeout:          o.DialTimeout,
+		DialKeepAliveTime:    keepAliveEvery,
+		DialKeepAliveTimeout: keepAliveWait,
+		MaxCallSendMsgSize:   maxSend,
+		Logger:               zapTo(o.Logger),
+	})
+	if err != nil {
+		s.cancel()
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	s.watches = pb.NewWatchClient(s.client.ActiveConnection())
+	s.barrier.read = s.readRevision
+	s.leases = leases{
+		byTTL: make(map[int64]*bucket), now: time.Now,
+		grant: func(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
+			r, err := s.client.Grant(ctx, ttl)
+			if err != nil {
+				return clientv3.NoLease, err
+			}
+			return r.ID, nil
+		},
+	}
+	if err := s.contact(ctx); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot use etcd at %s: %w", strings.Join(o.Endpoints, ", "), err)
+	}
+	s.tasks.Go(s.poll)
+	if o.CompactionInterval > 0 {
+		s.tasks.Go(s.compactor)
+	}
+	return s, nil
+}
+
+// contact waits for the first answer of the cluster.
+func (s *Store) contact(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.DialTimeout)
+	defer cancel()
+	const pause = 200 * time.Millisecond
+	for {
+		_, err := s.readRevisionWithin(ctx)
+		if err == nil {
+			s.members(ctx)
+			return s.fit()
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Close implements storage.Store.
+func (s *Store) Close() (err error) {
+	s.closed.Do(func() {
+		s.mu.Lock() // no watcher begins after this
+		s.cancel()
+		s.mu.Unlock()
+		s.tasks.Wait()
+		if e := s.client.Close(); e != nil && !errors.Is(e, context.Canceled) {
+			err = e
+		}
+	})
+	return err
+}
+
+// enter begins an operation.
+func (s *Store) enter(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return storage.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// note keeps the highest revision seen.
+func (s *Store) note(revision int64) { raise(&s.seen, revision) }
+
+func raise(v *atomic.Int64, to int64) {
+	for {
+		old := v.Load()
+		if to <= old || v.CompareAndSwap(old, to) {
+			return
+		}
+	}
+}
+
+func (s *Store) entry(kv *mvccpb.KeyValue) storage.Entry {
+	return storage.Entry{Key: s.keys.from(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision}
+}
+
+// Get implements storage.Store.
+func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.Entry{}, 0, err
+	}
+	if revision < 0 {
+		return storage.Entry{}, 0, errNegativeRevision
+	}
+	k, err := s.keys.to(key)
+	if err != nil {
+		return storage.Entry{}, 0, err
+	}
+	r, err := s.read(ctx, k, revision)
+	if err != nil {
+		return storage.Entry{}, 0, err
+	}
+	at := r.Header.Revision
+	if revision != 0 {
+		at = revision
+	}
+	if len(r.Kvs) == 0 {
+		return storage.Entry{}, at, nil
+	}
+	return s.entry(r.Kvs[0]), at, nil
+}
+
+// Range implements storage.Store.
+func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.RangeResult{}, err
+	}
+	if r.Revision < 0 {
+		return storage.RangeResult{}, errNegativeRevision
+	}
+	span := s.keys.span(r.Start, r.End)
+	key, end := span.wire()
+	if span.empty() {
+		key, end = barrierKey, barrierKey+"\x00" // the revision is still to be checked
+	}
+	opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit))}
+	if r.CountOnly {
+		opts = append(opts, clientv3.WithCountOnly())
+	}
+	answer, err := s.read(ctx, key, r.Revision, opts...)
+	if err != nil {
+		return storage.RangeResult{}, err
+	}
+	result := storage.RangeResult{Count: answer.Count, Revision: answer.Header.Revision, More: answer.More && !r.CountOnly}
+	if r.Revision != 0 {
+		result.Revision = r.Revision
+	}
+	if len(answer.Kvs) > 0 {
+		result.Entries = make([]storage.Entry, len(answer.Kvs))
+		for i, kv := range answer.Kvs {
+			result.Entries[i] = s.entry(kv)
+		}
+	}
+	return result, nil
+}
+
+// read reads at a revision and explains its errors.
+func (s *Store) read(ctx context.Context, key string, revision int64, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	for {
+		r, err := s.client.Get(ctx, key, append(opts, clientv3.WithRev(revision))...)
+		switch {
+		case err == nil:
+			s.note(r.Header.Revision)
+			return r, nil
+		case errors.Is(err, rpctypes.ErrCompacted):
+			return nil, s.compactedError(ctx, revision)
+		case errors.Is(err, rpctypes.ErrFutureRev):
+			current, err := s.Revision(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if current < revision {
+				return nil, &storage.FutureRevisionError{Revision: revision, Current: current}
+			} // it came about meanwhile
+		default:
+			return nil, s.failure(ctx, "read", err)
+		}
+	}
+}
+
+// Revision implements storage.Store. It makes watchers ask for progress up to the
+// revision that it returns.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	if err := s.enter(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.fit(); err != nil {
+		return 0, err
+	}
+	revision, err := s.barrier.get(ctx)
+	if err != nil {
+		return 0, s.failure(ctx, "read the revision", err)
+	}
+	return revision, nil
+}
+
+func (s *Store) readRevision() (int64, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, barrierTimeout)
+	defer cancel()
+	revision, err := s.readRevisionWithin(ctx)
+	if err == nil {
+		s.askProgress(revision)
+	}
+	return revision, err
+}
+
+func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
+	r, err := s.client.Get(ctx, barrierKey, clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	s.note(r.Header.Revision)
+	return r.Header.Revision, nil
+}
+
+// Compact implements storage.Store.
+func (s *Store) Compact(ctx context.Context, revision int64) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	if revision <= s.compacted.Load() {
+		return nil
+	}
+	_, err := s.client.Compact(ctx, revision)
+	switch {
+	case err == nil:
+		raise(&s.compacted, revision)
+		return nil
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return nil
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		current, err := s.Revision(ctx)
+		if err != nil {
+			return err
+		}
+		return &storage.FutureRevisionError{Revision: revision, Current: max(current, 0)}
+	}
+	return s.failure(ctx, "compact", err)
+}
+
+// Stats implements storage.Store. The compacted revision is the highest that this
+// process has to do with; others may have compacted further.
+func (s *Store) Stats() storage.Stats {
+	return storage.Stats{Revision: s.seen.Load(), CompactedRevision: s.compacted.Load(), SizeBytes: s.size.Load()}
+}
+
+// fit says whether the cluster may be used.
+func (s *Store) fit() error {
+	if p := s.unfit.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// poll keeps what members say of themselves up to date.
+func (s *Store) poll() {
+	if s.opts.PollInterval < 0 {
+		return
+	}
+	ticker := time.NewTicker(s.opts.PollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, s.opts.PollInterval)
+		s.members(ctx)
+		cancel()
+	}
+}
+
+// members asks each member that answers for its size and its version.
+func (s *Store) members(ctx context.Context) {
+	var size atomic.Int64
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var old atomic.Pointer[error]
+	for _, endpoint := range s.opts.Endpoints {
+		wg.Go(func() {
+			r, err := s.client.Status(ctx, endpoint)
+			if err != nil {
+				return // one that is down is not asked
+			}
+			raise(&size, r.DbSize)
+			if !reportsProgress(r.Version) {
+				err := fmt.Errorf("etcd: %s has version %s, which announces progress of watches too early; use 3.5.8 or later (3.4.25 of 3.4)", endpoint, r.Version)
+				old.Store(&err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := size.Load(); n > 0 {
+		s.size.Store(n)
+	}
+	if p := old.Load(); p != nil && s.unfit.Swap(p) == nil {
+		s.opts.Logger.Error("etcd cannot be used", "error", *p)
+	} else if p == nil {
+		s.unfit.Store(nil)
+	}
+}
+
+// reportsProgress says whether a release answers progress requests after the
+// changes that they speak of (https://github.com/etcd-io/etcd/issues/15220). What
+// is no release number is taken for a build of a later one.
+func reportsProgress(version string) bool {
+	release, _, _ := strings.Cut(version, "-")
+	parts := strings.Split(release, ".")
+	if len(parts) != 3 {
+		return true
+	}
+	var n [3]int
+	for i, p := range parts {
+		var err error
+		if n[i], err = strconv.Atoi(p); err != nil {
+			return true
+		}
+	}
+	switch {
+	case n[0] != 3:
+		return n[0] > 3
+	case n[1] == 5:
+		return n[2] >= 8
+	case n[1] == 4:
+		return n[2] >= 25
+	}
+	return n[1] > 5
+}

@@ -1,0 +1,159 @@
+package etcd
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"github.com/keelson-dev/keelson/storage/etcd"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
+// cluster is members of etcd in this process. Their data outlives Stop.
+type cluster struct {
+	t       testing.TB
+	dir     string
+	members []*member
+	adjust  func(*embed.Config)
+}
+
+type member struct {
+	name         string
+	client, peer url.URL
+	running      *embed.Etcd
+}
+
+// start runs a cluster of n members until the test ends. adjust may change their
+// configuration; nil does not.
+func start(t testing.TB, n int, adjust func(*embed.Config)) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), adjust: adjust}
+	for i := range n {
+		c.members = append(c.members, &member{name: fmt.Sprintf("m%d", i), client: freeURL(t), peer: freeURL(t)})
+	}
+	for i := range c.members {
+		c.launch(i, embed.ClusterStateFlagNew)
+	}
+	for i := range c.members {
+		c.awaitReady(i)
+	}
+	t.Cleanup(func() {
+		for i := range c.members {
+			c.stop(i)
+		}
+	})
+	return c
+}
+
+// freeURL returns an address that is free now.
+func freeURL(t testing.TB) url.URL {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return url.URL{Scheme: "http", Host: l.Addr().String()}
+}
+
+func (c *cluster) launch(i int, state string) {
+	c.t.Helper()
+	m := c.members[i]
+	config := embed.NewConfig()
+	config.Name = m.name
+	config.Dir = filepath.Join(c.dir, m.name)
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{m.client}, []url.URL{m.client}
+	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{m.peer}, []url.URL{m.peer}
+	var all []string
+	for _, o := range c.members {
+		all = append(all, o.name+"="+o.peer.String())
+	}
+	config.InitialCluster = strings.Join(all, ",")
+	config.ClusterState = state
+	config.TickMs, config.ElectionMs = 50, 500
+	config.UnsafeNoFsync = true
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	if c.adjust != nil {
+		c.adjust(config)
+	}
+	running, err := embed.StartEtcd(config)
+	if err != nil {
+		c.t.Fatalf("starting %s: %v", m.name, err)
+	}
+	m.running = running
+}
+
+func (c *cluster) awaitReady(i int) {
+	c.t.Helper()
+	select {
+	case <-c.members[i].running.Server.ReadyNotify():
+	case <-time.After(patience):
+		c.t.Fatalf("%s is not ready", c.members[i].name)
+	}
+}
+
+// stop ends a member; one that is down stays so.
+func (c *cluster) stop(i int) {
+	if m := c.members[i]; m.running != nil {
+		m.running.Close()
+		m.running = nil
+	}
+}
+
+// restart runs a member that was stopped on its own data.
+func (c *cluster) restart(i int) {
+	c.t.Helper()
+	c.launch(i, embed.ClusterStateFlagExisting)
+	c.awaitReady(i)
+}
+
+func (c *cluster) leader() int {
+	c.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for i, m := range c.members {
+			if m.running != nil && m.running.Server.Leader() == m.running.Server.MemberID() {
+				return i
+			}
+		}
+	}
+	c.t.Fatal("no leader")
+	return 0
+}
+
+func (c *cluster) endpoints() []string {
+	var out []string
+	for _, m := range c.members {
+		out = append(out, m.client.String())
+	}
+	return out
+}
+
+// open opens a store on the cluster until the test ends.
+func (c *cluster) open(t testing.TB, o etcd.Options) *etcd.Store {
+	t.Helper()
+	o.Endpoints = c.endpoints()
+	if o.Logger == nil {
+		o.Logger = quiet()
+	}
+	s, err := etcd.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func long() bool { return os.Getenv("KEELSON_LONG") != "" }
