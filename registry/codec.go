@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -36,6 +37,11 @@ type codec struct {
 	// envelope surrounds stored protobuf values.
 	envelope wire.EnvelopeHead
 	jsonHead []byte
+	// transformer changes values on their way to the store and back; nil: it does
+	// not.
+	transformer Transformer
+	// unreadable says that reading a value failed.
+	unreadable atomic.Bool
 	// decodes counts the objects decoded from stored bytes.
 	decodes atomic.Int64
 }
@@ -71,18 +77,27 @@ func (c *codec) indexNames() []string {
 
 // Read implements cache.Codec.
 func (c *codec) Read(key string, value []byte, revision int64) (cache.Header, error) {
+	plain, err := c.fromStore(context.Background(), key, value)
+	if err == nil {
+		var h cache.Header
+		if h, err = c.read(plain, revision); err == nil {
+			return h, nil
+		}
+		err = fmt.Errorf("unable to read key %q: %w", key, err)
+	}
+	c.unreadable.Store(true)
+	return cache.Header{}, err
+}
+
+// read reads a plain value.
+func (c *codec) read(value []byte, revision int64) (cache.Header, error) {
 	if c.kind.StorageJSON {
 		return c.readJSON(value, revision)
 	}
 	var h cache.Header
-	raw, err := wire.Raw(value)
+	raw, err := c.plain(value)
 	if err != nil {
 		return h, err
-	}
-	if c.lacksDefaults(raw) {
-		if raw, err = c.withDefaults(raw); err != nil {
-			return h, err
-		}
 	}
 	if h.Data, err = wire.Stamp(raw, revision); err != nil {
 		return h, err
@@ -229,8 +244,17 @@ func sortLabels(labels []cache.Label) {
 // repeat between objects.
 func intern(b []byte) string { return unique.Make(string(b)).Value() }
 
-// plain returns the data of a value without a resourceVersion.
+// plain returns the data of a plain value, without a resourceVersion.
 func (c *codec) plain(value []byte) ([]byte, error) {
+	data, err := c.open(value)
+	if err == nil && c.lacksDefaults(data) {
+		return c.withDefaults(data)
+	}
+	return data, err
+}
+
+// open takes off a plain value what is around its data.
+func (c *codec) open(value []byte) ([]byte, error) {
 	if !c.kind.StorageJSON {
 		return wire.Raw(value)
 	}

@@ -72,7 +72,10 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	op := storage.Put(r.prefix+key, value)
+	op, err := r.put(ctx, key, value)
+	if err != nil {
+		return Result{}, err
+	}
 	op.TTL = r.Kind.TTLSeconds
 	revision, err := r.store.Commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key}},
@@ -81,7 +84,7 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
 		found, err := r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision)
 		if err != nil {
-			return Result{}, err
+			return Result{}, kerrors.NewAlreadyExists(r.groupResource(o.Group), obj.GetName())
 		}
 		return Result{}, r.alreadyExists(o.Group, found)
 	}

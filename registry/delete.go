@@ -46,6 +46,10 @@ func (r *Resource) Delete(ctx context.Context, namespace, name string, options *
 }
 
 func (r *Resource) tryDelete(ctx context.Context, found *cache.Object, options *metav1.DeleteOptions, admit Admit) (Result, error) {
+	found, err := r.Readable(ctx, found)
+	if err != nil {
+		return Result{}, err
+	}
 	old, err := r.Decode(found)
 	if err != nil {
 		return Result{}, err

@@ -15,7 +15,7 @@ func (r *Resource) Encode(obj Object) ([]byte, error) { return r.codec.encode(ob
 
 // reopen makes the object of a stored value alone.
 func (c *codec) reopen(value []byte) (Object, error) {
-	data, err := c.plain(value)
+	data, err := c.open(value)
 	if err != nil {
 		return nil, err
 	}

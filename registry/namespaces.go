@@ -44,11 +44,13 @@ func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error
 		return nil, err
 	}
 	if o, ok := snap.Get(key); ok {
-		return o, nil
+		return r.Readable(ctx, o)
 	}
 	if snap, err = r.Current(ctx); err != nil {
 		return nil, err
 	}
-	o, _ := snap.Get(key)
-	return o, nil
+	if o, ok := snap.Get(key); ok {
+		return r.Readable(ctx, o)
+	}
+	return nil, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -101,7 +102,12 @@ func (r *Resource) Watch(ctx context.Context, from int64, in cache.Interest) (*c
 }
 
 // Decode makes the object of o, in the storage version. The caller owns it.
-func (r *Resource) Decode(o *cache.Object) (Object, error) { return r.codec.decode(o.Data) }
+func (r *Resource) Decode(o *cache.Object) (Object, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return r.codec.decode(o.Data)
+}
 
 // ToVersion converts an object from the storage version.
 func (r *Resource) ToVersion(obj Object, v *Version) (Object, error) {
@@ -123,7 +129,7 @@ func (r *Resource) ToStorage(obj Object, v *Version) (Object, error) {
 // the storage version it is made once and kept.
 func (r *Resource) ItemJSON(o *cache.Object, v *Version) ([]byte, error) {
 	if r.stored(v) {
-		if r.codec.storedAsServed() {
+		if r.codec.storedAsServed() && o.Err() == nil {
 			return o.Data, nil
 		}
 		return r.cache.Form(o, FormJSON, func() ([]byte, error) { return r.encodeItem(o, v) })
@@ -133,7 +139,7 @@ func (r *Resource) ItemJSON(o *cache.Object, v *Version) ([]byte, error) {
 
 // ItemProto returns the protobuf message of o in version v.
 func (r *Resource) ItemProto(o *cache.Object, v *Version) ([]byte, error) {
-	if r.stored(v) && !r.Kind.StorageJSON {
+	if r.stored(v) && !r.Kind.StorageJSON && o.Err() == nil {
 		return o.Data, nil
 	}
 	return r.cache.Form(o, r.versionForm(v)+1, func() ([]byte, error) {
@@ -208,6 +214,9 @@ func (r *Resource) FieldValue(o *cache.Object, name string) (string, error) {
 	case "metadata.namespace":
 		return o.Namespace, nil
 	}
+	if err := o.Err(); err != nil {
+		return "", kerrors.NewInternalError(err)
+	}
 	for i, f := range r.codec.indexes {
 		if f.Name == name {
 			return o.Fields[i], nil
@@ -236,6 +245,8 @@ type Registry struct {
 	cache     *cache.Cache
 	resources map[schema.GroupResource]*Resource
 	list      []*Resource
+
+	transformer func(schema.GroupResource) Transformer // nil: see Transform
 }
 
 // New binds kinds to a store and to the cache on it.
@@ -294,6 +305,9 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 	var objs []Object
 	snap.Ascend("", prefix, func(o *cache.Object) bool {
 		var obj Object
+		if o, err = r.Readable(ctx, o); err != nil {
+			return false
+		}
 		if obj, err = r.Decode(o); err != nil {
 			return false
 		}
@@ -353,7 +367,7 @@ func (r *Resource) find(ctx context.Context, namespace, name string) (*cache.Obj
 	if !ok {
 		return nil, apierr.NotFound(r.Kind.GroupResource(), name)
 	}
-	return o, nil
+	return r.Readable(ctx, o)
 }
 
 // Loaded returns the number of objects if the resource is in memory.

@@ -94,6 +94,10 @@ func (r *Resource) tryUpdate(ctx context.Context, namespace, name string, found 
 	current := &Current{Object: found, r: r}
 	if found != nil {
 		var err error
+		if found, err = r.Readable(ctx, found); err != nil {
+			return Result{}, err
+		}
+		current.Object = found
 		if current.old, err = r.Decode(found); err != nil {
 			return Result{}, err
 		}
@@ -145,14 +149,19 @@ func (r *Resource) replace(ctx context.Context, found *cache.Object, obj Object)
 	if err != nil {
 		return Result{}, err
 	}
-	same, err := r.codec.Read(found.Key, value, found.Revision)
+	same, err := r.codec.read(value, found.Revision)
 	if err != nil {
 		return Result{}, err
 	}
 	if bytes.Equal(same.Data, found.Data) {
-		return Result{Object: found}, nil
+		if stale, err := r.stale(ctx, found); err != nil || !stale {
+			return Result{Object: found}, err
+		}
 	}
-	op := storage.Put(r.prefix+found.Key, value)
+	op, err := r.put(ctx, found.Key, value)
+	if err != nil {
+		return Result{}, err
+	}
 	op.TTL = r.Kind.TTLSeconds
 	revision, err := r.store.Commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: found.Revision}},

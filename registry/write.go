@@ -5,9 +5,11 @@ import (
 	"strconv"
 	"strings"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/storage"
 )
 
 // Result is what a write left behind.
@@ -34,10 +36,16 @@ func (r *Resource) groupResource(group string) schema.GroupResource {
 	return gr
 }
 
-// written makes the result of a committed value, and hands its JSON to the
+// put is the operation that stores a plain value.
+func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.Op, error) {
+	value, err := r.codec.toStore(ctx, r.prefix+key, plain)
+	return storage.Put(r.prefix+key, value), err
+}
+
+// written makes the result of a committed plain value, and hands its JSON to the
 // cache: the client is likely to have asked for it.
 func (r *Resource) written(key string, value []byte, revision int64) (Result, error) {
-	o, err := r.objectOf(key, value, revision)
+	o, err := r.plainObject(key, value, revision)
 	if err != nil {
 		return Result{}, err
 	}
@@ -53,7 +61,16 @@ func (r *Resource) written(key string, value []byte, revision int64) (Result, er
 
 // objectOf makes a cache object of a stored value.
 func (r *Resource) objectOf(key string, value []byte, revision int64) (*cache.Object, error) {
-	h, err := r.codec.Read(key, value, revision)
+	h, err := r.codec.Read(r.prefix+key, value, revision)
+	if err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return objectAt(key, revision, h), nil
+}
+
+// plainObject makes a cache object of a plain value.
+func (r *Resource) plainObject(key string, value []byte, revision int64) (*cache.Object, error) {
+	h, err := r.codec.read(value, revision)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +92,7 @@ func (r *Resource) dryResult(key string, obj Object) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	o, err := r.objectOf(key, value, revision)
+	o, err := r.plainObject(key, value, revision)
 	if err != nil {
 		return Result{}, err
 	}

@@ -46,7 +46,7 @@ func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error
 	if !ok {
 		return nil, kerrors.NewNotFound(s.gr, info.Name)
 	}
-	return o, nil
+	return s.Readable(r.Context(), o)
 }
 
 func queryValue(r *http.Request, name string) string {

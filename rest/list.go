@@ -65,9 +65,11 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 	p := &page{revision: snap.Revision()}
 	var after *cache.Object // first object beyond the limit
 	visit := func(o *cache.Object) bool {
-		ok, merr := sel.matches(o)
-		if merr != nil {
-			err = merr
+		var ok bool
+		if o, err = s.Readable(r.Context(), o); err == nil {
+			ok, err = sel.matches(o)
+		}
+		if err != nil {
 			return false
 		}
 		if !ok {
@@ -103,7 +105,7 @@ func (sel *selection) visit(snap cache.Snapshot, start string, limit int, f func
 		if o, ok := snap.Get(sel.s.Key(sel.namespace, sel.name)); ok && o.Key >= start {
 			f(o)
 		}
-	case sel.index != "":
+	case sel.index != "" && !sel.s.Unreadable():
 		snap.Index(sel.index, sel.value, start, prefix, f)
 	default:
 		snap.Ascend(start, prefix, f)

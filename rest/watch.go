@@ -162,6 +162,9 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	defer putBuffer(buf)
 	b := (*buf)[:0]
 	st.sel.visit(snap, "", 0, func(o *cache.Object) bool {
+		if o, err = st.s.Readable(ctx, o); err != nil {
+			return false
+		}
 		var ok bool
 		if ok, err = st.sel.matches(o); err != nil || !ok {
 			return err == nil
@@ -206,7 +209,7 @@ func (st *watchStream) follow(ctx context.Context, from int64) error {
 		case err != nil:
 			return err
 		case len(events) > 0:
-			err = st.sendEvents(events)
+			err = st.sendEvents(ctx, events)
 		default:
 			err = st.sendBookmark(cursor.Revision())
 		}
@@ -242,14 +245,14 @@ func (st *watchStream) bookmarkTime() <-chan time.Time {
 	return st.timer.C
 }
 
-func (st *watchStream) sendEvents(events []*cache.Event) error {
+func (st *watchStream) sendEvents(ctx context.Context, events []*cache.Event) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	b := (*buf)[:0]
 	var err error
 	for _, e := range events {
 		before := len(b)
-		if b, err = st.appendEvent(b, e); err != nil {
+		if b, err = st.appendEvent(ctx, b, e); err != nil {
 			return err
 		}
 		if sent := len(b) - before; sent > 0 {
@@ -268,15 +271,22 @@ func (st *watchStream) sendEvents(events []*cache.Event) error {
 
 // appendEvent appends what a change is to this watch: an object may enter or
 // leave the selection.
-func (st *watchStream) appendEvent(b []byte, e *cache.Event) ([]byte, error) {
-	is, was, err := st.concerns(e)
+func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event) ([]byte, error) {
+	object := e.Object
+	if object != nil {
+		var err error
+		if object, err = st.s.Readable(ctx, object); err != nil {
+			return b, err
+		}
+	}
+	is, was, err := st.concerns(object, e.Prev)
 	switch {
 	case err != nil:
 		return b, err
 	case is && was:
-		return st.append(b, modified, e.Object)
+		return st.append(b, modified, object)
 	case is:
-		return st.append(b, added, e.Object)
+		return st.append(b, added, object)
 	case was:
 		last, err := e.PrevAt()
 		if err != nil {
@@ -287,14 +297,20 @@ func (st *watchStream) appendEvent(b []byte, e *cache.Event) ([]byte, error) {
 	return b, nil
 }
 
-func (st *watchStream) concerns(e *cache.Event) (is, was bool, err error) {
-	if e.Object != nil {
-		if is, err = st.sel.matches(e.Object); err != nil {
+// concerns says whether the object is, and was, of the selection. One that could
+// not be read before may have been.
+func (st *watchStream) concerns(object, prev *cache.Object) (is, was bool, err error) {
+	if object != nil {
+		if is, err = st.sel.matches(object); err != nil {
 			return
 		}
 	}
-	if e.Prev != nil {
-		was, err = st.sel.matches(e.Prev)
+	switch {
+	case prev == nil:
+	case prev.Err() != nil:
+		was = true
+	default:
+		was, err = st.sel.matches(prev)
 	}
 	return
 }

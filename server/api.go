@@ -36,6 +36,9 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	if a.registry, err = registry.New(a.kinds, s.store, a.cache, time.Now); err != nil {
 		return err
 	}
+	if s.encryption != nil {
+		a.registry.Transform(s.transformer)
+	}
 	verbs := rest.New(rest.Options{
 		Registry:          a.registry,
 		Namespaces:        lifecycle.Check(a.registry),

@@ -43,6 +43,12 @@ type Config struct {
 	// one of each IP family at most, separated by a comma.
 	ServiceClusterIPRange string
 
+	// EncryptionProviderConfig is a file that says how values are encrypted in the
+	// store; empty stores them as they are. With EncryptionReload its changes are
+	// followed.
+	EncryptionProviderConfig string
+	EncryptionReload         bool
+
 	// FeatureGates are values of the form Name=true.
 	FeatureGates []string
 
@@ -95,6 +101,9 @@ func (c *Config) validate() error {
 	}
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
 		add("--tls-cert-file and --tls-private-key-file must be given together")
+	}
+	if c.EncryptionReload && c.EncryptionProviderConfig == "" {
+		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")

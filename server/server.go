@@ -35,6 +35,7 @@ import (
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/encrypt"
 )
 
 const (
@@ -70,10 +71,12 @@ type Server struct {
 	lock     *dirLock
 	listener net.Listener
 	store    storage.Store
-	api      *api
-	certs    *certs.Set
-	serving  tls.Certificate
-	roots    []byte // what clients verify the server with, PEM
+	// encryption is nil where values are stored as they are.
+	encryption *encrypt.Encryption
+	api        *api
+	certs      *certs.Set
+	serving    tls.Certificate
+	roots      []byte // what clients verify the server with, PEM
 
 	metrics   *metrics.Metrics
 	discovery *discovery.Handler
@@ -129,6 +132,7 @@ func (s *Server) startSteps(ctx context.Context) []step {
 	return []step{
 		{"read the feature gates", s.readGates},
 		{"parse the service range", s.parseServices},
+		{"read the encryption configuration", s.openEncryption},
 		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},
 		{"open the store", s.openStore},
@@ -346,7 +350,7 @@ func (s *Server) checks() []health.Check {
 		_, err := s.store.Revision(ctx)
 		return err
 	}
-	return []health.Check{
+	list := []health.Check{
 		{Name: "ping", On: health.Everywhere, Probe: always},
 		{Name: "log", On: health.Everywhere, Probe: s.logWorks},
 		{Name: "etcd", On: health.Everywhere, Probe: store},
@@ -355,6 +359,10 @@ func (s *Server) checks() []health.Check {
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
 		{Name: "shutdown", On: health.Readyz, Probe: s.notStopping},
 	}
+	if s.encryption != nil && s.encryption.HasPlugins() {
+		list = append(list, health.Check{Name: "kms-providers", On: health.Everywhere, Probe: s.encryption.Healthy})
+	}
+	return list
 }
 
 func (s *Server) logWorks(ctx context.Context) error {
@@ -512,6 +520,9 @@ func (s *Server) release() error {
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
+	}
+	if s.encryption != nil {
+		errs = append(errs, s.encryption.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.release())

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/storage/encrypt"
 )
 
 // openStore opens the engine that the configuration names.
@@ -27,4 +31,21 @@ func (s *Server) openStore() error {
 	}
 	s.store = store
 	return nil
+}
+
+// openEncryption reads how values are encrypted.
+func (s *Server) openEncryption() error {
+	if s.config.EncryptionProviderConfig == "" {
+		return nil
+	}
+	var err error
+	s.encryption, err = encrypt.Open(encrypt.Options{
+		File: s.config.EncryptionProviderConfig, Reload: s.config.EncryptionReload, Logger: s.log,
+	})
+	return err
+}
+
+// transformer is what the values of a resource go through.
+func (s *Server) transformer(gr schema.GroupResource) registry.Transformer {
+	return s.encryption.Resource(gr)
 }

@@ -1,0 +1,135 @@
+package encrypt
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+
+	"golang.org/x/crypto/nacl/secretbox"
+)
+
+var errTooShort = errors.New("the stored data was shorter than the required size")
+
+// cbc is AES-CBC with PKCS #7 padding: the initialization vector comes first. It
+// authenticates nothing.
+type cbc struct{ block cipher.Block }
+
+var (
+	errNotBlocks = errors.New("the stored data is not a multiple of the block size")
+	errPadding   = errors.New("invalid padding on input")
+)
+
+func newCBC(key []byte) (Transformer, error) {
+	block, err := aes.NewCipher(key)
+	return cbc{block}, err
+}
+
+func (t cbc) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
+	const size = aes.BlockSize
+	padding := size - len(plain)%size
+	out := make([]byte, size+len(plain)+padding)
+	if _, err := rand.Read(out[:size]); err != nil {
+		return nil, err
+	}
+	body := out[size:]
+	copy(body, plain)
+	for i := len(plain); i < len(body); i++ {
+		body[i] = byte(padding)
+	}
+	cipher.NewCBCEncrypter(t.block, out[:size]).CryptBlocks(body, body)
+	return out, nil
+}
+
+func (t cbc) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error) {
+	const size = aes.BlockSize
+	if len(value) < size {
+		return nil, false, errTooShort
+	}
+	iv, body := value[:size], value[size:]
+	if len(body)%size != 0 {
+		return nil, false, errNotBlocks
+	}
+	if len(body) == 0 {
+		return nil, false, errPadding
+	}
+	plain := make([]byte, len(body))
+	cipher.NewCBCDecrypter(t.block, iv).CryptBlocks(plain, body)
+	padding := int(plain[len(plain)-1])
+	if padding == 0 || padding > size {
+		return nil, false, errPadding
+	}
+	for _, b := range plain[len(plain)-padding:] {
+		if int(b) != padding {
+			return nil, false, errPadding
+		}
+	}
+	return plain[:len(plain)-padding], false, nil
+}
+
+// gcm is AES-GCM; the nonce comes first.
+type gcm struct{ aead cipher.AEAD }
+
+func newGCM(key []byte) (Transformer, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	return gcm{aead}, err
+}
+
+func (t gcm) ToStore(_ context.Context, authenticated, plain []byte) ([]byte, error) {
+	size := t.aead.NonceSize()
+	out := make([]byte, size, size+len(plain)+t.aead.Overhead())
+	if _, err := rand.Read(out); err != nil {
+		return nil, err
+	}
+	return t.aead.Seal(out, out, plain, authenticated), nil
+}
+
+func (t gcm) FromStore(_ context.Context, authenticated, value []byte) ([]byte, bool, error) {
+	size := t.aead.NonceSize()
+	if len(value) < size {
+		return nil, false, errTooShort
+	}
+	plain, err := t.aead.Open(nil, value[:size], value[size:], authenticated)
+	return plain, false, err
+}
+
+// box is XSalsa20 and Poly1305; the nonce comes first. It authenticates the value
+// alone, not its key in the store.
+type box struct{ key *[32]byte }
+
+const boxNonce = 24
+
+var errBox = errors.New("output from secretbox cannot be opened: wrong key or damaged value")
+
+func newBox(key []byte) (Transformer, error) {
+	if len(key) != 32 {
+		return nil, errors.New("secretbox needs a key of 32 bytes")
+	}
+	return box{(*[32]byte)(key)}, nil
+}
+
+func (t box) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
+	var nonce [boxNonce]byte
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return nil, err
+	}
+	out := make([]byte, boxNonce, boxNonce+secretbox.Overhead+len(plain))
+	copy(out, nonce[:])
+	return secretbox.Seal(out, plain, &nonce, t.key), nil
+}
+
+func (t box) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error) {
+	if len(value) < boxNonce+secretbox.Overhead {
+		return nil, false, errTooShort
+	}
+	plain, ok := secretbox.Open(nil, value[boxNonce:], (*[boxNonce]byte)(value), t.key)
+	if !ok {
+		return nil, false, errBox
+	}
+	return plain, false, nil
+}

@@ -1,0 +1,242 @@
+package encrypt
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// sourceType says what an encrypted key in an envelope is.
+type sourceType uint64
+
+const (
+	aesGCMKey  sourceType = 0 // an AES-GCM key (KMS v2 before Kubernetes 1.29)
+	hkdfSource sourceType = 1 // a seed from which each value's AES-GCM key is derived
+)
+
+// envelope is what KMS v2 stores (k8s.io/apiserver, kmstypes/v2, EncryptedObject):
+// data, and the key to it, encrypted by a key that never leaves the plug-in.
+type envelope struct {
+	data        []byte
+	keyID       string
+	source      []byte // the encrypted key or seed
+	annotations map[string][]byte
+	sourceType  sourceType
+}
+
+// Field numbers of the message.
+const (
+	envelopeData        = 1
+	envelopeKeyID       = 2
+	envelopeSource      = 3
+	envelopeAnnotations = 4
+	envelopeSourceType  = 5
+)
+
+func (e *envelope) append(b []byte) []byte {
+	bytesField := func(b []byte, number protowire.Number, value []byte) []byte {
+		if len(value) == 0 {
+			return b
+		}
+		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), value)
+	}
+	b = bytesField(b, envelopeData, e.data)
+	b = bytesField(b, envelopeKeyID, []byte(e.keyID))
+	b = bytesField(b, envelopeSource, e.source)
+	for _, name := range slices.Sorted(maps.Keys(e.annotations)) {
+		var entry []byte
+		entry = protowire.AppendBytes(protowire.AppendTag(entry, 1, protowire.BytesType), []byte(name))
+		entry = protowire.AppendBytes(protowire.AppendTag(entry, 2, protowire.BytesType), e.annotations[name])
+		b = bytesField(b, envelopeAnnotations, entry)
+	}
+	if e.sourceType != 0 {
+		b = protowire.AppendTag(b, envelopeSourceType, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(e.sourceType))
+	}
+	return b
+}
+
+var errEnvelope = errors.New("malformed envelope of a KMS provider")
+
+func parseEnvelope(b []byte) (*envelope, error) {
+	e := &envelope{}
+	err := eachField(b, func(number protowire.Number, value []byte, varint uint64) error {
+		switch number {
+		case envelopeData:
+			e.data = value
+		case envelopeKeyID:
+			e.keyID = string(value)
+		case envelopeSource:
+			e.source = value
+		case envelopeAnnotations:
+			var name string
+			var text []byte
+			err := eachField(value, func(number protowire.Number, value []byte, _ uint64) error {
+				switch number {
+				case 1:
+					name = string(value)
+				case 2:
+					text = value
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if e.annotations == nil {
+				e.annotations = map[string][]byte{}
+			}
+			e.annotations[name] = text
+		case envelopeSourceType:
+			e.sourceType = sourceType(varint)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(e.data) == 0 {
+		return nil, errors.New("encrypted data is empty")
+	}
+	return e, e.checkKey()
+}
+
+// eachField calls f with each field that is length-delimited or a varint.
+func eachField(b []byte, f func(number protowire.Number, value []byte, varint uint64) error) error {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errEnvelope
+		}
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(number, kind, b)
+		if size < 0 {
+			return errEnvelope
+		}
+		var value []byte
+		var varint uint64
+		switch kind {
+		case protowire.BytesType:
+			value, _ = protowire.ConsumeBytes(b)
+		case protowire.VarintType:
+			varint, _ = protowire.ConsumeVarint(b)
+		}
+		if err := f(number, value, varint); err != nil {
+			return err
+		}
+		b = b[size:]
+	}
+	return nil
+}
+
+// Limits of what a plug-in may answer, in bytes (KEP-3299).
+const (
+	maxKeyID       = 1 << 10
+	maxSource      = 1 << 10
+	maxAnnotations = 32 << 10
+)
+
+// checkKey holds what the plug-in made of the key against the rules.
+func (e *envelope) checkKey() error {
+	if err := checkKeyID(e.keyID); err != nil {
+		return err
+	}
+	switch {
+	case e.sourceType != aesGCMKey && e.sourceType != hkdfSource:
+		return fmt.Errorf("unknown encryptedDEKSourceType %d", e.sourceType)
+	case len(e.source) == 0:
+		return errors.New("encrypted DEK source is empty")
+	case len(e.source) > maxSource:
+		return fmt.Errorf("encrypted DEK source is %d bytes, which exceeds the max size of %d", len(e.source), maxSource)
+	}
+	size := 0
+	for name, value := range e.annotations {
+		if errs := validation.IsFullyQualifiedDomainName(field.NewPath("annotations"), name); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+		size += len(name) + len(value)
+	}
+	if size > maxAnnotations {
+		return fmt.Errorf("total size of annotations is %d, which exceeds the max size of %d", size, maxAnnotations)
+	}
+	return nil
+}
+
+func checkKeyID(id string) error {
+	switch {
+	case id == "":
+		return errors.New("keyID is empty")
+	case len(id) > maxKeyID:
+		return fmt.Errorf("keyID is %d bytes, which exceeds the max size of %d", len(id), maxKeyID)
+	}
+	return nil
+}
+
+// keyHash names the key in a cache.
+func (e *envelope) keyHash() [sha256.Size]byte {
+	key := envelope{keyID: e.keyID, source: e.source, annotations: e.annotations, sourceType: e.sourceType}
+	return sha256.Sum256(key.append(nil))
+}
+
+// Sizes of the extended nonce scheme, in bytes.
+const (
+	infoSize = 32
+	seedSize = 32
+)
+
+// seeded encrypts each value with an AES-GCM key of its own, which is derived (by
+// the expand step of HKDF with SHA-256) from a seed and a random info that comes
+// first. With the nonce that follows it, random nonces never run out.
+type seeded struct{ seed []byte }
+
+func (t seeded) derived(info []byte) (Transformer, error) {
+	key, err := hkdf.Expand(sha256.New, t.seed, string(info), seedSize)
+	if err != nil {
+		return nil, err
+	}
+	return newGCM(key)
+}
+
+func (t seeded) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
+	info := make([]byte, infoSize)
+	if _, err := rand.Read(info); err != nil {
+		return nil, err
+	}
+	once, err := t.derived(info)
+	if err != nil {
+		return nil, err
+	}
+	out, err := once.ToStore(ctx, authenticated, plain)
+	return append(info, out...), err
+}
+
+func (t seeded) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
+	if len(value) < infoSize {
+		return nil, false, errTooShort
+	}
+	once, err := t.derived(value[:infoSize])
+	if err != nil {
+		return nil, false, err
+	}
+	return once.FromStore(ctx, authenticated, value[infoSize:])
+}
+
+// open returns what reads the envelope's data, given the decrypted key or seed.
+func (e *envelope) open(key []byte) (Transformer, error) {
+	if len(key) < seedSize {
+		return nil, fmt.Errorf("the decrypted DEK source has %d bytes, want %d", len(key), seedSize)
+	}
+	if e.sourceType == hkdfSource {
+		return seeded{key}, nil
+	}
+	return newGCM(key)
+}

@@ -1,0 +1,127 @@
+package encrypt
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// providers are what one configuration makes of each resource.
+type providers struct {
+	resources map[schema.GroupResource]chain
+	plugins   []*plugin
+
+	cancel context.CancelFunc // ends the polling of plug-ins
+	tasks  sync.WaitGroup
+}
+
+var (
+	errNoPrefix    = errors.New("no matching prefix found")
+	errNoAESKey    = errors.New("no matching key was found for the provided AES transformer")
+	errNoSecretKey = errors.New("no matching key was found for the provided Secretbox transformer")
+)
+
+func newProviders(c *configuration, log *slog.Logger) (*providers, error) {
+	p := &providers{resources: map[schema.GroupResource]chain{}, cancel: func() {}}
+	for _, r := range c.Resources {
+		var list []prefixed
+		for i := range r.Providers {
+			t, err := p.provider(&r.Providers[i], log)
+			if err != nil {
+				p.close()
+				return nil, err
+			}
+			list = append(list, t)
+		}
+		for _, name := range r.Resources {
+			gr := schema.ParseGroupResource(name)
+			p.resources[gr] = chain{append(p.resources[gr].list, list...), errNoPrefix}
+		}
+	}
+	return p, nil
+}
+
+func (p *providers) provider(c *providerConfiguration, log *slog.Logger) (prefixed, error) {
+	keys := func(prefix string, make func([]byte) (Transformer, error), k *keysConfiguration, none error) (prefixed, error) {
+		inner := chain{none: none}
+		for _, key := range k.Keys {
+			secret, err := base64.StdEncoding.DecodeString(key.Secret)
+			if err != nil {
+				return prefixed{}, fmt.Errorf("the secret of key %s is not base64", key.Name)
+			}
+			t, err := make(secret)
+			if err != nil {
+				return prefixed{}, fmt.Errorf("key %s: %w", key.Name, err)
+			}
+			inner.list = append(inner.list, prefixed{key.Name + ":", t})
+		}
+		return prefixed{prefix, inner}, nil
+	}
+	switch {
+	case c.AESCBC != nil:
+		return keys(prefixCBC, newCBC, c.AESCBC, errNoAESKey)
+	case c.AESGCM != nil:
+		return keys(prefixGCM, newGCM, c.AESGCM, errNoAESKey)
+	case c.Secretbox != nil:
+		return keys(prefixSecretbox, newBox, c.Secretbox, errNoSecretKey)
+	case c.KMS != nil:
+		socket, err := c.KMS.socket()
+		if err != nil {
+			return prefixed{}, err
+		}
+		plug, err := dialPlugin(c.KMS.Name, socket, c.KMS.Timeout.Duration, log)
+		if err != nil {
+			return prefixed{}, err
+		}
+		p.plugins = append(p.plugins, plug)
+		return prefixed{prefixKMSv2 + c.KMS.Name + ":", plug}, nil
+	}
+	return prefixed{"", Identity}, nil
+}
+
+// of returns the transformer of a resource: its own, that of its group, or that of
+// everything.
+func (p *providers) of(gr schema.GroupResource) Transformer {
+	if t, ok := p.resources[gr]; ok {
+		return t
+	}
+	for _, mask := range masksOf(gr) {
+		if t, ok := p.resources[mask]; ok {
+			return t
+		}
+	}
+	return Identity
+}
+
+// prime asks each plug-in once.
+func (p *providers) prime(ctx context.Context) error {
+	var errs []error
+	for _, plug := range p.plugins {
+		if err := plug.poll(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// start polls the plug-ins until close.
+func (p *providers) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	for _, plug := range p.plugins {
+		p.tasks.Go(func() { plug.follow(ctx) })
+	}
+}
+
+func (p *providers) close() {
+	p.cancel()
+	p.tasks.Wait()
+	for _, plug := range p.plugins {
+		plug.close()
+	}
+}
