@@ -64,7 +64,7 @@ type Cursor struct {
 	resource *Resource
 	in       Interest
 	field    int   // of in.Index, -1 for none
-	from     int64 // events up to it are not wanted
+	from     int64 // events up to it are not wanted, or have been returned
 
 	posting *interest.Posting[gate] // nil: the log itself
 	next    uint64                  // position in the log of the first event not looked at
@@ -365,6 +365,9 @@ func (c *Cursor) rejoin() bool {
 	if ok {
 		c.behind = false
 		c.next = r.log.After(c.revision)
+		// The store may have delivered to the cursor what the feed has yet to
+		// append to the log.
+		c.from = max(c.from, c.revision)
 	}
 	r.mu.RUnlock()
 	if ok {
