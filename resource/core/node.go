@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -42,6 +44,8 @@ func nodes() *registry.Kind {
 			wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Node]{
+			Validate:       func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList { return validateNodeUpdate(o, old) },
 			// There is no Status hook, for a kubelet that registers its node sends the
 			// status with it: what is created keeps it, what is updated does not.
 			Spec:          func(n *corev1.Node) any { return &n.Spec },

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -43,11 +45,13 @@ func services() *registry.Kind {
 			wideColumn("Selector", "string", spec["selector"]),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Service]{
-			Spec:          func(s *corev1.Service) any { return &s.Spec },
-			Status:        func(s *corev1.Service) any { return &s.Status },
-			PrepareUpdate: prepareServiceUpdate,
-			Warn:          func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
-			Cells:         serviceCells,
+			Validate:       func(_ context.Context, o *corev1.Service) field.ErrorList { return validateService(o) },
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList { return validateServiceUpdate(o, old) },
+			Spec:           func(s *corev1.Service) any { return &s.Spec },
+			Status:         func(s *corev1.Service) any { return &s.Status },
+			PrepareUpdate:  prepareServiceUpdate,
+			Warn:           func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
+			Cells:          serviceCells,
 		}),
 	}
 }

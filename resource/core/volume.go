@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -159,6 +161,12 @@ func persistentVolumeClaims() *registry.Kind {
 			wideColumn("VolumeMode", "string", spec["volumeMode"]),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PersistentVolumeClaim]{
+			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
+				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
+				return validatePersistentVolumeClaimUpdate(o, old)
+			},
 			Spec:   func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
 			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {

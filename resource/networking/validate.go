@@ -200,6 +200,7 @@ func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field
 		switch {
 		case p.PathType == nil:
 			errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
+			continue
 		case *p.PathType == networkingv1.PathTypeImplementationSpecific:
 			if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
 				errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
@@ -243,7 +244,7 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		at := path.Child("resource")
 		errs := required(at.Child("kind"), b.Resource.Kind)
 		errs = append(errs, required(at.Child("name"), b.Resource.Name)...)
-		if g := b.Resource.APIGroup; g != nil && *g != "" {
+		if g := b.Resource.APIGroup; g != nil {
 			errs = append(errs, invalid(at.Child("apiGroup"), *g, validation.IsDNS1123Subdomain(*g))...)
 		}
 		return errs

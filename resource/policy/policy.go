@@ -35,6 +35,8 @@ func podDisruptionBudget() *registry.Kind {
 			declare.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
 			core.AgeColumn,
 		},
+		// The reference looks at no name here.
+		ValidateName: func(string, bool) []string { return nil },
 		Hooks: registry.HooksOf(registry.TypedHooks[*policyv1.PodDisruptionBudget]{
 			Validate: func(_ context.Context, o *policyv1.PodDisruptionBudget) field.ErrorList {
 				return validatePodDisruptionBudget(o)

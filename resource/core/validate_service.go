@@ -1,0 +1,216 @@
+package core
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func validateService(s *corev1.Service) field.ErrorList {
+	path, spec := field.NewPath("spec"), &s.Spec
+	var errs field.ErrorList
+	external, balancer := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeLoadBalancer
+	headless := len(spec.ClusterIPs) > 0 && spec.ClusterIPs[0] == corev1.ClusterIPNone || spec.ClusterIP == corev1.ClusterIPNone
+	if len(spec.Ports) == 0 && !external && !headless {
+		errs = append(errs, field.Required(path.Child("ports"), ""))
+	}
+	errs = append(errs, oneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+	if external {
+		at := path.Child("externalName")
+		if spec.ExternalName == "" {
+			errs = append(errs, field.Required(at, ""))
+		} else {
+			errs = append(errs, subdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
+		}
+	}
+	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
+	if spec.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
+	}
+	errs = append(errs, validateAffinityOfClients(spec, path)...)
+	errs = append(errs, validateServiceIPs(spec, path)...)
+	if n := len(spec.LoadBalancerSourceRanges); n > 0 {
+		at := path.Child("LoadBalancerSourceRanges")
+		if !balancer {
+			errs = append(errs, field.Forbidden(at, "may only be used when `type` is 'LoadBalancer'"))
+		}
+		for i, cidr := range spec.LoadBalancerSourceRanges {
+			errs = append(errs, validation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), false, nil)...)
+		}
+	}
+	if !balancer && spec.AllocateLoadBalancerNodePorts != nil {
+		errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
+	}
+	if c := spec.LoadBalancerClass; c != nil {
+		at := path.Child("loadBalancerClass")
+		if !balancer {
+			errs = append(errs, field.Forbidden(at, "may only be used when `type` is 'LoadBalancer'"))
+		} else {
+			errs = append(errs, qualified(at, *c)...)
+		}
+	}
+	errs = append(errs, validateTraffic(s, path)...)
+	return errs
+}
+
+func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	type key struct {
+		protocol corev1.Protocol
+		port     int32
+	}
+	ports, nodes := map[key]bool{}, map[key]bool{}
+	for i := range s.Spec.Ports {
+		p, at := &s.Spec.Ports[i], path.Index(i)
+		if len(s.Spec.Ports) > 1 && p.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		} else if p.Name != "" {
+			errs = append(errs, label(at.Child("name"), p.Name)...)
+			errs = append(errs, uniqueName(names, p.Name, at)...)
+		}
+		errs = append(errs, portNumber(at.Child("port"), p.Port)...)
+		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
+		errs = append(errs, portNumberOrName(at.Child("targetPort"), p.TargetPort)...)
+		if p.AppProtocol != nil {
+			errs = append(errs, qualified(at.Child("appProtocol"), *p.AppProtocol)...)
+		}
+		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
+			errs = append(errs, field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
+		}
+		if k := (key{p.Protocol, p.NodePort}); p.NodePort != 0 {
+			if nodes[k] {
+				errs = append(errs, field.Duplicate(at.Child("nodePort"), p.NodePort))
+			}
+			nodes[k] = true
+		}
+		k := key{p.Protocol, p.Port}
+		if ports[k] {
+			errs = append(errs, field.Duplicate(at, declare.Internal(corev1.ServicePort{Protocol: p.Protocol, Port: p.Port})))
+		}
+		ports[k] = true
+	}
+	return errs
+}
+
+func validateAffinityOfClients(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	if spec.SessionAffinity == "" {
+		return field.ErrorList{field.Required(path.Child("sessionAffinity"), "")}
+	}
+	errs := oneOf(path.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	c := spec.SessionAffinityConfig
+	switch {
+	case spec.SessionAffinity == corev1.ServiceAffinityNone && c != nil:
+		errs = append(errs, field.Forbidden(path.Child("sessionAffinityConfig"), "must not be set when session affinity is None"))
+	case spec.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil:
+		if t := *c.ClientIP.TimeoutSeconds; t <= 0 || t > 86400 {
+			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t, "must be greater than 0 and less than 86400"))
+		}
+	}
+	return errs
+}
+
+func validateServiceIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, ip := range spec.ExternalIPs {
+		at := path.Child("externalIPs").Index(i)
+		if wrong := validation.IsValidIPForLegacyField(at, ip, false, nil); len(wrong) > 0 {
+			errs = append(errs, wrong...)
+		}
+	}
+	if p := spec.IPFamilyPolicy; p != nil {
+		errs = append(errs, oneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
+	}
+	families := sets.New[corev1.IPFamily]()
+	for i, f := range spec.IPFamilies {
+		at := path.Child("ipFamilies").Index(i)
+		errs = append(errs, oneOf(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
+		if families.Has(f) {
+			errs = append(errs, field.Duplicate(at, f))
+		}
+		families.Insert(f)
+	}
+	if spec.Type == corev1.ServiceTypeExternalName {
+		if len(spec.ClusterIPs) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("clusterIPs"), "may not be set for ExternalName services"))
+		}
+		if len(spec.IPFamilies) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("ipFamilies"), "may not be set for ExternalName services"))
+		}
+		if spec.IPFamilyPolicy != nil {
+			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "may not be set for ExternalName services"))
+		}
+		return errs
+	}
+	at := path.Child("clusterIPs")
+	if len(spec.ClusterIPs) == 0 {
+		return errs
+	}
+	switch {
+	case spec.ClusterIP == "":
+		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "must be empty when `clusterIP` is not specified"))
+	case spec.ClusterIP != spec.ClusterIPs[0]:
+		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "first value must match `clusterIP`"))
+	}
+	if slices.Contains(spec.ClusterIPs, corev1.ClusterIPNone) {
+		if len(spec.ClusterIPs) > 1 {
+			errs = append(errs, field.Invalid(at, spec.ClusterIPs, "'None' must be the first and only value"))
+		}
+		return errs
+	}
+	for i, ip := range spec.ClusterIPs {
+		errs = append(errs, validation.IsValidIPForLegacyField(at.Index(i), ip, false, nil)...)
+	}
+	return errs
+}
+
+func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
+	spec := &s.Spec
+	var errs field.ErrorList
+	if p := spec.ExternalTrafficPolicy; p != "" {
+		at := path.Child("externalTrafficPolicy")
+		if !hasExternalTraffic(s) {
+			errs = append(errs, field.Invalid(at, p, "may only be set for externally-accessible services"))
+		} else {
+			errs = append(errs, oneOf(at, p, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+		}
+	} else if hasExternalTraffic(s) {
+		errs = append(errs, field.Required(path.Child("externalTrafficPolicy"), ""))
+	}
+	if n := spec.HealthCheckNodePort; n != 0 && !hasHealthCheckPort(s) {
+		errs = append(errs, field.Invalid(path.Child("healthCheckNodePort"), n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+	}
+	errs = append(errs, optionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	return append(errs, optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution, corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
+}
+
+func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
+	checked := s
+	if was := old.Spec; s.Spec.Type == corev1.ServiceTypeExternalName && was.Type != s.Spec.Type {
+		// What was allocated for the old type goes with it.
+		checked = s.DeepCopy()
+		if slices.Equal(checked.Spec.IPFamilies, was.IPFamilies) {
+			checked.Spec.IPFamilies = nil
+		}
+		if samePointer(checked.Spec.IPFamilyPolicy, was.IPFamilyPolicy) {
+			checked.Spec.IPFamilyPolicy = nil
+		}
+	}
+	errs := validateService(checked)
+	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer && !samePointer(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+		var value any = json.RawMessage("null")
+		if c := s.Spec.LoadBalancerClass; c != nil {
+			value = *c
+		}
+		errs = append(errs, field.Invalid(field.NewPath("spec", "loadBalancerClass"), value, "may not change once set"))
+	}
+	return errs
+}
