@@ -135,11 +135,11 @@ func settle(shown func() string, strict []error, err error, v Validation) ([]str
 // Warnings are the texts in which strict decoding errors are told to a client that
 // asked for warnings: the lines of a YAML error each by itself.
 func Warnings(strict []error) []string {
-	const yamlErrors = "error converting YAML to JSON: yaml: unmarshal errors:\n"
+	const yamlErrors = "yaml: unmarshal errors:\n"
 	var out []string
 	for _, e := range strict {
 		text := e.Error()
-		lines, isYAML := strings.CutPrefix(text, yamlErrors)
+		lines, isYAML := strings.CutPrefix(strings.TrimPrefix(text, "error converting YAML to JSON: "), yamlErrors)
 		if !isYAML {
 			out = append(out, text)
 			continue
