@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -43,6 +44,8 @@ func apiService() *registry.Kind {
 			Spec:            func(s *apiregistrationv1.APIService) any { return &s.Spec },
 			Status:          func(s *apiregistrationv1.APIService) any { return &s.Status },
 			StatusKeepsMeta: true,
+			Validate:        func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
+			ValidateUpdate:  func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
 			// What this server serves itself is available from the beginning.
 			PrepareCreate: func(_ context.Context, s *apiregistrationv1.APIService) {
 				if s.Spec.Service == nil {
