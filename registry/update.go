@@ -37,6 +37,10 @@ func (c *Current) As(v *Version) (Object, error) {
 	return c.r.decodeAs(c.Object, v)
 }
 
+// Stored returns the object in the storage version, nil if there is none. It is
+// shared and must not be changed.
+func (c *Current) Stored() Object { return c.old }
+
 // Decode makes the object in the storage version; the caller owns it.
 func (c *Current) Decode() (Object, error) { return c.r.Decode(c.Object) }
 

@@ -32,9 +32,6 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	if err := h.admitNamespace(r, info, s, obj.GetName()); err != nil {
-		return err
-	}
 	result, err := h.store(r.Context(), s, info.Namespace, obj, o)
 	if err != nil {
 		return err
@@ -52,7 +49,11 @@ func (h *Handler) store(ctx context.Context, s *served, namespace string, obj re
 	if obj, err = s.ToStorage(obj, s.version); err != nil {
 		return registry.Result{}, err
 	}
-	return s.Create(ctx, namespace, obj, registry.CreateOptions{DryRun: o.dryRun, Group: s.gr.Group})
+	a := h.admits(s, namespace, obj.GetName(), "", o.dryRun)
+	if err := a.mutate(ctx, obj, nil); err != nil {
+		return registry.Result{}, err
+	}
+	return s.Create(ctx, namespace, obj, registry.CreateOptions{DryRun: o.dryRun, Group: s.gr.Group, Admit: a.validate})
 }
 
 // CreateAs creates an object as a client with that field manager would: the
@@ -77,14 +78,6 @@ func (h *Handler) own(s *served, subresource string, live, obj registry.Object, 
 		return nil, err
 	}
 	return m.Update(live, obj, manager, h.o.Now()), nil
-}
-
-// admitNamespace holds a create against the state of its namespace.
-func (h *Handler) admitNamespace(r *http.Request, info *request.Info, s *served, name string) error {
-	if h.o.Namespaces == nil || !s.Kind.Namespaced {
-		return nil
-	}
-	return h.o.Namespaces(r.Context(), s.gr, info.Namespace, name)
 }
 
 // writeResult answers what a write left behind.

@@ -83,14 +83,14 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		}
 	}
 	p := patcher{h: h, r: r, s: s, info: info, o: o, body: body, kind: types.PatchType(patchType)}
-	options := h.updateOptions(r, info, s, sub, o)
+	options := h.updateOptions(info, s, sub, o)
 	options.Create = p.kind == types.ApplyYAMLPatchType && info.Subresource == ""
 	if p.kind == types.ApplyYAMLPatchType {
 		if err := p.decodeApply(); err != nil {
 			return err
 		}
 	}
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, p.change)
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, o, p.change))
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,12 @@
 package rest
 
 import (
-	"context"
 	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
@@ -23,8 +23,8 @@ import (
 // Options are what the verbs need.
 type Options struct {
 	Registry *registry.Registry
-	// Namespaces checks that a namespace takes new objects.
-	Namespaces NamespaceCheck
+	// Admission completes and judges writes; nil admits them all.
+	Admission *admission.Chain
 	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
 	// it lasts up to twice that. Default 30 minutes.
 	MinRequestTimeout time.Duration
@@ -43,9 +43,6 @@ type WatchCounter interface{ Sent(bytes int) }
 type uncounted struct{}
 
 func (uncounted) Sent(int) {}
-
-// NamespaceCheck refuses creates in namespaces that are missing or terminating.
-type NamespaceCheck func(ctx context.Context, gr schema.GroupResource, namespace, name string) error
 
 // Handler serves /api/<version>/... and /apis/<group>/<version>/....
 type Handler struct {

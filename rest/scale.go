@@ -151,7 +151,7 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 // changeScale stores the Scale that change makes of the current one.
 func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o writeOptions, change func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(r, info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
 		obj, err := c.Decode()
 		if err != nil {
 			return nil, err
@@ -259,7 +259,7 @@ func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(r, info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
 		live, err := c.Decode()
 		if err != nil {
 			return nil, err

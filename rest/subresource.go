@@ -109,6 +109,10 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if name == "" {
 		name = obj.GetName()
 	}
+	a := h.admits(s, info.Namespace, name, info.Subresource, o.dryRun)
+	if err := a.mutate(r.Context(), obj, nil); err != nil {
+		return err
+	}
 	out, err := sub.Create(r.Context(), h.o.Registry, registry.CreateRequest{
 		Namespace: info.Namespace, Name: name, Body: obj, DryRun: o.dryRun, FieldManager: o.manager,
 	})

@@ -1,13 +1,11 @@
 package rest
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -39,9 +37,9 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	first := true
-	options := h.updateOptions(r, info, s, sub, o)
+	options := h.updateOptions(info, s, sub, o)
 	options.CheckUID = true
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, func(c *registry.Current) (registry.Object, error) {
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, o, func(c *registry.Current) (registry.Object, error) {
 		obj := sent
 		if !first {
 			// A second try begins with what was sent, untouched by the first.
@@ -60,7 +58,7 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 			return nil, err
 		}
 		return s.ToStorage(obj, s.version)
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -69,19 +67,6 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		code = http.StatusCreated
 	}
 	return h.writeResult(w, r, s, code, accepted, result)
-}
-
-func (h *Handler) updateOptions(r *http.Request, info *request.Info, s *served, sub *registry.Subresource, o writeOptions) registry.UpdateOptions {
-	return registry.UpdateOptions{
-		DryRun: o.dryRun, Group: s.gr.Group, Subresource: sub,
-		Admit: func(_ context.Context, obj, old registry.Object) error {
-			managed.KeepTimes(old, obj)
-			return nil
-		},
-		CreateAdmit: func(_ context.Context, obj, _ registry.Object) error {
-			return h.admitNamespace(r, info, s, obj.GetName())
-		},
-	}
 }
 
 // checkName holds the name and namespace in the body against the URL.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/keelson-dev/keelson/admission/lifecycle"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/metrics"
@@ -41,7 +40,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	}
 	verbs := rest.New(rest.Options{
 		Registry:          a.registry,
-		Namespaces:        lifecycle.Check(a.registry),
+		Admission:         admissionChain(a.registry),
 		MinRequestTimeout: s.config.MinRequestTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
 			return s.metrics.WatchEvents(group, version, resource)

@@ -144,7 +144,21 @@ type difference struct {
 }
 
 func (d difference) String() string {
-	return fmt.Sprintf("%s: want %s got %s", d.path, shorten(text(d.want)), shorten(text(d.got)))
+	want, got := fromDifference(text(d.want), text(d.got))
+	return fmt.Sprintf("%s: want %s got %s", d.path, shorten(want), shorten(got))
+}
+
+// fromDifference cuts off what two texts begin with alike, but for a little.
+func fromDifference(a, b string) (string, string) {
+	const kept = 80
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	if same <= kept {
+		return a, b
+	}
+	return "..." + a[same-kept:], "..." + b[same-kept:]
 }
 
 // shorten cuts a text to what is worth reading in a test's output.

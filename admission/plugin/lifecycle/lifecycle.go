@@ -1,0 +1,61 @@
+// Package lifecycle refuses new content in namespaces that do not exist or are
+// being deleted (NamespaceLifecycle).
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+var (
+	// namespaces is the resource that decides.
+	namespaces = corev1.Resource("namespaces")
+	// reviews ask whether something may be done; that has an answer in any
+	// namespace.
+	reviews = schema.GroupResource{Group: authorizationv1.GroupName, Resource: "localsubjectaccessreviews"}
+)
+
+// Namespaces tells the state of a namespace; *registry.Registry is one.
+type Namespaces interface {
+	NamespaceState(ctx context.Context, name string) (registry.NamespaceState, error)
+}
+
+// Plugin returns the plug-in. Its errors are 404 for a missing namespace and 403
+// with the cause NamespaceTerminating for one that is being deleted.
+func Plugin(in Namespaces) admission.Plugin {
+	check := func(ctx context.Context, a *admission.Attributes) error {
+		if a.Operation != admission.Create || a.Namespace == "" || a.Resource == namespaces || a.Resource == reviews {
+			return nil
+		}
+		state, err := in.NamespaceState(ctx, a.Namespace)
+		switch {
+		case err != nil:
+			return err
+		case state == registry.NamespaceMissing:
+			return kerrors.NewNotFound(namespaces, a.Namespace)
+		case state == registry.NamespaceTerminating:
+			return terminating(a)
+		}
+		return nil
+	}
+	return admission.Plugin{Name: "NamespaceLifecycle", Mutate: check}
+}
+
+func terminating(a *admission.Attributes) error {
+	err := a.Forbidden(fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    corev1.NamespaceTerminatingCause,
+		Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace),
+		Field:   "metadata.namespace",
+	})
+	return err
+}
