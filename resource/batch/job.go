@@ -156,6 +156,8 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if s := old.Spec.Suspend; s != nil && *s && old.Status.StartTime == nil {
 		was, is := old.Spec.Template.DeepCopy(), &j.Spec.Template
+		keepResources(was.Spec.Containers, is.Spec.Containers)
+		keepResources(was.Spec.InitContainers, is.Spec.InitContainers)
 		was.Spec.NodeSelector, was.Spec.Affinity = is.Spec.NodeSelector, is.Spec.Affinity
 		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
 		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec"))
@@ -169,6 +171,13 @@ func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.Erro
 		err.BadValue = core.InternalTemplate(&j.Spec.Template)
 	}
 	return errs
+}
+
+// keepResources takes over what the same containers ask for now.
+func keepResources(was, is []corev1.Container) {
+	for i := range min(len(was), len(is)) {
+		was[i].Resources = is[i].Resources
+	}
 }
 
 // validateCompletions lets an indexed job grow and shrink with its parallelism.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // the host may have no zones
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -398,7 +399,12 @@ func validateTimeZone(zone string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")}
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
-		return field.ErrorList{field.Invalid(path, zone, err.Error())}
+		// How the look-up failed depends on where the zones are.
+		message := err.Error()
+		if !strings.HasPrefix(message, "time: ") {
+			message = "unknown time zone " + zone
+		}
+		return field.ErrorList{field.Invalid(path, zone, message)}
 	}
 	return nil
 }

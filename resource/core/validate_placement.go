@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,15 +168,19 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 }
 
 // onceInSelector wants each key that was merged into a selector to be there once.
-// The path is that of what has the selector, with the place of the expression.
+// The path is that of what has the selector, with the last place of the key.
 func onceInSelector(s *metav1.LabelSelector, keys []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	used := sets.New[string]()
 	for key := range s.MatchLabels {
 		used.Insert(key)
 	}
-	for i, e := range s.MatchExpressions {
-		if used.Has(e.Key) && slices.Contains(keys, e.Key) {
+	last := map[string]int{}
+	for i, key := range keys {
+		last[key] = i
+	}
+	for _, e := range s.MatchExpressions {
+		if i, merged := last[e.Key]; merged && used.Has(e.Key) {
 			errs = append(errs, field.Invalid(path.Index(i), e.Key, "exists in both matchLabelKeys and labelSelector"))
 		}
 		used.Insert(e.Key)

@@ -215,16 +215,20 @@ func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorL
 	return errs
 }
 
+// validateOS refuses what the named operating system does not have.
 func (p *podParts) validateOS(path *field.Path) field.ErrorList {
 	os := p.spec.OS
-	if os == nil {
+	switch {
+	case os == nil:
 		return nil
+	case os.Name == "":
+		return field.ErrorList{field.Required(path.Child("os", "name"), "")}
+	case os.Name == corev1.Linux:
+		return p.validateLinux(path)
+	case os.Name == corev1.Windows:
+		return p.validateWindowsPod(path)
 	}
-	path = path.Child("os")
-	if os.Name == "" {
-		return field.ErrorList{field.Required(path.Child("name"), "")}
-	}
-	return oneOf(path, os.Name, corev1.Linux, corev1.Windows)
+	return oneOf(path.Child("os"), os.Name, corev1.Linux, corev1.Windows)
 }
 
 // validatePodResources checks resources of the pod as a whole, which bound those

@@ -286,3 +286,75 @@ func (p *podParts) validateHostProcess(path *field.Path) field.ErrorList {
 	}
 	return errs
 }
+
+// eachSecurityContext visits the containers that have one.
+func (p *podParts) eachSecurityContext(path *field.Path, visit func(*corev1.SecurityContext, *field.Path)) {
+	each := func(name string, i int, c *corev1.SecurityContext) {
+		if c != nil {
+			visit(c, path.Child(name).Index(i).Child("securityContext"))
+		}
+	}
+	for i := range p.spec.Containers {
+		each("containers", i, p.spec.Containers[i].SecurityContext)
+	}
+	for i := range p.spec.InitContainers {
+		each("initContainers", i, p.spec.InitContainers[i].SecurityContext)
+	}
+	for i := range p.spec.EphemeralContainers {
+		each("ephemeralContainers", i, p.spec.EphemeralContainers[i].SecurityContext)
+	}
+}
+
+func (p *podParts) validateLinux(path *field.Path) field.ErrorList {
+	const message = "windows options cannot be set for a linux pod"
+	var errs field.ErrorList
+	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
+		errs = append(errs, field.Forbidden(path.Child("securityContext", "windowsOptions"), message))
+	}
+	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
+		if c.WindowsOptions != nil {
+			errs = append(errs, field.Forbidden(at.Child("windowsOptions"), message))
+		}
+	})
+	return errs
+}
+
+func (p *podParts) validateWindowsPod(path *field.Path) field.ErrorList {
+	const message = "cannot be set for a windows pod"
+	var errs field.ErrorList
+	forbid := func(set bool, at *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(at, message))
+		}
+	}
+	at := path.Child("securityContext")
+	forbid(p.spec.HostUsers != nil, path.Child("hostUsers"))
+	forbid(p.spec.HostPID, path.Child("hostPID"))
+	forbid(p.spec.HostIPC, path.Child("hostIPC"))
+	forbid(p.spec.ShareProcessNamespace != nil, path.Child("shareProcessNamespace"))
+	if c := p.spec.SecurityContext; c != nil {
+		forbid(c.AppArmorProfile != nil, at.Child("appArmorProfile"))
+		forbid(c.SELinuxOptions != nil, at.Child("seLinuxOptions"))
+		forbid(c.SeccompProfile != nil, at.Child("seccompProfile"))
+		forbid(c.FSGroup != nil, at.Child("fsGroup"))
+		forbid(c.FSGroupChangePolicy != nil, at.Child("fsGroupChangePolicy"))
+		forbid(len(c.Sysctls) > 0, at.Child("sysctls"))
+		forbid(c.RunAsUser != nil, at.Child("runAsUser"))
+		forbid(c.RunAsGroup != nil, at.Child("runAsGroup"))
+		forbid(c.SupplementalGroups != nil, at.Child("supplementalGroups"))
+		forbid(c.SupplementalGroupsPolicy != nil, at.Child("supplementalGroupsPolicy"))
+	}
+	p.eachSecurityContext(path, func(c *corev1.SecurityContext, at *field.Path) {
+		forbid(c.AppArmorProfile != nil, at.Child("appArmorProfile"))
+		forbid(c.SELinuxOptions != nil, at.Child("seLinuxOptions"))
+		forbid(c.SeccompProfile != nil, at.Child("seccompProfile"))
+		forbid(c.Capabilities != nil, at.Child("capabilities"))
+		forbid(c.ReadOnlyRootFilesystem != nil, at.Child("readOnlyRootFilesystem"))
+		forbid(c.Privileged != nil, at.Child("privileged"))
+		forbid(c.AllowPrivilegeEscalation != nil, at.Child("allowPrivilegeEscalation"))
+		forbid(c.ProcMount != nil, at.Child("procMount"))
+		forbid(c.RunAsUser != nil, at.Child("runAsUser"))
+		forbid(c.RunAsGroup != nil, at.Child("runAsGroup"))
+	})
+	return errs
+}

@@ -52,6 +52,7 @@ const DirVar = "KEELSON_KINDTEST_DIR"
 func Run(t *testing.T, kinds []*registry.Kind, o Options) {
 	t.Run("create", func(t *testing.T) { creates(t, kinds, o) })
 	t.Run("update", func(t *testing.T) { updates(t, kinds, o) })
+	t.Run("invalid", func(t *testing.T) { Invalid(t, kinds) })
 	t.Run("table", func(t *testing.T) { tables(t, kinds, o) })
 	t.Run("stored", func(t *testing.T) { stored(t, kinds, o) })
 	t.Run("fields", func(t *testing.T) { fields(t, kinds, o) })

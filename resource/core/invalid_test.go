@@ -1,0 +1,9 @@
+package core
+
+import (
+	"testing"
+
+	"github.com/keelson-dev/keelson/resource/internal/kindtest"
+)
+
+func TestInvalid(t *testing.T) { kindtest.Invalid(t, Kinds()) }

@@ -1,0 +1,68 @@
+package kindtest
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// refused is a recorded create that was refused, with the causes in order. Those
+// that concern metadata are left out: the generic pipeline finds them.
+type refused struct {
+	Name, Resource, Version string
+	Body                    json.RawMessage
+	Causes                  []string
+}
+
+// Invalid checks that hooks refuse the creates of invalid.jsonl.gz for the
+// recorded reasons, each as often as recorded.
+func Invalid(t *testing.T, kinds []*registry.Kind) {
+	for c := range read[refused](t, "invalid.jsonl.gz", "") {
+		kind := find(t, kinds, c.Resource)
+		obj, err := decode(kind, c.Version, c.Body)
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+			continue
+		}
+		var got []string
+		for _, err := range kind.Hooks.Validate(fill(kind, obj), obj) {
+			if !strings.HasPrefix(err.Field, "metadata.") {
+				got = append(got, normal(err.Field+": "+err.ErrorBody()).(string))
+			}
+		}
+		slices.Sort(got)
+		var want []string
+		for _, cause := range c.Causes {
+			want = append(want, normal(cause).(string))
+		}
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: refused for\n  %s\nwant\n  %s", c.Name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+}
+
+// fill sets what the generic pipeline sets before it validates a new object.
+func fill(kind *registry.Kind, obj registry.Object) context.Context {
+	obj.SetUID(someUID)
+	obj.SetCreationTimestamp(metav1.Now())
+	if f := kind.Hooks.Status; f != nil {
+		reflect.ValueOf(f(obj)).Elem().SetZero()
+	}
+	if kind.Hooks.Generation {
+		obj.SetGeneration(1)
+	}
+	ctx := request.WithUser(context.Background(), &request.User{Name: "admin", Groups: []string{"system:masters"}})
+	if f := kind.Hooks.PrepareCreate; f != nil {
+		f(ctx, obj)
+	}
+	return ctx
+}
