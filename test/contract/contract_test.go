@@ -79,6 +79,7 @@ func startServer(t *testing.T) string {
 	}
 	return keelson.ForTest(t, func(c *keelson.Config) {
 		c.TokenAuthFile, c.ServiceClusterIPRange = tokens, "10.0.0.0/16"
+		c.SetVerbosity = func(int) error { return nil } // as the command does: the path is there
 	}).URL()
 }
 
