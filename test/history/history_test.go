@@ -367,16 +367,26 @@ func TestRecorder(t *testing.T) {
 	r := NewRecorder()
 	r.Add(Op{Kind: Get, Outcome: Unknown})
 	r.Add(Op{Kind: Create, Outcome: Unknown, Return: 5})
-	if ops := r.Ops(); len(ops) != 1 || ops[0].Return != Forever {
+	if ops := r.Ops(0); len(ops) != 1 || ops[0].Return != Forever {
 		t.Errorf("recorded %v", ops)
 	}
 	r.Settle()
-	if ops := r.Ops(); ops[0].Return == Forever {
+	if ops := r.Ops(0); ops[0].Return == Forever {
 		t.Errorf("not settled: %v", ops)
 	}
 	r.Freeze(func() {})
-	r.Add(Op{Kind: Create})
-	if ops := r.Ops(); len(ops) != 1 {
+	r.Add(Op{Kind: Get, Call: 1})
+	r.Add(Op{Kind: Create, Call: 1, Return: 2, Revision: 3})
+	r.Add(Op{Kind: Create, Call: time.Hour})
+	if ops := r.Ops(1); len(ops) != 1 || ops[0].Outcome != Unknown || ops[0].Return != Forever {
 		t.Errorf("recorded after the end: %v", ops)
+	}
+	if r.Told(0, func() { t.Error("told") }) {
+		t.Error("told by what was taken away")
+	}
+	r.Thaw()
+	r.Add(Op{Kind: Create, Call: time.Hour})
+	if ops := r.Ops(0); len(ops) != 3 {
+		t.Errorf("recorded %v", ops)
 	}
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 )
 
@@ -88,6 +89,27 @@ func (l *Log) AppendWatch(w Watch) error {
 
 // Changes are all changes of the log.
 func (l *Log) Changes() []Change { return l.changes }
+
+// above are the changes above a revision.
+func (l *Log) above(revision int64) []Change {
+	return l.changes[sort.Search(len(l.changes), func(i int) bool { return l.changes[i].State.Revision > revision }):]
+}
+
+// LastOf returns the revision of the last change above from that concerns a
+// selection; from if there is none.
+func (l *Log) LastOf(s Selector, from int64) int64 {
+	for _, c := range slices.Backward(l.above(from)) {
+		if _, ok := c.event(s); ok {
+			return c.State.Revision
+		}
+	}
+	return from
+}
+
+// Since returns the part of the log above a revision as a log of its own.
+func (l *Log) Since(revision int64) *Log {
+	return &Log{From: revision, base: l.At(revision), changes: l.above(revision), last: l.last, to: l.to}
+}
 
 // Last is the state at the end of the log.
 func (l *Log) Last() map[string]State { return l.last }

@@ -107,7 +107,9 @@ type Recorder struct {
 
 	mu     sync.Mutex // guards the rest
 	ops    []Op
-	closed bool
+	frozen bool
+	since  time.Duration // it is frozen
+	worlds int           // that were taken away
 }
 
 // NewRecorder starts a recorder's clock.
@@ -117,19 +119,61 @@ func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
 func (r *Recorder) Now() time.Duration { return time.Since(r.start) }
 
 // Add takes an Op that has ended. The Return of an Unknown write is not believed:
-// it is Forever until Settle.
+// it is Forever until Settle. While the recorder is frozen every write is Unknown,
+// and what was not asked before is not taken.
 func (r *Recorder) Add(op Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.frozen {
+		if op.Call >= r.since {
+			return
+		}
+		op.Outcome, op.Revision = Unknown, 0
+	}
 	if op.Outcome == Unknown {
 		if !op.Kind.writes() {
 			return
 		}
 		op.Return = Forever
 	}
+	r.ops = append(r.ops, op)
+}
+
+// World is the number of times the recorder was frozen.
+func (r *Recorder) World() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.closed {
-		r.ops = append(r.ops, op)
+	return r.worlds
+}
+
+// Told calls f, which notes what a client was told by the server of a world,
+// unless that world was taken away; it returns whether it did.
+func (r *Recorder) Told(world int, f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.worlds != world {
+		return false
 	}
+	f()
+	return true
+}
+
+// Freeze calls f at a moment at which nobody is told anything. What is told
+// afterwards does not count until Thaw, because f took the world away that says it
+// (a power cut).
+func (r *Recorder) Freeze(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	r.frozen, r.since = true, r.Now()
+	r.worlds++
+}
+
+// Thaw ends Freeze. All clients must have added what they had in flight.
+func (r *Recorder) Thaw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.frozen = false
 }
 
 // Settle says that the process that was asked is gone: what was in flight has
@@ -139,27 +183,18 @@ func (r *Recorder) Settle() {
 	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.ops {
+	for i := len(r.ops) - 1; i >= 0; i-- {
 		if r.ops[i].Return == Forever {
 			r.ops[i].Return = now
 		}
 	}
 }
 
-// Freeze calls f at a moment at which no Op ends, and takes none afterwards. What
-// f does (a power cut) comes after all that was recorded.
-func (r *Recorder) Freeze(f func()) {
+// Ops returns what was recorded from the n-th on.
+func (r *Recorder) Ops(n int) []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f()
-	r.closed = true
-}
-
-// Ops returns what was recorded.
-func (r *Recorder) Ops() []Op {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]Op(nil), r.ops...)
+	return append([]Op(nil), r.ops[n:]...)
 }
 
 // Counts says how many Ops of each kind and outcome there are.

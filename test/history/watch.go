@@ -151,10 +151,10 @@ func checkAgainst(w Watch, l *Log, where string, f *findings) {
 	}
 	end := w.End()
 	known := map[position]bool{}
-	for _, c := range l.changes {
+	for _, c := range l.above(w.From) {
 		r := c.State.Revision
-		if r <= w.From || r > end {
-			continue
+		if r > end {
+			break
 		}
 		p := position{r, c.Key}
 		known[p] = true

@@ -1,0 +1,127 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// number returns a number of the environment.
+func number(name string, without int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return without
+}
+
+// program is the server as a process, over restarts on one directory and port.
+type program struct {
+	binary string
+	dir    string
+	port   string
+	cmd    *exec.Cmd
+	stderr *strings.Builder
+}
+
+const token = "chaos-token"
+
+func buildProgram(t *testing.T) *program {
+	t.Helper()
+	p := &program{binary: filepath.Join(t.TempDir(), "keelson"), dir: t.TempDir(), port: "0"}
+	build := exec.Command("go", "build", "-o", p.binary, "github.com/keelson-dev/keelson/cmd/keelson")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.kill() })
+	return p
+}
+
+// start returns the URL once the server says that it is up.
+func (p *program) start() (string, error) {
+	p.stderr = &strings.Builder{}
+	p.cmd = exec.Command(p.binary, "serve", "--data-dir", filepath.Join(p.dir, "data"),
+		"--secure-port", p.port, "--token-auth-file", filepath.Join(p.dir, "tokens.csv"))
+	p.cmd.Stderr = p.stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	_, url, found := strings.Cut(strings.TrimSpace(line), "https://")
+	if err != nil || !found {
+		p.kill()
+		return "", fmt.Errorf("the server does not start: %q, %v\n%s", line, err, p.stderr)
+	}
+	go io.Copy(io.Discard, stdout) //nolint:errcheck // ends with the process
+	_, p.port, _ = strings.Cut(url, ":")
+	return "https://" + url, nil
+}
+
+// kill ends the process at once, if it runs.
+func (p *program) kill() {
+	if p.cmd != nil {
+		p.cmd.Process.Kill() //nolint:errcheck // it may have ended
+		p.cmd.Wait()         //nolint:errcheck // it was killed
+		p.cmd = nil
+	}
+}
+
+// TestKillServer kills the server's process under clients that write, read and
+// watch, over and over on the same directory. After each restart the history must
+// hold: nothing acknowledged is lost, no revision used again, no watch misses or
+// repeats an event. KEELSON_CHAOS_ROUNDS says how often.
+func TestKillServer(t *testing.T) {
+	p := buildProgram(t)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
+	}
+	defer transport.CloseIdleConnections()
+	s := newScenario(t, seeded(t), &http.Client{Transport: transport})
+	s.token = token
+	up := func() {
+		url, err := p.start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.at(url, url)
+	}
+	up()
+	s.begin(true)
+	for s.round = range rounds(5) {
+		life := time.Duration(s.rng.Int64N(int64(400 * time.Millisecond)))
+		ctx, cancel := context.WithCancel(context.Background())
+		killed := make(chan struct{})
+		time.AfterFunc(life, func() {
+			p.kill()
+			close(killed)
+			cancel()
+		})
+		s.load(ctx, 6, 3)
+		<-killed
+		s.rec.Settle()
+		up()
+		if err := s.check(); err != nil {
+			t.Fatalf("round %d: %v\n%s", s.round, err, p.stderr)
+		}
+	}
+	s.round++
+	if err := s.end(); err != nil {
+		t.Fatal(err)
+	}
+}

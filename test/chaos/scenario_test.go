@@ -1,0 +1,337 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/test/history"
+	"github.com/keelson-dev/keelson/test/rig"
+)
+
+// patience is how long a test waits for what must happen. It is no measurement.
+const patience = time.Minute
+
+// namespaces have the objects; the followers choose among them.
+var namespaces = []string{"chaos-a", "chaos-b"}
+
+var colors = []string{"red", "blue", ""}
+
+// scenario is clients that write, read and watch over HTTP while the server is
+// taken away and comes back, round after round. Every round is checked against the
+// whole history.
+type scenario struct {
+	t    *testing.T
+	rng  *rand.Rand
+	rec  *history.Recorder
+	http *http.Client
+	// base is where the server is, "" while there is none; honest is a server of
+	// the same store without planted faults.
+	base, honest atomic.Pointer[string]
+	token        string
+
+	log       *history.Log
+	followers []*rig.Follower
+	stop      context.CancelFunc // of the followers
+	running   sync.WaitGroup
+
+	round   int
+	checked int // ops before are checked
+	past    []history.Op
+	values  atomic.Int64
+	totals  map[string]int
+	watches int
+	events  int
+}
+
+// seeded returns the seed of a test, random unless KEELSON_CHAOS_SEED says.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(number("KEELSON_CHAOS_SEED", int(time.Now().UnixNano())))
+	t.Logf("seed %d (KEELSON_CHAOS_SEED)", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func newScenario(t *testing.T, rng *rand.Rand, client *http.Client) *scenario {
+	s := &scenario{t: t, rng: rng, rec: history.NewRecorder(), http: client, totals: map[string]int{}}
+	s.at("", "")
+	t.Cleanup(func() {
+		if s.stop != nil {
+			s.stop()
+		}
+		s.running.Wait()
+	})
+	return s
+}
+
+// at says where the server is now.
+func (s *scenario) at(base, honest string) {
+	s.base.Store(&base)
+	s.honest.Store(&honest)
+}
+
+func (s *scenario) client(id int) *rig.Client {
+	return &rig.Client{ID: id, HTTP: s.http, Token: s.token, Rec: s.rec, Base: func() string { return *s.base.Load() }}
+}
+
+func (s *scenario) auditor() *rig.Client {
+	c := s.client(1000)
+	c.Base = func() string { return *s.honest.Load() }
+	return c
+}
+
+// begin makes the namespaces, and starts the followers where the log starts. The
+// server must be up.
+func (s *scenario) begin(follow bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	for _, n := range namespaces {
+		if err := s.client(999).CreateNamespace(ctx, n); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	list := s.auditor().List(ctx, "", 0)
+	if list.Outcome != history.Done {
+		s.t.Fatalf("the first list: %v", list)
+	}
+	s.log = history.NewLog(list.Revision, list.Items)
+	if !follow {
+		return
+	}
+	for i, f := range []*rig.Follower{
+		{Name: "all"},
+		{Name: "all, short", Seconds: 3},
+		{Name: "namespace", Selector: history.Selector{Namespace: namespaces[0]}},
+		{Name: "label", Selector: history.Selector{Label: "red"}},
+		{Name: "label in a namespace", Selector: history.Selector{Namespace: namespaces[1], Label: "blue"}, Seconds: 3},
+		{Name: "name", Selector: history.Selector{Name: "lasting"}},
+	} {
+		f.Client = s.client(100 + i)
+		if i != 1 {
+			f.Start(list.Revision)
+		}
+		s.followers = append(s.followers, f)
+		s.running.Go(func() { f.Run(ctx) })
+	}
+}
+
+// load runs the clients until ctx ends.
+func (s *scenario) load(ctx context.Context, writers, readers int) {
+	var wg sync.WaitGroup
+	for i := range writers + readers {
+		seed := s.rng.Uint64()
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			c := s.client(i)
+			for ctx.Err() == nil {
+				if i < writers {
+					s.write(ctx, c, rng)
+				} else {
+					s.read(ctx, c, rng)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// key is of an object of this round, or of the last one, or of all rounds.
+func (s *scenario) key(rng *rand.Rand) string {
+	namespace := namespaces[rng.IntN(len(namespaces))]
+	if rng.IntN(20) == 0 {
+		return namespace + "/lasting"
+	}
+	return fmt.Sprintf("%s/r%d-%d", namespace, max(s.round-rng.IntN(2), 0), rng.IntN(4))
+}
+
+func (s *scenario) value() string { return fmt.Sprintf("v%d", s.values.Add(1)) }
+
+// write writes once. Some requests are given up soon: their answers are unknown.
+func (s *scenario) write(ctx context.Context, c *rig.Client, rng *rand.Rand) {
+	if rng.IntN(25) == 0 {
+		short, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
+		defer cancel()
+		ctx = short
+	}
+	key, value, color := s.key(rng), s.value(), colors[rng.IntN(len(colors))]
+	switch rng.IntN(10) {
+	case 0, 1, 2:
+		c.Create(ctx, key, value, color)
+	case 3, 4, 5:
+		read := c.Get(ctx, key)
+		if read.Outcome != history.Done {
+			c.Create(ctx, key, value, color)
+			return
+		}
+		c.Update(ctx, key, value, color, read.Read.Revision)
+	case 6:
+		c.Update(ctx, key, value, color, 0)
+	case 7:
+		c.Patch(ctx, key, value, []string{"red", "blue"}[rng.IntN(2)])
+	case 8:
+		c.Delete(ctx, key, 0)
+	case 9:
+		if read := c.Get(ctx, key); read.Outcome == history.Done {
+			c.Delete(ctx, key, read.Read.Revision)
+		}
+	}
+}
+
+func (s *scenario) read(ctx context.Context, c *rig.Client, rng *rand.Rand) {
+	namespace := []string{"", namespaces[0], namespaces[1]}[rng.IntN(3)]
+	switch rng.IntN(4) {
+	case 0:
+		if now := c.List(ctx, namespace, 0); now.Outcome == history.Done && now.Revision-s.log.From > 1 {
+			c.List(ctx, namespace, now.Revision-rng.Int64N(min(now.Revision-s.log.From, 200)))
+		}
+	case 1:
+		c.List(ctx, namespace, 0)
+	default:
+		c.Get(ctx, s.key(rng))
+	}
+}
+
+// check extends the log to the present and checks what was recorded since the last
+// time; the server must be up, and nobody may be writing.
+func (s *scenario) check() error {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	base := s.log.Last()
+	before := make(map[string]history.State, len(base))
+	for key, state := range base {
+		before[key] = state
+	}
+	from := s.log.To()
+	if err := s.extend(ctx); err != nil {
+		return err
+	}
+	ops := s.rec.Ops(s.checked)
+	s.checked += len(ops)
+	for what, n := range history.Counts(ops) {
+		s.totals[what] += n
+	}
+	part := s.log.Since(from)
+	if err := history.CheckLog(ops, part); err != nil {
+		return err
+	}
+	if err := history.CheckLinearizable(ops, before, patience); err != nil {
+		return err
+	}
+	if err := history.CheckOrder(append(s.past, ops...)); err != nil {
+		return err
+	}
+	s.past = highest(ops, s.past)
+	if err := s.resume(ctx, part); err != nil {
+		return err
+	}
+	return s.checkFollowers(ctx)
+}
+
+// highest keeps one answer of the highest revision: later ones must be above.
+func highest(ops, past []history.Op) []history.Op {
+	var best history.Op
+	for _, o := range append(past, ops...) {
+		if o.Outcome == history.Done && o.If == 0 && o.Kind != history.Get && o.Revision >= best.Revision {
+			best = o
+		}
+	}
+	return []history.Op{best}
+}
+
+// extend reads the log on, up to a write made for it.
+func (s *scenario) extend(ctx context.Context) error {
+	var mark history.Op
+	for mark.Outcome != history.Done || mark.Revision == 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("no write succeeds any more: %v", mark)
+		}
+		mark = s.auditor().Create(ctx, namespaces[0]+"/mark-"+s.value(), s.value(), "red")
+	}
+	w, err := s.watchTo(ctx, s.auditor(), s.log.To(), mark.Revision)
+	if err != nil {
+		return fmt.Errorf("reading the log from %d to %d: %w", s.log.To(), mark.Revision, err)
+	}
+	if err := history.CheckResume(w, w); err != nil {
+		return err
+	}
+	return s.log.AppendWatch(w)
+}
+
+// watchTo watches everything above a revision up to another one.
+func (s *scenario) watchTo(ctx context.Context, c *rig.Client, from, to int64) (history.Watch, error) {
+	w := history.Watch{Name: "audit", From: from, Through: to}
+	err := c.Watch(ctx, rig.WatchOptions{From: from, Told: func(e history.Event) bool {
+		w.Events = append(w.Events, e)
+		return e.State.Revision < to
+	}})
+	return w, err
+}
+
+// resume watches from a revision of the last round that was seen.
+func (s *scenario) resume(ctx context.Context, part *history.Log) error {
+	changes := part.Changes()
+	seen := changes[s.rng.IntN(len(changes))].State.Revision
+	if seen == part.To() {
+		return nil
+	}
+	w, err := s.watchTo(ctx, s.client(998), seen, part.To())
+	if err != nil {
+		return fmt.Errorf("resuming from %d: %w", seen, err)
+	}
+	return history.CheckWatch(w, s.log)
+}
+
+// checkFollowers waits until the followers have what concerns them, and checks the
+// watches that have ended.
+func (s *scenario) checkFollowers(ctx context.Context) error {
+	for _, f := range s.followers {
+		for want := s.log.LastOf(f.Selector, s.log.From); f.Seen() < want; time.Sleep(time.Millisecond) {
+			if ctx.Err() != nil {
+				return &history.Violation{Promise: history.ErrReliable, Where: f.Name, Detail: fmt.Sprintf("it has seen %d and is not sent %d", f.Seen(), want)}
+			}
+			if _, err := f.Ended(); err != nil {
+				return err
+			}
+		}
+	}
+	return s.checkEnded()
+}
+
+func (s *scenario) checkEnded() error {
+	for _, f := range s.followers {
+		watches, err := f.Ended()
+		if err != nil {
+			return err
+		}
+		for i, w := range watches {
+			s.watches++
+			s.events += len(w.Events)
+			if err := history.CheckWatch(w, s.log); err != nil {
+				return err
+			}
+			if i > 0 {
+				if err := history.CheckResume(watches[i-1], w); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// end stops the followers and checks what they had open.
+func (s *scenario) end() error {
+	s.stop()
+	s.running.Wait()
+	err := s.checkEnded()
+	s.t.Logf("%d rounds, %d requests, %d changes to revision %d, %d watches with %d events", s.round, s.checked, len(s.log.Changes()), s.log.To(), s.watches, s.events)
+	s.t.Logf("requests: %v", s.totals)
+	return err
+}

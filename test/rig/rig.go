@@ -1,0 +1,64 @@
+// Package rig runs the API's verbs over any store inside a test, and has the
+// client that tests of histories use: it knows what it can conclude from an answer,
+// and records it.
+package rig
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Options configure a Server.
+type Options struct {
+	Store storage.Store
+	// Cache has the sizes of the cache; its Store is not used.
+	Cache cache.Options
+	// Around may put a handler around the verbs.
+	Around func(http.Handler) http.Handler
+}
+
+// Server is the verbs on a port, without authentication and admission.
+type Server struct {
+	URL   string
+	http  *httptest.Server
+	cache *cache.Cache
+}
+
+// Serve starts a server. The store stays the caller's.
+func Serve(o Options) (*Server, error) {
+	o.Cache.Store, o.Cache.Logger = o.Store, slog.New(slog.DiscardHandler)
+	c := cache.New(o.Cache)
+	reg, err := registry.New(resource.Kinds(), o.Store, c, time.Now)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	verbs := rest.New(rest.Options{Registry: reg})
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
+		ctx = request.WithUser(ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}})
+		verbs.ServeHTTP(w, r.WithContext(ctx))
+	})
+	if o.Around != nil {
+		h = o.Around(h)
+	}
+	s := &Server{http: httptest.NewServer(h), cache: c}
+	s.URL = s.http.URL
+	return s, nil
+}
+
+// Close cuts all connections and ends the server.
+func (s *Server) Close() {
+	s.http.CloseClientConnections()
+	s.cache.Close()
+	s.http.Close()
+}
