@@ -63,7 +63,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{opts: o, fs: o.FS}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	if err := s.openDB(); err != nil {
+	if err := s.openDB(func(*pebble.Options) {}); err != nil {
 		return nil, err
 	}
 	revision, err := s.recover()
@@ -75,7 +75,8 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) openDB() error {
+// openDB locks the directory and opens the database, with its options adjusted.
+func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	o := &s.opts
 	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", o.Dir, err)
@@ -88,9 +89,9 @@ func (s *Store) openDB() error {
 		}
 		return fmt.Errorf("data directory %s is used by another process: %w", o.Dir, ErrLocked)
 	}
-	db, err := guardPanic(func() (*pebble.DB, error) {
-		return pebble.Open(o.Dir, o.pebbleOptions(&pebbleLogger{store: s}, lock))
-	})
+	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
+	adjust(options)
+	db, err := guardPanic(func() (*pebble.DB, error) { return pebble.Open(o.Dir, options) })
 	if err != nil {
 		lock.Close()
 		return openError(o.Dir, err)
@@ -108,25 +109,31 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
 }
 
-// recover reads the store's own numbers and returns the current revision. A new
-// database gets its format number.
-func (s *Store) recover() (int64, error) {
-	format, err := s.number(metaFormat)
-	if err != nil {
-		return 0, err
+// position reads the store's own numbers: the current revision, the compaction
+// revision and the format, which is 0 in a new database.
+func (s *Store) position() (revision, compacted, format int64, err error) {
+	if format, err = s.number(metaFormat); err != nil {
+		return 0, 0, 0, err
 	}
 	if format > formatVersion {
-		return 0, fmt.Errorf("data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion)
+		return 0, 0, 0, fmt.Errorf("data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion)
 	}
-	compacted, err := s.number(metaCompacted)
-	if err != nil {
-		return 0, err
+	if compacted, err = s.number(metaCompacted); err != nil {
+		return 0, 0, 0, err
 	}
 	last, err := s.lastLogged()
 	if err != nil {
+		return 0, 0, 0, err
+	}
+	return max(last, compacted, 1), compacted, format, nil
+}
+
+// recover returns the current revision. A new database gets its format number.
+func (s *Store) recover() (int64, error) {
+	revision, compacted, format, err := s.position()
+	if err != nil {
 		return 0, err
 	}
-	revision := max(last, compacted, 1)
 	if format == formatVersion && revision >= s.opts.MinRevision {
 		s.compacted.Store(compacted)
 		return revision, nil

@@ -1,0 +1,106 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+)
+
+// Writer writes a snapshot. After an error it is of no further use.
+type Writer struct {
+	out      io.Writer
+	hash     hash.Hash
+	revision int64
+	last     string
+	totals   Totals
+	block    []byte // a block of entries under construction, with room for its head
+}
+
+const blockHead = 1 + 4
+
+// NewWriter begins a snapshot. It writes to w in large pieces.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	if h.Revision < 1 {
+		return nil, fmt.Errorf("a snapshot cannot be of revision %d", h.Revision)
+	}
+	s := &Writer{out: w, hash: sha256.New(), revision: h.Revision, block: make([]byte, blockHead, blockTarget+4<<10)}
+	h.Created = h.Created.UTC()
+	payload, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.write(fmt.Appendf(nil, "%s%d\n", magic, Version)); err != nil {
+		return nil, err
+	}
+	return s, s.writeBlock(kindHeader, append(make([]byte, blockHead), payload...))
+}
+
+// Write adds an entry; keys come in ascending byte order.
+func (w *Writer) Write(e Entry) error {
+	if err := e.validate(w.last, w.revision); err != nil {
+		return err
+	}
+	size := len(e.Key) + len(e.Value) + 5*binary.MaxVarintLen64
+	if size > maxPayload {
+		return fmt.Errorf("the value of %q is too large for a snapshot", e.Key)
+	}
+	if len(w.block)-blockHead+size > blockTarget {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	w.last = e.Key
+	w.totals.add(&e)
+	b := binary.AppendUvarint(w.block, uint64(len(e.Key)))
+	b = append(b, e.Key...)
+	b = binary.AppendUvarint(b, uint64(e.CreateRevision))
+	b = binary.AppendUvarint(b, uint64(e.ModRevision))
+	b = binary.AppendUvarint(b, uint64(e.Deadline))
+	b = binary.AppendUvarint(b, uint64(len(e.Value)))
+	w.block = append(b, e.Value...)
+	return nil
+}
+
+// Close ends the snapshot and returns its totals. It does not close what it
+// writes to.
+func (w *Writer) Close() (Totals, error) {
+	payload, err := json.Marshal(w.totals)
+	if err != nil {
+		return w.totals, err
+	}
+	err = errors.Join(w.flush(), w.writeBlock(kindTotals, append(make([]byte, blockHead), payload...)))
+	if err == nil {
+		_, err = w.out.Write(w.hash.Sum(nil))
+	}
+	return w.totals, err
+}
+
+func (w *Writer) flush() error {
+	if len(w.block) == blockHead {
+		return nil
+	}
+	b := w.block
+	w.block = w.block[:blockHead]
+	if len(b) > 2*blockTarget {
+		w.block = make([]byte, blockHead, blockTarget+4<<10)
+	}
+	return w.writeBlock(kindEntries, b)
+}
+
+// writeBlock fills in the head of b, which has room for it, and writes it.
+func (w *Writer) writeBlock(kind byte, b []byte) error {
+	b[0] = kind
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-blockHead))
+	return w.write(binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
+}
+
+func (w *Writer) write(b []byte) error {
+	w.hash.Write(b)
+	_, err := w.out.Write(b)
+	return err
+}
