@@ -96,7 +96,7 @@ type Cache struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	// started is closed once the feed knows its first revision.
+	// started is closed once the feed knows its first revision, or has failed.
 	started chan struct{}
 	// applied is the revision up to which all changes are in all loaded
 	// resources.

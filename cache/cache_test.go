@@ -722,6 +722,15 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+func TestStoreClosedFromTheStart(t *testing.T) {
+	s := newFakeStore()
+	s.Close()
+	r := newCache(t, s, nil).Resource(podConfig())
+	if _, err := r.Snapshot(t.Context(), 0); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("Snapshot: %v", err)
+	}
+}
+
 func TestIdleResourceIsDroppedUnlessWatched(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.IdleDrop = time.Millisecond })

@@ -12,14 +12,15 @@ import (
 // follow is the feed: it hands the store's changes to the loaded resources, one
 // batch after the other, until the cache or the store is closed.
 func (c *Cache) follow() {
-	if !c.persist("read the revision", func() error {
+	ok := c.persist("read the revision", func() error {
 		revision, err := c.store.Revision(c.ctx)
 		c.applied.Store(revision)
 		return err
-	}) {
+	})
+	close(c.started) // in any case: loads wait for it
+	if !ok {
 		return
 	}
-	close(c.started)
 	for {
 		err := c.stream()
 		switch {

@@ -139,7 +139,7 @@ func (e *Event) PrevAt() (*Object, error) {
 	return o, nil
 }
 
-// subject returns what the event is about and the fields before and after.
+// object returns the object after, or before where it was deleted.
 func (e *Event) object() *Object {
 	if e.Object != nil {
 		return e.Object
