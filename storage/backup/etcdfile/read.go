@@ -1,0 +1,233 @@
+package etcdfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"runtime/debug"
+	"sort"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// File is an etcd snapshot opened for reading.
+type File struct {
+	db       *bolt.DB
+	revision int64
+	leases   map[int64]int64 // seconds left, by lease
+	keys     []located       // in ascending order
+	others   int64
+}
+
+// located is where the newest version of a key lies.
+type located struct {
+	key string
+	at  revision
+}
+
+// lockTimeout is how long to wait for another process that has the file.
+const lockTimeout = time.Second
+
+// Open reads what keys there are below prefix. The file's SHA-256 is verified; a file
+// without one (a copy of a member's database) is refused unless skipHash is set,
+// and then taken for right where it can be read.
+func Open(path, prefix string, skipHash bool) (f *File, err error) {
+	if !skipHash {
+		if err := verifyHash(path); err != nil {
+			return nil, err
+		}
+	}
+	db, err := guard(func() (*bolt.DB, error) {
+		return bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	})
+	if err != nil {
+		return nil, err
+	}
+	f = &File{db: db}
+	_, err = guard(func() (struct{}, error) {
+		return struct{}{}, db.View(func(tx *bolt.Tx) error {
+			return errors.Join(f.readMeta(tx), f.readLeases(tx), f.locate(tx, prefix))
+		})
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return f, nil
+}
+
+// guard turns what reading a damaged mapped file may end with into an error.
+func guard[T any](read func() (T, error)) (result T, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = damaged("%v", r)
+		}
+	}()
+	return read()
+}
+
+// verifyHash verifies the SHA-256 behind the database.
+func verifyHash(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	const sector = 512
+	size := info.Size() - hashLength
+	if size <= 0 || size%sector != 0 {
+		return errors.New("the file has no SHA-256 at its end: it is no etcd snapshot, or a copy of a member's database (then use --skip-hash-check)")
+	}
+	h := sha256.New()
+	if _, err := io.CopyN(h, f, size); err != nil {
+		return err
+	}
+	want, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(h.Sum(nil), want) {
+		return damaged("its SHA-256 is wrong")
+	}
+	return nil
+}
+
+func (f *File) readMeta(tx *bolt.Tx) error {
+	f.revision = 1
+	meta := tx.Bucket([]byte(bucketMeta))
+	if meta == nil {
+		return damaged("it has no bucket %q", bucketMeta)
+	}
+	for _, name := range []string{metaScheduledCompact, metaFinishedCompact} {
+		if v := meta.Get([]byte(name)); v != nil {
+			at, _, err := parseRevision(v)
+			if err != nil {
+				return err
+			}
+			f.revision = max(f.revision, at.main)
+		}
+	}
+	return nil
+}
+
+func (f *File) readLeases(tx *bolt.Tx) error {
+	f.leases = map[int64]int64{}
+	b := tx.Bucket([]byte(bucketLease))
+	if b == nil {
+		return nil
+	}
+	return b.ForEach(func(_, v []byte) error {
+		l, err := decodeLease(v)
+		f.leases[l.id] = l.left()
+		return err
+	})
+}
+
+// locate finds the newest version of each key. Versions come in the order of their
+// revisions.
+func (f *File) locate(tx *bolt.Tx, prefix string) error {
+	b := tx.Bucket([]byte(bucketKey))
+	if b == nil {
+		return damaged("it has no bucket %q", bucketKey)
+	}
+	newest := map[string]revision{}
+	others := map[string]bool{}
+	err := b.ForEach(func(k, v []byte) error {
+		at, tombstone, err := parseRevision(k)
+		if err != nil {
+			return err
+		}
+		f.revision = max(f.revision, at.main)
+		var kv mvccpb.KeyValue
+		if err := kv.Unmarshal(v); err != nil {
+			return damaged("revision %d: %v", at.main, err)
+		}
+		key := string(kv.Key)
+		switch {
+		case !strings.HasPrefix(key, prefix) && tombstone:
+			delete(others, key)
+		case !strings.HasPrefix(key, prefix):
+			others[key] = true
+		case tombstone:
+			delete(newest, key)
+		default:
+			newest[key] = at
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	f.others = int64(len(others))
+	f.keys = make([]located, 0, len(newest))
+	for key, at := range newest {
+		f.keys = append(f.keys, located{key, at})
+	}
+	sort.Slice(f.keys, func(i, j int) bool { return f.keys[i].key < f.keys[j].key })
+	return nil
+}
+
+// Revision is the member's revision.
+func (f *File) Revision() int64 { return f.revision }
+
+// Len is the number of keys below the prefix, Others that of the remaining ones.
+func (f *File) Len() int64    { return int64(len(f.keys)) }
+func (f *File) Others() int64 { return f.others }
+
+// Entries returns the keys below the prefix in ascending order. An error is the
+// last of the sequence.
+func (f *File) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		tx, err := f.db.Begin(false)
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		defer func() { _ = tx.Rollback() }() // it only read
+		b := tx.Bucket([]byte(bucketKey))
+		for _, l := range f.keys {
+			e, err := guard(func() (Entry, error) { return f.entry(b, l) })
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f *File) entry(b *bolt.Bucket, l located) (Entry, error) {
+	var kv mvccpb.KeyValue
+	if err := kv.Unmarshal(b.Get(l.at.bytes())); err != nil {
+		return Entry{}, damaged("revision %d: %v", l.at.main, err)
+	}
+	if kv.ModRevision != l.at.main {
+		return Entry{}, damaged("key %q says that it is of revision %d and lies at %d", l.key, kv.ModRevision, l.at.main)
+	}
+	e := Entry{Key: l.key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}
+	if kv.Lease != 0 {
+		left, ok := f.leases[kv.Lease]
+		if !ok || left <= 0 {
+			return Entry{}, damaged("key %q has the lease %x, which is not there", l.key, kv.Lease)
+		}
+		e.TTL = left
+	}
+	return e, nil
+}
+
+// Close closes the file.
+func (f *File) Close() error {
+	if err := f.db.Close(); err != nil {
+		return fmt.Errorf("closing the etcd snapshot: %w", err)
+	}
+	return nil
+}
