@@ -25,8 +25,8 @@ func TestParseAccept(t *testing.T) {
 			t.Errorf("%q: %q, want %q", header, got, want)
 		}
 	}
-	if c := ParseAccept("a/b, a/b;as=Table"); c[0].Params["as"] != "Table" {
-		t.Error("the more specific range is not first")
+	if c := ParseAccept("a/b, a/b;as=Table"); c[1].Params["as"] != "Table" {
+		t.Error("parameters changed the order in which ranges were sent")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
@@ -52,6 +53,10 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		return err
 	}
 	close(a.ready)
+	if s.config.DefaultServiceAccounts {
+		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}
+		go accounts.Run(s.background)
+	}
 	return nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
 // Storage backends.
@@ -24,6 +26,13 @@ type Config struct {
 	DataDir string
 	// Storage is StorageEmbedded or StorageMemory.
 	Storage string
+
+	// HistoryWindow is how long the embedded engine keeps what was changed or
+	// deleted: an old list can be continued, and a watch resumed, that long.
+	HistoryWindow time.Duration
+	// AdjustEngine changes the options of the embedded engine before it is opened;
+	// nil does not. Tests put failing disks under it.
+	AdjustEngine func(*embedded.Options)
 
 	// BindAddress is the IP address to listen on, SecurePort the port; 0 picks a
 	// free one.
@@ -48,6 +57,10 @@ type Config struct {
 	// followed.
 	EncryptionProviderConfig string
 	EncryptionReload         bool
+
+	// DefaultServiceAccounts makes the service account "default" of each new
+	// namespace. kube-controller-manager does it too, where it runs.
+	DefaultServiceAccounts bool
 
 	// FeatureGates are values of the form Name=true.
 	FeatureGates []string
@@ -75,9 +88,11 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		DataDir: "./keelson-data", Storage: StorageEmbedded,
-		BindAddress: "127.0.0.1", SecurePort: 6443,
-		ServiceClusterIPRange: "10.0.0.0/24",
-		RequestTimeout:        time.Minute, MinRequestTimeout: 30 * time.Minute,
+		HistoryWindow: 5 * time.Minute,
+		BindAddress:   "127.0.0.1", SecurePort: 6443,
+		ServiceClusterIPRange:  "10.0.0.0/24",
+		DefaultServiceAccounts: true,
+		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 		Profiling: true,
 	}
@@ -92,6 +107,9 @@ func (c *Config) validate() error {
 	}
 	if c.DataDir == "" && c.Storage == StorageEmbedded {
 		add("--data-dir must not be empty")
+	}
+	if c.HistoryWindow <= 0 {
+		add("--history-window must be greater than 0")
 	}
 	if net.ParseIP(c.BindAddress) == nil {
 		add("--bind-address must be an IP address, not %q", c.BindAddress)

@@ -46,6 +46,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&config.DataDir, "data-dir", config.DataDir, "directory of the data, the server's certificates and its kubeconfig")
 	f.StringVar(&config.Storage, "storage", config.Storage, "where objects are kept: embedded (in the data directory) or memory (gone at the end)")
+	f.DurationVar(&config.HistoryWindow, "history-window", config.HistoryWindow, "how long what was changed or deleted can still be read and watched; then it is compacted")
 	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
 	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")
 	f.StringVar(&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"")
@@ -62,6 +63,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight, "writing requests served at a time; 0 is no limit")
 	f.DurationVar(&config.ShutdownDelay, "shutdown-delay-duration", 0, "how long to go on serving, with /readyz failing, when told to stop")
 	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
+	f.BoolVar(&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts, "make the service account \"default\" of each new namespace, as kube-controller-manager does")
 	f.IntVarP(&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything")
 	f.StringVar(&logs.format, "log-format", "text", "text or json")
 	return c
