@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
@@ -63,9 +62,7 @@ func victim(dir string) error {
 // TestKill kills a process that writes, over and over on the same directory, and
 // proves each time that what it had said is true.
 func TestKill(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seeded(t)
 	dir := t.TempDir()
 	l := newLedger()
 	for round := range rounds(6) {

@@ -16,9 +16,7 @@ import (
 // moment under load: all that was synced, and a random part of what was not. The
 // store must open on it by itself and hold what had been told by then.
 func TestPowerCut(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := seeded(t)
 	l := newLedger()
 	disk := vfs.NewCrashableMem()
 	for round := range rounds(12) {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,9 +14,6 @@ import (
 	"github.com/keelson-dev/keelson/test/history"
 	"github.com/keelson-dev/keelson/test/rig"
 )
-
-// patience is how long a test waits for what must happen. It is no measurement.
-const patience = time.Minute
 
 // namespaces have the objects; the followers choose among them.
 var namespaces = []string{"chaos-a", "chaos-b"}
@@ -44,9 +42,13 @@ type scenario struct {
 	checked int // ops before are checked
 	past    []history.Op
 	values  atomic.Int64
+	padding string // of values
 	totals  map[string]int
 	watches int
 	events  int
+
+	// patience is how long is waited for what must happen. It is no measurement.
+	patience time.Duration
 }
 
 // seeded returns the seed of a test, random unless KEELSON_CHAOS_SEED says.
@@ -58,7 +60,7 @@ func seeded(t *testing.T) *rand.Rand {
 }
 
 func newScenario(t *testing.T, rng *rand.Rand, client *http.Client) *scenario {
-	s := &scenario{t: t, rng: rng, rec: history.NewRecorder(), http: client, totals: map[string]int{}}
+	s := &scenario{t: t, rng: rng, rec: history.NewRecorder(), http: client, totals: map[string]int{}, patience: time.Minute}
 	s.at("", "")
 	t.Cleanup(func() {
 		if s.stop != nil {
@@ -150,7 +152,7 @@ func (s *scenario) key(rng *rand.Rand) string {
 	return fmt.Sprintf("%s/r%d-%d", namespace, max(s.round-rng.IntN(2), 0), rng.IntN(4))
 }
 
-func (s *scenario) value() string { return fmt.Sprintf("v%d", s.values.Add(1)) }
+func (s *scenario) value() string { return fmt.Sprintf("v%d%s", s.values.Add(1), s.padding) }
 
 // write writes once. Some requests are given up soon: their answers are unknown.
 func (s *scenario) write(ctx context.Context, c *rig.Client, rng *rand.Rand) {
@@ -201,7 +203,7 @@ func (s *scenario) read(ctx context.Context, c *rig.Client, rng *rand.Rand) {
 // time; the server must be up, and nobody may be writing.
 func (s *scenario) check() error {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
 	base := s.log.Last()
 	before := make(map[string]history.State, len(base))
@@ -218,20 +220,14 @@ func (s *scenario) check() error {
 		s.totals[what] += n
 	}
 	part := s.log.Since(from)
-	if err := history.CheckLog(ops, part); err != nil {
-		return err
-	}
-	if err := history.CheckLinearizable(ops, before, patience); err != nil {
-		return err
-	}
-	if err := history.CheckOrder(append(s.past, ops...)); err != nil {
-		return err
+	errs := []error{
+		history.CheckLog(ops, part),
+		history.CheckLinearizable(ops, before, s.patience),
+		history.CheckOrder(append(s.past, ops...)),
+		s.resume(ctx, part),
 	}
 	s.past = highest(ops, s.past)
-	if err := s.resume(ctx, part); err != nil {
-		return err
-	}
-	return s.checkFollowers(ctx)
+	return errors.Join(append(errs, s.checkFollowers(ctx))...)
 }
 
 // highest keeps one answer of the highest revision: later ones must be above.

@@ -72,6 +72,7 @@ type Op struct {
 	Call, Return time.Duration
 
 	Outcome Outcome
+	Status  int // of the answer; 0 if there was none
 	// Revision is that of the object written, or of the list. A deletion's is
 	// not known: 0.
 	Revision int64
@@ -109,7 +110,7 @@ type Recorder struct {
 	ops    []Op
 	frozen bool
 	since  time.Duration // it is frozen
-	worlds int           // that were taken away
+	worlds int           // that began or ended
 }
 
 // NewRecorder starts a recorder's clock.
@@ -139,7 +140,7 @@ func (r *Recorder) Add(op Op) {
 	r.ops = append(r.ops, op)
 }
 
-// World is the number of times the recorder was frozen.
+// World names the present world: it ends with Freeze, and Thaw begins another.
 func (r *Recorder) World() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +152,7 @@ func (r *Recorder) World() int {
 func (r *Recorder) Told(world int, f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.worlds != world {
+	if r.frozen || r.worlds != world {
 		return false
 	}
 	f()
@@ -174,6 +175,7 @@ func (r *Recorder) Thaw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.frozen = false
+	r.worlds++
 }
 
 // Settle says that the process that was asked is gone: what was in flight has

@@ -120,7 +120,7 @@ func (c *Client) request(ctx context.Context, method, path string, body io.Reade
 func (c *Client) do(ctx context.Context, op history.Op, method, path, contentType string, body any) history.Op {
 	op.Client, op.Call = c.ID, c.Rec.Now()
 	status, answer, sent := c.send(ctx, method, path, contentType, body)
-	op.Return = c.Rec.Now()
+	op.Return, op.Status = c.Rec.Now(), status
 	switch {
 	case !sent, status == http.StatusTooManyRequests, status == http.StatusInsufficientStorage:
 		op.Outcome = history.Refused

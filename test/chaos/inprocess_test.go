@@ -1,0 +1,267 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/test/rig"
+)
+
+// machine is a server in this process, on a disk that can lose what was not
+// synced.
+type machine struct {
+	s    *scenario
+	disk *vfs.MemFS
+
+	// What may be planted: between the engine and the disk, the server and the
+	// store, the clients and the server.
+	drive  func(vfs.FS) vfs.FS
+	store  func(storage.Store) storage.Store
+	around func(http.Handler) http.Handler
+	cache  cache.Options
+
+	engine         *embedded.Store
+	served, honest *rig.Server
+}
+
+func newMachine(t *testing.T) *machine {
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	m := &machine{s: newScenario(t, seeded(t), &http.Client{Transport: transport}), disk: vfs.NewCrashableMem()}
+	t.Cleanup(func() {
+		m.stop()
+		transport.CloseIdleConnections()
+	})
+	return m
+}
+
+// start opens the store and serves it.
+func (m *machine) start() {
+	m.s.t.Helper()
+	var fs vfs.FS = m.disk
+	if m.drive != nil {
+		fs = m.drive(fs)
+	}
+	// The history reaches back further than any watch is interrupted.
+	engine, err := embedded.Open(options(embedded.Options{
+		Dir: "data", FS: fs, HistoryWindow: time.Minute, CompactInterval: time.Second,
+	}))
+	if err != nil {
+		m.s.t.Fatalf("the store does not open: %v", err)
+	}
+	m.engine = engine
+	var store storage.Store = engine
+	if m.store != nil {
+		store = m.store(store)
+	}
+	if m.served, err = rig.Serve(rig.Options{Store: store, Cache: m.cache, Around: m.around}); err != nil {
+		m.s.t.Fatal(err)
+	}
+	m.honest = m.served
+	if m.store != nil || m.around != nil {
+		if m.honest, err = rig.Serve(rig.Options{Store: engine}); err != nil {
+			m.s.t.Fatal(err)
+		}
+	}
+	m.s.at(m.served.URL, m.honest.URL)
+}
+
+// stop ends the server, if it runs.
+func (m *machine) stop() {
+	if m.engine == nil {
+		return
+	}
+	m.served.Close()
+	if m.honest != m.served {
+		m.honest.Close()
+	}
+	m.engine.Close() //nolint:errcheck // it may have failed
+	m.engine = nil
+}
+
+// round lets the clients work for a while, calls amid, and cuts the power.
+func (m *machine) round(writers, readers int, life time.Duration, amid func(*rand.Rand)) {
+	rng := rand.New(rand.NewPCG(m.s.rng.Uint64(), 2))
+	ctx, cancel := context.WithCancel(context.Background())
+	var after *vfs.MemFS
+	cutOff := make(chan struct{})
+	time.AfterFunc(life, func() {
+		if amid != nil {
+			amid(rng)
+		}
+		m.s.rec.Freeze(func() { after = cut(rng, m.disk) })
+		cancel()
+		close(cutOff)
+	})
+	m.s.load(ctx, writers, readers)
+	<-cutOff
+	m.stop()
+	m.disk = after
+	m.s.rec.Settle()
+	m.s.rec.Thaw()
+	m.start()
+}
+
+// TestPowerCutServer cuts the power under a server and its clients: the disk keeps
+// what was synced and a random part of the rest. The whole history is checked after
+// each cut. KEELSON_CHAOS_ROUNDS says how often.
+func TestPowerCutServer(t *testing.T) {
+	m := newMachine(t)
+	m.start()
+	m.s.begin(true)
+	for m.s.round = range rounds(12) {
+		m.round(4, 2, time.Duration(m.s.rng.Int64N(int64(100*time.Millisecond))), nil)
+		if err := m.s.check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.round, err)
+		}
+	}
+	m.s.round++
+	if err := m.s.end(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// syncing says that an operation on a file makes it durable.
+func syncing(op errorfs.Op) bool {
+	return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+}
+
+// TestFailedSync lets the syncs of the log fail at a random moment, and cuts the
+// power some time later: what was acknowledged until then, also after the failure,
+// must be there.
+func TestFailedSync(t *testing.T) {
+	m := newMachine(t)
+	var broken atomic.Bool
+	m.drive = func(fs vfs.FS) vfs.FS {
+		broken.Store(false)
+		return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if broken.Load() && syncing(op) && strings.HasSuffix(op.Path, ".log") {
+				return errors.New("input/output error")
+			}
+			return nil
+		}))
+	}
+	m.start()
+	m.s.begin(true)
+	for m.s.round = range rounds(5) {
+		m.round(4, 2, time.Duration(m.s.rng.Int64N(int64(60*time.Millisecond))), func(rng *rand.Rand) {
+			broken.Store(true)
+			time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Millisecond))))
+			// The first write after the failure shows it; none succeeds from then on.
+			first := storage.Txn{Ops: []storage.Op{storage.Put("/probe", []byte("x"))}}
+			for range 2 {
+				if r, err := m.engine.Commit(context.Background(), first); err == nil {
+					t.Errorf("a commit at %d succeeds though nothing can be synced", r)
+				}
+			}
+		})
+		if err := m.s.check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.round, err)
+		}
+	}
+	m.s.round++
+	if err := m.s.end(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSlowDisk checks the history of clients on a disk whose syncs take a random
+// time.
+func TestSlowDisk(t *testing.T) {
+	m := newMachine(t)
+	var syncs atomic.Int64
+	m.drive = func(fs vfs.FS) vfs.FS {
+		return errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if syncing(op) {
+				time.Sleep(time.Duration(syncs.Add(1)%7) * 3 * time.Millisecond)
+			}
+			return nil
+		}))
+	}
+	m.start()
+	m.s.begin(true)
+	for m.s.round = range rounds(3) {
+		m.round(8, 2, 400*time.Millisecond, nil)
+		if err := m.s.check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.round, err)
+		}
+	}
+	m.s.round++
+	if err := m.s.end(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// meteredFS says how much space is left.
+type meteredFS struct {
+	vfs.FS
+	left *atomic.Int64
+}
+
+func (f meteredFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	left := uint64(f.left.Load())
+	return vfs.DiskUsage{AvailBytes: left, TotalBytes: 1 << 40, UsedBytes: 1<<40 - left}, nil
+}
+
+func (f meteredFS) Unwrap() vfs.FS { return f.FS }
+
+// TestFullDisk takes the space away and gives it back under clients: writes are
+// refused with a status that says so, and have no effect; reads and watches go on;
+// writes succeed again when there is space.
+func TestFullDisk(t *testing.T) {
+	m := newMachine(t)
+	var left atomic.Int64
+	left.Store(1 << 30)
+	m.drive = func(fs vfs.FS) vfs.FS { return meteredFS{fs, &left} }
+	m.start()
+	m.s.begin(true)
+	await := func(ctx context.Context, what string, status int) {
+		m.s.t.Helper()
+		c := m.s.client(997)
+		for deadline := time.Now().Add(m.s.patience); ; time.Sleep(5 * time.Millisecond) {
+			got := c.Create(ctx, namespaces[0]+"/probe-"+m.s.value(), m.s.value(), "").Status
+			if got == status {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("%s: writes are answered %d, want %d", what, got, status)
+				return
+			}
+		}
+	}
+	for m.s.round = range 2 {
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			defer cancel()
+			left.Store([]int64{20 << 20, 1 << 20}[m.s.round]) // only deletions go on; nothing goes on
+			await(ctx, "full", http.StatusInsufficientStorage)
+			before := m.s.client(996).List(ctx, "", 0)
+			time.Sleep(50 * time.Millisecond)
+			if after := m.s.client(996).List(ctx, "", 0); len(after.Items) > len(before.Items) || after.Items == nil {
+				t.Errorf("a full disk: from %d to %d objects, %v", len(before.Items), len(after.Items), after.Outcome)
+			}
+			left.Store(1 << 30)
+			await(ctx, "space again", http.StatusCreated)
+			time.Sleep(50 * time.Millisecond)
+		}()
+		m.s.load(ctx, 4, 2)
+		m.s.rec.Settle()
+		if err := m.s.check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.round, err)
+		}
+	}
+	if err := m.s.end(); err != nil {
+		t.Fatal(err)
+	}
+}
