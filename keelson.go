@@ -25,6 +25,7 @@ type Config = server.Config
 const (
 	StorageEmbedded = server.StorageEmbedded
 	StorageMemory   = server.StorageMemory
+	StorageEtcd     = server.StorageEtcd
 )
 
 // DefaultConfig is what `keelson serve` does without flags: data in

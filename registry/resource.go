@@ -239,10 +239,14 @@ func (r *Resource) FieldValue(o *cache.Object, name string) (string, error) {
 	return "", fmt.Errorf("%s has no field %q", r.Kind.GroupResource(), name)
 }
 
+// Backend is a store with the cache on it.
+type Backend struct {
+	Store storage.Store
+	Cache *cache.Cache
+}
+
 // Registry is the set of resources that a server serves.
 type Registry struct {
-	store     storage.Store
-	cache     *cache.Cache
 	resources map[schema.GroupResource]*Resource
 	list      []*Resource
 
@@ -251,9 +255,16 @@ type Registry struct {
 
 // New binds kinds to a store and to the cache on it.
 func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Registry, error) {
-	g := &Registry{store: store, cache: c, resources: map[schema.GroupResource]*Resource{}}
+	return NewPlaced(kinds, func(*Kind, string) Backend { return Backend{store, c} }, now)
+}
+
+// NewPlaced binds each kind to the backend that place names for it and for the
+// prefix of its keys. Revisions of different stores do not compare.
+func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now func() time.Time) (*Registry, error) {
+	g := &Registry{resources: map[schema.GroupResource]*Resource{}}
 	for _, k := range kinds {
-		r, err := newResource(k, store, c, now)
+		on := place(k, Root+k.StoragePath+"/")
+		r, err := newResource(k, on.Store, on.Cache, now)
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ import (
 // pipeline and the verbs.
 type api struct {
 	kinds    []*registry.Kind
-	cache    *cache.Cache
+	caches   []*cache.Cache
 	registry *registry.Registry
 	handler  http.Handler
 	ready    chan struct{} // closed when the system namespaces are there
@@ -30,10 +30,14 @@ const idleDrop = 30 * time.Minute
 
 func (s *Server) buildAPI(ctx context.Context) error {
 	a := &api{kinds: resource.Kinds(), ready: make(chan struct{})}
-	a.cache = cache.New(cache.Options{Store: s.store, IdleDrop: idleDrop, Logger: s.log})
 	s.api = a
+	for i := range s.places {
+		p := &s.places[i]
+		p.cache = cache.New(cache.Options{Store: p.store, IdleDrop: idleDrop, Logger: s.log})
+		a.caches = append(a.caches, p.cache)
+	}
 	var err error
-	if a.registry, err = registry.New(a.kinds, s.store, a.cache, time.Now); err != nil {
+	if a.registry, err = registry.NewPlaced(a.kinds, s.backend, time.Now); err != nil {
 		return err
 	}
 	if s.encryption != nil {
@@ -82,6 +86,8 @@ func (a *api) objects() map[metrics.GroupResource]int64 {
 }
 
 func (a *api) close() error {
-	a.cache.Close()
+	for _, c := range a.caches {
+		c.Close()
+	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 const (
 	StorageEmbedded = "embedded"
 	StorageMemory   = "memory"
+	StorageEtcd     = "etcd"
 )
 
 // Config says how to run a server. Start from DefaultConfig.
@@ -24,8 +25,10 @@ type Config struct {
 	// created if it is missing, and used by one process at a time. With
 	// StorageMemory it may be empty: then nothing is written to disk.
 	DataDir string
-	// Storage is StorageEmbedded or StorageMemory.
+	// Storage is StorageEmbedded, StorageMemory or StorageEtcd.
 	Storage string
+	// Etcd says which clusters StorageEtcd uses, and how.
+	Etcd EtcdConfig
 
 	// HistoryWindow is how long the embedded engine keeps what was changed or
 	// deleted: an old list can be continued, and a watch resumed, that long.
@@ -87,7 +90,7 @@ type Config struct {
 // DefaultConfig returns what `keelson serve` does without flags.
 func DefaultConfig() Config {
 	return Config{
-		DataDir: "./keelson-data", Storage: StorageEmbedded,
+		DataDir: "./keelson-data", Storage: StorageEmbedded, Etcd: defaultEtcd(),
 		HistoryWindow: 5 * time.Minute,
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
@@ -102,8 +105,15 @@ func DefaultConfig() Config {
 func (c *Config) validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Storage != StorageEmbedded && c.Storage != StorageMemory {
-		add("--storage must be %s or %s, not %q", StorageEmbedded, StorageMemory, c.Storage)
+	switch c.Storage {
+	case StorageEmbedded, StorageMemory:
+		if len(c.Etcd.Servers) > 0 {
+			add("--etcd-servers needs --storage=%s", StorageEtcd)
+		}
+	case StorageEtcd:
+		errs = append(errs, c.Etcd.validate()...)
+	default:
+		add("--storage must be %s, %s or %s, not %q", StorageEmbedded, StorageMemory, StorageEtcd, c.Storage)
 	}
 	if c.DataDir == "" && c.Storage == StorageEmbedded {
 		add("--data-dir must not be empty")

@@ -70,7 +70,10 @@ type Server struct {
 
 	lock     *dirLock
 	listener net.Listener
-	store    storage.Store
+	store    storage.Store // of what has no other place
+	places   []place
+	// overridden are further stores, for some resources.
+	overridden []storage.Store
 	// encryption is nil where values are stored as they are.
 	encryption *encrypt.Encryption
 	api        *api
@@ -135,7 +138,7 @@ func (s *Server) startSteps(ctx context.Context) []step {
 		{"read the encryption configuration", s.openEncryption},
 		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},
-		{"open the store", s.openStore},
+		{"open the store", func() error { return s.openStore(ctx) }},
 		{"make certificates", s.makeCerts},
 		{"build the API", func() error { return s.buildAPI(ctx) }},
 		{"build the HTTP server", s.buildHTTP},
@@ -346,15 +349,11 @@ func (s *Server) clientCAs() (*x509.CertPool, error) {
 // checks are what /livez and /readyz ask, in the order of their answers.
 func (s *Server) checks() []health.Check {
 	always := func(context.Context) error { return nil }
-	store := func(ctx context.Context) error {
-		_, err := s.store.Revision(ctx)
-		return err
-	}
 	list := []health.Check{
 		{Name: "ping", On: health.Everywhere, Probe: always},
 		{Name: "log", On: health.Everywhere, Probe: s.logWorks},
-		{Name: "etcd", On: health.Everywhere, Probe: store},
-		{Name: "etcd-readiness", On: health.Readyz, Probe: store},
+		{Name: "etcd", On: health.Everywhere, Probe: s.storesAnswer(s.config.Etcd.HealthcheckTimeout)},
+		{Name: "etcd-readiness", On: health.Readyz, Probe: s.storesAnswer(s.config.Etcd.ReadycheckTimeout)},
 		{Name: "informer-sync", On: health.Readyz, Probe: s.cacheFollows},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
 		{Name: "shutdown", On: health.Readyz, Probe: s.notStopping},
@@ -374,8 +373,12 @@ func (s *Server) logWorks(ctx context.Context) error {
 
 // cacheFollows says whether reads from the cache can be served.
 func (s *Server) cacheFollows(ctx context.Context) error {
-	_, err := s.api.cache.Current(ctx)
-	return err
+	for _, p := range s.places {
+		if _, err := p.cache.Current(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Server) notStopping(context.Context) error {
@@ -518,8 +521,8 @@ func (s *Server) release() error {
 	if s.api != nil {
 		errs = append(errs, s.api.close())
 	}
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
+	for _, store := range s.stores() {
+		errs = append(errs, store.Close())
 	}
 	if s.encryption != nil {
 		errs = append(errs, s.encryption.Close())

@@ -297,7 +297,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		"not a directory":  {func(c *Config) { c.DataDir = file }, "cannot use the data directory " + file + ": not a directory"},
 		"service range":    {func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/8" }, "--service-cluster-ip-range: 10.0.0.0/8 is too large: the prefix must be /12 or longer"},
 		"feature gate":     {func(c *Config) { c.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch"},
-		"storage":          {func(c *Config) { c.Storage = "etcd3" }, `--storage must be embedded or memory, not "etcd3"`},
+		"storage":          {func(c *Config) { c.Storage = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`},
 		"half a pair":      {func(c *Config) { c.TLSCertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together"},
 	} {
 		config := testConfig(t)

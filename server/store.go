@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,7 +14,10 @@ import (
 )
 
 // openStore opens the engine that the configuration names.
-func (s *Server) openStore() error {
+func (s *Server) openStore(ctx context.Context) error {
+	if s.config.Storage == StorageEtcd {
+		return s.openEtcd(ctx)
+	}
 	options := embedded.Options{Logger: s.log, OnFailure: func(err error) {
 		s.fail(fmt.Errorf("the store failed: %w", err))
 	}}
@@ -30,6 +34,7 @@ func (s *Server) openStore() error {
 		return fmt.Errorf("cannot open the store: %w", err)
 	}
 	s.store = store
+	s.places = []place{{store: store, holds: func(*registry.Kind, string) bool { return true }}}
 	return nil
 }
 

@@ -36,6 +36,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
+			applyEtcd(c.Flags(), &config)
 			var err error
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
@@ -45,7 +46,8 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&config.DataDir, "data-dir", config.DataDir, "directory of the data, the server's certificates and its kubeconfig")
-	f.StringVar(&config.Storage, "storage", config.Storage, "where objects are kept: embedded (in the data directory) or memory (gone at the end)")
+	f.StringVar(&config.Storage, "storage", config.Storage, "where objects are kept: embedded (in the data directory), memory (gone at the end) or etcd")
+	etcdFlags(f, &config.Etcd)
 	f.DurationVar(&config.HistoryWindow, "history-window", config.HistoryWindow, "how long what was changed or deleted can still be read and watched; then it is compacted")
 	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
 	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")

@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var granted []int64
 	l := leases{
-		byTTL: make(map[int64]*bucket), now: func() time.Time { return now },
+		byTTL: make(map[int64]*bucket), now: func() time.Time { return now }, longest: time.Minute,
 		grant: func(_ context.Context, ttl int64) (clientv3.LeaseID, error) {
 			granted = append(granted, ttl)
 			return clientv3.LeaseID(len(granted)), nil

@@ -12,7 +12,6 @@ const (
 	// maxLeaseObjects is how many keys share a lease: etcd deletes all keys of a
 	// lease in one transaction.
 	maxLeaseObjects = 1000
-	maxLeaseReuse   = 60 * time.Second
 	// leaseMargin is kept from the end of a lease's reuse for the commit's own way.
 	leaseMargin = 500 * time.Millisecond
 )
@@ -23,6 +22,8 @@ const (
 type leases struct {
 	grant func(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	now   func() time.Time
+	// longest bounds the reuse of a lease.
+	longest time.Duration
 
 	mu    sync.Mutex // guards byTTL
 	byTTL map[int64]*bucket
@@ -37,8 +38,8 @@ type bucket struct {
 
 // reuse is how long a lease is handed out: a twentieth of the time to live, whole
 // seconds.
-func reuse(ttl int64) time.Duration {
-	return max(time.Second, min(maxLeaseReuse, time.Duration(ttl/20)*time.Second))
+func (l *leases) reuse(ttl int64) time.Duration {
+	return max(time.Second, min(l.longest, time.Duration(ttl/20)*time.Second)).Truncate(time.Second)
 }
 
 // take returns a lease for one key that has to live for ttl seconds from now.
@@ -56,11 +57,11 @@ func (l *leases) take(ctx context.Context, ttl int64) (clientv3.LeaseID, error) 
 	defer b.mu.Unlock()
 	now := l.now()
 	if b.id == clientv3.NoLease || b.objects >= maxLeaseObjects || !now.Before(b.until) {
-		id, err := l.grant(ctx, ttl+int64(reuse(ttl)/time.Second))
+		id, err := l.grant(ctx, ttl+int64(l.reuse(ttl)/time.Second))
 		if err != nil {
 			return clientv3.NoLease, err
 		}
-		b.id, b.objects, b.until = id, 0, now.Add(reuse(ttl)-leaseMargin)
+		b.id, b.objects, b.until = id, 0, now.Add(l.reuse(ttl)-leaseMargin)
 	}
 	b.objects++
 	return b.id, nil

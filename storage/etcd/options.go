@@ -31,6 +31,9 @@ type Options struct {
 	// CompactionInterval is how often this process offers to compact, and how much
 	// history is kept at least; 0 leaves compaction to others.
 	CompactionInterval time.Duration
+	// LeaseReuse bounds for how long a lease is given to further keys; 0 is a
+	// minute.
+	LeaseReuse time.Duration
 	// PollInterval is how often members are asked for their size and version; 0 is
 	// 30 seconds, negative is once.
 	PollInterval time.Duration
@@ -44,6 +47,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.PollInterval == 0 {
 		o.PollInterval = 30 * time.Second
+	}
+	if o.LeaseReuse == 0 {
+		o.LeaseReuse = time.Minute
 	}
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 20 * time.Second

@@ -84,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.watches = pb.NewWatchClient(s.client.ActiveConnection())
 	s.barrier.read = s.readRevision
 	s.leases = leases{
-		byTTL: make(map[int64]*bucket), now: time.Now,
+		byTTL: make(map[int64]*bucket), now: time.Now, longest: o.LeaseReuse,
 		grant: func(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
 			r, err := s.client.Grant(ctx, ttl)
 			if err != nil {

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -154,6 +155,6 @@ func (c *cluster) open(t testing.TB, o etcd.Options) *etcd.Store {
 	return s
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func long() bool { return os.Getenv("KEELSON_LONG") != "" }

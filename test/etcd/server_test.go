@@ -1,0 +1,301 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/etcd"
+)
+
+// serve runs a server on a cluster until the test ends.
+func serve(t testing.TB, c *cluster, adjust func(*keelson.Config)) *kubernetes.Clientset {
+	t.Helper()
+	config := keelson.InMemory() // no directory
+	config.Storage = keelson.StorageEtcd
+	config.Etcd.Servers = c.endpoints()
+	config.Log = quiet()
+	if adjust != nil {
+		adjust(&config)
+	}
+	s, err := keelson.Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Stop(ctx); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return kubernetes.NewForConfigOrDie(s.RESTConfig())
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": "v"}}
+}
+
+func TestServerOnEtcd(t *testing.T) {
+	c := start(t, 1, nil)
+	client := serve(t, c, nil)
+	ctx := t.Context()
+	maps := client.CoreV1().ConfigMaps("default")
+	w, err := maps.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	made, err := maps.Create(ctx, configMap("one"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e := range w.ResultChan() {
+		if cm, ok := e.Object.(*corev1.ConfigMap); ok && cm.Name == "one" {
+			if cm.ResourceVersion != made.ResourceVersion {
+				t.Errorf("watched %s, created at %s", cm.ResourceVersion, made.ResourceVersion)
+			}
+			break
+		}
+	}
+	made.Data["k"] = "w"
+	if _, err := maps.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := maps.Update(ctx, made, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("an update of what has changed: %v", err)
+	}
+	if _, err := maps.Create(ctx, configMap("one"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("created twice: %v", err)
+	}
+	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"}}
+	if _, err := client.CoreV1().Events("default").Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	// The keys are where kube-apiserver has them.
+	raw := c.open(t, etcd.Options{})
+	for _, key := range []string{"/registry/configmaps/default/one", "/registry/events/default/e", "/registry/namespaces/default"} {
+		if e, _, err := raw.Get(ctx, key, 0); err != nil || !strings.HasPrefix(string(e.Value), "k8s\x00") {
+			t.Errorf("%s: %q, %v", key, e.Value, err)
+		}
+	}
+	if body, err := client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx); err != nil || !strings.Contains(string(body), "[+]etcd-readiness ok") {
+		t.Errorf("%s, %v", body, err)
+	}
+}
+
+// TestOverrides keeps ConfigMaps on another cluster.
+func TestOverrides(t *testing.T) {
+	main, other := start(t, 1, nil), start(t, 1, nil)
+	client := serve(t, main, func(c *keelson.Config) {
+		c.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";")}
+	})
+	ctx := t.Context()
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+	if _, err := client.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cluster *cluster
+		key     string
+		there   bool
+	}{
+		{other, "/registry/configmaps/default/one", true}, {main, "/registry/configmaps/default/one", false},
+		{other, "/registry/secrets/default/one", false}, {main, "/registry/secrets/default/one", true},
+	} {
+		e, _, err := c.cluster.open(t, etcd.Options{}).Get(ctx, c.key, 0)
+		if err != nil || (e.ModRevision != 0) != c.there {
+			t.Errorf("%s: %+v, %v, want it there: %v", c.key, e, err, c.there)
+		}
+	}
+}
+
+// TestPrefix keeps everything elsewhere.
+func TestPrefix(t *testing.T) {
+	c := start(t, 1, nil)
+	client := serve(t, c, func(c *keelson.Config) { c.Etcd.Prefix = "/tenants/one" })
+	ctx := t.Context()
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+	r, err := c.open(t, etcd.Options{}).Range(ctx, storage.RangeRequest{})
+	if err != nil || len(r.Entries) < 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, e := range r.Entries {
+		if !strings.HasPrefix(e.Key, "/tenants/one/") {
+			t.Errorf("a key elsewhere: %s", e.Key)
+		}
+	}
+}
+
+// TestReplicasAgree: a list on one replica sees what was acknowledged by another,
+// always.
+func TestReplicasAgree(t *testing.T) {
+	c := start(t, 3, nil)
+	a, b := serve(t, c, nil), serve(t, c, nil)
+	tries := 300
+	if long() {
+		tries = 10_000
+	}
+	var wg sync.WaitGroup
+	const workers = 4
+	for worker := range workers {
+		wg.Go(func() {
+			for i := range tries / workers {
+				name := fmt.Sprintf("w%d-%d", worker, i)
+				made, err := a.CoreV1().ConfigMaps("default").Create(t.Context(), configMap(name), metav1.CreateOptions{})
+				if err != nil {
+					t.Errorf("create: %v", err)
+					return
+				}
+				list, err := b.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+				if err != nil || len(list.Items) != 1 || list.Items[0].ResourceVersion != made.ResourceVersion {
+					t.Errorf("the other replica does not list %s at %s: %+v, %v", name, made.ResourceVersion, list, err)
+					return
+				}
+				if err := b.CoreV1().ConfigMaps("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Errorf("delete: %v", err)
+					return
+				}
+				if list, err := a.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}); err != nil || len(list.Items) != 0 {
+					t.Errorf("%s is listed after its deletion on the other replica: %v", name, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestServerThroughTheStopOfAMember: three replicas go on while a member stops,
+// leader or not.
+func TestServerThroughTheStopOfAMember(t *testing.T) {
+	c := start(t, 3, nil)
+	clients := []*kubernetes.Clientset{serve(t, c, nil), serve(t, c, nil), serve(t, c, nil)}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	made := make([]map[string]bool, len(clients))
+	for i, client := range clients {
+		made[i] = map[string]bool{}
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				name := fmt.Sprintf("r%d-%d", i, n)
+				_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap(name), metav1.CreateOptions{})
+				if err != nil {
+					time.Sleep(20 * time.Millisecond) // for the election; the outcome is unknown
+					continue
+				}
+				made[i][name] = true
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	for _, i := range []int{c.leader(), (c.leader() + 1) % 3} {
+		c.stop(i)
+		for r, client := range clients {
+			within(t, fmt.Sprintf("replica %d writes", r), func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
+				return err
+			})
+		}
+		c.restart(i)
+	}
+	close(stop)
+	wg.Wait()
+	for r, client := range clients {
+		list, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatalf("replica %d: %v", r, err)
+		}
+		there := map[string]bool{}
+		for _, cm := range list.Items {
+			there[cm.Name] = true
+		}
+		for i := range made {
+			for name := range made[i] {
+				if !there[name] {
+					t.Errorf("replica %d lacks %s, which replica %d acknowledged", r, name, i)
+				}
+			}
+		}
+	}
+}
+
+// within repeats do until it works.
+func within(t testing.TB, what string, do func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := do()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, patience, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestServerWithoutQuorum: writes fail clearly, what the cache may answer it does.
+func TestServerWithoutQuorum(t *testing.T) {
+	c := start(t, 3, nil)
+	client := serve(t, c, nil)
+	ctx := t.Context()
+	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil { // loads
+		t.Fatal(err)
+	}
+	c.stop(1)
+	c.stop(2)
+	_, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("two"), metav1.CreateOptions{})
+	if !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) {
+		t.Errorf("a write without a quorum: %v", err)
+	}
+	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(list.Items) != 1 {
+		t.Errorf("a list of any revision: %v", err)
+	}
+	if _, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
+		t.Error("ready without a quorum")
+	}
+	c.restart(1)
+	within(t, "writes work again", func() error {
+		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("three"), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
