@@ -90,6 +90,9 @@ type Kind struct {
 	// extended by a generated suffix); nil is the DNS subdomain rule.
 	ValidateName func(name string, prefix bool) []string
 
+	// AnyFinalizer allows finalizers without a domain that are none of the standard
+	// ones.
+	AnyFinalizer bool
 	// MetaOnUpdate is what the kind's own validation of an update says about
 	// metadata, beyond what the generic one says already. The reference reports
 	// such causes as often as they are found.

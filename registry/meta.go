@@ -2,9 +2,12 @@ package registry
 
 import (
 	"context"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/request"
@@ -15,7 +18,22 @@ func (r *Resource) validateMeta(obj Object) field.ErrorList {
 	if r.Kind.ValidateName != nil {
 		validate = r.Kind.ValidateName
 	}
-	return validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, validate, field.NewPath("metadata"))
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, validate, path)
+	if r.Kind.AnyFinalizer {
+		return errs
+	}
+	for i, name := range obj.GetFinalizers() {
+		if !strings.Contains(name, "/") && !standardFinalizers[name] {
+			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
+}
+
+// standardFinalizers are those that need no domain.
+var standardFinalizers = map[string]bool{
+	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true, metav1.FinalizerDeleteDependents: true,
 }
 
 // validateMetaUpdate checks an update's metadata: by the generic rules, and by

@@ -12,7 +12,8 @@ func mutatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "admissionregistration",
 		Resource: "mutatingadmissionpolicies", Singular: "mutatingadmissionpolicy", Name: "MutatingAdmissionPolicy",
-		Categories: categories,
+		AnyFinalizer: true,
+		Categories:   categories,
 		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.MutatingAdmissionPolicy { return &admissionv1.MutatingAdmissionPolicy{} }, func(p *admissionv1.MutatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatch(p.Spec.MatchConstraints)

@@ -12,7 +12,8 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "admissionregistration",
 		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
-		Categories: categories,
+		AnyFinalizer: true,
+		Categories:   categories,
 		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.MutatingAdmissionPolicyBinding {
 			return &admissionv1.MutatingAdmissionPolicyBinding{}
 		}, func(b *admissionv1.MutatingAdmissionPolicyBinding) {

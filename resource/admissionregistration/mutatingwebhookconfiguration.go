@@ -12,7 +12,8 @@ func mutatingWebhookConfiguration() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "admissionregistration",
 		Resource: "mutatingwebhookconfigurations", Singular: "mutatingwebhookconfiguration", Name: "MutatingWebhookConfiguration",
-		Categories: categories,
+		AnyFinalizer: true,
+		Categories:   categories,
 		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.MutatingWebhookConfiguration { return &admissionv1.MutatingWebhookConfiguration{} }, func(c *admissionv1.MutatingWebhookConfiguration) {
 			for i := range c.Webhooks {
 				w := &c.Webhooks[i]

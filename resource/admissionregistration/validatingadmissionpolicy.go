@@ -12,7 +12,8 @@ func validatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "admissionregistration",
 		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy", Name: "ValidatingAdmissionPolicy",
-		Categories: categories,
+		AnyFinalizer: true,
+		Categories:   categories,
 		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} }, func(p *admissionv1.ValidatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatch(p.Spec.MatchConstraints)

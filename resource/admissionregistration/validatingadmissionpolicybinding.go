@@ -12,7 +12,8 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "admissionregistration",
 		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
-		Categories: categories,
+		AnyFinalizer: true,
+		Categories:   categories,
 		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.ValidatingAdmissionPolicyBinding {
 			return &admissionv1.ValidatingAdmissionPolicyBinding{}
 		}, func(b *admissionv1.ValidatingAdmissionPolicyBinding) {

@@ -12,7 +12,8 @@ func validatingWebhookConfiguration() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "admissionregistration",
 		Resource: "validatingwebhookconfigurations", Singular: "validatingwebhookconfiguration", Name: "ValidatingWebhookConfiguration",
-		Categories: categories,
+		AnyFinalizer: true,
+		Categories:   categories,
 		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.ValidatingWebhookConfiguration {
 			return &admissionv1.ValidatingWebhookConfiguration{}
 		}, func(c *admissionv1.ValidatingWebhookConfiguration) {

@@ -23,6 +23,7 @@ func apiService() *registry.Kind {
 	return &registry.Kind{
 		Group: "apiregistration.k8s.io", Package: "apiregistration",
 		Resource: "apiservices", Singular: "apiservice", Name: "APIService",
+		AnyFinalizer: true,
 		MetaOnUpdate: registry.MetaWhole,
 		// The core group's end with a dot.
 		ValidateName: path.ValidatePathSegmentName,

@@ -19,9 +19,10 @@ func lease() *registry.Kind {
 	return &registry.Kind{
 		Group: "coordination.k8s.io", Package: "coordination",
 		Resource: "leases", Singular: "lease", Name: "Lease",
-		Namespaced: true,
-		Versions:   []registry.Version{declare.Version("v1", func() *coordinationv1.Lease { return &coordinationv1.Lease{} }, nil)},
-		Storage:    "v1", StoragePath: "leases",
+		AnyFinalizer: true,
+		Namespaced:   true,
+		Versions:     []registry.Version{declare.Version("v1", func() *coordinationv1.Lease { return &coordinationv1.Lease{} }, nil)},
+		Storage:      "v1", StoragePath: "leases",
 		// Coordinated leader election, and with it strategy and preferredHolder, is
 		// off.
 		CreateOnUpdate: true,

@@ -20,6 +20,7 @@ func runtimeClass() *registry.Kind {
 	return &registry.Kind{
 		Group: "node.k8s.io", Package: "node",
 		Resource: "runtimeclasses", Singular: "runtimeclass", Name: "RuntimeClass",
+		AnyFinalizer: true,
 		MetaOnUpdate: registry.MetaWhole,
 		Versions: []registry.Version{declare.Version("v1", func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} }, func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {

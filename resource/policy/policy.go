@@ -23,6 +23,7 @@ func podDisruptionBudget() *registry.Kind {
 	return &registry.Kind{
 		Group: group, Package: "policy",
 		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", Name: "PodDisruptionBudget",
+		AnyFinalizer: true,
 		MetaOnUpdate: registry.MetaNothing,
 		ShortNames:   []string{"pdb"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} }, nil)},
