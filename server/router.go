@@ -24,6 +24,7 @@ type router struct {
 	discovery     *discovery.Handler
 	openapi       http.Handler
 	api           http.Handler // resources, below a group's version
+	snapshots     http.Handler
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
 }
@@ -47,6 +48,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.slis.ServeHTTP(w, r)
 	case path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		t.openapi.ServeHTTP(w, r)
+	case path == SnapshotPath:
+		t.snapshots.ServeHTTP(w, r)
 	case t.setVerbosity != nil && path == "/debug/flags/v":
 		t.serveVerbosity(w, r)
 	case t.profiling && strings.HasPrefix(path, "/debug/pprof"):

@@ -235,17 +235,48 @@ func (s *Server) lockData() error {
 	if dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(dir, privateDir); err != nil {
-		return fmt.Errorf("cannot use the data directory %s: %w", dir, cause(err))
+	var err error
+	s.lock, err = lockDataDir(dir)
+	return err
+}
+
+// lockDataDir makes the directory if it is missing.
+func lockDataDir(dir string) (*dirLock, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("cannot use the data directory %s: %w", dir, cause(err))
 	}
 	lock, err := lockDir(dir)
 	if errors.Is(err, errLocked) {
-		return fmt.Errorf("the data directory %s is used by another process", dir)
+		return nil, fmt.Errorf("the data directory %s is %w", dir, ErrDataDirUsed)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write to the data directory %s: %w", dir, cause(err))
+		return nil, fmt.Errorf("cannot write to the data directory %s: %w", dir, cause(err))
 	}
-	s.lock = lock
+	return lock, nil
+}
+
+// makeDir makes a directory and those above it that are missing, and makes their
+// entries durable: what is synced in it would be lost with them.
+func makeDir(dir string) error {
+	var parents []string // of what is missing
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			break
+		}
+		parents = append(parents, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		d, err := os.Open(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -412,6 +443,7 @@ func (s *Server) buildHTTP() error {
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 		discovery: s.discovery, openapi: documents, api: s.api.handler,
+		snapshots: newSnapshots(s.store, s.log),
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}
 	handler := chain.New(s.routes, chain.Options{

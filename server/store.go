@@ -26,6 +26,10 @@ func (s *Server) openStore(ctx context.Context) error {
 	} else {
 		options.Dir = filepath.Join(s.config.DataDir, storeName)
 	}
+	options.HistoryWindow = s.config.HistoryWindow
+	if s.config.AdjustEngine != nil {
+		s.config.AdjustEngine(&options)
+	}
 	store, err := embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):

@@ -22,7 +22,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	serve := newServe(out, errOut)
 	serve.Use = "serve"
 	serve.Short = "Serve the API"
-	root.AddCommand(serve, newVersion(out))
+	root.AddCommand(serve, newSnapshot(out), newCheck(out), newVersion(out))
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -42,7 +42,7 @@ func New(limit time.Duration, stopping context.Context) func(http.Handler) http.
 // LongRunning says whether a request lives as long as its client likes.
 func LongRunning(i *request.Info) bool {
 	if !i.IsResource() {
-		return strings.HasPrefix(i.Path, "/debug/pprof/")
+		return strings.HasPrefix(i.Path, "/debug/pprof/") || strings.HasPrefix(i.Path, "/debug/keelson/")
 	}
 	if i.Verb == "watch" {
 		return true

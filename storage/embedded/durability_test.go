@@ -220,6 +220,20 @@ func TestSyncOrder(t *testing.T) {
 	wg.Wait()
 }
 
+// TestNewDirectoriesSurvive: directories made for a new store are as durable as
+// what is in it.
+func TestNewDirectoriesSurvive(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	s := mustOpen(t, Options{FS: mem, Dir: "/srv/new/data/store"})
+	if _, err := s.Commit(t.Context(), put("/a", "1")); err != nil {
+		t.Fatal(err)
+	}
+	again := mustOpen(t, Options{FS: mem.CrashClone(vfs.CrashCloneCfg{}), Dir: "/srv/new/data/store"})
+	if e, _, err := again.Get(t.Context(), "/a", 0); err != nil || e.ModRevision == 0 {
+		t.Errorf("after a crash: %+v, %v", e, err)
+	}
+}
+
 // TestFailedSync lets a sync fail: nothing in flight is acknowledged, nothing
 // later is accepted, reads go on at the last durable revision.
 func TestFailedSync(t *testing.T) {

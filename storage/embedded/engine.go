@@ -78,7 +78,7 @@ func Open(o Options) (*Store, error) {
 // openDB locks the directory and opens the database, with its options adjusted.
 func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	o := &s.opts
-	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := makeDir(o.FS, o.Dir); err != nil {
 		return fmt.Errorf("cannot create data directory %s: %w", o.Dir, err)
 	}
 	lock, err := pebble.LockDirectory(o.Dir, o.FS)
@@ -97,6 +97,32 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 		return openError(o.Dir, err)
 	}
 	s.db, s.lock = db, lock
+	return nil
+}
+
+// makeDir makes a directory and those above it that are missing, and makes their
+// entries durable: a database that is synced in a directory that is not would be
+// lost with it.
+func makeDir(fs vfs.FS, dir string) error {
+	var parents []string // of what is missing, the innermost first
+	for at := dir; ; at = fs.PathDir(at) {
+		if _, err := fs.Stat(at); err == nil || fs.PathDir(at) == at {
+			break
+		}
+		parents = append(parents, fs.PathDir(at))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		d, err := fs.OpenDir(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

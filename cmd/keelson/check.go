@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+func newCheck(out io.Writer) *cobra.Command {
+	dataDir := server.DefaultConfig().DataDir
+	c := &cobra.Command{
+		Use: "check", Short: "Verify the data of a stopped server",
+		Long: "Check reads all data of a stopped server and changes nothing. It verifies checksums,\n" +
+			"that index, log and expiry index agree, that every key is where an object's key is, and\n" +
+			"that every value can be read. What is wrong is printed, one line each.",
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return check(c.Context(), out, dataDir) },
+	}
+	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	return c
+}
+
+func check(ctx context.Context, out io.Writer, dataDir string) error {
+	s, err := openStopped(dataDir)
+	if err != nil {
+		return err
+	}
+	values := valueCheck{layout: newLayout()}
+	problems := 0
+	seen, err := s.Verify(ctx, values.check, func(p embedded.Problem) {
+		problems++
+		fmt.Fprintln(out, p)
+	})
+	if err = errors.Join(err, s.Close()); err != nil {
+		return brief(err)
+	}
+	fmt.Fprintf(out, "Checked %d files, %d keys in %d versions, %d log records, %d deadlines; revision %d, compacted to %d\n",
+		seen.Files, seen.Keys, seen.Versions, seen.LogRecords, seen.Expiring, seen.Revision, seen.Compacted)
+	if values.encrypted > 0 {
+		fmt.Fprintf(out, "%d values are encrypted and were not read\n", values.encrypted)
+	}
+	if problems > 0 {
+		return fmt.Errorf("%d things are wrong with the data in %s", problems, dataDir)
+	}
+	return nil
+}
+
+// valueCheck says what is wrong with keys and values.
+type valueCheck struct {
+	layout    *layout
+	encrypted int64
+}
+
+// encryptedPrefix begins every value that is encrypted at rest.
+const encryptedPrefix = "k8s:enc:"
+
+var envelopePrefix = []byte("k8s\x00")
+
+// ownPaths are what the reference's own parts keep beside resources.
+var ownPaths = map[string]bool{"masterleases": true, "peerserverleases": true, "ranges": true}
+
+func (c *valueCheck) check(r embedded.Record) []string {
+	p, ok := c.layout.find(r.Key)
+	switch {
+	case !ok:
+		return []string{"it is not below " + registry.Root}
+	case p.kind == nil && !p.custom && !ownPaths[p.path]:
+		return []string{fmt.Sprintf("%q is no resource's place", p.path)}
+	}
+	var wrong []string
+	add := func(err error) {
+		if err != nil {
+			wrong = append(wrong, brief(err).Error())
+		}
+	}
+	add(p.form())
+	if bytes.HasPrefix(r.Value, []byte(encryptedPrefix)) {
+		c.encrypted++
+		return wrong
+	}
+	switch {
+	case p.kind == nil && p.custom:
+		add(p.checkCustom(r.Value))
+	case p.kind == nil:
+		add(checkOwn(r.Value))
+	default:
+		add(p.checkKind(r.Value))
+	}
+	return wrong
+}
+
+// form says whether what follows a resource's path is [namespace/]name.
+func (p *place) form() error {
+	namespace, name, two := strings.Cut(p.rest, "/")
+	if !two {
+		namespace, name = "-", p.rest
+	}
+	switch {
+	case p.kind == nil && !p.custom:
+		return nil
+	case namespace == "" || name == "" || strings.Contains(name, "/") || p.kind != nil && two != p.kind.Namespaced:
+		return fmt.Errorf("%q is not the name of an object of %s", p.rest, p.path)
+	}
+	return nil
+}
+
+// names compares an object's metadata with its key.
+func (p *place) names(namespace, name string) error {
+	want := name
+	if namespace != "" {
+		want = namespace + "/" + name
+	}
+	if want != p.rest {
+		return fmt.Errorf("its object is %q", want)
+	}
+	return nil
+}
+
+func checkOwn(value []byte) error {
+	if json.Valid(value) {
+		return nil
+	}
+	_, err := openEnvelope(value)
+	return err
+}
+
+func openEnvelope(value []byte) (*runtime.Unknown, error) {
+	raw, ok := bytes.CutPrefix(value, envelopePrefix)
+	if !ok {
+		return nil, errors.New("its value is no protobuf envelope")
+	}
+	u := &runtime.Unknown{}
+	if err := u.Unmarshal(raw); err != nil {
+		return nil, fmt.Errorf("its protobuf envelope cannot be read: %w", err)
+	}
+	return u, nil
+}
+
+// document is what every stored JSON object has.
+type document struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+}
+
+func readDocument(value []byte) (d document, err error) {
+	if err := json.Unmarshal(value, &d); err != nil {
+		return d, fmt.Errorf("its value is no JSON object: %w", err)
+	}
+	return d, nil
+}
+
+func (p *place) checkCustom(value []byte) error {
+	d, err := readDocument(value)
+	if err != nil {
+		return err
+	}
+	group, _, _ := strings.Cut(p.path, "/")
+	if got := d.GroupVersionKind(); got.Group != group || got.Kind == "" {
+		return fmt.Errorf("its value is a %q of %q", d.Kind, d.APIVersion)
+	}
+	return p.names(d.Metadata.Namespace, d.Metadata.Name)
+}
+
+func (p *place) checkKind(value []byte) error {
+	k := p.kind
+	if k.StorageJSON {
+		d, err := readDocument(value)
+		if err != nil {
+			return err
+		}
+		if got := d.GroupVersionKind(); got.Group != k.Group || got.Kind != k.Name {
+			return fmt.Errorf("its value is a %q of %q, not a %s", d.Kind, d.APIVersion, k.GroupKind())
+		}
+		if k.StoredJSON != nil {
+			_, err = k.StoredJSON.Decode(value)
+		} else {
+			err = json.Unmarshal(value, k.Version(k.Storage).New())
+		}
+		if err != nil {
+			return fmt.Errorf("its value cannot be read: %w", err)
+		}
+		return p.names(d.Metadata.Namespace, d.Metadata.Name)
+	}
+	u, err := openEnvelope(value)
+	if err != nil {
+		return err
+	}
+	want := schema.GroupVersion{Group: k.Group, Version: k.Storage}.String()
+	if k.StorageGroupVersion != "" {
+		want = k.StorageGroupVersion
+	}
+	if u.APIVersion != want || u.Kind != k.Name {
+		return fmt.Errorf("its value is a %q of %q, not a %s of %s", u.Kind, u.APIVersion, k.Name, want)
+	}
+	obj := k.Version(k.Storage).New()
+	if err := scheme.DecodeProto(u.Raw, obj); err != nil {
+		return fmt.Errorf("its value cannot be read: %w", err)
+	}
+	return p.names(obj.GetNamespace(), obj.GetName())
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+// stoppedStore is the store of a data directory that no server uses, locked.
+type stoppedStore struct {
+	*embedded.Reader
+	release func() error
+}
+
+// openStopped opens the store of a data directory without changing it. The error
+// is server.ErrDataDirUsed while a server has it.
+func openStopped(dataDir string) (*stoppedStore, error) {
+	if _, err := os.Stat(server.StoreDir(dataDir)); err != nil {
+		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
+	}
+	release, err := server.LockDataDir(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := embedded.OpenReader(embedded.Options{Dir: server.StoreDir(dataDir)})
+	if err != nil {
+		return nil, errors.Join(brief(err), release())
+	}
+	return &stoppedStore{r, release}, nil
+}
+
+func (s *stoppedStore) Close() error { return errors.Join(s.Reader.Close(), s.release()) }
+
+// brief makes one line of an error.
+func brief(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// restoringName is where a store is made before it gets its place.
+const restoringName = "store.restoring"
+
+// makeStore makes a data directory with a store that fill fills. The directory may
+// exist, but not hold anything. The store appears whole or not at all.
+func makeStore(dataDir string, fill func(embedded.Options) error) (err error) {
+	release, err := server.LockDataDir(dataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if err := empty(dataDir); err != nil {
+		return err
+	}
+	making := filepath.Join(dataDir, restoringName)
+	if err := os.RemoveAll(making); err != nil { // what an interrupted attempt left
+		return err
+	}
+	if err := fill(embedded.Options{Dir: making}); err != nil {
+		return errors.Join(err, os.RemoveAll(making))
+	}
+	if err := os.Rename(making, server.StoreDir(dataDir)); err != nil {
+		return err
+	}
+	return syncDir(dataDir)
+}
+
+// empty says what is in the way in a data directory.
+func empty(dataDir string) error {
+	entries, err := os.ReadDir(dataDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); name != "lock" && name != restoringName {
+			return fmt.Errorf("the data directory %s is not empty: it has %s", dataDir, name)
+		}
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// writeWhole makes a file by way of a temporary one beside it, so that path is what
+// it was or whole. write is given the temporary file's name, under which there is an
+// empty file.
+func writeWhole(path string, write func(temporary string) error) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, reason(err))
+	}
+	temporary := f.Name()
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temporary) // the error that counts is the first
+		}
+	}()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := write(temporary); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, reason(err))
+	}
+	return syncDir(dir)
+}
+
+// reason strips the path that errors of files repeat.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	var l *os.LinkError
+	if errors.As(err, &l) {
+		return l.Err
+	}
+	return err
+}

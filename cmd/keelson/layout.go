@@ -1,0 +1,68 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource"
+)
+
+// layout knows which resource a key of the store belongs to.
+type layout struct {
+	kinds map[string]*registry.Kind // by StoragePath
+}
+
+func newLayout() *layout {
+	l := &layout{kinds: map[string]*registry.Kind{}}
+	for _, k := range resource.Kinds() {
+		if k.StoragePath != "" {
+			l.kinds[k.StoragePath] = k
+		}
+	}
+	return l
+}
+
+// place is what a key says.
+type place struct {
+	kind *registry.Kind // nil for what is of no built-in kind
+	// path is what lies between the root and the object: a StoragePath, or of a
+	// custom resource its group and plural.
+	path string
+	// custom says that it has the form of a custom resource's key.
+	custom bool
+	// rest is [namespace/]name.
+	rest string
+}
+
+// find splits a key; false if it is not below the root.
+func (l *layout) find(key string) (place, bool) {
+	below, ok := strings.CutPrefix(key, registry.Root)
+	if !ok {
+		return place{}, false
+	}
+	first, rest, _ := strings.Cut(below, "/")
+	if second, after, ok := strings.Cut(rest, "/"); ok {
+		if k := l.kinds[first+"/"+second]; k != nil {
+			return place{kind: k, path: k.StoragePath, rest: after}, true
+		}
+		if l.kinds[first] == nil && strings.Contains(first, ".") {
+			return place{path: first + "/" + second, custom: true, rest: after}, true
+		}
+	}
+	return place{kind: l.kinds[first], path: first, rest: rest}, true
+}
+
+// resource names a key's resource as kubectl does (deployments.apps).
+func (l *layout) resource(key string) string {
+	p, ok := l.find(key)
+	switch {
+	case !ok:
+		return "(not below " + registry.Root + ")"
+	case p.kind != nil:
+		return p.kind.GroupResource().String()
+	case p.custom:
+		group, plural, _ := strings.Cut(p.path, "/")
+		return plural + "." + group
+	}
+	return p.path
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// remote is a server as a kubeconfig names it.
+type remote struct {
+	server string
+	token  string
+	client *http.Client
+}
+
+// kubeconfigFile is what is read of a kubeconfig: certificates and tokens, of its
+// current context.
+type kubeconfigFile struct {
+	CurrentContext string `json:"current-context"`
+	Contexts       []struct {
+		Name    string `json:"name"`
+		Context struct {
+			Cluster string `json:"cluster"`
+			User    string `json:"user"`
+		} `json:"context"`
+	} `json:"contexts"`
+	Clusters []struct {
+		Name    string        `json:"name"`
+		Cluster clusterConfig `json:"cluster"`
+	} `json:"clusters"`
+	Users []struct {
+		Name string     `json:"name"`
+		User userConfig `json:"user"`
+	} `json:"users"`
+}
+
+type clusterConfig struct {
+	Server     string `json:"server"`
+	CA         []byte `json:"certificate-authority-data"`
+	CAFile     string `json:"certificate-authority"`
+	ServerName string `json:"tls-server-name"`
+}
+
+type userConfig struct {
+	Cert      []byte `json:"client-certificate-data"`
+	CertFile  string `json:"client-certificate"`
+	Key       []byte `json:"client-key-data"`
+	KeyFile   string `json:"client-key"`
+	Token     string `json:"token"`
+	TokenFile string `json:"tokenFile"`
+}
+
+func newRemote(kubeconfig string) (*remote, error) {
+	content, err := os.ReadFile(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", kubeconfig, reason(err))
+	}
+	var k kubeconfigFile
+	if err := yaml.Unmarshal(content, &k); err != nil {
+		return nil, fmt.Errorf("the kubeconfig %s: %w", kubeconfig, brief(err))
+	}
+	cluster, user, err := k.current()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig %s: %w", kubeconfig, err)
+	}
+	r, err := connect(cluster, user, filepath.Dir(kubeconfig))
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig %s: %w", kubeconfig, err)
+	}
+	return r, nil
+}
+
+func (k *kubeconfigFile) current() (cluster clusterConfig, user userConfig, err error) {
+	for _, c := range k.Contexts {
+		if c.Name != k.CurrentContext {
+			continue
+		}
+		for i := range k.Clusters {
+			if k.Clusters[i].Name == c.Context.Cluster {
+				cluster = k.Clusters[i].Cluster
+			}
+		}
+		for i := range k.Users {
+			if k.Users[i].Name == c.Context.User {
+				user = k.Users[i].User
+			}
+		}
+	}
+	if cluster.Server == "" {
+		return cluster, user, errors.New("its current context names no server")
+	}
+	return cluster, user, nil
+}
+
+func connect(cluster clusterConfig, user userConfig, dir string) (*remote, error) {
+	token := []byte(user.Token)
+	for _, f := range []struct {
+		data *[]byte
+		file string
+	}{{&cluster.CA, cluster.CAFile}, {&user.Cert, user.CertFile}, {&user.Key, user.KeyFile}, {&token, user.TokenFile}} {
+		if len(*f.data) > 0 || f.file == "" {
+			continue
+		}
+		path := f.file
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		var err error
+		if *f.data, err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cluster.ServerName}
+	if len(cluster.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(cluster.CA)
+	}
+	if len(user.Cert) > 0 {
+		pair, err := tls.X509KeyPair(user.Cert, user.Key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return &remote{
+		server: strings.TrimRight(cluster.Server, "/"), token: strings.TrimSpace(string(token)),
+		client: &http.Client{Transport: &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment}},
+	}, nil
+}
+
+// get returns the body of path. The caller closes it.
+func (r *remote) get(ctx context.Context, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	w, err := r.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the server: %w", err)
+	}
+	if w.StatusCode == http.StatusOK {
+		return w.Body, nil
+	}
+	const longestStatus = 64 << 10
+	var status struct {
+		Message string `json:"message"`
+	}
+	body, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // what there is of it
+	_ = w.Body.Close()
+	if json.Unmarshal(body, &status) != nil || status.Message == "" {
+		status.Message = strings.TrimSpace(string(body))
+	}
+	return nil, fmt.Errorf("the server at %s answers %s: %s", r.server, w.Status, status.Message)
+}

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/storage/backup"
+	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/storage/snapshot"
+)
+
+func newSnapshot(out io.Writer) *cobra.Command {
+	c := &cobra.Command{
+		Use: "snapshot", Short: "Save and restore the data, also from and to etcd",
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newSave(out), newStatus(out), newRestore(out), newImportEtcd(out), newExportEtcd(out))
+	return c
+}
+
+// fileCommand is a command whose argument is a file.
+func fileCommand(use, short, long string, run func(ctx context.Context, file string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " FILE", Short: short, Long: long, SilenceUsage: true, SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return fmt.Errorf("keelson snapshot %s takes one argument, the file", use)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return run(c.Context(), args[0]) },
+	}
+}
+
+const dataDirUsage = "directory of the data"
+
+func newSave(out io.Writer) *cobra.Command {
+	dataDir, kubeconfig := server.DefaultConfig().DataDir, ""
+	c := fileCommand("save", "Save the data to a file",
+		"Save writes the state of the store at one revision to a file. A running server is\n"+
+			"asked for it, over its API as an administrator, and goes on serving meanwhile; of a\n"+
+			"stopped one the data directory is read.",
+		func(ctx context.Context, file string) error {
+			var summary backup.Summary
+			err := writeWhole(file, func(temporary string) (err error) {
+				summary, err = save(ctx, temporary, dataDir, kubeconfig)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(out, "Saved %d entries at revision %d to %s\n", summary.Entries, summary.Revision, file)
+			return err
+		})
+	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of a member of system:masters, to save from a running server anywhere (without exec plug-ins)")
+	return c
+}
+
+// save writes a snapshot to an existing file and verifies what it wrote.
+func save(ctx context.Context, path, dataDir, kubeconfig string) (summary backup.Summary, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return summary, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := saveTo(ctx, f, dataDir, kubeconfig); err != nil {
+		return summary, err
+	}
+	if err := f.Sync(); err != nil {
+		return summary, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return summary, err
+	}
+	return backup.Verify(bufio.NewReaderSize(f, readBuffer), nil)
+}
+
+const readBuffer = 1 << 20
+
+func saveTo(ctx context.Context, w io.Writer, dataDir, kubeconfig string) error {
+	if kubeconfig == "" {
+		s, err := openStopped(dataDir)
+		switch {
+		case err == nil:
+			return errors.Join(saveStopped(ctx, w, s), s.Close())
+		case !errors.Is(err, server.ErrDataDirUsed):
+			return err
+		}
+		kubeconfig = server.KubeconfigFile(dataDir)
+	}
+	r, err := newRemote(kubeconfig)
+	if err != nil {
+		return err
+	}
+	body, err := r.get(ctx, server.SnapshotPath)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, body)
+	return errors.Join(err, body.Close())
+}
+
+func saveStopped(ctx context.Context, w io.Writer, s *stoppedStore) error {
+	created := time.Now()
+	e, err := s.Export()
+	if err != nil {
+		return err
+	}
+	_, err = backup.Save(ctx, w, e, created, server.Program())
+	return errors.Join(err, e.Close())
+}
+
+// snapshotStatus is what `keelson snapshot status -o json` prints.
+type snapshotStatus struct {
+	File      string           `json:"file"`
+	Format    int              `json:"format"`
+	Program   string           `json:"program"`
+	Created   time.Time        `json:"created"`
+	Revision  int64            `json:"revision"`
+	Entries   int64            `json:"entries"`
+	Bytes     int64            `json:"bytes"`    // of keys and values
+	FileSize  int64            `json:"fileSize"` // in bytes
+	SHA256    string           `json:"sha256"`
+	Expiring  int64            `json:"expiring"`
+	Resources map[string]int64 `json:"resources"` // entries of each
+}
+
+func newStatus(out io.Writer) *cobra.Command {
+	format := ""
+	c := fileCommand("status", "Verify a snapshot and say what is in it", "", func(_ context.Context, file string) error {
+		if format != "" && format != "json" {
+			return errors.New("--output must be json")
+		}
+		s, err := readStatus(file)
+		if err != nil {
+			return err
+		}
+		if format == "json" {
+			e := json.NewEncoder(out)
+			e.SetIndent("", "  ")
+			return e.Encode(s)
+		}
+		return s.print(out)
+	})
+	c.Flags().StringVarP(&format, "output", "o", "", "json, or nothing for a table")
+	return c
+}
+
+func readStatus(file string) (*snapshotStatus, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", file, reason(err))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshotStatus{File: file, Format: snapshot.Version, FileSize: info.Size(), Resources: map[string]int64{}}
+	names := newLayout()
+	summary, err := backup.Verify(bufio.NewReaderSize(f, readBuffer), func(e snapshot.Entry) {
+		s.Resources[names.resource(e.Key)]++
+		if e.Deadline != 0 {
+			s.Expiring++
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	s.Program, s.Created, s.Revision = summary.Program, summary.Created, summary.Revision
+	s.Entries, s.Bytes, s.SHA256 = summary.Entries, summary.Bytes, hex.EncodeToString(summary.SHA256)
+	return s, nil
+}
+
+func (s *snapshotStatus) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "file\t%s (%d bytes, format %d, %s)\n", s.File, s.FileSize, s.Format, s.Program)
+	fmt.Fprintf(w, "created\t%s\n", s.Created.Format(time.RFC3339))
+	fmt.Fprintf(w, "revision\t%d\n", s.Revision)
+	fmt.Fprintf(w, "entries\t%d (%d with a time to live)\n", s.Entries, s.Expiring)
+	fmt.Fprintf(w, "bytes\t%d\n", s.Bytes)
+	fmt.Fprintf(w, "sha256\t%s\n", s.SHA256)
+	names := make([]string, 0, len(s.Resources))
+	for name := range s.Resources {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Fprintf(w, "  %s\t%d\n", name, s.Resources[name])
+	}
+	return w.Flush()
+}
+
+func newRestore(out io.Writer) *cobra.Command {
+	dataDir, minRevision := "", int64(0)
+	c := fileCommand("restore", "Make a data directory from a snapshot",
+		"Restore makes a data directory, which must be empty or missing. All objects get new\n"+
+			"resourceVersions above any that a client can have seen, so that clients list again.\n"+
+			"Certificates are not part of a snapshot: put the old pki directory beside the store\n"+
+			"before the server starts, or it makes an authority of its own.",
+		func(ctx context.Context, file string) error {
+			f, err := os.Open(file)
+			if err != nil {
+				return fmt.Errorf("cannot read %s: %w", file, reason(err))
+			}
+			defer f.Close()
+			var restored backup.Restored
+			err = restoreInto(dataDir, file, func(o embedded.Options) (err error) {
+				restored, err = backup.Restore(ctx, &bufferedFile{File: f}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printRestored(out, restored, dataDir)
+		})
+	c.Flags().StringVar(&dataDir, "data-dir", "", "directory to make")
+	c.Flags().Int64Var(&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high")
+	return c
+}
+
+// restoreInto makes a data directory whose store fill makes from a file.
+func restoreInto(dataDir, file string, fill func(embedded.Options) error) error {
+	if dataDir == "" {
+		return errors.New("--data-dir must name the directory to make")
+	}
+	return makeStore(dataDir, func(o embedded.Options) error {
+		if err := fill(o); err != nil {
+			return fmt.Errorf("%s: %w", file, brief(err))
+		}
+		return nil
+	})
+}
+
+func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
+	_, err := fmt.Fprintf(out, "Restored %d entries of revision %d to %s, at revision %d\n", r.Entries, r.From, dataDir, r.Revision)
+	return err
+}
+
+// bufferedFile reads a file in large pieces.
+type bufferedFile struct {
+	*os.File
+	buffer *bufio.Reader
+}
+
+func (f *bufferedFile) Read(b []byte) (int, error) {
+	if f.buffer == nil {
+		f.buffer = bufio.NewReaderSize(f.File, readBuffer)
+	}
+	return f.buffer.Read(b)
+}
+
+// Seek is for going to places that earlier calls returned, before anything was
+// read from there.
+func (f *bufferedFile) Seek(offset int64, whence int) (int64, error) {
+	f.buffer = nil
+	return f.File.Seek(offset, whence)
+}
+
+const prefixUsage = "what the keys begin with in etcd (--etcd-prefix of the API server)"
+
+func newImportEtcd(out io.Writer) *cobra.Command {
+	dataDir, minRevision := "", int64(0)
+	var options backup.EtcdOptions
+	c := fileCommand("import-etcd", "Make a data directory from an etcd snapshot",
+		"Import-etcd makes a data directory, which must be empty or missing, from a file that\n"+
+			"`etcdctl snapshot save` wrote. As with restore, all objects get new resourceVersions.",
+		func(ctx context.Context, file string) error {
+			options.Restore.MinRevision, options.Restore.Now = minRevision, time.Now()
+			if _, err := os.Stat(file); err != nil {
+				return fmt.Errorf("cannot read %s: %w", file, reason(err))
+			}
+			var restored backup.Restored
+			var others int64
+			err := restoreInto(dataDir, file, func(o embedded.Options) (err error) {
+				restored, others, err = backup.ImportEtcd(ctx, file, o, options)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if others > 0 {
+				fmt.Fprintf(out, "Left out %d keys that are not below %s\n", others, options.Prefix)
+			}
+			return printRestored(out, restored, dataDir)
+		})
+	f := c.Flags()
+	f.StringVar(&dataDir, "data-dir", "", "directory to make")
+	f.StringVar(&options.Prefix, "prefix", "/registry", prefixUsage)
+	f.Int64Var(&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high")
+	f.BoolVar(&options.Restore.Keep, "keep-revisions", false, "keep etcd's revisions as resourceVersions; only if nothing was written to etcd since the file was")
+	f.BoolVar(&options.SkipHash, "skip-hash-check", false, "take a file without a SHA-256 at its end: a copy of a member's database")
+	return c
+}
+
+func newExportEtcd(out io.Writer) *cobra.Command {
+	dataDir, prefix := server.DefaultConfig().DataDir, "/registry"
+	c := fileCommand("export-etcd", "Write the data of a stopped server as an etcd snapshot",
+		"Export-etcd writes a file for `etcdutl snapshot restore`. Revisions stay as they are.",
+		func(ctx context.Context, file string) error {
+			s, err := openStopped(dataDir)
+			if err != nil {
+				return err
+			}
+			n, err := exportEtcd(ctx, file, prefix, s)
+			if err = errors.Join(err, s.Close()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(out, "Exported %d entries at revision %d to %s\n", n, s.Revision(), file)
+			return err
+		})
+	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
+	c.Flags().StringVar(&prefix, "prefix", prefix, prefixUsage)
+	return c
+}
+
+func exportEtcd(ctx context.Context, file, prefix string, s *stoppedStore) (n int64, err error) {
+	e, err := s.Export()
+	if err != nil {
+		return 0, err
+	}
+	err = writeWhole(file, func(temporary string) (err error) {
+		n, err = backup.ExportEtcd(ctx, temporary, prefix, e, time.Now())
+		return err
+	})
+	return n, errors.Join(err, e.Close())
+}
