@@ -230,7 +230,7 @@ func TestFullDisk(t *testing.T) {
 		m.s.t.Helper()
 		c := m.s.client(997)
 		for deadline := time.Now().Add(m.s.patience); ; time.Sleep(5 * time.Millisecond) {
-			got := c.Create(ctx, namespaces[0]+"/probe-"+m.s.value(), m.s.value(), "").Status
+			got := c.Create(ctx, m.s.fresh("probe"), m.s.value(), "").Status
 			if got == status {
 				return
 			}

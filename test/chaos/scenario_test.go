@@ -152,6 +152,11 @@ func (s *scenario) key(rng *rand.Rand) string {
 	return fmt.Sprintf("%s/r%d-%d", namespace, max(s.round-rng.IntN(2), 0), rng.IntN(4))
 }
 
+// fresh returns a key that nothing had before.
+func (s *scenario) fresh(name string) string {
+	return fmt.Sprintf("%s/%s-%d", namespaces[0], name, s.values.Add(1))
+}
+
 func (s *scenario) value() string { return fmt.Sprintf("v%d%s", s.values.Add(1), s.padding) }
 
 // write writes once. Some requests are given up soon: their answers are unknown.
@@ -248,7 +253,7 @@ func (s *scenario) extend(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no write succeeds any more: %v", mark)
 		}
-		mark = s.auditor().Create(ctx, namespaces[0]+"/mark-"+s.value(), s.value(), "red")
+		mark = s.auditor().Create(ctx, s.fresh("mark"), s.value(), "red")
 	}
 	w, err := s.watchTo(ctx, s.auditor(), s.log.To(), mark.Revision)
 	if err != nil {

@@ -111,6 +111,28 @@ func (l *Log) Since(revision int64) *Log {
 	return &Log{From: revision, base: l.At(revision), changes: l.above(revision), last: l.last, to: l.to}
 }
 
+// Map returns the log with f applied to every state that exists.
+func (l *Log) Map(f func(State) State) *Log {
+	states := func(m map[string]State) map[string]State {
+		out := map[string]State{}
+		for key, s := range m {
+			out[key] = f(s)
+		}
+		return out
+	}
+	out := &Log{From: l.From, base: states(l.base), last: states(l.last), to: l.to}
+	for _, c := range l.changes {
+		if !c.Deleted {
+			c.State = f(c.State)
+		}
+		if c.Prev.Exists() {
+			c.Prev = f(c.Prev)
+		}
+		out.changes = append(out.changes, c)
+	}
+	return out
+}
+
 // Last is the state at the end of the log.
 func (l *Log) Last() map[string]State { return l.last }
 
