@@ -31,6 +31,8 @@ type machine struct {
 	store  func(storage.Store) storage.Store
 	around func(http.Handler) http.Handler
 	cache  cache.Options
+	// losesAll says that a power cut loses all that was not synced.
+	losesAll bool
 
 	engine         *embedded.Store
 	served, honest *rig.Server
@@ -100,7 +102,11 @@ func (m *machine) round(writers, readers int, life time.Duration, amid func(*ran
 		if amid != nil {
 			amid(rng)
 		}
-		m.s.rec.Freeze(func() { after = cut(rng, m.disk) })
+		m.s.rec.Freeze(func() {
+			if after = cut(rng, m.disk); m.losesAll {
+				after = m.disk.CrashClone(vfs.CrashCloneCfg{})
+			}
+		})
 		cancel()
 		close(cutOff)
 	})

@@ -255,12 +255,14 @@ func (s *scenario) extend(ctx context.Context) error {
 		}
 		mark = s.auditor().Create(ctx, s.fresh("mark"), s.value(), "red")
 	}
+	if mark.Revision <= s.log.To() {
+		detail := fmt.Sprintf("%v; the log was at revision %d before", mark, s.log.To())
+		return errors.Join(&history.Violation{Promise: history.ErrRevision, Where: "log", Detail: detail},
+			&history.Violation{Promise: history.ErrDurable, Where: "log", Detail: detail})
+	}
 	w, err := s.watchTo(ctx, s.auditor(), s.log.To(), mark.Revision)
 	if err != nil {
 		return fmt.Errorf("reading the log from %d to %d: %w", s.log.To(), mark.Revision, err)
-	}
-	if err := history.CheckResume(w, w); err != nil {
-		return err
 	}
 	return s.log.AppendWatch(w)
 }
