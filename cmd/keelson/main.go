@@ -13,8 +13,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "keelson:", err)
-		os.Exit(1)
+	os.Exit(report(err))
+}
+
+// report says what went wrong and returns the exit code.
+func report(err error) int {
+	if err == nil {
+		return 0
 	}
+	fmt.Fprintln(os.Stderr, "keelson:", err)
+	return 1
 }

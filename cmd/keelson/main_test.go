@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if dir := os.Getenv(brokenDisk); dir != "" {
+		os.Exit(report(serveOnBrokenDisk(dir)))
+	}
 	os.Exit(m.Run())
 }
 
@@ -93,8 +96,39 @@ type kubeconfig struct {
 	} `json:"users"`
 }
 
-// get asks as the administrator of the kubeconfig would.
+// get and post ask as the administrator of the kubeconfig would.
 func get(t *testing.T, path, url string) (int, string) {
+	t.Helper()
+	return ask(t, path, http.MethodGet, url, "")
+}
+
+func post(t *testing.T, path, url, body string) (int, string) {
+	t.Helper()
+	return ask(t, path, http.MethodPost, url, body)
+}
+
+func ask(t *testing.T, path, method, url, content string) (int, string) {
+	t.Helper()
+	k, transport := credentials(t, path)
+	defer transport.CloseIdleConnections()
+	q, err := http.NewRequest(method, k.Clusters[0].Cluster.Server+url, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Set("Content-Type", "application/json")
+	r, err := (&http.Client{Transport: transport}).Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(body)
+}
+
+func credentials(t *testing.T, path string) (kubeconfig, *http.Transport) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -110,18 +144,16 @@ func get(t *testing.T, path, url string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
-	defer transport.CloseIdleConnections()
-	r, err := (&http.Client{Transport: transport}).Get(k.Clusters[0].Cluster.Server + url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.StatusCode, string(body)
+	return k, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
+}
+
+// keelson runs a command to its end.
+func keelson(args ...string) (stdout, stderr string, code int) {
+	cmd := command(args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	_ = cmd.Run() // the exit code says it
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
 func TestServeAndServeAgain(t *testing.T) {

@@ -119,7 +119,14 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	}
 	stop, cancel := context.WithTimeout(context.Background(), config.ShutdownDelay+config.RequestTimeout+stopTime)
 	defer cancel()
-	return errors.Join(failure, s.Stop(stop))
+	err = s.Stop(stop)
+	if failure == nil {
+		return err
+	}
+	if err != nil {
+		config.Log.Warn("the end was not an orderly one", "error", err)
+	}
+	return failure
 }
 
 // printHello says where the server is and what to type next.

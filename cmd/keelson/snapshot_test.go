@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/keelson-dev/keelson/server"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+// mustRun runs a command that has to succeed.
+func mustRun(t *testing.T, args ...string) string {
+	t.Helper()
+	out, stderr, code := keelson(args...)
+	if code != 0 || stderr != "" {
+		t.Fatalf("keelson %s: exit code %d, %s", strings.Join(args, " "), code, stderr)
+	}
+	return out
+}
+
+func objectVersion(t *testing.T, body string) string {
+	t.Helper()
+	var o struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if err := json.Unmarshal([]byte(body), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o.Metadata.ResourceVersion
+}
+
+// TestSaveAndRestore saves from a running server and from its stopped directory,
+// restores, and serves again.
+func TestSaveAndRestore(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	const path = "/api/v1/namespaces/default/configmaps"
+	p := run(t, "serve", "--data-dir", in("data"), "--secure-port", "0", "--history-window", "1m")
+	kubeconfig := filepath.Join(in("data"), "kubeconfig")
+	if status, body := post(t, kubeconfig, path, `{"metadata":{"name":"a"},"data":{"k":"v"}}`); status != http.StatusCreated {
+		t.Fatal(status, body)
+	}
+	_, list := get(t, kubeconfig, path)
+	before := objectVersion(t, list)
+
+	hot := regexp.MustCompile(`^Saved \d+ entries at revision ` + before + ` to .*/hot\n$`)
+	if out := mustRun(t, "snapshot", "save", in("hot"), "--data-dir", in("data")); !hot.MatchString(out) {
+		t.Errorf("hot: %q", out)
+	}
+	if out := mustRun(t, "snapshot", "save", in("remote"), "--kubeconfig", kubeconfig); !strings.HasPrefix(out, "Saved ") {
+		t.Errorf("by kubeconfig: %q", out)
+	}
+	if info, err := os.Stat(in("hot")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("a snapshot, which has secrets: %v, %v", info, err)
+	}
+	if _, stderr, code := keelson("check", "--data-dir", in("data")); code != 1 || stderr != "keelson: the data directory "+in("data")+" is used by another process\n" {
+		t.Errorf("check of a running server: %d %q", code, stderr)
+	}
+	p.stop(t)
+	mustRun(t, "snapshot", "save", in("cold"), "--data-dir", in("data"))
+	if out := mustRun(t, "check", "--data-dir", in("data")); !strings.HasPrefix(out, "Checked ") {
+		t.Errorf("check: %q", out)
+	}
+
+	for _, name := range []string{"hot", "cold"} {
+		var status snapshotStatus
+		if err := json.Unmarshal([]byte(mustRun(t, "snapshot", "status", in(name), "-o", "json")), &status); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(status.Revision) != before || status.Resources["configmaps"] != 1 || status.Resources["namespaces"] != 4 || len(status.SHA256) != 64 {
+			t.Errorf("%s: %+v", name, status)
+		}
+		if out := mustRun(t, "snapshot", "status", in(name)); !strings.Contains(out, "\n  configmaps ") {
+			t.Errorf("%s: %s", name, out)
+		}
+		restored := in("restored-" + name)
+		mustRun(t, "snapshot", "restore", in(name), "--data-dir", restored, "--min-revision", "5000000000000")
+		mustRun(t, "check", "--data-dir", restored)
+		p := run(t, "serve", "--data-dir", restored, "--secure-port", "0")
+		kubeconfig := filepath.Join(restored, "kubeconfig")
+		status2, body := get(t, kubeconfig, path+"/a")
+		if after := objectVersion(t, body); status2 != http.StatusOK || !strings.Contains(body, `"k":"v"`) || len(after) != 13 {
+			t.Errorf("%s: %d %s", name, status2, body)
+		}
+		// A client that was there before is told to list again.
+		if status, body := get(t, kubeconfig, path+"?watch=true&timeoutSeconds=5&resourceVersion="+before); !strings.Contains(body, `"code":410`) {
+			t.Errorf("%s: a watch from before: %d %s", name, status, body)
+		}
+		p.stop(t)
+	}
+
+	exported := in("etcd.db")
+	mustRun(t, "snapshot", "export-etcd", exported, "--data-dir", in("data"))
+	mustRun(t, "snapshot", "import-etcd", exported, "--data-dir", in("imported"), "--keep-revisions")
+	mustRun(t, "check", "--data-dir", in("imported"))
+	mustRun(t, "snapshot", "save", in("again"), "--data-dir", in("imported"))
+	var status snapshotStatus
+	if err := json.Unmarshal([]byte(mustRun(t, "snapshot", "status", in("again"), "-o", "json")), &status); err != nil || fmt.Sprint(status.Revision) != before {
+		t.Errorf("there and back: %+v, %v", status, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			t.Errorf("%s was left behind", e.Name())
+		}
+	}
+}
+
+// TestSnapshotErrors: one line each, exit code 1, nothing changed.
+func TestSnapshotErrors(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	p := run(t, "serve", "--data-dir", in("data"), "--secure-port", "0")
+	p.stop(t)
+	mustRun(t, "snapshot", "save", in("good"), "--data-dir", in("data"))
+	good, err := os.ReadFile(in("good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good[len(good)/2] ^= 1
+	for name, content := range map[string][]byte{"damaged": good, "short": good[:len(good)-50], "text": []byte("something else entirely")} {
+		if err := os.WriteFile(in(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"snapshot", "save"}, "keelson snapshot save takes one argument, the file"},
+		{[]string{"snapshot", "save", in("x"), "--data-dir", in("none")}, "there is no store in the data directory " + in("none")},
+		{[]string{"snapshot", "save", in("none/x"), "--data-dir", in("data")}, "cannot write " + in("none/x") + ": no such file or directory"},
+		{[]string{"snapshot", "save", in("x"), "--kubeconfig", in("none")}, "cannot read the kubeconfig " + in("none") + ": no such file or directory"},
+		{[]string{"snapshot", "save", in("x"), "--kubeconfig", in("text")}, "the kubeconfig " + in("text") + ": "},
+		{[]string{"snapshot", "save", in("x"), "--kubeconfig", in("data/kubeconfig")}, "cannot reach the server: "},
+		{[]string{"snapshot", "status", in("none")}, "cannot read " + in("none") + ": no such file or directory"},
+		{[]string{"snapshot", "status", in("text")}, in("text") + ": not a Keelson snapshot"},
+		{[]string{"snapshot", "status", in("damaged")}, in("damaged") + ": the snapshot is damaged: the checksum of the block at byte "},
+		{[]string{"snapshot", "status", in("good"), "-o", "yaml"}, "--output must be json"},
+		{[]string{"snapshot", "restore", in("good")}, "--data-dir must name the directory to make"},
+		{[]string{"snapshot", "restore", in("good"), "--data-dir", in("data")}, "the data directory " + in("data") + " is not empty: it has kubeconfig"},
+		{[]string{"snapshot", "restore", in("short"), "--data-dir", in("new")}, in("short") + ": the snapshot is damaged: "},
+		{[]string{"snapshot", "restore", in("good"), "--data-dir", in("good")}, "cannot use the data directory " + in("good") + ": not a directory"},
+		{[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new")}, in("good") + ": the file has no SHA-256 at its end"},
+		{[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new"), "--skip-hash-check"}, in("good") + ": invalid database"},
+		{[]string{"check", "--data-dir", in("none")}, "there is no store in the data directory " + in("none")},
+		{[]string{"serve", "--history-window", "0s", "--data-dir", in("new")}, "--history-window must be greater than 0"},
+	} {
+		_, stderr, code := keelson(c.args...)
+		if code != 1 || !strings.HasPrefix(stderr, "keelson: "+c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("keelson %s: exit code %d, %q; want %q", strings.Join(c.args, " "), code, stderr, c.want)
+		}
+	}
+	if entries, err := os.ReadDir(in("new")); err != nil || len(entries) != 1 { // the lock
+		t.Errorf("a refused restore left %v, %v", entries, err)
+	}
+	mustRun(t, "snapshot", "restore", in("good"), "--data-dir", in("new"))
+}
+
+// TestInterruptedRestore: what a killed restore left is no store, and in nobody's
+// way.
+func TestInterruptedRestore(t *testing.T) {
+	dir := t.TempDir()
+	p := run(t, "serve", "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0")
+	p.stop(t)
+	file, to := filepath.Join(dir, "file"), filepath.Join(dir, "to")
+	mustRun(t, "snapshot", "save", file, "--data-dir", filepath.Join(dir, "data"))
+	if err := os.MkdirAll(filepath.Join(to, restoringName, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "snapshot", "restore", file, "--data-dir", to)
+	if _, err := os.Stat(filepath.Join(to, restoringName)); err == nil {
+		t.Error("it is still there")
+	}
+	mustRun(t, "check", "--data-dir", to)
+}
+
+// storeOf makes a data directory with the given values.
+func storeOf(t *testing.T, values map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := embedded.Open(embedded.Options{Dir: server.StoreDir(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range values {
+		if _, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(key, value)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// reference returns what kube-apiserver stored, by key.
+func reference(t *testing.T) map[string][]byte {
+	t.Helper()
+	f, err := os.Open("../../registry/testdata/etcd-dump.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string][]byte{}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var d struct {
+			Key   string
+			Value []byte
+		}
+		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
+			t.Fatal(err)
+		}
+		values[d.Key] = d.Value
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// TestCheckOfReferenceData: what kube-apiserver wrote is right.
+func TestCheckOfReferenceData(t *testing.T) {
+	values := reference(t)
+	out, stderr, code := keelson("check", "--data-dir", storeOf(t, values))
+	if code != 0 || !strings.Contains(out, fmt.Sprintf("%d keys", len(values))) {
+		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+}
+
+// TestCheckFinds plants values that are not what their keys say.
+func TestCheckFinds(t *testing.T) {
+	values := reference(t)
+	const namespace = "/registry/namespaces/default"
+	good := values[namespace]
+	if good == nil {
+		t.Fatal("there is no namespace in the reference's data")
+	}
+	planted := map[string][]byte{
+		"/elsewhere":                                     good,
+		"/registry/nothing/default/x":                    good,
+		"/registry/pods/default/default":                 good,
+		"/registry/namespaces/other":                     good,
+		"/registry/namespaces/a/b":                       good,
+		"/registry/configmaps/lonely":                    good,
+		"/registry/namespaces/short":                     good[:len(good)-10],
+		"/registry/namespaces/text":                      []byte("text"),
+		"/registry/apiregistration.k8s.io/apiservices/x": []byte(`{"kind":"Pod","apiVersion":"v1"}`),
+		"/registry/example.com/things/default/x":         []byte(`{"kind":"Thing","apiVersion":"example.com/v1","metadata":{"name":"y","namespace":"default"}}`),
+		"/registry/example.com/things/default/z":         []byte(`{`),
+		"/registry/secrets/default/sealed":               []byte("k8s:enc:aescbc:v1:key:xxxx"),
+	}
+	planted[namespace] = good
+	out, stderr, code := keelson("check", "--data-dir", storeOf(t, planted))
+	if code != 1 || !strings.HasPrefix(stderr, "keelson: ") || !strings.Contains(stderr, " things are wrong with the data in ") {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	for _, want := range []string{
+		"key /elsewhere: it is not below /registry/",
+		`key /registry/nothing/default/x: "nothing" is no resource's place`,
+		`key /registry/pods/default/default: its value is a "Namespace" of "v1", not a Pod of v1`,
+		`key /registry/namespaces/other: its object is "default"`,
+		`key /registry/namespaces/a/b: "a/b" is not the name of an object of namespaces`,
+		`key /registry/configmaps/lonely: "lonely" is not the name of an object of configmaps`,
+		"key /registry/namespaces/short: its protobuf envelope cannot be read: unexpected EOF",
+		"key /registry/namespaces/text: its value is no protobuf envelope",
+		`key /registry/apiregistration.k8s.io/apiservices/x: its value is a "Pod" of "v1", not a APIService.apiregistration.k8s.io`,
+		`key /registry/example.com/things/default/x: its object is "default/y"`,
+		"key /registry/example.com/things/default/z: its value is no JSON object: unexpected end of JSON input",
+		"1 values are encrypted and were not read",
+	} {
+		if !strings.Contains(out, want+"\n") {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	for _, not := range []string{namespace + ":", "sealed:"} {
+		if strings.Contains(out, not) {
+			t.Errorf("it complains of %q:\n%s", not, out)
+		}
+	}
+}
