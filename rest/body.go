@@ -125,12 +125,16 @@ func managerFromAgent(agent string) string {
 	return string(out)
 }
 
+// decoder reads bodies of the resource's kind.
+func (s *served) decoder() scheme.Decoder {
+	return scheme.Decoder{GVK: s.gvk, Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.version.New() }}
+}
+
 // decodeBody reads an object of the resource's kind from the body, with the
 // version's defaults. What strict decoding finds becomes warnings or the error,
 // as fieldValidation asks.
 func (s *served) decodeBody(r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	d := scheme.Decoder{GVK: s.gvk, Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.version.New() }}
-	obj, err := decodeWith(d, r, media, body, v)
+	obj, err := decodeWith(s.decoder(), r, media, body, v)
 	if err != nil {
 		return nil, err
 	}

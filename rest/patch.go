@@ -83,6 +83,12 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		}
 	}
 	p := patcher{h: h, r: r, s: s, info: info, o: o, body: body, kind: types.PatchType(patchType)}
+	if p.kind == types.ApplyYAMLPatchType || p.kind == types.StrategicMergePatchType {
+		// No Decoder reads what becomes of these.
+		if err := s.decoder().CheckQuantities(scheme.YAML, body); err != nil {
+			return err
+		}
+	}
 	options := h.updateOptions(info, s, sub, o)
 	options.Create = p.kind == types.ApplyYAMLPatchType && info.Subresource == ""
 	if p.kind == types.ApplyYAMLPatchType {

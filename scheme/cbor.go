@@ -62,8 +62,14 @@ func (d Decoder) decodeCBOR(body []byte, strict bool) (runtime.Object, []error, 
 	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
 		return nil, nil, err
 	}
+	if err := checkQuantities(body, d.New(), func(doc []byte, obj runtime.Object) error { return direct.Unmarshal(doc, obj) }); err != nil {
+		return nil, nil, d.cannotHandle(d.GVK, err)
+	}
 	types := runtime.NewScheme()
 	types.AddKnownTypeWithName(d.GVK, d.New())
+	for _, gvk := range d.Also {
+		types.AddKnownTypeWithName(gvk, d.New())
+	}
 	obj, _, err := cbor.NewSerializer(types, types, cbor.Strict(strict)).Decode(body, &d.GVK, nil)
 	if found, ok := runtime.AsStrictDecodingError(err); ok && obj != nil {
 		return obj, found.Errors(), nil

@@ -105,6 +105,9 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 // unmarshal reads a JSON document of the right kind.
 func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, error) {
 	obj := d.New()
+	if err := checkQuantities(doc, obj, unmarshalJSON); err != nil {
+		return nil, nil, err
+	}
 	if strict {
 		errs, err := kjson.UnmarshalStrict(doc, obj)
 		return obj, errs, err
@@ -125,10 +128,14 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 		}
 		return nil, fmt.Errorf("unable to convert %s to %s", gvk, d.GVK)
 	}
-	if strict {
-		return kjson.UnmarshalStrict(doc, d.New())
+	obj := d.New()
+	if err := checkQuantities(doc, obj, unmarshalJSON); err != nil {
+		return nil, err
 	}
-	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, d.New())
+	if strict {
+		return kjson.UnmarshalStrict(doc, obj)
+	}
+	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
 }
 
 // yamlErrors are the duplicate keys of a YAML document.
@@ -149,6 +156,9 @@ func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 		return nil, err
 	}
 	obj := d.New()
+	if err := checkQuantities(env.Raw, obj, DecodeProto); err != nil {
+		return nil, d.cannotHandle(d.GVK, err)
+	}
 	if err := DecodeProto(env.Raw, obj); err != nil {
 		return nil, d.cannotHandle(d.GVK, err)
 	}
