@@ -39,7 +39,7 @@ type scenario struct {
 	running   sync.WaitGroup
 
 	round   int
-	checked int // ops before are checked
+	checked int // requests
 	past    []history.Op
 	values  atomic.Int64
 	padding string // of values
@@ -149,7 +149,13 @@ func (s *scenario) key(rng *rand.Rand) string {
 	if rng.IntN(20) == 0 {
 		return namespace + "/lasting"
 	}
-	return fmt.Sprintf("%s/r%d-%d", namespace, max(s.round-rng.IntN(2), 0), rng.IntN(4))
+	return roundKey(namespace, max(s.round-rng.IntN(2), 0), rng.IntN(objects))
+}
+
+const objects = 4 // of a round, in each namespace
+
+func roundKey(namespace string, round, i int) string {
+	return fmt.Sprintf("%s/r%d-%d", namespace, round, i)
 }
 
 // fresh returns a key that nothing had before.
@@ -219,7 +225,7 @@ func (s *scenario) check() error {
 	if err := s.extend(ctx); err != nil {
 		return err
 	}
-	ops := s.rec.Ops(s.checked)
+	ops := s.rec.Take()
 	s.checked += len(ops)
 	for what, n := range history.Counts(ops) {
 		s.totals[what] += n
@@ -248,19 +254,30 @@ func highest(ops, past []history.Op) []history.Op {
 
 // extend reads the log on, up to a write made for it.
 func (s *scenario) extend(ctx context.Context) error {
+	c := s.auditor()
+	// What the next round does not write is taken away, so that lists stay short.
+	for _, namespace := range namespaces {
+		for i := range objects {
+			if key := roundKey(namespace, s.round-1, i); s.round > 0 && s.round%10 != 0 {
+				c.Delete(ctx, key, 0)
+			}
+		}
+	}
 	var mark history.Op
 	for mark.Outcome != history.Done || mark.Revision == 0 {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no write succeeds any more: %v", mark)
 		}
-		mark = s.auditor().Create(ctx, s.fresh("mark"), s.value(), "red")
+		if mark = c.Update(ctx, namespaces[0]+"/mark", s.value(), "red", 0); mark.Outcome == history.Missing {
+			mark = c.Create(ctx, namespaces[0]+"/mark", s.value(), "red")
+		}
 	}
 	if mark.Revision <= s.log.To() {
 		detail := fmt.Sprintf("%v; the log was at revision %d before", mark, s.log.To())
 		return errors.Join(&history.Violation{Promise: history.ErrRevision, Where: "log", Detail: detail},
 			&history.Violation{Promise: history.ErrDurable, Where: "log", Detail: detail})
 	}
-	w, err := s.watchTo(ctx, s.auditor(), s.log.To(), mark.Revision)
+	w, err := s.watchTo(ctx, c, s.log.To(), mark.Revision)
 	if err != nil {
 		return fmt.Errorf("reading the log from %d to %d: %w", s.log.To(), mark.Revision, err)
 	}

@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -131,6 +132,19 @@ func TestPerfectHistoriesPass(t *testing.T) {
 	for seed := range uint64(50) {
 		if err := perfect(seed, 120).check(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func TestPartOfALog(t *testing.T) {
+	l := perfect(3, 200).log
+	for r := l.From; r <= l.To(); r++ {
+		part := l.Since(r)
+		if got, want := part.At(r), l.At(r); !maps.Equal(got, want) {
+			t.Fatalf("at %d: %v, want %v", r, got, want)
+		}
+		if got, want := part.At(l.To()), l.Last(); !maps.Equal(got, want) {
+			t.Fatalf("from %d on: %v, want %v", r, got, want)
 		}
 	}
 }
@@ -367,26 +381,30 @@ func TestRecorder(t *testing.T) {
 	r := NewRecorder()
 	r.Add(Op{Kind: Get, Outcome: Unknown})
 	r.Add(Op{Kind: Create, Outcome: Unknown, Return: 5})
-	if ops := r.Ops(0); len(ops) != 1 || ops[0].Return != Forever {
-		t.Errorf("recorded %v", ops)
+	if len(r.ops) != 1 || r.ops[0].Return != Forever {
+		t.Errorf("recorded %v", r.ops)
 	}
 	r.Settle()
-	if ops := r.Ops(0); ops[0].Return == Forever {
+	if ops := r.Take(); ops[0].Return == Forever {
 		t.Errorf("not settled: %v", ops)
 	}
+	world := r.World()
 	r.Freeze(func() {})
 	r.Add(Op{Kind: Get, Call: 1})
 	r.Add(Op{Kind: Create, Call: 1, Return: 2, Revision: 3})
 	r.Add(Op{Kind: Create, Call: time.Hour})
-	if ops := r.Ops(1); len(ops) != 1 || ops[0].Outcome != Unknown || ops[0].Return != Forever {
+	if ops := r.Take(); len(ops) != 1 || ops[0].Outcome != Unknown || ops[0].Return != Forever {
 		t.Errorf("recorded after the end: %v", ops)
 	}
-	if r.Told(0, func() { t.Error("told") }) {
+	if r.Told(world, func() {}) || r.Told(r.World(), func() {}) {
 		t.Error("told by what was taken away")
 	}
 	r.Thaw()
+	if r.Told(world, func() {}) || !r.Told(r.World(), func() {}) {
+		t.Error("told by the old world, or not by the new one")
+	}
 	r.Add(Op{Kind: Create, Call: time.Hour})
-	if ops := r.Ops(0); len(ops) != 3 {
+	if ops := r.Take(); len(ops) != 1 {
 		t.Errorf("recorded %v", ops)
 	}
 }

@@ -108,7 +108,15 @@ func (l *Log) LastOf(s Selector, from int64) int64 {
 
 // Since returns the part of the log above a revision as a log of its own.
 func (l *Log) Since(revision int64) *Log {
-	return &Log{From: revision, base: l.At(revision), changes: l.above(revision), last: l.last, to: l.to}
+	part := &Log{From: revision, base: clone(l.last), changes: l.above(revision), last: l.last, to: l.to}
+	for _, c := range slices.Backward(part.changes) {
+		if c.Prev.Exists() {
+			part.base[c.Key] = c.Prev
+		} else {
+			delete(part.base, c.Key)
+		}
+	}
+	return part
 }
 
 // Map returns the log with f applied to every state that exists.

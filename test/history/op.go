@@ -192,11 +192,13 @@ func (r *Recorder) Settle() {
 	}
 }
 
-// Ops returns what was recorded from the n-th on.
-func (r *Recorder) Ops(n int) []Op {
+// Take returns what was recorded since the last call.
+func (r *Recorder) Take() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]Op(nil), r.ops[n:]...)
+	out := r.ops
+	r.ops = nil
+	return out
 }
 
 // Counts says how many Ops of each kind and outcome there are.

@@ -1,0 +1,513 @@
+package metamorphic
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/test/rig"
+)
+
+// apiWorld is a server with what the test remembers of it.
+type apiWorld struct {
+	World
+	store     storage.Store
+	server    *rig.Server
+	base      int64
+	uids      map[string]string
+	continues []string         // of lists that were cut, "" once used up
+	revisions map[string]int64 // of objects, by path
+}
+
+// API runs random requests against a server in each world.
+func API(t *testing.T, seed uint64, steps int, worlds ...World) {
+	t.Helper()
+	list := make([]*apiWorld, len(worlds))
+	for i, w := range worlds {
+		list[i] = &apiWorld{World: w, store: w.Open(t), uids: map[string]string{}, revisions: map[string]int64{}}
+		var err error
+		if list[i].base, err = list[i].store.Revision(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		list[i].serve(t)
+	}
+	t.Cleanup(func() {
+		for _, w := range list {
+			w.server.Close()
+		}
+	})
+	g := &requests{rng: rand.New(rand.NewPCG(seed, 2))}
+	for g.step = range steps {
+		what, do := g.next()
+		answers := make([]string, len(list))
+		for i, w := range list {
+			answers[i] = clip(do(t, w))
+		}
+		compare(t, g.step, what, names(worlds), answers)
+		if r, err := list[0].store.Revision(t.Context()); err == nil {
+			g.current = r - list[0].base
+		}
+	}
+}
+
+func (w *apiWorld) serve(t *testing.T) {
+	t.Helper()
+	var err error
+	if w.server, err = rig.Serve(rig.Options{Store: w.store, Cache: w.Cache}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requests makes them.
+type requests struct {
+	rng       *rand.Rand
+	step      int
+	current   int64
+	continues int
+}
+
+// resource is one that requests are about.
+type resource struct {
+	version, kind, plural string
+	namespaced            bool
+	body                  func(value string) map[string]any
+}
+
+var resources = []resource{
+	{"v1", "ConfigMap", "configmaps", true, func(v string) map[string]any { return map[string]any{"data": map[string]any{"v": v}} }},
+	{"v1", "Secret", "secrets", true, func(v string) map[string]any { return map[string]any{"stringData": map[string]any{"v": v}} }},
+	{"coordination.k8s.io/v1", "Lease", "leases", true, func(v string) map[string]any {
+		return map[string]any{"spec": map[string]any{"holderIdentity": v}}
+	}},
+	{"v1", "PersistentVolume", "persistentvolumes", false, func(v string) map[string]any {
+		return map[string]any{"spec": map[string]any{
+			"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"},
+			"hostPath": map[string]any{"path": "/" + v}, "persistentVolumeReclaimPolicy": "Retain",
+		}}
+	}},
+}
+
+var colors = []string{"red", "blue", "green"}
+
+func (r resource) path(namespace, name string) string {
+	p := "/apis/" + r.version
+	if !strings.Contains(r.version, "/") {
+		p = "/api/" + r.version
+	}
+	if r.namespaced && namespace != "" {
+		p += "/namespaces/" + namespace
+	}
+	p += "/" + r.plural
+	if name != "" {
+		p += "/" + name
+	}
+	return p
+}
+
+// request is one request; its revision is put in by each world.
+type request struct {
+	method, path string
+	query        url.Values
+	contentType  string
+	accept       string
+	body         map[string]any
+	patch        any
+	// revision of the object in the body: of has, wrong, none.
+	revision string
+}
+
+func (r request) String() string {
+	b, _ := json.Marshal(r.body)
+	p, _ := json.Marshal(r.patch)
+	return fmt.Sprintf("%s %s?%s revision %s body %s patch %s %s", r.method, r.path, r.query.Encode(), r.revision, b, p, r.contentType)
+}
+
+type run func(t *testing.T, w *apiWorld) string
+
+func (g *requests) next() (string, run) {
+	r := resources[g.rng.IntN(len(resources))]
+	namespace := pick(g.rng, "one", "two")
+	name := fmt.Sprintf("n%d", g.rng.IntN(6))
+	switch n := g.rng.IntN(100); {
+	case n < 18:
+		return g.one(g.create(r, namespace, name))
+	case n < 34:
+		return g.one(g.update(r, namespace, name))
+	case n < 46:
+		return g.one(g.patch(r, namespace, name))
+	case n < 55:
+		return g.one(g.delete(r, namespace, name))
+	case n < 57:
+		return g.one(request{method: http.MethodDelete, path: r.path(namespace, ""), query: url.Values{"labelSelector": {"color=" + pick(g.rng, colors...)}}})
+	case n < 68:
+		return g.one(g.get(r, namespace, name))
+	case n < 88:
+		return g.list(r, namespace)
+	case n < 98:
+		return g.watch(r, namespace)
+	}
+	return "restart", func(t *testing.T, w *apiWorld) string {
+		w.server.Close()
+		if w.Reopen != nil {
+			w.store = w.Reopen(t, w.store)
+		}
+		w.serve(t)
+		return ""
+	}
+}
+
+func (g *requests) one(r request) (string, run) {
+	return r.String(), func(t *testing.T, w *apiWorld) string {
+		status, answer := w.send(t, r)
+		return fmt.Sprintf("%d %s", status, w.normal(t, answer))
+	}
+}
+
+func (g *requests) object(r resource, namespace, name string) map[string]any {
+	o := r.body(fmt.Sprintf("s%d", g.step))
+	meta := map[string]any{"name": name, "labels": map[string]any{"color": pick(g.rng, colors...)}}
+	if r.namespaced {
+		meta["namespace"] = namespace
+	}
+	if g.rng.IntN(6) == 0 {
+		meta["finalizers"] = []any{"example.com/wait"}
+	}
+	o["apiVersion"], o["kind"], o["metadata"] = r.version, r.kind, meta
+	return o
+}
+
+func (g *requests) dry(q url.Values) url.Values {
+	if g.rng.IntN(15) == 0 {
+		q.Set("dryRun", "All")
+	}
+	return q
+}
+
+func (g *requests) create(r resource, namespace, name string) request {
+	return request{method: http.MethodPost, path: r.path(namespace, ""), query: g.dry(url.Values{}), body: g.object(r, namespace, name)}
+}
+
+func (g *requests) update(r resource, namespace, name string) request {
+	return request{
+		method: http.MethodPut, path: r.path(namespace, name), query: g.dry(url.Values{}),
+		body: g.object(r, namespace, name), revision: pick(g.rng, "has", "has", "wrong", "none"),
+	}
+}
+
+func (g *requests) patch(r resource, namespace, name string) request {
+	req := request{method: http.MethodPatch, path: r.path(namespace, name), query: g.dry(url.Values{})}
+	switch g.rng.IntN(3) {
+	case 0:
+		req.contentType = "application/merge-patch+json"
+		req.patch = map[string]any{"metadata": map[string]any{
+			"labels": map[string]any{"color": pick(g.rng, colors...)}, "annotations": map[string]any{"step": strconv.Itoa(g.step)}, "finalizers": pick[any](g.rng, nil, []any{}),
+		}}
+	case 1:
+		req.contentType = "application/json-patch+json"
+		req.patch = []any{
+			map[string]any{"op": pick(g.rng, "test", "replace"), "path": "/metadata/labels/color", "value": pick(g.rng, colors...)},
+		}
+	case 2:
+		req.contentType = "application/apply-patch+yaml"
+		req.query.Set("fieldManager", pick(g.rng, "ann", "bob"))
+		if g.rng.IntN(2) == 0 {
+			req.query.Set("force", "true")
+		}
+		req.patch = g.object(r, namespace, name)
+	}
+	return req
+}
+
+func (g *requests) delete(r resource, namespace, name string) request {
+	req := request{method: http.MethodDelete, path: r.path(namespace, name), query: g.dry(url.Values{}), revision: pick(g.rng, "none", "none", "has", "wrong")}
+	return req
+}
+
+func (g *requests) accept() string {
+	return pick(g.rng, "application/json", "application/json", "application/json",
+		"application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
+		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
+}
+
+func (g *requests) get(r resource, namespace, name string) request {
+	return request{method: http.MethodGet, path: r.path(namespace, name), accept: g.accept()}
+}
+
+// list lists: now, at an old revision, not older than the present one, in pages.
+func (g *requests) list(r resource, namespace string) (string, run) {
+	req := request{method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), accept: g.accept(), query: url.Values{}}
+	g.selectors(req.query)
+	if g.rng.IntN(3) == 0 {
+		req.query.Set("limit", strconv.Itoa(1+g.rng.IntN(4)))
+	}
+	relative, match := int64(0), ""
+	page := -1
+	switch g.rng.IntN(5) {
+	case 0:
+		relative, match = g.rng.Int64N(g.current+1), "Exact"
+	case 1:
+		relative, match = g.current, "NotOlderThan"
+	case 2:
+		if g.continues > 0 {
+			page = g.rng.IntN(g.continues)
+		}
+	}
+	return fmt.Sprintf("%v at %d %s, page %d", req, relative, match, page), func(t *testing.T, w *apiWorld) string {
+		req := req
+		q := url.Values{}
+		for k, v := range req.query {
+			q[k] = v
+		}
+		req.query = q
+		if match != "" {
+			q.Set("resourceVersion", strconv.FormatInt(w.base+relative, 10))
+			q.Set("resourceVersionMatch", match)
+		}
+		if page >= 0 {
+			q.Set("continue", w.continues[page])
+		}
+		status, answer := w.send(t, req)
+		var list struct{ Metadata struct{ Continue string } }
+		if json.Unmarshal(answer, &list) == nil && list.Metadata.Continue != "" {
+			w.continues = append(w.continues, list.Metadata.Continue)
+			g.continues = len(w.continues)
+		}
+		return fmt.Sprintf("%d %s", status, w.normal(t, answer))
+	}
+}
+
+func (g *requests) selectors(q url.Values) {
+	switch g.rng.IntN(4) {
+	case 0:
+		q.Set("labelSelector", pick(g.rng, "color=red", "color!=red", "color in (red,blue)", "none", "color="))
+	case 1:
+		q.Set("fieldSelector", pick(g.rng, "metadata.name=n1", "metadata.namespace=one", "metadata.name!=n1", "nonsense=1"))
+	}
+}
+
+// watch watches from a revision to the present, which a new object marks.
+func (g *requests) watch(r resource, namespace string) (string, run) {
+	mark := fmt.Sprintf("mark%d", g.step)
+	object := g.object(r, namespace, mark)
+	meta := object["metadata"].(map[string]any)
+	delete(meta, "finalizers")
+	meta["labels"] = map[string]any{"color": "red"}
+	q := url.Values{"watch": {"1"}}
+	if g.rng.IntN(2) == 0 {
+		q.Set("labelSelector", "color=red")
+	}
+	// 0 stands for the present state first.
+	relative := max(g.current-g.rng.Int64N(60), 0)
+	initial := g.rng.IntN(4) == 0
+	req := request{method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), query: q, accept: g.accept()}
+	return fmt.Sprintf("%v from %d (initial %v)", req, relative, initial), func(t *testing.T, w *apiWorld) string {
+		status, answer := w.send(t, request{method: http.MethodPost, path: r.path(namespace, ""), body: object})
+		if status != http.StatusCreated {
+			return fmt.Sprintf("the mark: %d %s", status, w.normal(t, answer))
+		}
+		q := url.Values{}
+		for k, v := range req.query {
+			q[k] = v
+		}
+		if !initial {
+			q.Set("resourceVersion", strconv.FormatInt(w.base+relative, 10))
+		}
+		req := req
+		req.query = q
+		out := w.stream(t, req, mark)
+		w.send(t, request{method: http.MethodDelete, path: r.path(namespace, mark)})
+		return out
+	}
+}
+
+// stream reads events until one names mark.
+func (w *apiWorld) stream(t *testing.T, r request, mark string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	resp := w.ask(ctx, t, r)
+	defer resp.Body.Close()
+	out := strconv.Itoa(resp.StatusCode)
+	lines := bufio.NewReader(resp.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return out + fmt.Sprintf(" ended: %v", err)
+		}
+		out += "\n" + w.normal(t, line)
+		if bytes.Contains(line, []byte(mark+`"`)) || bytes.HasPrefix(line, []byte(`{"type":"ERROR"`)) {
+			return out
+		}
+	}
+}
+
+// ask sends a request with this world's revisions.
+func (w *apiWorld) ask(ctx context.Context, t *testing.T, r request) *http.Response {
+	t.Helper()
+	var content any = r.patch
+	if r.body != nil {
+		content = r.body
+	}
+	revision := w.revisions[r.path]
+	if r.revision == "wrong" {
+		revision = w.base
+	}
+	if r.revision == "has" && revision != 0 || r.revision == "wrong" {
+		text := strconv.FormatInt(revision, 10)
+		if r.method == http.MethodDelete {
+			content = map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": map[string]any{"resourceVersion": text}}
+		} else {
+			content = with(r.body, text)
+		}
+	}
+	var body io.Reader
+	if content != nil {
+		b, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, w.server.URL+r.path+"?"+r.query.Encode(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req.Header.Set("Content-Type", "application/json"); r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	if r.accept != "" {
+		req.Header.Set("Accept", r.accept)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("%s: %v: %v", w.Name, r, err)
+	}
+	return resp
+}
+
+// with returns an object with a resourceVersion.
+func with(o map[string]any, revision string) map[string]any {
+	out, meta := map[string]any{}, map[string]any{}
+	for k, v := range o {
+		out[k] = v
+	}
+	for k, v := range o["metadata"].(map[string]any) {
+		meta[k] = v
+	}
+	meta["resourceVersion"] = revision
+	out["metadata"] = meta
+	return out
+}
+
+func (w *apiWorld) send(t *testing.T, r request) (int, []byte) {
+	t.Helper()
+	resp := w.ask(t.Context(), t, r)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s: %v: %v", w.Name, r, err)
+	}
+	w.remember(r, answer)
+	return resp.StatusCode, answer
+}
+
+// remember keeps the revision of an object that was written or read.
+func (w *apiWorld) remember(r request, answer []byte) {
+	var o struct {
+		Metadata struct {
+			Name, ResourceVersion string
+		}
+	}
+	if json.Unmarshal(answer, &o) != nil || o.Metadata.Name == "" || r.query.Has("dryRun") {
+		return
+	}
+	path := r.path
+	if !strings.HasSuffix(path, "/"+o.Metadata.Name) {
+		path += "/" + o.Metadata.Name
+	}
+	if n, err := strconv.ParseInt(o.Metadata.ResourceVersion, 10, 64); err == nil {
+		w.revisions[path] = n
+	}
+}
+
+// normal returns an answer without what must differ between worlds.
+func (w *apiWorld) normal(t *testing.T, answer []byte) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(answer, &v); err != nil {
+		return string(answer)
+	}
+	b, err := json.Marshal(w.mapped("", v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+var (
+	uuids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	ages     = regexp.MustCompile(`^\d+m?\d*s$`)
+	integers = regexp.MustCompile(`\b\d+\b`)
+)
+
+func (w *apiWorld) mapped(field string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			v[k] = w.mapped(k, inner)
+		}
+		return v
+	case []any:
+		for i, inner := range v {
+			v[i] = w.mapped(field, inner)
+		}
+		if field == "causes" { // those of a conflict of several managers have no order
+			slices.SortFunc(v, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
+		return v
+	case string:
+		switch field {
+		case "resourceVersion":
+			return w.relative(v)
+		case "creationTimestamp", "deletionTimestamp", "time":
+			return "(time)"
+		case "continue":
+			return "(continue)"
+		case "message":
+			v = integers.ReplaceAllStringFunc(v, w.relative)
+		case "cells":
+			if ages.MatchString(v) {
+				return "(age)"
+			}
+		}
+		return uuids.ReplaceAllStringFunc(v, func(uid string) string {
+			if w.uids[uid] == "" {
+				w.uids[uid] = fmt.Sprintf("(uid %d)", len(w.uids))
+			}
+			return w.uids[uid]
+		})
+	}
+	return v
+}
+
+// relative counts a revision from the world's first. Smaller numbers are none.
+func (w *apiWorld) relative(v string) string {
+	if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= w.base {
+		return fmt.Sprintf("+%d", n-w.base)
+	}
+	return v
+}
