@@ -319,7 +319,6 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("taint node n1 a=b:NoSchedule"), `^node/n1 tainted$`)
 		k.says(t, words("taint node n1 a=b:NoSchedule-"), `^node/n1 untainted$`)
 		k.says(t, words("describe node n1"), `^Name: +n1$`)
-		k.run(t, "create", "serviceaccount", "default") // a controller makes it where one runs
 		k.runWith(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"on-n1"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, "create", "-f", "-")
 		k.says(t, words("drain n1 --force --grace-period=0 --timeout=20s"), `^node/n1 drained$`)
 		k.run(t, "delete", "node", "n1")
