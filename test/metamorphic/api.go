@@ -33,8 +33,9 @@ type apiWorld struct {
 	revisions map[string]int64 // of objects, by path
 }
 
-// API runs random requests against a server in each world.
-func API(t *testing.T, seed uint64, steps int, worlds ...World) {
+// API runs random requests against a server in each world and returns where they
+// part, a *Difference.
+func API(t *testing.T, seed uint64, steps int, worlds ...World) error {
 	t.Helper()
 	list := make([]*apiWorld, len(worlds))
 	for i, w := range worlds {
@@ -57,11 +58,14 @@ func API(t *testing.T, seed uint64, steps int, worlds ...World) {
 		for i, w := range list {
 			answers[i] = clip(do(t, w))
 		}
-		compare(t, g.step, what, names(worlds), answers)
+		if err := compare(g.step, what, worlds, answers); err != nil {
+			return err
+		}
 		if r, err := list[0].store.Revision(t.Context()); err == nil {
 			g.current = r - list[0].base
 		}
 	}
+	return nil
 }
 
 func (w *apiWorld) serve(t *testing.T) {

@@ -51,26 +51,30 @@ func number(name string, without int) int {
 	return without
 }
 
-// compare fails the test if the worlds' answers to a step are not the same.
-func compare(t *testing.T, step int, what string, names, answers []string) {
-	t.Helper()
+// Difference is where worlds part.
+type Difference struct {
+	Step   int
+	What   string // was asked for
+	Worlds [2]string
+	Answer [2]string
+}
+
+func (d *Difference) Error() string {
+	return fmt.Sprintf("step %d: %s\n%s: %s\n%s: %s", d.Step, d.What, d.Worlds[0], d.Answer[0], d.Worlds[1], d.Answer[1])
+}
+
+// compare returns a *Difference if the worlds' answers to a step are not the same.
+func compare(step int, what string, worlds []World, answers []string) error {
 	for i, a := range answers {
 		if a != answers[0] {
-			t.Fatalf("step %d: %s\n%s: %s\n%s: %s", step, what, names[0], answers[0], names[i], a)
+			return &Difference{step, what, [2]string{worlds[0].Name, worlds[i].Name}, [2]string{answers[0], a}}
 		}
 	}
+	return nil
 }
 
 // pick returns one of a list.
 func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
-
-func names(worlds []World) []string {
-	out := make([]string, len(worlds))
-	for i, w := range worlds {
-		out[i] = w.Name
-	}
-	return out
-}
 
 // clip keeps messages readable.
 func clip(s string) string {

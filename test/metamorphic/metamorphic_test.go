@@ -2,9 +2,11 @@ package metamorphic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,9 +89,106 @@ func worlds(t *testing.T) []World {
 }
 
 func TestStores(t *testing.T) {
-	Stores(t, Seed(t), Steps(3000), worlds(t)...)
+	if err := Stores(t, Seed(t), Steps(3000), worlds(t)...); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAPI(t *testing.T) {
-	API(t, Seed(t), Steps(800), worlds(t)...)
+	if err := API(t, Seed(t), Steps(800), worlds(t)...); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPlantedDifferences shows that a world with a fault is told apart.
+func TestPlantedDifferences(t *testing.T) {
+	healthy := embeddedWorld("healthy", cache.Options{}, inMemory)
+	healthy.Reopen = nil
+	for name, fault := range map[string]func(storage.Store) storage.Store{
+		"reads of an old revision are of the present": func(s storage.Store) storage.Store { return &presentStore{s} },
+		"a watch drops an event":                      func(s storage.Store) storage.Store { return &droppingStore{Store: s} },
+		"a deletion of nothing takes a revision":      func(s storage.Store) storage.Store { return &countingStore{s} },
+		"a condition is overlooked now and then":      func(s storage.Store) storage.Store { return &carelessStore{Store: s} },
+		"an event has nothing of the state before":    func(s storage.Store) storage.Store { return &droppingStore{Store: s, prev: true} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			faulty := healthy
+			faulty.Name = "faulty"
+			faulty.Open = func(t *testing.T) storage.Store { return fault(healthy.Open(t)) }
+			var d *Difference
+			if err := Stores(t, 1, 3000, healthy, faulty); !errors.As(err, &d) {
+				t.Errorf("stores: %v", err)
+			}
+		})
+	}
+	t.Run("API", func(t *testing.T) {
+		faulty := healthy
+		faulty.Name = "faulty"
+		faulty.Open = func(t *testing.T) storage.Store { return &carelessStore{Store: healthy.Open(t)} }
+		var d *Difference
+		if err := API(t, 1, 3000, healthy, faulty); !errors.As(err, &d) {
+			t.Error(err)
+		}
+	})
+}
+
+type presentStore struct{ storage.Store }
+
+func (s *presentStore) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	_, at, err := s.Store.Get(ctx, key, revision)
+	if err != nil {
+		return storage.Entry{}, 0, err
+	}
+	e, _, err := s.Store.Get(ctx, key, 0)
+	return e, at, err
+}
+
+type droppingStore struct {
+	storage.Store
+	prev bool // drops the state before instead
+}
+
+func (s *droppingStore) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
+	w, err := s.Store.Watch(ctx, prefix, from)
+	return &droppingWatcher{w, s.prev}, err
+}
+
+type droppingWatcher struct {
+	storage.Watcher
+	prev bool
+}
+
+func (w *droppingWatcher) Next(ctx context.Context) (storage.Batch, error) {
+	b, err := w.Watcher.Next(ctx)
+	if n := len(b.Events); n > 0 {
+		events := slices.Clone(b.Events) // they are shared
+		if events[0].Prev = (storage.Entry{}); !w.prev {
+			events = events[1:]
+		}
+		b.Events = events
+	}
+	return b, err
+}
+
+type countingStore struct{ storage.Store }
+
+func (s *countingStore) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	before := s.Stats().Revision
+	r, err := s.Store.Commit(ctx, txn)
+	if err == nil && r == before && len(txn.Ops) > 0 {
+		return s.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put("/none", nil)}})
+	}
+	return r, err
+}
+
+type carelessStore struct {
+	storage.Store
+	n int
+}
+
+func (s *carelessStore) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	if s.n++; s.n%7 == 0 {
+		txn.Conditions = nil
+	}
+	return s.Store.Commit(ctx, txn)
 }

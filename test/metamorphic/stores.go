@@ -19,8 +19,9 @@ type storeWorld struct {
 	through []int64 // revision up to which each was read
 }
 
-// Stores runs random operations of storage.Store in all worlds.
-func Stores(t *testing.T, seed uint64, steps int, worlds ...World) {
+// Stores runs random operations of storage.Store in all worlds and returns where they part, a
+// *Difference.
+func Stores(t *testing.T, seed uint64, steps int, worlds ...World) error {
 	t.Helper()
 	ctx := t.Context()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -39,7 +40,9 @@ func Stores(t *testing.T, seed uint64, steps int, worlds ...World) {
 		for i, w := range list {
 			answers[i] = do(ctx, t, w)
 		}
-		compare(t, g.step, what, names(worlds), answers)
+		if err := compare(g.step, what, worlds, answers); err != nil {
+			return err
+		}
 		if r, err := list[0].store.Revision(ctx); err == nil {
 			g.current = r - list[0].base
 		}
@@ -47,6 +50,7 @@ func Stores(t *testing.T, seed uint64, steps int, worlds ...World) {
 	for _, w := range list {
 		w.forget()
 	}
+	return nil
 }
 
 // generator makes operations. Revisions count from the world's first.
