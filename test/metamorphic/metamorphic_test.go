@@ -176,7 +176,7 @@ func (s *countingStore) Commit(ctx context.Context, txn storage.Txn) (int64, err
 	before := s.Stats().Revision
 	r, err := s.Store.Commit(ctx, txn)
 	if err == nil && r == before && len(txn.Ops) > 0 {
-		return s.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put("/none", nil)}})
+		return s.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put(root+"none", nil)}})
 	}
 	return r, err
 }

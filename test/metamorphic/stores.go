@@ -62,7 +62,13 @@ type generator struct {
 	watches   int
 }
 
-var storeKeys = []string{"/a/1", "/a/2", "/a/3", "/a/11", "/a", "/b/1", "/b/2", "/b/1/x", "/c", "/a/1\x01", "/a/1\xff"}
+// root is where all keys are, as a store with a prefix of its own demands.
+const root = "/registry/"
+
+var storeKeys = []string{
+	root + "a/1", root + "a/2", root + "a/3", root + "a/11", root + "a", root + "b/1", root + "b/2", root + "b/1/x", root + "c",
+	root + "a/1\x01", root + "a/1\xff",
+}
 
 func (g *generator) key() string { return pick(g.rng, storeKeys...) }
 
@@ -171,7 +177,7 @@ func (g *generator) get() (string, func(context.Context, *testing.T, *storeWorld
 }
 
 func (g *generator) rangeAt() (string, func(context.Context, *testing.T, *storeWorld) string) {
-	r := storage.RangeRequest{Limit: g.rng.IntN(5), CountOnly: g.rng.IntN(5) == 0}
+	r := storage.RangeRequest{Start: root, End: storage.PrefixEnd(root), Limit: g.rng.IntN(5), CountOnly: g.rng.IntN(5) == 0}
 	switch g.rng.IntN(3) {
 	case 0:
 		r.Start = g.key()
@@ -211,7 +217,7 @@ func (g *generator) compact() (string, func(context.Context, *testing.T, *storeW
 // watch starts a watch. The revision is one that is there: what a watch from a
 // compacted one fails with, and when, is the conformance suite's.
 func (g *generator) watch() (string, func(context.Context, *testing.T, *storeWorld) string) {
-	prefix := pick(g.rng, "", "/a", "/a/", "/a/1", "/b/", "/none")
+	prefix := root + pick(g.rng, "", "a", "a/", "a/1", "b/", "none")
 	from := max(g.current-g.rng.Int64N(40), g.compacted) + 1
 	g.watches++
 	return fmt.Sprintf("watch %q from %d", prefix, from), func(ctx context.Context, t *testing.T, w *storeWorld) string {
