@@ -91,6 +91,11 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	}
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
+	if !options.ReadOnly {
+		if err := s.space.makeRoom(o); err != nil {
+			return errors.Join(err, lock.Close())
+		}
+	}
 	db, err := guardPanic(func() (*pebble.DB, error) { return pebble.Open(o.Dir, options) })
 	if err != nil {
 		lock.Close()

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,6 +150,78 @@ func TestSpaceReserve(t *testing.T) {
 		if _, _, err := s.Get(ctx, "/b", 0); err != nil {
 			t.Errorf("%d available, Get: %v", step.avail, err)
 		}
+	}
+}
+
+// TestBallast: it is there while there is space, given up when there is not, and
+// what it gave back is not taken for space.
+func TestBallast(t *testing.T) {
+	const mib = 1 << 20
+	fs := vfs.NewMem()
+	usage := func(avail uint64) { fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: avail, TotalBytes: 1 << 40}) }
+	there := func() bool {
+		_, err := fs.Stat("d/" + ballastName)
+		return err == nil
+	}
+	o := Options{Dir: "d", FS: fs, ReserveBytes: 64 * mib, SweepInterval: time.Hour}
+	usage(1 << 30)
+	s := mustOpen(t, o)
+	for i, step := range []struct {
+		avail   uint64
+		ballast bool
+		level   int32
+	}{
+		{1 << 30, true, spaceEnough},
+		{40 * mib, true, spaceLow},
+		{15 * mib, false, spaceCritical},
+		{31 * mib, false, spaceCritical}, // 16 of them were the ballast
+		{33 * mib, false, spaceLow},
+		{79 * mib, false, spaceLow},
+		{80 * mib, true, spaceEnough},
+		{64 * mib, true, spaceEnough},
+	} {
+		usage(step.avail)
+		s.space.check(s)
+		if level := s.space.level.Load(); level != step.level || there() != step.ballast {
+			t.Errorf("step %d: level %d, ballast %v; want %d, %v", i, level, there(), step.level, step.ballast)
+		}
+	}
+	// Opening a full disk begins with giving it up; one with space finds it.
+	for _, c := range []struct {
+		avail uint64
+		level int32
+	}{{64 * mib, spaceEnough}, {2 * mib, spaceCritical}} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		usage(c.avail)
+		s = mustOpen(t, o)
+		if level := s.space.level.Load(); level != c.level || there() != (c.level == spaceEnough) {
+			t.Errorf("opened with %d: level %d, ballast %v", c.avail, level, there())
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	usage(mib / 2)
+	for range 2 { // the refusal leaves no lock behind
+		if _, err := Open(testOptions(o)); err == nil || !strings.Contains(err.Error(), "the disk is full: 524288 bytes are available") {
+			t.Errorf("opened on a full disk: %v", err)
+		}
+	}
+}
+
+// TestErrorsDoNotFlood: what the database says over and over is logged now and then.
+func TestErrorsDoNotFlood(t *testing.T) {
+	var log strings.Builder
+	l := &pebbleLogger{store: &Store{opts: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}}
+	for i := range 1000 {
+		l.Errorf("failure %d", i)
+	}
+	l.said.Store(0)
+	l.Errorf("the last")
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "withheld=999") {
+		t.Errorf("%d lines: %s", lines, log.String())
 	}
 }
 

@@ -1,7 +1,12 @@
 package embedded
 
 import (
+	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -11,6 +16,9 @@ import (
 type spaceWatch struct {
 	level   atomic.Int32
 	written atomic.Int64 // bytes since the last check
+
+	checking sync.Mutex // guards ballast
+	ballast  bool       // whether the ballast is there
 }
 
 const (
@@ -29,16 +37,26 @@ func (w *spaceWatch) check(s *Store) {
 	if s.opts.ReserveBytes < 0 {
 		return
 	}
+	w.checking.Lock()
+	defer w.checking.Unlock()
 	usage, err := s.fs.GetDiskUsage(s.opts.Dir)
 	if err != nil {
 		return // unknown: a full disk then shows as a failed write
 	}
-	level, reserve := int32(spaceEnough), uint64(s.opts.ReserveBytes)
+	available, reserve := usage.AvailBytes, uint64(s.opts.ReserveBytes)
+	if !w.ballast {
+		// What the ballast gave back is not for writes of clients.
+		available -= min(available, uint64(s.opts.ballastBytes()))
+	}
+	level := int32(spaceEnough)
 	switch {
-	case usage.AvailBytes < reserve/4:
+	case available < reserve/4:
 		level = spaceCritical
-	case usage.AvailBytes < reserve:
+		w.drop(&s.opts)
+	case available < reserve:
 		level = spaceLow
+	default:
+		w.stow(&s.opts)
 	}
 	if before := w.level.Swap(level); before == spaceEnough && level != spaceEnough {
 		s.opts.Logger.Error("little space is left; writes are refused until there is more",
@@ -46,6 +64,76 @@ func (w *spaceWatch) check(s *Store) {
 	} else if before != spaceEnough && level == spaceEnough {
 		s.opts.Logger.Info("there is space again; writes are accepted", "dir", s.opts.Dir)
 	}
+}
+
+// ballastName is a file that only takes space. It is given up when the disk is
+// nearly full, so that the engine can write what it has taken on, and start again on
+// a disk that others have filled.
+const ballastName = "ballast"
+
+// ballastBytes is the size of the ballast.
+func (o *Options) ballastBytes() int64 {
+	const most = 16 << 20
+	return max(0, min(o.ReserveBytes/4, most))
+}
+
+// stow makes the ballast. It is of no consequence if that fails: not all file
+// systems can set space aside.
+func (w *spaceWatch) stow(o *Options) {
+	if w.ballast {
+		return
+	}
+	w.ballast = true // tried again only when it was dropped
+	f, err := o.FS.Create(o.FS.PathJoin(o.Dir, ballastName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return
+	}
+	_ = f.Preallocate(0, o.ballastBytes())
+	_ = f.Close()
+}
+
+// drop gives the ballast up.
+func (w *spaceWatch) drop(o *Options) {
+	w.ballast = false
+	_ = o.FS.Remove(o.FS.PathJoin(o.Dir, ballastName)) // it may not be there
+}
+
+// makeRoom looks for the ballast of earlier, and gives it up if the disk is so full
+// that the database may not be able to open. It fails if that is not enough: the
+// database would try to write for ever.
+func (w *spaceWatch) makeRoom(o *Options) error {
+	_, err := o.FS.Stat(o.FS.PathJoin(o.Dir, ballastName))
+	w.ballast = err == nil
+	usage, err := o.FS.GetDiskUsage(o.Dir)
+	if err != nil || o.ReserveBytes < 0 || usage.AvailBytes >= uint64(o.ReserveBytes)/4 {
+		return nil
+	}
+	w.drop(o)
+	need := spaceToOpen(o)
+	if usage, err = o.FS.GetDiskUsage(o.Dir); err == nil && usage.AvailBytes < need {
+		return fmt.Errorf("cannot open data directory %s: the disk is full: %d bytes are available, %d are needed", o.Dir, usage.AvailBytes, need)
+	}
+	return nil
+}
+
+// spaceToOpen is how many bytes the database may write before it is open: what is
+// in its logs goes into tables.
+func spaceToOpen(o *Options) uint64 {
+	const atLeast = 1 << 20
+	need := uint64(atLeast)
+	names, err := o.FS.List(o.Dir)
+	if err != nil {
+		return need
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		if info, err := o.FS.Stat(o.FS.PathJoin(o.Dir, name)); err == nil {
+			need += uint64(info.Size())
+		}
+	}
+	return need
 }
 
 // wrote counts bytes on their way to the disk.
