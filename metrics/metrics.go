@@ -69,6 +69,8 @@ type Options struct {
 	InFlight func() (readOnly, mutating int64)
 	// StorageSize returns the bytes that the store takes; nil is not reported.
 	StorageSize func() int64
+	// StorageCluster names the store.
+	StorageCluster string
 	// Objects returns the number of stored objects by resource, where it is known
 	// without reading; nil is not reported.
 	Objects func() map[GroupResource]int64
@@ -303,7 +305,7 @@ func (d *derived) Collect(ch chan<- prometheus.Metric) {
 	gauge(inflightDesc, readOnly, "readOnly")
 	gauge(inflightDesc, mutating, "mutating")
 	if d.o.StorageSize != nil {
-		gauge(storageSizeDesc, d.o.StorageSize(), "embedded")
+		gauge(storageSizeDesc, d.o.StorageSize(), d.o.StorageCluster)
 	}
 	if d.o.Objects == nil {
 		return

@@ -184,3 +184,11 @@ func (s *Server) storesAnswer(timeout time.Duration) func(context.Context) error
 		return nil
 	}
 }
+
+// clusterName is the default store's name in metrics.
+func (s *Server) clusterName() string {
+	if s.config.Storage == StorageEtcd {
+		return "etcd-0"
+	}
+	return "embedded"
+}

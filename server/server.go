@@ -404,6 +404,11 @@ func (s *Server) logWorks(ctx context.Context) error {
 
 // cacheFollows says whether reads from the cache can be served.
 func (s *Server) cacheFollows(ctx context.Context) error {
+	if timeout := s.config.Etcd.ReadycheckTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
 	for _, p := range s.places {
 		if _, err := p.cache.Current(ctx); err != nil {
 			return err
@@ -436,8 +441,8 @@ func (s *Server) buildHTTP() error {
 	s.discovery = discovery.New(discovery.FromKinds(s.api.kinds), s.hostPort())
 	s.metrics = metrics.New(metrics.Options{
 		Build: buildLabels(), Known: s.discovery.HasResource, InFlight: limiter.Current,
-		StorageSize: func() int64 { return s.store.Stats().SizeBytes },
-		Objects:     s.api.objects,
+		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageCluster: s.clusterName(),
+		Objects: s.api.objects,
 	})
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),

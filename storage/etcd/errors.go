@@ -62,6 +62,16 @@ func (s *Store) failure(ctx context.Context, op string, err error) error {
 	return &Error{Op: op, Timeout: timeout, Cause: err}
 }
 
+// transient says that another attempt may work: no member was reached, or the one
+// reached has no leader now.
+func transient(err error) bool {
+	var e rpctypes.EtcdError
+	if errors.As(err, &e) {
+		return e.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
+}
+
 // tooLargeMessage says that gRPC itself refused a request for its size, before
 // etcd had a look at it.
 func tooLargeMessage(err error) bool {

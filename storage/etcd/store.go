@@ -23,8 +23,12 @@ const (
 	keepAliveWait  = 5 * time.Second
 	// maxSend bounds a request; the members' own bound is lower and is what counts.
 	maxSend = 64 << 20
-	// barrierTimeout bounds a read of the current revision.
-	barrierTimeout = 15 * time.Second
+	// barrierTimeout bounds a read of the current revision: longer than etcd itself
+	// waits for a quorum.
+	barrierTimeout = 10 * time.Second
+	// patience is how long a request that may be repeated is.
+	patience              = 5 * time.Second
+	firstRetry, lastRetry = 20 * time.Millisecond, 300 * time.Millisecond
 	// barrierKey does not exist.
 	barrierKey = "keelson.dev/barrier"
 )
@@ -75,7 +79,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		DialKeepAliveTime:    keepAliveEvery,
 		DialKeepAliveTimeout: keepAliveWait,
 		MaxCallSendMsgSize:   maxSend,
-		Logger:               zapTo(o.Logger),
+		// The client would repeat a transaction that a member gave up on for as long
+		// as the caller waits. What may be repeated is repeated here.
+		MaxUnaryRetries: 1,
+		Logger:          zapTo(o.Logger),
 	})
 	if err != nil {
 		s.cancel()
@@ -86,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.leases = leases{
 		byTTL: make(map[int64]*bucket), now: time.Now, longest: o.LeaseReuse,
 		grant: func(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
-			r, err := s.client.Grant(ctx, ttl)
+			r, err := repeat(ctx, func() (*clientv3.LeaseGrantResponse, error) { return s.client.Grant(ctx, ttl) })
 			if err != nil {
 				return clientv3.NoLease, err
 			}
@@ -224,7 +231,7 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 // read reads at a revision and explains its errors.
 func (s *Store) read(ctx context.Context, key string, revision int64, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	for {
-		r, err := s.client.Get(ctx, key, append(opts, clientv3.WithRev(revision))...)
+		r, err := s.get(ctx, key, append(opts, clientv3.WithRev(revision))...)
 		switch {
 		case err == nil:
 			s.note(r.Header.Revision)
@@ -241,6 +248,27 @@ func (s *Store) read(ctx context.Context, key string, revision int64, opts ...cl
 			} // it came about meanwhile
 		default:
 			return nil, s.failure(ctx, "read", err)
+		}
+	}
+}
+
+func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return repeat(ctx, func() (*clientv3.GetResponse, error) { return s.client.Get(ctx, key, opts...) })
+}
+
+// repeat does again, for a while, what may be done twice and could not be done
+// because a member stopped or a leader is being elected.
+func repeat[R any](ctx context.Context, do func() (R, error)) (R, error) {
+	began := time.Now()
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		r, err := do()
+		if err == nil || !transient(err) || time.Since(began)+pause > patience {
+			return r, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, err
+		case <-time.After(pause):
 		}
 	}
 }
@@ -272,7 +300,7 @@ func (s *Store) readRevision() (int64, error) {
 }
 
 func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
-	r, err := s.client.Get(ctx, barrierKey, clientv3.WithCountOnly())
+	r, err := s.get(ctx, barrierKey, clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
 	}
@@ -288,7 +316,7 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	if revision <= s.compacted.Load() {
 		return nil
 	}
-	_, err := s.client.Compact(ctx, revision)
+	_, err := repeat(ctx, func() (*clientv3.CompactResponse, error) { return s.client.Compact(ctx, revision) })
 	switch {
 	case err == nil:
 		raise(&s.compacted, revision)

@@ -193,6 +193,7 @@ func TestReplicasAgree(t *testing.T) {
 // TestServerThroughTheStopOfAMember: three replicas go on while a member stops,
 // leader or not.
 func TestServerThroughTheStopOfAMember(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3, nil)
 	clients := []*kubernetes.Clientset{serve(t, c, nil), serve(t, c, nil), serve(t, c, nil)}
 	stop := make(chan struct{})
@@ -269,6 +270,7 @@ func within(t testing.TB, what string, do func() error) {
 
 // TestServerWithoutQuorum: writes fail clearly, what the cache may answer it does.
 func TestServerWithoutQuorum(t *testing.T) {
+	t.Parallel()
 	c := start(t, 3, nil)
 	client := serve(t, c, nil)
 	ctx := t.Context()

@@ -1,0 +1,365 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/etcd"
+)
+
+func put(key, value string) storage.Txn {
+	return storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}}
+}
+
+// TestWatchThroughRestarts follows writers while members stop and come back. The
+// watch must see each change of each key once, in order, with what was before it.
+func TestWatchThroughRestarts(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, nil)
+	writing, watching := c.open(t, etcd.Options{}), c.open(t, etcd.Options{})
+	const writers, keys = 4, 5
+	from, err := watching.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := watching.Watch(t.Context(), "/w/", from+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	acknowledged := map[int64]string{} // by revision
+	for i := range writers {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				key, value := fmt.Sprintf("/w/%d", rng.IntN(keys)), fmt.Sprintf("%d-%d", i, n)
+				txn := put(key, value)
+				if rng.IntN(5) == 0 {
+					txn.Ops[0], value = storage.Delete(key), ""
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				r, err := writing.Commit(ctx, txn)
+				cancel()
+				if err != nil || txn.Ops[0].Delete {
+					continue // unknown, or perhaps no change
+				}
+				mu.Lock()
+				acknowledged[r] = key + "=" + value
+				mu.Unlock()
+			}
+		})
+	}
+	rounds := 2
+	if long() {
+		rounds = 20
+	}
+	go func() {
+		defer close(stop)
+		for n := range rounds {
+			time.Sleep(200 * time.Millisecond)
+			i := n % 3
+			if n%2 == 0 {
+				i = c.leader()
+			}
+			c.stop(i)
+			time.Sleep(200 * time.Millisecond)
+			c.restart(i)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}()
+
+	var end int64
+	state := map[string]storage.Entry{}
+	last, seen := from, map[int64]string{}
+	for end == 0 || last < end {
+		select {
+		case <-stop:
+			if end == 0 {
+				wg.Wait()
+				within(t, "the revision is read", func() (err error) {
+					end, err = watching.Revision(t.Context())
+					return err
+				})
+			}
+		default:
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		b, err := w.Next(ctx)
+		cancel()
+		if err != nil {
+			t.Fatalf("Next: %v", err)
+		}
+		for _, e := range b.Events {
+			r := e.Entry.ModRevision
+			if r <= last {
+				t.Fatalf("an event of revision %d after %d", r, last)
+			}
+			last = r
+			if before := state[e.Entry.Key]; before.ModRevision != e.Prev.ModRevision || string(before.Value) != string(e.Prev.Value) {
+				t.Fatalf("%s at %d: the change before was %+v, the event says %+v", e.Entry.Key, r, before, e.Prev)
+			}
+			state[e.Entry.Key] = e.Entry
+			if e.Deleted {
+				delete(state, e.Entry.Key)
+			}
+			seen[r] = e.Entry.Key + "=" + string(e.Entry.Value)
+		}
+		if b.Revision < last {
+			t.Fatalf("progress %d behind event %d", b.Revision, last)
+		}
+		last = b.Revision
+		_, _ = watching.Revision(t.Context()) // asks for progress
+	}
+	for r, want := range acknowledged {
+		if got := seen[r]; got != want {
+			t.Errorf("acknowledged at %d: %s; the watch says %q", r, want, got)
+		}
+	}
+	r, err := watching.Range(t.Context(), storage.RangeRequest{Start: "/w/", End: "/w0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Entries) != len(state) {
+		t.Errorf("the watch adds up to %d keys, there are %d", len(state), len(r.Entries))
+	}
+	for _, e := range r.Entries {
+		if state[e.Key].ModRevision != e.ModRevision {
+			t.Errorf("%s: the watch says %d, it is at %d", e.Key, state[e.Key].ModRevision, e.ModRevision)
+		}
+	}
+	t.Logf("%d events, %d puts acknowledged", len(seen), len(acknowledged))
+}
+
+// TestRevisionIsConsistent: the revision that one store reads is at least that of
+// what another one has committed.
+func TestRevisionIsConsistent(t *testing.T) {
+	c := start(t, 3, nil)
+	a, b := c.open(t, etcd.Options{}), c.open(t, etcd.Options{})
+	tries := 400
+	if long() {
+		tries = 10_000
+	}
+	w, err := b.Watch(t.Context(), "/k/", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	at := int64(0)
+	for i := range tries {
+		key := "/k/x"
+		if i%3 == 0 {
+			key = "/elsewhere" // only progress tells the watch
+		}
+		r, err := a.Commit(t.Context(), put(key, strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.Revision(t.Context())
+		if err != nil || got < r {
+			t.Fatalf("committed %d, the other store reads %d, %v", r, got, err)
+		}
+		for saw := false; at < got; {
+			batch, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = batch.Revision
+			for _, e := range batch.Events {
+				saw = saw || e.Entry.ModRevision == r
+			}
+			if at >= r && i%3 != 0 && !saw {
+				t.Fatalf("progress to %d before the event of %d", at, r)
+			}
+		}
+	}
+}
+
+// TestNoQuorum: commits and consistent reads fail within a bounded time and say
+// that the cluster is the reason.
+func TestNoQuorum(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, nil)
+	s := c.open(t, etcd.Options{})
+	c.stop(1)
+	c.stop(2)
+	check := func(op string, err error) {
+		var e *etcd.Error
+		if !errors.As(err, &e) || e.Status().Code != 503 && e.Status().Code != 504 || errors.Is(err, storage.ErrFailed) {
+			t.Errorf("%s: %v", op, err)
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := s.Commit(t.Context(), put("/a", ""))
+		check("Commit", err)
+	})
+	wg.Go(func() {
+		_, err := s.Revision(t.Context())
+		check("Revision", err)
+	})
+	wg.Go(func() {
+		_, _, err := s.Get(t.Context(), "/a", 0)
+		check("Get", err)
+	})
+	wg.Wait()
+	c.restart(1)
+	within(t, "commits work again", func() error {
+		_, err := s.Commit(t.Context(), put("/a", ""))
+		return err
+	})
+}
+
+// TestTransactionsAreSentOnce: a transaction whose outcome is unknown is not sent
+// again, since the second would conflict with the first and the caller be told that
+// nothing changed.
+func TestTransactionsAreSentOnce(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, nil)
+	s := c.open(t, etcd.Options{})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	var unknown atomic.Int64
+	for i := range 16 {
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				txn := put(fmt.Sprintf("/once/%d/%d", i, n), "")
+				txn.Conditions = []storage.Condition{{Key: txn.Ops[0].Key}}
+				_, err := s.Commit(t.Context(), txn)
+				var conflict *storage.ConflictError
+				switch {
+				case errors.As(err, &conflict):
+					t.Errorf("created by nobody else: %v", err)
+				case err != nil:
+					unknown.Add(1)
+					time.Sleep(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	// The leader enters transactions in its log that it cannot commit, until it
+	// steps down, and gives up on them; they take effect when a member is back.
+	leader := c.leader()
+	c.stop((leader + 1) % 3)
+	c.stop((leader + 2) % 3)
+	time.Sleep(c.members[leader].running.Server.Cfg.ReqTimeout() + time.Second)
+	c.restart((leader + 2) % 3)
+	time.Sleep(time.Second)
+	close(stop)
+	wg.Wait()
+	t.Logf("%d unknown", unknown.Load())
+}
+
+// TestNoSpace: a cluster above its quota refuses puts and goes on with the rest.
+func TestNoSpace(t *testing.T) {
+	c := start(t, 1, func(config *embed.Config) { config.QuotaBackendBytes = 4 << 20 })
+	s := c.open(t, etcd.Options{})
+	big := make([]byte, 1<<20)
+	var err error
+	for i := 0; i < 20 && err == nil; i++ {
+		_, err = s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/big/%d", i), big)}})
+	}
+	if !errors.Is(err, storage.ErrNoSpace) {
+		t.Fatalf("%v", err)
+	}
+	if r, err := s.Range(t.Context(), storage.RangeRequest{Start: "/big/", End: "/big0", CountOnly: true}); err != nil || r.Count == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/big/0")}}); err != nil {
+		t.Errorf("a delete: %v", err)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	s := start(t, 1, nil).open(t, etcd.Options{})
+	for _, size := range []int{1600 << 10, 3 << 20, 5 << 20} { // above etcd's bound, above gRPC's in front of it
+		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put("/big", make([]byte, size))}})
+		if !errors.Is(err, storage.ErrTooLarge) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	var many storage.Txn
+	for i := range 200 {
+		many.Ops = append(many.Ops, storage.Put(fmt.Sprint("/many/", i), nil))
+	}
+	if _, err := s.Commit(t.Context(), many); !errors.Is(err, storage.ErrTooLarge) {
+		t.Errorf("200 operations: %v", err)
+	}
+}
+
+// TestCompactionIsShared: of several stores one compacts at each interval, to what
+// was current one interval before, through the key that kube-apiserver uses.
+func TestCompactionIsShared(t *testing.T) {
+	c := start(t, 1, nil)
+	const interval = 300 * time.Millisecond
+	var stores []*etcd.Store
+	for range 3 {
+		stores = append(stores, c.open(t, etcd.Options{CompactionInterval: interval}))
+	}
+	first, err := stores[0].Commit(t.Context(), put("/a", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stores[0].Commit(t.Context(), put("/a", "2")); err != nil {
+		t.Fatal(err)
+	}
+	var compacted *storage.CompactedError
+	within(t, "the first revision is compacted", func() error {
+		_, _, err := stores[0].Get(t.Context(), "/a", first)
+		if errors.As(err, &compacted) {
+			return nil
+		}
+		return fmt.Errorf("read at %d: %w", first, errors.Join(err, errors.New("still there")))
+	})
+	raw, err := clientv3.New(clientv3.Config{Endpoints: c.endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	key := func() (version, revision int64) {
+		r, err := raw.Get(t.Context(), "compact_rev_key")
+		if err != nil || len(r.Kvs) != 1 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		revision, err = strconv.ParseInt(string(r.Kvs[0].Value), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Kvs[0].Version, revision
+	}
+	// A store whose interval has passed takes a turn or sees that another did: the
+	// key moves on once an interval, not once a store.
+	v1, r1 := key()
+	time.Sleep(5 * interval)
+	v2, r2 := key()
+	if turns := v2 - v1; turns < 2 || turns > 8 {
+		t.Errorf("%d turns in 5 intervals", turns)
+	}
+	if r2 <= r1 {
+		t.Errorf("compacted to %d, then to %d", r1, r2)
+	}
+}
