@@ -225,6 +225,9 @@ func (s *scenario) check() error {
 	if err := s.extend(ctx); err != nil {
 		return err
 	}
+	if s.round%100 == 99 {
+		s.t.Logf("round %d: revision %d, %d objects", s.round, s.log.To(), len(s.log.Last()))
+	}
 	ops := s.rec.Take()
 	s.checked += len(ops)
 	for what, n := range history.Counts(ops) {
