@@ -74,6 +74,7 @@ func TestKill(t *testing.T) {
 		}
 		verify(t, s, l.copy())
 		t.Logf("round %d: %d changes told, %+v", round, l.size()-before, s.Stats())
+		l.forget(s.Stats().CompactedRevision)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

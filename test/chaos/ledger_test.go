@@ -43,7 +43,8 @@ func (n note) String() string {
 type ledger struct {
 	mu    sync.Mutex
 	notes map[int64]note
-	last  int64
+	total int   // notes, with those that were forgotten
+	floor int64 // notes up to it were forgotten
 }
 
 func newLedger() *ledger { return &ledger{notes: map[int64]note{}} }
@@ -55,15 +56,35 @@ func (l *ledger) add(n note) error {
 	if before, ok := l.notes[n.revision]; ok && before != n {
 		return fmt.Errorf("revision %d stands for two changes: %v and %v", n.revision, before, n)
 	}
-	l.notes[n.revision] = n
-	l.last = max(l.last, n.revision)
+	if _, ok := l.notes[n.revision]; !ok && n.revision > l.floor {
+		l.notes[n.revision] = n
+		l.total++
+	}
 	return nil
 }
 
+// forget drops what was verified and has been compacted since, so that many rounds
+// do not take ever longer. The last note stays: revisions may not go back.
+func (l *ledger) forget(compacted int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := int64(0)
+	for r := range l.notes {
+		last = max(last, r)
+	}
+	l.floor = max(l.floor, min(compacted, last-1))
+	for r := range l.notes {
+		if r <= l.floor {
+			delete(l.notes, r)
+		}
+	}
+}
+
+// size is how many changes were told so far.
 func (l *ledger) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.notes)
+	return l.total
 }
 
 func (l *ledger) copy() map[int64]note {

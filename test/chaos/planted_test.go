@@ -46,16 +46,16 @@ func TestPlantedBugs(t *testing.T) {
 			}
 		}},
 		{"the store's watch drops an event", history.ErrReliable, func(m *machine) {
-			m.store = func(s storage.Store) storage.Store { return &faultyStore{Store: s, drop: 40} }
+			m.store = func(s storage.Store) storage.Store { return &faultyStore{Store: s, drop: 7} }
 		}},
 		{"the cache does not wait for what was acknowledged", history.ErrLinearizable, func(m *machine) {
 			m.store = func(s storage.Store) storage.Store { return &faultyStore{Store: s, behind: 3} }
 		}},
 		{"an event is sent twice", history.ErrUnique, func(m *machine) {
-			m.around = edited(everyTenth(func(e string) []string { return []string{e, e} }))
+			m.around = edited(everyThird(func(e string) []string { return []string{e, e} }))
 		}},
 		{"an event is not sent", history.ErrReliable, func(m *machine) {
-			m.around = edited(everyTenth(func(string) []string { return nil }))
+			m.around = edited(everyThird(func(string) []string { return nil }))
 		}},
 		{"two events change places", history.ErrOrdered, func(m *machine) {
 			m.around = edited(func() func(string) []string {
@@ -65,7 +65,7 @@ func TestPlantedBugs(t *testing.T) {
 						e, held = e+held, ""
 						return []string{e}
 					}
-					if n++; n%10 == 0 {
+					if n++; n%3 == 0 {
 						held = e
 						return nil
 					}
@@ -74,7 +74,7 @@ func TestPlantedBugs(t *testing.T) {
 			})
 		}},
 		{"a bookmark comes too early", history.ErrBookmarkable, func(m *machine) {
-			m.around = edited(everyTenth(func(e string) []string {
+			m.around = edited(everyThird(func(e string) []string {
 				var event struct {
 					Object struct {
 						Metadata struct{ ResourceVersion string }
@@ -122,7 +122,7 @@ func TestPlantedBugs(t *testing.T) {
 			m.start()
 			m.s.begin(true)
 			var found error
-			for m.s.round = range 8 {
+			for m.s.round = range 40 {
 				m.round(4, 2, 200*time.Millisecond, nil)
 				if found = errors.Join(found, m.s.check()); errors.Is(found, bug.breaks) {
 					return
@@ -208,12 +208,12 @@ func (w *faultyWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	return b, err
 }
 
-// everyTenth edits the tenth event of a watch, and so on.
-func everyTenth(edit func(string) []string) func() func(string) []string {
+// everyThird edits every third event of a watch.
+func everyThird(edit func(string) []string) func() func(string) []string {
 	return func() func(string) []string {
 		n := 0
 		return func(e string) []string {
-			if n++; n%10 == 0 {
+			if n++; n%3 == 0 {
 				return edit(e)
 			}
 			return []string{e}
