@@ -8,11 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -47,50 +48,22 @@ func parseQuery(r *http.Request) (url.Values, error) {
 	return values, nil
 }
 
-// validate checks the combination of options, with the reference's words.
+// validate checks the combination of options.
 func (o *listOptions) validate(watch bool) error {
-	var errs field.ErrorList
-	match := field.NewPath("resourceVersionMatch")
-	if o.ResourceVersionMatch != "" || watch && o.Continue != "" {
-		errs = append(errs, o.validateMatch(match, watch)...)
+	if o.ResourceVersionMatch == "" && o.Continue == "" && o.SendInitialEvents == nil {
+		return nil
 	}
-	if o.SendInitialEvents != nil {
-		switch {
-		case !watch:
-			errs = append(errs, field.Forbidden(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for list"))
-		case o.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan:
-			errs = append(errs, field.Forbidden(match, fmt.Sprintf("sendInitialEvents requires setting resourceVersionMatch to %s", metav1.ResourceVersionMatchNotOlderThan)))
-		}
+	options := internalversion.ListOptions{
+		Watch: watch, ResourceVersion: o.ResourceVersion, ResourceVersionMatch: o.ResourceVersionMatch,
+		Continue: o.Continue, SendInitialEvents: o.SendInitialEvents,
 	}
-	if len(errs) > 0 {
+	// A watch from no version in particular counts as one that asks for the
+	// initial events.
+	internalversion.SetListOptionsDefaults(&options, true)
+	if errs := internalvalidation.ValidateListOptions(&options, true); len(errs) > 0 {
 		return kerrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
 	return nil
-}
-
-// validateMatch checks resourceVersionMatch.
-func (o *listOptions) validateMatch(match *field.Path, watch bool) (errs field.ErrorList) {
-	rvm := o.ResourceVersionMatch
-	supported := []string{string(metav1.ResourceVersionMatchExact), string(metav1.ResourceVersionMatchNotOlderThan), ""}
-	switch {
-	case watch:
-		supported = []string{string(metav1.ResourceVersionMatchNotOlderThan)}
-		if rvm != "" && o.SendInitialEvents == nil {
-			errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
-		}
-	case o.ResourceVersion == "":
-		errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
-	}
-	if o.Continue != "" {
-		errs = append(errs, field.Forbidden(match, "resourceVersionMatch is forbidden when continue is provided"))
-	}
-	if rvm != "" && !slices.Contains(supported, string(rvm)) {
-		errs = append(errs, field.NotSupported(match, rvm, supported))
-	}
-	if rvm == metav1.ResourceVersionMatchExact && o.ResourceVersion == "0" {
-		errs = append(errs, field.Forbidden(match, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`))
-	}
-	return errs
 }
 
 // parseVersion reads a resourceVersion parameter of a get or list.
