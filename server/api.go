@@ -33,7 +33,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	s.api = a
 	for i := range s.places {
 		p := &s.places[i]
-		p.cache = cache.New(cache.Options{Store: p.store, IdleDrop: idleDrop, Logger: s.log})
+		p.cache = cache.New(cache.Options{Store: p.store, FormBudget: p.formBudget, IdleDrop: idleDrop, Logger: s.log})
 		a.caches = append(a.caches, p.cache)
 	}
 	var err error

@@ -102,6 +102,8 @@ type place struct {
 	store storage.Store
 	holds func(k *registry.Kind, prefix string) bool
 	cache *cache.Cache
+	// formBudget is the cache's; 0 is what a cache has by itself.
+	formBudget int64
 }
 
 // eventsPrefix is where Events are: many, and of little weight. They have a watch
@@ -129,8 +131,12 @@ func (s *Server) openEtcd(ctx context.Context) error {
 		return err
 	}
 	s.store = store
-	for _, part := range store.Parts(eventsPrefix) {
-		s.places = append(s.places, place{store: part, holds: func(_ *registry.Kind, prefix string) bool { return part.Holds(prefix) }})
+	budgets := []int64{240 << 20, 32 << 20, 240 << 20} // together what one cache has
+	for i, part := range store.Parts(eventsPrefix) {
+		s.places = append(s.places, place{
+			store: part, formBudget: budgets[i],
+			holds: func(_ *registry.Kind, prefix string) bool { return part.Holds(prefix) },
+		})
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,15 +58,24 @@ func start(t testing.TB, n int, adjust func(*embed.Config)) *cluster {
 	return c
 }
 
-// freeURL returns an address that is free now.
+// lastPort was given out last. Ports lie below those that the system gives to
+// outgoing connections, so that a member that is down finds its own free again.
+var lastPort atomic.Int32
+
+// freeURL returns an address that is free now, and was given to nobody else.
 func freeURL(t testing.TB) url.URL {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, ports = 15_000, 15_000
+	for range 1000 {
+		n := int(lastPort.Add(1)) + os.Getpid()*97
+		address := fmt.Sprintf("127.0.0.1:%d", lowest+n%ports)
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return url.URL{Scheme: "http", Host: address}
+		}
 	}
-	defer l.Close()
-	return url.URL{Scheme: "http", Host: l.Addr().String()}
+	t.Fatal("no free port")
+	return url.URL{}
 }
 
 func (c *cluster) launch(i int, state string) {
