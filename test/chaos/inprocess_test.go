@@ -121,12 +121,12 @@ func (m *machine) round(writers, readers int, life time.Duration, amid func(*ran
 
 // TestPowerCutServer cuts the power under a server and its clients: the disk keeps
 // what was synced and a random part of the rest. The whole history is checked after
-// each cut. KEELSON_CHAOS_ROUNDS says how often.
+// each cut.
 func TestPowerCutServer(t *testing.T) {
 	m := newMachine(t)
 	m.start()
 	m.s.begin(true)
-	for m.s.round = range rounds(12) {
+	for m.s.round = range rounds(12, 2000) {
 		m.round(4, 2, time.Duration(m.s.rng.Int64N(int64(100*time.Millisecond))), nil)
 		if err := m.s.check(); err != nil {
 			t.Fatalf("round %d: %v", m.s.round, err)
@@ -160,7 +160,7 @@ func TestFailedSync(t *testing.T) {
 	}
 	m.start()
 	m.s.begin(true)
-	for m.s.round = range rounds(5) {
+	for m.s.round = range rounds(5, 200) {
 		m.round(4, 2, time.Duration(m.s.rng.Int64N(int64(60*time.Millisecond))), func(rng *rand.Rand) {
 			broken.Store(true)
 			time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Millisecond))))
@@ -197,7 +197,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 	m.start()
 	m.s.begin(true)
-	for m.s.round = range rounds(3) {
+	for m.s.round = range rounds(3, 50) {
 		m.round(8, 2, 400*time.Millisecond, nil)
 		if err := m.s.check(); err != nil {
 			t.Fatalf("round %d: %v", m.s.round, err)

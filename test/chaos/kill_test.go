@@ -65,7 +65,7 @@ func TestKill(t *testing.T) {
 	rng := seeded(t)
 	dir := t.TempDir()
 	l := newLedger()
-	for round := range rounds(6) {
+	for round := range rounds(6, 200) {
 		before := l.size()
 		runVictim(t, dir, time.Duration(rng.Int64N(int64(400*time.Millisecond))), l)
 		s, err := embedded.Open(options(embedded.Options{Dir: dir}))

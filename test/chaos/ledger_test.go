@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -18,13 +17,13 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// rounds returns how often to crash: short, unless KEELSON_CHAOS_ROUNDS says
-// otherwise.
-func rounds(short int) int {
-	if n, err := strconv.Atoi(os.Getenv("KEELSON_CHAOS_ROUNDS")); err == nil && n > 0 {
-		return n
+// rounds returns how often to crash: short, with KEELSON_LONG long, unless
+// KEELSON_CHAOS_ROUNDS says otherwise.
+func rounds(short, long int) int {
+	if os.Getenv("KEELSON_LONG") != "" {
+		short = long
 	}
-	return short
+	return number("KEELSON_CHAOS_ROUNDS", short)
 }
 
 // note is one change that somebody was told of.

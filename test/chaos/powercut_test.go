@@ -19,7 +19,7 @@ func TestPowerCut(t *testing.T) {
 	rng := seeded(t)
 	l := newLedger()
 	disk := vfs.NewCrashableMem()
-	for round := range rounds(12) {
+	for round := range rounds(12, 2000) {
 		disk = loadAndCut(t, rng, disk, l)
 		// Open it, and cut again at once: what the first start showed may not be
 		// lost by the second.

@@ -85,7 +85,7 @@ func (p *program) kill() {
 // TestKillServer kills the server's process under clients that write, read and
 // watch, over and over on the same directory. After each restart the history must
 // hold: nothing acknowledged is lost, no revision used again, no watch misses or
-// repeats an event. KEELSON_CHAOS_ROUNDS says how often.
+// repeats an event.
 func TestKillServer(t *testing.T) {
 	p := buildProgram(t)
 	transport := &http.Transport{
@@ -103,7 +103,7 @@ func TestKillServer(t *testing.T) {
 	}
 	up()
 	s.begin(true)
-	for s.round = range rounds(5) {
+	for s.round = range rounds(5, 200) {
 		life := time.Duration(s.rng.Int64N(int64(400 * time.Millisecond)))
 		ctx, cancel := context.WithCancel(context.Background())
 		killed := make(chan struct{})

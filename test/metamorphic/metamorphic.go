@@ -40,9 +40,14 @@ func Seed(t *testing.T) uint64 {
 	return seed
 }
 
-// Steps returns the length of a test: short, unless KEELSON_METAMORPHIC_STEPS
-// says otherwise.
-func Steps(short int) int { return number("KEELSON_METAMORPHIC_STEPS", short) }
+// Steps returns the length of a test: short, with KEELSON_LONG long, unless
+// KEELSON_METAMORPHIC_STEPS says otherwise.
+func Steps(short, long int) int {
+	if os.Getenv("KEELSON_LONG") != "" {
+		short = long
+	}
+	return number("KEELSON_METAMORPHIC_STEPS", short)
+}
 
 func number(name string, without int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {

@@ -89,13 +89,13 @@ func worlds(t *testing.T) []World {
 }
 
 func TestStores(t *testing.T) {
-	if err := Stores(t, Seed(t), Steps(3000), worlds(t)...); err != nil {
+	if err := Stores(t, Seed(t), Steps(3000, 30_000), worlds(t)...); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAPI(t *testing.T) {
-	if err := API(t, Seed(t), Steps(800), worlds(t)...); err != nil {
+	if err := API(t, Seed(t), Steps(800, 30_000), worlds(t)...); err != nil {
 		t.Error(err)
 	}
 }
