@@ -11,10 +11,10 @@ import (
 
 const (
 	// headroom is what may be allocated between two collections of a small heap.
-	headroom = 48 << 20
+	headroom = 36 << 20
 	// leastPercent bounds the work of collecting a large one. What is cached is
 	// bytes, which the collector does not look into.
-	leastPercent = 35
+	leastPercent = 25
 	mostPercent  = 800
 
 	liveMetric = "/gc/heap/live:bytes"
