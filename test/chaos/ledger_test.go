@@ -117,6 +117,7 @@ func verify(t *testing.T, s storage.Store, notes map[int64]note) {
 			t.Errorf("lost: %v; the store has %v", n, history[r])
 		}
 	}
+	// All at one revision: keys expire meanwhile.
 	result, err := s.Range(ctx, storage.RangeRequest{Revision: current})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func verify(t *testing.T, s storage.Store, notes map[int64]note) {
 		if want := state[e.Key]; !same(e, want) {
 			t.Errorf("state has %v, history leads to %v", e, want)
 		}
-		if got, _, err := s.Get(ctx, e.Key, 0); err != nil || !same(got, e) {
+		if got, _, err := s.Get(ctx, e.Key, current); err != nil || !same(got, e) {
 			t.Errorf("Get has %v, %v; Range has %v", got, err, e)
 		}
 	}
