@@ -21,6 +21,9 @@ type CreateOptions struct {
 	Admit  Admit
 	// Group is the API group of the request where it is not the kind's own.
 	Group string
+	// orUpdate returns the store's conflict with an object that came meanwhile:
+	// the caller updates that one.
+	orUpdate bool
 }
 
 // nameSuffix is the length of a generated name's random end; the name before it
@@ -81,7 +84,7 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 		Conditions: []storage.Condition{{Key: op.Key}},
 		Ops:        []storage.Op{op},
 	})
-	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
+	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) && !o.orUpdate {
 		found, err := r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision)
 		if err != nil {
 			return Result{}, kerrors.NewAlreadyExists(r.groupResource(o.Group), obj.GetName())

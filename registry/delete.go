@@ -95,11 +95,7 @@ func (r *Resource) tryDelete(ctx context.Context, found *cache.Object, options *
 		if err != nil {
 			return Result{}, err
 		}
-		if _, err := r.remove(ctx, marked.Object); err != nil {
-			return Result{}, err
-		}
-		marked.Deleted = true
-		return marked, nil
+		return r.remove(ctx, marked.Object)
 	}
 	return r.remove(ctx, found)
 }

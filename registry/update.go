@@ -142,7 +142,7 @@ func (r *Resource) createByUpdate(ctx context.Context, namespace string, obj Obj
 	// A resourceVersion on an object that a PUT creates is ignored, as the
 	// reference does.
 	obj.SetResourceVersion("")
-	result, err := r.Create(ctx, namespace, obj, CreateOptions{DryRun: o.DryRun, Admit: o.CreateAdmit, Group: o.Group})
+	result, err := r.Create(ctx, namespace, obj, CreateOptions{DryRun: o.DryRun, Admit: o.CreateAdmit, Group: o.Group, orUpdate: true})
 	result.Created = true
 	return result, err
 }

@@ -316,7 +316,10 @@ func selectedTwin(pods []*corev1.Pod, namespace, labelText, fieldText string) ([
 func selected(t testing.TB, s *served, namespace, labelText, fieldText string, limit int) ([]string, error) {
 	var names []string
 	o := listOptions{ListOptions: metav1.ListOptions{Limit: int64(limit)}}
-	for {
+	for pages := 0; ; pages++ {
+		if pages > 1000 {
+			t.Fatal("the pages have no end")
+		}
 		sel, err := newSelection(s, namespace, "", labelText, fieldText)
 		if err != nil {
 			return nil, err
