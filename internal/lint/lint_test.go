@@ -23,12 +23,13 @@ const (
 // import its own tree and the lines above it here, and nothing else of the
 // repository.
 var layers = [][]string{
-	{"storage", "scheme", "request", "metrics", "typed"},
+	{"storage", "scheme", "request", "metrics", "typed", "structural"},
 	{"apierr", "cache"},
 	{"registry", "respond"},
 	{"resource", "managed", "auth"},
 	{"admission", "discovery"},
 	{"rest", "controller"},
+	{"crd"},
 	{"filter"},
 	{"server"},
 	{"."}, // the embedding API

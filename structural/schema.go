@@ -1,0 +1,80 @@
+// Package structural is what a CustomResourceDefinition's schema means for the
+// objects it describes: what is pruned, defaulted and valid (KEP-1693, structural
+// schemas). Objects are trees as k8s.io/apimachinery/pkg/util/json decodes them:
+// map[string]any, []any, string, int64, float64, bool and nil.
+//
+// A Schema is made once, is never changed afterwards, and may be shared by
+// definitions whose schemas are equal.
+package structural
+
+import (
+	"regexp"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// A Schema is one node of a structural schema: what it says of the value at its
+// place, and the schemas of what is below. Descriptions, titles and examples are
+// not part of it; documents take those from the definition.
+type Schema struct {
+	// Type is object, array, string, integer, number or boolean; "" where
+	// IntOrString or PreserveUnknownFields says what is allowed.
+	Type     string
+	Nullable bool
+	// Default is set where it is missing, if HasDefault. It is shared: copy it.
+	Default    any
+	HasDefault bool
+
+	Properties map[string]*Schema
+	Items      *Schema
+	// AdditionalProperties is the schema of the values of a map. AnyProperties
+	// stands for "additionalProperties: true".
+	AdditionalProperties *Schema
+	AnyProperties        bool
+
+	PreserveUnknownFields bool
+	EmbeddedResource      bool
+	IntOrString           bool
+
+	// ListType is atomic, set or map; "" is atomic. ListMapKeys are the keys of a
+	// map. MapType is granular or atomic; "" is granular.
+	ListType    string
+	ListMapKeys []string
+	MapType     string
+
+	// Rules are the CEL rules of this node (x-kubernetes-validations).
+	Rules []apiextensionsv1.ValidationRule
+
+	// Values are the further conditions on the value, nil if there are none.
+	Values *Values
+}
+
+// Values are the conditions on values that do not change what is specified. Those
+// of the combinators may name properties and items of their own.
+type Values struct {
+	Format                             string
+	Maximum, Minimum                   *float64
+	ExclusiveMaximum, ExclusiveMinimum bool
+	MultipleOf                         *float64
+	MaxLength, MinLength               *int64
+	Pattern                            string
+	Regexp                             *regexp.Regexp // of Pattern, nil without one
+	MaxItems, MinItems                 *int64
+	UniqueItems                        bool
+	MaxProperties, MinProperties       *int64
+	Required                           []string
+	Enum                               []any
+
+	AllOf, AnyOf, OneOf []*Condition
+	Not                 *Condition
+}
+
+// A Condition is a schema below a combinator: it may only restrict values.
+type Condition struct {
+	Values
+	Properties           map[string]*Condition
+	Items                *Condition
+	AdditionalProperties *Condition
+	// Rules are the CEL rules that some combinators may hold.
+	Rules []apiextensionsv1.ValidationRule
+}
