@@ -4,6 +4,7 @@ module github.com/keelson-dev/keelson/test/e2e/programs
 go 1.26.0
 
 tool (
+	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
 	k8s.io/kubernetes/cmd/kube-scheduler
 	k8s.io/kubernetes/cmd/kubectl
