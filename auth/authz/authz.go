@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/keelson-dev/keelson/request"
 )
@@ -25,18 +28,37 @@ const (
 	Deny
 )
 
-// Attributes are what a decision is about.
+// Attributes are what a decision is about. They are shared and not changed.
 type Attributes struct {
 	User *request.User
 	// Info is the request; Verb may differ from the one that was sent
 	// (impersonation asks with a verb of its own).
 	Info *request.Info
+	// Selectors narrow the objects that a list, watch or deletecollection
+	// concerns; nil for none.
+	Selectors *Selectors
 }
 
 // Authorizer decides whether a user may do something. The reason is for the
-// message of a refusal; "" adds nothing. It is called concurrently.
+// message of a refusal and, of an Allow, for reviews and audit; "" adds nothing.
+// An error comes with a decision: an authorizer that could not evaluate all it
+// wanted to may still allow. It is called concurrently.
 type Authorizer interface {
 	Authorize(ctx context.Context, a Attributes) (decision Decision, reason string, err error)
+}
+
+// Rules are what a user may do in a namespace. Incomplete says that there may be
+// more.
+type Rules struct {
+	Resource    []authorizationv1.ResourceRule
+	NonResource []authorizationv1.NonResourceRule
+	Incomplete  bool
+}
+
+// RuleResolver is an Authorizer that can enumerate. The rules are valid even
+// with an error, which says why there may be more. It is called concurrently.
+type RuleResolver interface {
+	RulesFor(ctx context.Context, user *request.User, namespace string) (Rules, error)
 }
 
 // List asks each authorizer in turn until one decides.
@@ -62,12 +84,43 @@ func (l List) Authorize(ctx context.Context, a Attributes) (Decision, string, er
 			failed = append(failed, err)
 		}
 	}
-	return NoOpinion, reasons, errors.Join(failed...)
+	return NoOpinion, reasons, aggregate(failed)
 }
+
+// RulesFor implements RuleResolver: the rules of all members that can enumerate.
+func (l List) RulesFor(ctx context.Context, user *request.User, namespace string) (Rules, error) {
+	var all Rules
+	var failed []error
+	for _, z := range l {
+		resolver, ok := z.(RuleResolver)
+		if !ok {
+			continue
+		}
+		rules, err := resolver.RulesFor(ctx, user, namespace)
+		all.Resource = append(all.Resource, rules.Resource...)
+		all.NonResource = append(all.NonResource, rules.NonResource...)
+		all.Incomplete = all.Incomplete || rules.Incomplete
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return all, aggregate(failed)
+}
+
+// aggregate joins errors in the reference's words: "a" of one, "[a, b]" of more.
+func aggregate(failed []error) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	return utilerrors.NewAggregate(failed)
+}
+
+// sanitizer keeps answers from looking like HTML.
+var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
 // Forbidden words a refusal as the reference does.
 func Forbidden(a Attributes, reason string) error {
-	message := forbiddenMessage(a)
+	message := sanitizer.Replace(forbiddenMessage(a))
 	if reason != "" {
 		message += ": " + reason
 	}
@@ -81,8 +134,12 @@ func Forbidden(a Attributes, reason string) error {
 }
 
 func forbiddenMessage(a Attributes) string {
+	name := ""
+	if a.User != nil {
+		name = a.User.Name
+	}
 	if !a.Info.IsResource() {
-		return fmt.Sprintf("User %q cannot %s path %q", a.User.Name, a.Info.Verb, a.Info.Path)
+		return fmt.Sprintf("User %q cannot %s path %q", name, a.Info.Verb, a.Info.Path)
 	}
 	resource := a.Info.Resource
 	if a.Info.Subresource != "" {
@@ -92,5 +149,17 @@ func forbiddenMessage(a Attributes) string {
 	if a.Info.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", a.Info.Namespace)
 	}
-	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", a.User.Name, a.Info.Verb, resource, a.Info.Group, where)
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", name, a.Info.Verb, resource, a.Info.Group, where)
+}
+
+// Check asks an authorizer and returns the error to answer unless it allows.
+func Check(ctx context.Context, z Authorizer, a Attributes) error {
+	decision, reason, err := z.Authorize(ctx, a)
+	switch {
+	case decision == Allow:
+		return nil
+	case err != nil:
+		return kerrors.NewInternalError(err)
+	}
+	return Forbidden(a, reason)
 }

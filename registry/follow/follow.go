@@ -1,0 +1,222 @@
+// Package follow keeps something in memory up to date with the objects of a
+// resource: an index for authorization, a controller's view.
+package follow
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// retryAfter is how long a follower rests after a failure before it begins anew.
+const retryAfter = time.Second
+
+// historyWait bounds one read of the store's history.
+const historyWait = 20 * time.Millisecond
+
+// Change is an object's state after a change.
+type Change struct {
+	Namespace, Name string
+	// Object is nil where the object is gone. It belongs to the receiver.
+	Object registry.Object
+}
+
+// Options say what is followed and who is told.
+type Options struct {
+	Resource *registry.Resource
+	// Reset is told all objects: once before Start returns, and again when what
+	// happened in between cannot be known any more.
+	Reset func([]Change)
+	// Apply is told changes in their order. It is never called at the same time
+	// as Reset or itself.
+	Apply func([]Change)
+	// Concerns says whether an object, or the change from prev to it, matters;
+	// what does not is not decoded. prev is nil for a new object. Removed objects
+	// always matter. nil: all do.
+	Concerns func(o, prev *cache.Object) bool
+	Log      *slog.Logger
+}
+
+// Follower follows one resource until the context of Start ends.
+type Follower struct {
+	o Options
+
+	mu      sync.Mutex // guards what follows
+	applied int64      // the revision up to which changes were applied
+	moved   chan struct{}
+}
+
+// Start loads the objects, calls Reset, and follows in the background.
+func Start(ctx context.Context, o Options) (*Follower, error) {
+	f := &Follower{o: o, moved: make(chan struct{})}
+	cursor, err := f.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	go f.run(ctx, cursor)
+	return f, nil
+}
+
+// begin loads all objects and returns a cursor to what follows.
+func (f *Follower) begin(ctx context.Context) (*cache.Cursor, error) {
+	snap, err := f.o.Resource.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cursor, err := f.o.Resource.Watch(ctx, snap.Revision(), cache.Interest{})
+	if err != nil {
+		return nil, err
+	}
+	var all []Change
+	snap.Ascend("", "", func(o *cache.Object) bool {
+		all = f.append(ctx, all, o, nil)
+		return true
+	})
+	f.o.Reset(all)
+	f.advance(snap.Revision())
+	return cursor, nil
+}
+
+func (f *Follower) run(ctx context.Context, cursor *cache.Cursor) {
+	for {
+		err := f.follow(ctx, cursor)
+		cursor.Close()
+		for {
+			if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+				return
+			}
+			f.o.Log.Warn("following a resource: starting over", "resource", f.o.Resource.Kind.GroupResource(), "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(retryAfter):
+			}
+			if cursor, err = f.begin(ctx); err == nil {
+				break
+			}
+		}
+	}
+}
+
+func (f *Follower) follow(ctx context.Context, cursor *cache.Cursor) error {
+	var changes []Change
+	for {
+		events, revision, err := cursor.Next(ctx)
+		if err != nil {
+			return err
+		}
+		clear(changes)
+		changes = changes[:0]
+		for _, e := range events {
+			if e.Object == nil {
+				changes = append(changes, Change{Namespace: e.Prev.Namespace, Name: e.Prev.Name})
+				continue
+			}
+			changes = f.append(ctx, changes, e.Object, e.Prev)
+		}
+		if len(changes) > 0 {
+			f.o.Apply(changes)
+		}
+		f.advance(revision)
+	}
+}
+
+// append appends the change to o. An object that cannot be read is none: it is
+// logged, and what depends on it is as if it were gone.
+func (f *Follower) append(ctx context.Context, changes []Change, o, prev *cache.Object) []Change {
+	if f.o.Concerns != nil && !f.o.Concerns(o, prev) {
+		return changes
+	}
+	change := Change{Namespace: o.Namespace, Name: o.Name}
+	readable, err := f.o.Resource.Readable(ctx, o)
+	if err == nil {
+		change.Object, err = f.o.Resource.Decode(readable)
+	}
+	if err != nil {
+		change.Object = nil
+		f.o.Log.Error("following a resource: an object cannot be read",
+			"resource", f.o.Resource.Kind.GroupResource(), "namespace", o.Namespace, "name", o.Name, "error", err)
+	}
+	return append(changes, change)
+}
+
+func (f *Follower) advance(revision int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if revision > f.applied {
+		f.applied = revision
+	}
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+func (f *Follower) position() (int64, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.applied, f.moved
+}
+
+// Sync waits until every write acknowledged before the call has been applied.
+func (f *Follower) Sync(ctx context.Context) error {
+	snap, err := f.o.Resource.Current(ctx)
+	if err != nil {
+		return err
+	}
+	applied, _ := f.position()
+	if applied >= snap.Revision() {
+		return nil
+	}
+	last, err := f.lastChange(ctx, applied, snap.Revision())
+	if err != nil {
+		return err
+	}
+	for {
+		applied, moved := f.position()
+		if applied >= last {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		}
+	}
+}
+
+// lastChange returns the revision of the last change in (from, to], from if there
+// is none: revisions of other resources are not waited for.
+func (f *Follower) lastChange(ctx context.Context, from, to int64) (int64, error) {
+	cursor, err := f.o.Resource.Watch(ctx, from, cache.Interest{})
+	if err != nil {
+		return 0, err
+	}
+	defer cursor.Close()
+	now := make(chan time.Time)
+	close(now)
+	var tick <-chan time.Time = now // does not wait for events
+	last := from
+	for {
+		events, revision, err := cursor.NextOr(ctx, tick)
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range events {
+			if e.Revision <= to {
+				last = e.Revision
+			}
+		}
+		if revision >= to {
+			return last, nil
+		}
+		if len(events) == 0 {
+			// The log no longer reaches back so far: the store is asked.
+			tick = time.After(historyWait)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package follow_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+func configMaps() *registry.Kind {
+	return &registry.Kind{
+		Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap", Namespaced: true,
+		Versions: []registry.Version{{Name: "v1", New: func() registry.Object { return &corev1.ConfigMap{} }}},
+		Storage:  "v1", StoragePath: "configmaps",
+	}
+}
+
+func resource(t *testing.T) *registry.Resource {
+	t.Helper()
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cache.New(cache.Options{Store: store})
+	t.Cleanup(func() {
+		c.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	reg, err := registry.New([]*registry.Kind{configMaps()}, store, c, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reg.Resource(corev1.Resource("configmaps"))
+}
+
+// mirror is what a follower is used for: a copy of the state.
+type mirror struct {
+	mu    sync.Mutex
+	value map[string]string
+}
+
+func (m *mirror) reset(all []follow.Change) {
+	m.mu.Lock()
+	m.value = map[string]string{}
+	m.mu.Unlock()
+	m.apply(all)
+}
+
+func (m *mirror) apply(changes []follow.Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range changes {
+		key := c.Namespace + "/" + c.Name
+		if c.Object == nil {
+			delete(m.value, key)
+			continue
+		}
+		m.value[key] = c.Object.(*corev1.ConfigMap).Data["v"]
+	}
+}
+
+func (m *mirror) state() map[string]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.value)
+}
+
+func create(t *testing.T, r *registry.Resource, name, value string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{Data: map[string]string{"v": value}}
+	cm.Name = name
+	if _, err := r.Create(t.Context(), "ns", cm, registry.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
+	r := resource(t)
+	create(t, r, "before", "0")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var m mirror
+	f, err := follow.Start(ctx, follow.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := m.state(); !maps.Equal(got, map[string]string{"ns/before": "0"}) {
+		t.Fatalf("after Start: %v", got)
+	}
+	for i := range 200 {
+		name := fmt.Sprint("c", i)
+		create(t, r, name, "1")
+		if err := f.Sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.state()["ns/"+name]; got != "1" {
+			t.Fatalf("%s is not there after Sync: %q", name, got)
+		}
+		if _, err := r.Delete(ctx, "ns", name, &metav1.DeleteOptions{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := m.state()["ns/"+name]; ok {
+			t.Fatalf("%s is there after its deletion: %q", name, got)
+		}
+	}
+}
+
+func TestWhatDoesNotConcernIsNotDecoded(t *testing.T) {
+	r := resource(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var m mirror
+	f, err := follow.Start(ctx, follow.Options{
+		Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default(),
+		Concerns: func(o, _ *cache.Object) bool { return o.Name != "other" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decodes := r.Decodes()
+	create(t, r, "other", "1")
+	written := r.Decodes() - decodes // by the write itself
+	if err := f.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.state(); len(got) != 0 || r.Decodes()-decodes != written {
+		t.Errorf("%v, %d decodes after %d of the write", got, r.Decodes()-decodes, written)
+	}
+}
