@@ -4,7 +4,8 @@
 // map[string]any, []any, string, int64, float64, bool and nil.
 //
 // A Schema is made once, is never changed afterwards, and may be shared by
-// definitions whose schemas are equal.
+// definitions whose schemas are equal; so may each of its nodes, even at several
+// places of one schema.
 package structural
 
 import (
@@ -21,7 +22,8 @@ type Schema struct {
 	// IntOrString or PreserveUnknownFields says what is allowed.
 	Type     string
 	Nullable bool
-	// Default is set where it is missing, if HasDefault. It is shared: copy it.
+	// Default is set where it is missing, if HasDefault. It is shared: copy it. A
+	// default of null is none.
 	Default    any
 	HasDefault bool
 
@@ -36,6 +38,11 @@ type Schema struct {
 	EmbeddedResource      bool
 	IntOrString           bool
 
+	// kinds are the kinds of JSON values that Type and IntOrString allow, 0 for all.
+	kinds kind
+	// below says what this node or any below it has.
+	below facts
+
 	// ListType is atomic, set or map; "" is atomic. ListMapKeys are the keys of a
 	// map. MapType is granular or atomic; "" is granular.
 	ListType    string
@@ -47,11 +54,15 @@ type Schema struct {
 
 	// Values are the further conditions on the value, nil if there are none.
 	Values *Values
+
+	// defaulted are the names of the properties that have a default.
+	defaulted []string
 }
 
 // Values are the conditions on values that do not change what is specified. Those
 // of the combinators may name properties and items of their own.
 type Values struct {
+	// Format is as the definition has it, whether values are held to it or not.
 	Format                             string
 	Maximum, Minimum                   *float64
 	ExclusiveMaximum, ExclusiveMinimum bool
@@ -67,14 +78,44 @@ type Values struct {
 
 	AllOf, AnyOf, OneOf []*Condition
 	Not                 *Condition
+
+	// checked is Format where values are held to it, "" otherwise.
+	checked string
 }
 
 // A Condition is a schema below a combinator: it may only restrict values.
 type Condition struct {
 	Values
+	// Type is integer or string where an int-or-string says so in so many words
+	// (anyOf: [{type: integer}, {type: string}]), "" everywhere else.
+	Type                 string
 	Properties           map[string]*Condition
 	Items                *Condition
 	AdditionalProperties *Condition
 	// Rules are the CEL rules that some combinators may hold.
 	Rules []apiextensionsv1.ValidationRule
+
+	kinds kind
 }
+
+// kind is a set of kinds of JSON values.
+type kind uint8
+
+const (
+	objectKind kind = 1 << iota
+	arrayKind
+	stringKind
+	integerKind
+	numberKind
+	booleanKind
+)
+
+// facts are what a walk over a schema may look for. A walk leaves out subtrees that
+// have nothing of it.
+type facts uint8
+
+const (
+	hasDefaults facts = 1 << iota
+	hasEmbedded
+	hasUniqueLists // list-type set or map
+)
