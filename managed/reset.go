@@ -23,16 +23,21 @@ var statusResets = map[schema.GroupResource][][]any{
 // ResetFields returns the fields that requests to a built-in kind, or to one of its
 // subresources, cannot set, for every version: nil where there are none.
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
+	if k.Trees() {
+		return resetIn(k, treeResetPaths(k, subresource))
+	}
 	return resetIn(k, resetPaths(k, subresource))
 }
 
-// CustomResetFields is ResetFields for a custom resource whose versions all have the
-// status subresource.
-func CustomResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
-	if subresource == "status" {
-		return resetIn(k, [][]any{{"metadata"}, {"spec"}})
+// treeResetPaths are those of a custom resource.
+func treeResetPaths(k *registry.Kind, subresource string) [][]any {
+	switch {
+	case subresource == "status":
+		return [][]any{{"metadata"}, {"spec"}}
+	case subresource == "" && k.Subresource("status") != nil:
+		return [][]any{{"status"}}
 	}
-	return resetIn(k, [][]any{{"status"}})
+	return nil
 }
 
 func resetPaths(k *registry.Kind, subresource string) [][]any {

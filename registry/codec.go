@@ -129,7 +129,13 @@ func (c *codec) readJSON(value []byte, revision int64) (cache.Header, error) {
 		h.Labels = append(h.Labels, cache.Label{Key: k, Value: v})
 	}
 	sortLabels(h.Labels)
-	item, err := c.plain(value)
+	var item []byte
+	var err error
+	if c.kind.Trees() {
+		item, err = c.normal(value, revision)
+	} else {
+		item, err = c.plain(value)
+	}
 	if err != nil {
 		return h, err
 	}
@@ -167,7 +173,10 @@ func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
 // decode makes the object of data, in the storage version.
 func (c *codec) decode(data []byte) (Object, error) {
 	c.decodes.Add(1)
-	if c.kind.StoredJSON != nil {
+	switch {
+	case c.kind.Trees():
+		return c.decodeDocument(data)
+	case c.kind.StoredJSON != nil:
 		return c.kind.StoredJSON.Decode(data)
 	}
 	obj := c.storage.New()
@@ -188,6 +197,13 @@ func (c *codec) storedAsServed() bool { return c.kind.StorageJSON && c.kind.Stor
 // data that Read would make of it with an empty resourceVersion.
 func (c *codec) encode(obj Object) (value []byte, err error) {
 	obj.SetResourceVersion("")
+	if c.kind.Trees() {
+		document, err := c.kind.Documents.Encode(context.Background(), obj)
+		if err != nil {
+			return nil, err
+		}
+		return append(document, '\n'), nil
+	}
 	if c.kind.StoredJSON != nil {
 		document, err := c.kind.StoredJSON.Encode(obj)
 		if err != nil {
@@ -259,7 +275,7 @@ func (c *codec) open(value []byte) ([]byte, error) {
 		return wire.Raw(value)
 	}
 	value = bytes.TrimSpace(value)
-	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.StoredJSON == nil {
+	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.StoredJSON == nil && !c.kind.Trees() {
 		return append([]byte{'{'}, rest...), nil
 	}
 	return value, nil

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/scheme"
@@ -50,6 +51,11 @@ type Kind struct {
 	// StoredJSON converts to and from the stored document where that is not the
 	// storage version's own JSON. StorageJSON must be set.
 	StoredJSON *StoredJSON
+	// Documents makes the kind one whose objects are trees; StorageJSON must be set.
+	// Storage is then the version that requests come in, and hooks see.
+	Documents Documents
+	// Types gives the merge schemas of the kind's versions; nil is the built-in ones.
+	Types managedfields.TypeConverter
 	// DefaultOnRead are fields of the stored message, as in Field.Path, that may
 	// lack: hooks drop what defaults had set. Where one is missing or empty the
 	// storage version's defaults are set when the object is loaded.
@@ -190,6 +196,10 @@ type Version struct {
 	// deprecated and current fields of the same meaning together, as the
 	// reference's conversion to its internal version and back does.
 	Default func(Object)
+	// Coerce drops from what a client sent what the version's schema does not know,
+	// and returns the paths of that if track is set. An error is about a value that
+	// cannot be read. Nil where decoding has done so (typed objects).
+	Coerce func(obj Object, track bool) (unknown []string, err error)
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They may share parts of their argument, which
 	// is not used afterwards.
@@ -208,7 +218,10 @@ type Field struct {
 	// Path holds the protobuf field numbers from the object to the value; the
 	// value of a repeated field is the first one.
 	Path []int32
-	Type FieldType
+	// Members is the path in kinds whose objects are trees: the names of members
+	// from the object to a value that is no object or list.
+	Members []string
+	Type    FieldType
 	// Default is the value when the field is absent ("" for strings).
 	Default string
 	// Index keeps a secondary index, and posting lists for its watchers.

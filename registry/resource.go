@@ -127,7 +127,12 @@ func (r *Resource) ToStorage(obj Object, v *Version) (Object, error) {
 
 // ItemJSON returns the JSON of o in version v without apiVersion and kind. For
 // the storage version it is made once and kept.
+//
+// That of a tree is the whole document.
 func (r *Resource) ItemJSON(o *cache.Object, v *Version) ([]byte, error) {
+	if r.Kind.Trees() {
+		return r.document(context.Background(), o)
+	}
 	if r.stored(v) {
 		if r.codec.storedAsServed() && o.Err() == nil {
 			return o.Data, nil
@@ -188,6 +193,9 @@ func (r *Resource) versionForm(v *Version) cache.FormID {
 }
 
 func (r *Resource) encodeItem(o *cache.Object, v *Version) ([]byte, error) {
+	if r.Kind.Trees() {
+		return r.document(context.Background(), o)
+	}
 	obj, err := r.decodeAs(o, v)
 	if err != nil {
 		return nil, err
@@ -226,6 +234,12 @@ func (r *Resource) FieldValue(o *cache.Object, name string) (string, error) {
 		f := &r.Kind.Fields[i]
 		switch {
 		case f.Name != name:
+		case f.Members != nil:
+			doc, err := r.document(context.Background(), o)
+			if err != nil {
+				return "", err
+			}
+			return documentText(doc, f.Members)
 		case f.Get != nil || r.Kind.StorageJSON:
 			obj, err := r.Decode(o)
 			if err != nil {
@@ -251,6 +265,8 @@ type Registry struct {
 	list      []*Resource
 
 	transformer func(schema.GroupResource) Transformer // nil: see Transform
+	place       func(k *Kind, prefix string) Backend
+	now         func() time.Time
 }
 
 // New binds kinds to a store and to the cache on it.
@@ -261,7 +277,7 @@ func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Tim
 // NewPlaced binds each kind to the backend that place names for it and for the
 // prefix of its keys. Revisions of different stores do not compare.
 func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now func() time.Time) (*Registry, error) {
-	g := &Registry{resources: map[schema.GroupResource]*Resource{}}
+	g := &Registry{resources: map[schema.GroupResource]*Resource{}, place: place, now: now}
 	for _, k := range kinds {
 		on := place(k, Root+k.StoragePath+"/")
 		r, err := newResource(k, on.Store, on.Cache, now)

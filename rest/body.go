@@ -2,6 +2,7 @@ package rest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/patch"
@@ -127,14 +129,14 @@ func managerFromAgent(agent string) string {
 
 // decoder reads bodies of the resource's kind.
 func (s *served) decoder() scheme.Decoder {
-	return scheme.Decoder{GVK: s.gvk, Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.version.New() }}
+	return scheme.Decoder{GVK: s.gvk, Tree: s.Kind.Trees(), Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.version.New() }}
 }
 
 // decodeBody reads an object of the resource's kind from the body, with the
 // version's defaults. What strict decoding finds becomes warnings or the error,
 // as fieldValidation asks.
 func (s *served) decodeBody(r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	obj, err := decodeWith(s.decoder(), r, media, body, v)
+	obj, err := decodeWith(s.decoder(), s.coerce, r, media, body, v)
 	if err != nil {
 		return nil, err
 	}
@@ -144,10 +146,37 @@ func (s *served) decodeBody(r *http.Request, media scheme.Media, body []byte, v 
 	return obj, nil
 }
 
-func decodeWith(d scheme.Decoder, r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	decoded, strict, err := d.Decode(media, body, v != patch.Ignore)
+// coerce drops what the version's schema does not know from a decoded object, and
+// returns a strict error for each field if track is set.
+func (s *served) coerce(obj registry.Object, track bool) ([]error, error) {
+	if s.version.Coerce == nil {
+		return nil, nil
+	}
+	unknown, err := s.version.Coerce(obj, track)
+	var strict []error
+	for _, path := range unknown {
+		strict = append(strict, fmt.Errorf("unknown field %q", path))
+	}
+	return strict, err
+}
+
+// decodeWith reads an object from the body; coerce, which may be nil, is given it
+// before strict errors are judged.
+func decodeWith(d scheme.Decoder, coerce func(registry.Object, bool) ([]error, error), r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
+	track := v != patch.Ignore
+	decoded, strict, err := d.Decode(media, body, track)
+	if errors.Is(err, scheme.ErrNoProtobuf) {
+		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
+	}
 	if err != nil {
 		return nil, err
+	}
+	if coerce != nil {
+		unknown, err := coerce(decoded.(registry.Object), track)
+		if err != nil {
+			return nil, d.CannotHandle(err)
+		}
+		strict = append(strict, unknown...)
 	}
 	if len(strict) > 0 {
 		if v == patch.Strict {

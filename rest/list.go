@@ -165,6 +165,12 @@ func (s *served) snapshotToContinue(r *http.Request, sel *selection, o *listOpti
 
 // writeList answers a page in the shape that was asked for.
 func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page) error {
+	if err := s.showsAs(accepted); err != nil {
+		return err
+	}
+	if err := s.Prepare(r.Context(), p.objects); err != nil {
+		return err
+	}
 	switch accepted.As {
 	case negotiate.Table:
 		views := make([]view, len(p.objects))
@@ -222,16 +228,18 @@ func (s *served) listSize(p *page) int {
 // jsonList appends the list's document to b, handing it to flush whenever it has
 // size bytes, and at the end.
 func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush func(b []byte) ([]byte, error), b []byte) (err error) {
-	if accepted.As == negotiate.PartialMetadataList {
+	tree := s.Kind.Trees() && accepted.As != negotiate.PartialMetadataList
+	switch {
+	case tree:
+		b = s.treeListHead(b)
+	case accepted.As == negotiate.PartialMetadataList:
 		b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
 		b = append(b, accepted.AsVersion...)
 		b = append(b, `",`...)
-	} else {
-		b = append(b, s.listHead...)
+		b = appendListHead(b, p)
+	default:
+		b = appendListHead(append(b, s.listHead...), p)
 	}
-	b = append(b, `"metadata":`...)
-	b = appendListMeta(b, p)
-	b = append(b, `,"items":[`...)
 	for i, o := range p.objects {
 		if i > 0 {
 			b = append(b, ',')
@@ -255,9 +263,20 @@ func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush 
 			}
 		}
 	}
-	b = append(b, "]}\n"...)
+	if tree {
+		b = s.treeListTail(b, p)
+	} else {
+		b = append(b, "]}\n"...)
+	}
 	_, err = flush(b)
 	return err
+}
+
+// appendListHead appends a list's metadata and what opens its items.
+func appendListHead(b []byte, p *page) []byte {
+	b = append(b, `"metadata":`...)
+	b = appendListMeta(b, p)
+	return append(b, `,"items":[`...)
 }
 
 func appendListMeta(b []byte, p *page) []byte {

@@ -11,6 +11,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/managed"
@@ -25,6 +26,9 @@ import (
 var patchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
 }
+
+// treePatchTypes are those of custom resources: a strategic merge wants Go types.
+var treePatchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
 
 func typesPatch(t string) types.PatchType { return types.PatchType(t) }
 
@@ -43,12 +47,24 @@ type managerKey struct {
 // managedCacheBytes bounds the decoded field sets that are kept.
 const managedCacheBytes = 8 << 20
 
+// forget drops the managers of a resource that is served no more.
+func (m *managers) forget(s *served) {
+	for i := range s.Kind.Subresources {
+		m.Delete(managerKey{s, s.Kind.Subresources[i].Name})
+	}
+	m.Delete(managerKey{s, ""})
+}
+
 func (h *Handler) manager(s *served, subresource string) (*managed.Manager, error) {
 	key := managerKey{s, subresource}
 	if m, ok := h.managers.Load(key); ok {
 		return m.(*managed.Manager), nil
 	}
-	m, err := managed.For(s.Kind, s.gvk, subresource, typed.Converter{}, h.managers.cache)
+	var types managedfields.TypeConverter = typed.Converter{}
+	if s.Kind.Types != nil {
+		types = s.Kind.Types
+	}
+	m, err := managed.For(s.Kind, s.gvk, subresource, types, h.managers.cache)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +76,7 @@ func (h *Handler) manager(s *served, subresource string) (*managed.Manager, erro
 // or server-side apply.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	patchType, err := h.patchTypeOf(r)
+	patchType, err := h.patchTypeOf(r, s)
 	if err != nil {
 		return err
 	}
@@ -83,8 +99,8 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		}
 	}
 	p := patcher{h: h, r: r, s: s, info: info, o: o, body: body, kind: types.PatchType(patchType)}
-	if p.kind == types.ApplyYAMLPatchType || p.kind == types.StrategicMergePatchType {
-		// No Decoder reads what becomes of these.
+	if !s.Kind.Trees() && (p.kind == types.ApplyYAMLPatchType || p.kind == types.StrategicMergePatchType) {
+		// No Decoder reads what becomes of these. Trees have no quantities.
 		if err := s.decoder().CheckQuantities(scheme.YAML, body); err != nil {
 			return err
 		}
@@ -109,15 +125,18 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 }
 
 // patchTypeOf reads the Content-Type.
-func (h *Handler) patchTypeOf(r *http.Request) (string, error) {
+func (h *Handler) patchTypeOf(r *http.Request, s *served) (string, error) {
 	header := r.Header.Get("Content-Type")
 	mediaType, _, err := mime.ParseMediaType(header)
 	if err != nil {
 		mediaType = header
 	}
 	accepted := patchTypes
+	if s.Kind.Trees() {
+		accepted = treePatchTypes
+	}
 	if h.formats.CBOR {
-		accepted = append(slices.Clone(patchTypes), string(types.ApplyCBORPatchType))
+		accepted = append(slices.Clone(accepted), string(types.ApplyCBORPatchType))
 	}
 	if slices.Contains(accepted, mediaType) {
 		return mediaType, nil
@@ -221,12 +240,19 @@ func (p *patcher) patchDocument(c *registry.Current, obj registry.Object) error 
 }
 
 func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Object) ([]string, error) {
-	if gvk, err := scheme.DocumentKind(after); err == nil && gvk.Version == "" && gvk.Group == "" && gvk.Kind != "" {
+	if gvk, err := scheme.DocumentKind(after); err == nil && !p.s.Kind.Trees() && gvk.Version == "" && gvk.Group == "" && gvk.Kind != "" {
 		// Without an apiVersion the document is of no kind: nothing in it is known.
 		return unknownMembers(after), nil
 	}
-	d := scheme.Decoder{GVK: p.s.gvk, Internal: p.s.Kind.Package + "." + p.s.Kind.Name, New: func() runtime.Object { return obj }}
-	more, err := d.DecodePatched(after, p.o.validation != patch.Ignore)
+	d := p.s.decoder()
+	d.New = func() runtime.Object { return obj }
+	track := p.o.validation != patch.Ignore
+	more, err := d.DecodePatched(after, track)
+	if err == nil {
+		var unknown []error
+		unknown, err = p.s.coerce(obj, track)
+		more = append(more, unknown...)
+	}
 	if err == nil && len(more) > 0 {
 		err = runtime.NewStrictDecodingError(more)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
@@ -183,6 +184,25 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 	return nil
 }
 
+// showsAs refuses the forms in which the kind's objects cannot be shown.
+func (s *served) showsAs(accepted negotiate.Accepted) error {
+	if s.Kind.Trees() && accepted.Media == scheme.Protobuf && accepted.As == negotiate.Plain {
+		return errNoProto
+	}
+	return nil
+}
+
+// encodeItem encodes an object that is not from the cache as its item JSON.
+func (s *served) encodeItem(obj registry.Object) ([]byte, error) {
+	if s.Kind.Trees() {
+		return scheme.MarshalTree(obj)
+	}
+	return scheme.EncodeItem(obj)
+}
+
+// errNoProto refuses to show a custom resource in protobuf.
+var errNoProto = apierr.NotAcceptable("object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message")
+
 // internalName is the name that the reference's messages give the kind.
 func (s *served) internalName() string { return "*" + s.Kind.Package + "." + s.Kind.Name }
 
@@ -222,6 +242,9 @@ func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view
 		}
 		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), nil
 	}
+	if s.Kind.Trees() {
+		return b, errNoProto
+	}
 	raw, err := s.ItemProto(v.o, s.version)
 	if err != nil {
 		return b, err
@@ -233,6 +256,9 @@ func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view
 func (s *served) protoMetadata(v view) ([]byte, error) {
 	if !s.Kind.StorageJSON {
 		return wire.MetadataField(v.o.Data)
+	}
+	if s.Kind.Trees() {
+		return s.PartialProto(v.o)
 	}
 	raw, err := s.ItemProto(v.o, s.version)
 	if err != nil {

@@ -90,12 +90,22 @@ func New(o Options) *Handler {
 }
 
 func (h *Handler) add(r *registry.Resource, v *registry.Version) {
+	s := newServed(r, v)
+	group := s.gvk.Group
+	h.served[servedKey{group, v.Name, r.Kind.Resource}] = s
+	if h.groups[group] == nil {
+		h.groups[group] = map[string]bool{}
+	}
+	h.groups[group][v.Name] = true
+}
+
+func newServed(r *registry.Resource, v *registry.Version) *served {
 	group := r.Kind.Group
 	if v.Group != "" {
 		group = v.Group
 	}
 	gv := schema.GroupVersion{Group: group, Version: v.Name}
-	s := &served{
+	return &served{
 		Resource: r, version: v, gvk: gv.WithKind(r.Kind.Name),
 		gr:          schema.GroupResource{Group: group, Resource: r.Kind.Resource},
 		objectHead:  scheme.JSONHead(gv.WithKind(r.Kind.Name)),
@@ -104,15 +114,15 @@ func (h *Handler) add(r *registry.Resource, v *registry.Version) {
 		listProto:   wire.NewEnvelopeHead(gv.String(), r.Kind.List()),
 		fields:      newFieldSet(r.Kind, v),
 	}
-	h.served[servedKey{group, v.Name, r.Kind.Resource}] = s
-	if h.groups[group] == nil {
-		h.groups[group] = map[string]bool{}
-	}
-	h.groups[group][v.Name] = true
 }
 
 // Knows says whether the group is one of the handler's.
 func (h *Handler) Knows(group string) bool { return h.groups[group] != nil }
+
+// Has says whether the handler serves a resource of that name.
+func (h *Handler) Has(group, version, resource string) bool {
+	return h.served[servedKey{group, version, resource}] != nil
+}
 
 // ServeHTTP implements http.Handler. The request's Info must be in its context.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -136,7 +136,7 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 		return err
 	}
 	sub := s.Kind.Subresource(info.Subresource)
-	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, media, body, o.validation)
+	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), nil, r, media, body, o.validation)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 }
 
 func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	patchType, err := h.patchTypeOf(r)
+	patchType, err := h.patchTypeOf(r, s)
 	if err != nil {
 		return err
 	}

@@ -26,15 +26,23 @@ func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc,
 	if r.Method == http.MethodHead || r.Method == http.MethodOptions || !hasVerb(sub, verb) {
 		return nil, apierr.PathMethodNotAllowed()
 	}
+	return s.verbOf(sub, verb), nil
+}
+
+// scaleVerbs are the verbs of the scale subresource.
+var scaleVerbs = map[string]verbFunc{"get": (*Handler).getScale, "update": (*Handler).updateScale, "patch": (*Handler).patchScale}
+
+// verbOf is what serves a verb that the subresource has.
+func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 	switch {
 	case sub.Unserved:
-		return (*Handler).unserved, nil
+		return (*Handler).unserved
 	case sub.Create != nil:
-		return (*Handler).createSubresource, nil
+		return (*Handler).createSubresource
 	case sub.Scale != nil:
-		return map[string]verbFunc{"get": (*Handler).getScale, "update": (*Handler).updateScale, "patch": (*Handler).patchScale}[verb], nil
+		return scaleVerbs[verb]
 	}
-	return verbs[verb], nil
+	return verbs[verb]
 }
 
 // takesPath says that what follows the subresource belongs to it.
@@ -102,7 +110,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[s.kindOf(sub).GroupKind()]), r, media, body, o.validation)
+	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[s.kindOf(sub).GroupKind()]), nil, r, media, body, o.validation)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
@@ -44,6 +45,9 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true})
 	if err != nil {
+		return err
+	}
+	if err := s.showsAs(accepted); err != nil {
 		return err
 	}
 	options, err := parseListOptions(r)
@@ -393,7 +397,7 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 	o := &cache.Object{Revision: revision}
 	v := view{o: o}
 	if st.accepted.Media == scheme.Protobuf {
-		raw, err := scheme.EncodeProto(obj)
+		raw, err := st.bookmarkProto(obj)
 		if err != nil {
 			return b, err
 		}
@@ -410,7 +414,7 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 		obj.GetObjectKind().SetGroupVersionKind(st.s.gvk)
 		return scheme.AppendCBOR(b, map[string]any{"type": bookmark, "object": obj})
 	}
-	item, err := scheme.EncodeItem(obj)
+	item, err := st.s.encodeItem(obj)
 	if err != nil {
 		return b, err
 	}
@@ -424,6 +428,15 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 		b, err = st.s.appendObject(b, st.accepted, v)
 	}
 	return append(b, "}\n"...), err
+}
+
+// bookmarkProto encodes a bookmark's object. That of a tree has only metadata that
+// can be shown in protobuf.
+func (st *watchStream) bookmarkProto(obj registry.Object) ([]byte, error) {
+	if st.s.Kind.Trees() {
+		return registry.PartialOf(obj)
+	}
+	return scheme.EncodeProto(obj)
 }
 
 func (st *watchStream) appendStatus(b []byte, status *metav1.Status) ([]byte, error) {

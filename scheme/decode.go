@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
@@ -57,6 +58,9 @@ type Decoder struct {
 	New func() runtime.Object
 	// Also are other kinds that a body may say it is, with the same fields.
 	Also []schema.GroupVersionKind
+	// Tree says that New makes an *unstructured.Unstructured: the objects are custom
+	// resources.
+	Tree bool
 }
 
 // Decode reads body. The second result are the strict errors: unknown and
@@ -65,6 +69,9 @@ type Decoder struct {
 func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, []error, error) {
 	switch media {
 	case Protobuf:
+		if d.Tree {
+			return nil, nil, ErrNoProtobuf
+		}
 		obj, err := d.decodeProto(body)
 		return obj, nil, err
 	case CBOR:
@@ -89,7 +96,13 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 			return nil, nil, d.unrecognized(body, err)
 		}
 	}
-	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
+	var err error
+	if d.Tree {
+		err = d.checkTree(gvk, doc, body)
+	} else {
+		err = d.checkKind(withDefaults(gvk, d.GVK))
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	obj, errs, err := d.unmarshal(doc, strict)
@@ -105,6 +118,10 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 // unmarshal reads a JSON document of the right kind.
 func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, error) {
 	obj := d.New()
+	if tree, ok := obj.(*unstructured.Unstructured); ok {
+		errs, err := d.unmarshalTree(doc, tree, strict)
+		return obj, errs, err
+	}
 	if err := checkQuantities(doc, obj, unmarshalJSON); err != nil {
 		return nil, nil, err
 	}
@@ -121,6 +138,9 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 	gvk, err := documentKind(doc)
 	if err != nil {
 		return nil, err
+	}
+	if d.Tree {
+		return d.patchedTree(gvk, doc, strict)
 	}
 	if gvk = withDefaults(gvk, d.GVK); gvk != d.GVK {
 		if !Known(gvk) {
@@ -191,6 +211,9 @@ func NotRegistered(gvk schema.GroupVersionKind) error {
 	}
 	return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), schemeName)
 }
+
+// CannotHandle words what is wrong with a body of the right kind.
+func (d Decoder) CannotHandle(err error) error { return d.cannotHandle(d.GVK, err) }
 
 func (d Decoder) cannotHandle(gvk schema.GroupVersionKind, err error) error {
 	return kerrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, d.GVK.Kind, err))

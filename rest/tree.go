@@ -1,0 +1,113 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/respond"
+)
+
+// Custom resources are kinds whose objects are trees. Their documents are stored
+// and served whole, apiVersion and kind included, so that the heads that typed
+// objects get are empty, and a list's own members come in the order of a tree's.
+
+// treeHead is the head of an object that has its apiVersion and kind itself.
+var treeHead = []byte("{")
+
+// A Bound is one version of a custom resource as the handler serves it.
+type Bound struct {
+	h *Handler
+	s *served
+	// Terminating refuses new objects: the definition is on its way out.
+	terminating bool
+}
+
+// Bind makes what serves a version of a kind whose objects are trees.
+func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *Bound {
+	s := newServed(r, v)
+	s.objectHead = treeHead
+	return &Bound{h: h, s: s, terminating: terminating}
+}
+
+// Unbind forgets what the handler keeps for b. It may still be serving.
+func (b *Bound) Unbind() { b.h.managers.forget(b.s) }
+
+// ServeHTTP serves a request whose path names the resource and version, with the
+// scope that it has. The request's Info must be in its context.
+func (b *Bound) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info := request.InfoFrom(r.Context())
+	if b.s.version.Warning != "" {
+		request.Warn(r.Context(), b.s.version.Warning)
+	}
+	verb, err := b.verb(r, info)
+	if err == nil {
+		err = verb(b.h, w, r, info, b.s)
+	}
+	if err != nil {
+		respond.Error(w, r, err)
+	}
+}
+
+// verb finds what serves a request: the verb alone decides, whatever the rest of
+// the path.
+func (b *Bound) verb(r *http.Request, info *request.Info) (verbFunc, error) {
+	if info.Subresource == "" {
+		if verb := verbs[info.Verb]; verb != nil {
+			return b.guarded(info, verb), nil
+		}
+		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
+	}
+	sub := b.s.Kind.Subresource(info.Subresource)
+	switch {
+	case sub == nil:
+		return nil, kerrors.NewNotFound(b.s.gr, info.Name)
+	case !hasVerb(sub, info.Verb):
+		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
+	}
+	return b.s.verbOf(sub, info.Verb), nil
+}
+
+// needsName are the verbs of one object.
+var needsName = []string{"get", "update", "patch", "delete"}
+
+// guarded refuses what the path lacks.
+func (b *Bound) guarded(info *request.Info, verb verbFunc) verbFunc {
+	if info.Name == "" && slices.Contains(needsName, info.Verb) {
+		return func(*Handler, http.ResponseWriter, *http.Request, *request.Info, *served) error {
+			return kerrors.NewBadRequest("name must be provided")
+		}
+	}
+	return verb
+}
+
+// treeListTail is what ends the list of a tree's kind.
+func (s *served) treeListTail(b []byte, p *page) []byte {
+	kind, _ := json.Marshal(s.Kind.List()) // a string
+	b = append(b, `],"kind":`...)
+	b = append(b, kind...)
+	b = append(b, `,"metadata":{"continue":"`...)
+	b = append(b, p.next...)
+	if p.remaining > 0 {
+		b = append(b, `","remainingItemCount":`...)
+		b = strconv.AppendInt(b, p.remaining, 10)
+		b = append(b, `,"resourceVersion":"`...)
+	} else {
+		b = append(b, `","resourceVersion":"`...)
+	}
+	b = strconv.AppendInt(b, p.revision, 10)
+	return append(b, "\"}}\n"...)
+}
+
+// treeListHead is what begins it.
+func (s *served) treeListHead(b []byte) []byte {
+	version, _ := json.Marshal(s.gvk.GroupVersion().String()) // a string
+	b = append(b, `{"apiVersion":`...)
+	b = append(b, version...)
+	return append(b, `,"items":[`...)
+}

@@ -1,0 +1,60 @@
+package scheme
+
+import (
+	"errors"
+	"fmt"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+)
+
+// UnmarshalTree decodes JSON with whole numbers as int64 and others as float64, and
+// member names as they are written.
+func UnmarshalTree(doc []byte, into any) error {
+	return kjson.UnmarshalCaseSensitivePreserveInts(doc, into)
+}
+
+// MarshalTree encodes an *unstructured.Unstructured without a newline at its end.
+func MarshalTree(obj Object) ([]byte, error) {
+	tree, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("%T is no tree", obj)
+	}
+	return Marshal(tree.Object)
+}
+
+// unmarshalTree reads a document into a tree; strict errors are duplicate members.
+func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, strict bool) ([]error, error) {
+	tree.Object = nil
+	if strict {
+		return kjson.UnmarshalStrict(doc, &tree.Object)
+	}
+	return nil, UnmarshalTree(doc, &tree.Object)
+}
+
+// checkTree holds what the body of a custom resource says it is against what the
+// URL stands for. Another kind is not refused here: validation says so.
+func (d Decoder) checkTree(gvk schema.GroupVersionKind, doc, body []byte) error {
+	if gvk.Kind == "" {
+		return d.unrecognized(body, fmt.Errorf("Object 'Kind' is missing in '%s'", doc)) //nolint:staticcheck // the reference's words
+	}
+	if gvk.GroupVersion() != d.GVK.GroupVersion() {
+		return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+			gvk.GroupVersion(), d.GVK.GroupVersion()))
+	}
+	return nil
+}
+
+// ErrNoProtobuf says that custom resources have no protobuf encoding.
+var ErrNoProtobuf = errors.New("custom resources have no protobuf encoding")
+
+// patchedTree reads a patched document. Without a kind there is no object; another
+// version is as wrong as in a body.
+func (d Decoder) patchedTree(gvk schema.GroupVersionKind, doc []byte, strict bool) ([]error, error) {
+	if gvk.Kind == "" {
+		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // the reference's words
+	}
+	return d.unmarshalTree(doc, d.New().(*unstructured.Unstructured), strict)
+}
