@@ -67,6 +67,12 @@ func TestTransactions(t *testing.T) {
 	}
 	writing.Wait()
 	close(last)
+	// A watch that had everything before last was closed waits for more: this is
+	// in every namespace.
+	end := storage.Txn{Ops: []storage.Op{storage.Put("a/0", []byte("end")), storage.Put("b/1", []byte("end"))}}
+	if _, err := s.Commit(ctx, end); err != nil {
+		t.Fatal(err)
+	}
 	watching.Wait()
 	l := history.NewLog(1, nil)
 	for _, w := range watches {
@@ -87,7 +93,7 @@ func TestTransactions(t *testing.T) {
 }
 
 // watchStore reads a namespace from after a revision until it has all that is there
-// when last is closed.
+// when last is closed. Some change of the namespace must follow that.
 func watchStore(ctx context.Context, s storage.Store, name, namespace string, from int64, last <-chan struct{}) (history.Watch, error) {
 	out := history.Watch{Name: name, Selector: history.Selector{Namespace: namespace}, From: from}
 	prefix := namespace
