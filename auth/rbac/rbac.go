@@ -1,0 +1,179 @@
+// Package rbac authorizes by Roles, ClusterRoles and their bindings. It follows
+// the four kinds and keeps an index of them by subject, so that a decision looks
+// at what concerns the user alone.
+package rbac
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sort"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// Authorizer implements authz.Authorizer and authz.RuleResolver. Changes of roles
+// and bindings count shortly after they were acknowledged.
+type Authorizer struct {
+	index     *Index
+	followers []*follow.Follower
+}
+
+// Start loads the objects and follows them until ctx ends.
+func Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) (*Authorizer, error) {
+	a := &Authorizer{index: NewIndex()}
+	for _, kind := range a.kinds() {
+		f, err := follow.Start(ctx, follow.Options{
+			Resource: reg.Resource(rbacv1.Resource(kind.resource)),
+			Reset: func(all []follow.Change) {
+				kind.set(all)
+				kind.retain(named(all))
+			},
+			Apply: kind.set, Log: log,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind.resource, err)
+		}
+		a.followers = append(a.followers, f)
+	}
+	return a, nil
+}
+
+// followed is how the objects of one resource reach the index.
+type followed struct {
+	resource string
+	set      func([]follow.Change)
+	// retain forgets objects that keep does not name.
+	retain func(keep func(namespace, name string) bool)
+}
+
+// kinds are in the order in which they are loaded: roles before what refers to
+// them.
+func (a *Authorizer) kinds() []followed {
+	x := a.index
+	return []followed{
+		{"clusterroles", x.setRoles, func(keep func(string, string) bool) { x.retainRoles(true, keep) }},
+		{"roles", x.setRoles, func(keep func(string, string) bool) { x.retainRoles(false, keep) }},
+		{"clusterrolebindings", x.setBindings, func(keep func(string, string) bool) { x.retainBindings(true, keep) }},
+		{"rolebindings", x.setBindings, func(keep func(string, string) bool) { x.retainBindings(false, keep) }},
+	}
+}
+
+// named returns what says whether an object is among those that are there.
+func named(all []follow.Change) func(namespace, name string) bool {
+	there := make(map[objectKey]bool, len(all))
+	for _, c := range all {
+		if c.Object != nil {
+			there[objectKey{c.Namespace, c.Name}] = true
+		}
+	}
+	return func(namespace, name string) bool { return there[objectKey{namespace, name}] }
+}
+
+func (x *Index) setRoles(changes []follow.Change) {
+	for _, c := range changes {
+		switch r := c.Object.(type) {
+		case *rbacv1.ClusterRole:
+			x.SetRole("", r.Name, r.Rules)
+		case *rbacv1.Role:
+			x.SetRole(r.Namespace, r.Name, r.Rules)
+		default:
+			x.DeleteRole(c.Namespace, c.Name)
+		}
+	}
+}
+
+func (x *Index) setBindings(changes []follow.Change) {
+	for _, c := range changes {
+		switch b := c.Object.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			x.SetBinding("", b.Name, b.RoleRef, b.Subjects)
+		case *rbacv1.RoleBinding:
+			x.SetBinding(b.Namespace, b.Name, b.RoleRef, b.Subjects)
+		default:
+			x.DeleteBinding(c.Namespace, c.Name)
+		}
+	}
+}
+
+// Authorize implements authz.Authorizer.
+func (a *Authorizer) Authorize(_ context.Context, at authz.Attributes) (authz.Decision, string, error) {
+	allowed, reason := a.index.Decide(at.User, at.Info)
+	if allowed {
+		return authz.Allow, reason, nil
+	}
+	return authz.NoOpinion, reason, nil
+}
+
+// RulesFor implements authz.RuleResolver.
+func (a *Authorizer) RulesFor(_ context.Context, u *request.User, namespace string) (authz.Rules, error) {
+	rules, err := a.index.Rules(u, namespace)
+	var out authz.Rules
+	for _, r := range rules {
+		if len(r.Resources) > 0 {
+			out.Resource = append(out.Resource, authorizationv1.ResourceRule{
+				Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames,
+			})
+		}
+		if len(r.NonResourceURLs) > 0 {
+			out.NonResource = append(out.NonResource, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
+		}
+	}
+	return out, err
+}
+
+// sync waits until every write acknowledged before the call counts.
+func (a *Authorizer) sync(ctx context.Context) error {
+	for _, f := range a.followers {
+		if err := f.Sync(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RoleRules returns the rules of the role that a binding in namespace refers to,
+// as of every acknowledged write.
+func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	if err := a.sync(ctx); err != nil {
+		return nil, err
+	}
+	return a.index.RoleRules(ref, namespace)
+}
+
+// ConfirmHeld returns nil if a user has all that rules allow in a namespace, as
+// of every acknowledged write, and else an error that lists what the user lacks.
+func (a *Authorizer) ConfirmHeld(ctx context.Context, u *request.User, namespace string, rules []rbacv1.PolicyRule) error {
+	if err := a.sync(ctx); err != nil {
+		return err
+	}
+	held, resolution := a.index.Rules(u, namespace)
+	lacking := Uncovered(held, rules)
+	if len(lacking) == 0 {
+		return nil
+	}
+	lines := make([]string, 0, len(lacking))
+	for _, r := range compact(lacking) {
+		lines = append(lines, describeRule(&r))
+	}
+	sort.Strings(lines)
+	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
+	if resolution != nil {
+		message += fmt.Sprintf("; resolution errors: [%v]", resolution)
+	}
+	return &EscalationError{message}
+}
+
+// EscalationError says that a user is about to grant what it does not have.
+type EscalationError struct{ message string }
+
+func (e *EscalationError) Error() string { return e.message }

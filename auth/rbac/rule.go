@@ -1,0 +1,90 @@
+package rbac
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// rule is a PolicyRule with its wildcards found out.
+type rule struct {
+	*rbacv1.PolicyRule
+	anyVerb, anyGroup, anyResource, anyURL bool
+}
+
+func compile(rules []rbacv1.PolicyRule) []rule {
+	out := make([]rule, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		out[i] = rule{
+			PolicyRule: r,
+			anyVerb:    has(r.Verbs, rbacv1.VerbAll), anyGroup: has(r.APIGroups, rbacv1.APIGroupAll),
+			anyResource: has(r.Resources, rbacv1.ResourceAll), anyURL: has(r.NonResourceURLs, rbacv1.NonResourceAll),
+		}
+	}
+	return out
+}
+
+// allows says whether the rule allows what a request asks for. It allocates
+// nothing: every request comes here.
+func (r *rule) allows(i *request.Info) bool {
+	if !r.anyVerb && !has(r.Verbs, i.Verb) {
+		return false
+	}
+	if !i.IsResource() {
+		return r.anyURL || coversURL(r.NonResourceURLs, i.Path)
+	}
+	return (r.anyGroup || has(r.APIGroups, i.Group)) &&
+		(r.anyResource || r.hasResource(i.Resource, i.Subresource)) &&
+		(len(r.ResourceNames) == 0 || has(r.ResourceNames, i.Name))
+}
+
+// hasResource says whether the rule names a resource: as "resource",
+// "resource/subresource" or "*/subresource".
+func (r *rule) hasResource(resource, subresource string) bool {
+	if subresource == "" {
+		return has(r.Resources, resource)
+	}
+	for _, e := range r.Resources {
+		rest, ok := strings.CutSuffix(e, subresource)
+		if !ok || rest == "" || rest[len(rest)-1] != '/' {
+			continue
+		}
+		if rest = rest[:len(rest)-1]; rest == resource || rest == rbacv1.ResourceAll {
+			return true
+		}
+	}
+	return false
+}
+
+func coversURL(urls []string, path string) bool {
+	for _, u := range urls {
+		if u == path || strings.HasSuffix(u, "*") && strings.HasPrefix(path, strings.TrimRight(u, "*")) {
+			return true
+		}
+	}
+	return false
+}
+
+// has is slices.Contains without its call in a hot loop.
+func has(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// RulesAllow says whether one of the rules allows what is asked for.
+func RulesAllow(a authz.Attributes, rules []rbacv1.PolicyRule) bool {
+	for _, r := range compile(rules) {
+		if r.allows(a.Info) {
+			return true
+		}
+	}
+	return false
+}
