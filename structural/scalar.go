@@ -1,0 +1,275 @@
+package structural
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// kindOf returns the kind of a scalar. A number is an integer if it was written as
+// one.
+func kindOf(x any) kind {
+	switch x.(type) {
+	case string:
+		return stringKind
+	case int64:
+		return integerKind
+	case float64:
+		return numberKind
+	case bool:
+		return booleanKind
+	}
+	return 0
+}
+
+// String names the types that a set of kinds stands for.
+func (k kind) String() string {
+	switch k {
+	case objectKind:
+		return "object"
+	case arrayKind:
+		return "array"
+	case stringKind:
+		return "string"
+	case integerKind:
+		return "integer"
+	case numberKind:
+		return "number"
+	case booleanKind:
+		return "boolean"
+	case integerKind | stringKind:
+		return "integer,string"
+	}
+	return ""
+}
+
+// typed checks the type of a value that is not null. It passes twice, by itself and
+// as a part of the node; a format without a type is one, too.
+func (v *checks) typed(x any, is, allowed kind, values *Values) int {
+	format := ""
+	if values != nil {
+		format = values.checked
+	}
+	if allowed == 0 && format == "" {
+		return 0
+	}
+	fits := is&allowed != 0 || is == integerKind && allowed&numberKind != 0
+	if n, ok := x.(float64); ok && !fits && allowed&integerKind != 0 {
+		fits = integral(n)
+	}
+	sequence := is == stringKind || is == arrayKind
+	switch {
+	case fits:
+		return 2
+	case format != "" && !sequence:
+		v.wrongType(format, storedFormat(is))
+		return 1
+	case format != "" && allowed&(integerKind|numberKind) == 0:
+		return 2 // the format itself judges strings, and nobody arrays
+	}
+	v.wrongType(allowed.String(), is.String())
+	return 1
+}
+
+// storedFormat is the format that a decoded number has by itself.
+func storedFormat(is kind) string {
+	switch is {
+	case integerKind:
+		return "int64"
+	case numberKind:
+		return "float64"
+	}
+	return ""
+}
+
+// numeric checks a number, whatever the type of the node is.
+func (v *checks) numeric(values *Values, x any, allowed kind) int {
+	format := values.checked
+	v.inRange(x, allowed, format)
+	if factor := values.MultipleOf; factor != nil {
+		v.multiple(x, *factor, v.boundFits("MultipleOf", *factor, allowed, format))
+	}
+	if min := values.Minimum; min != nil {
+		fits := v.boundFits("Minimum boundary", *min, allowed, format)
+		n, whole := x.(int64)
+		switch {
+		case whole && fits:
+			if n < int64(*min) || values.ExclusiveMinimum && n == int64(*min) {
+				v.invalid(x, pick(values.ExclusiveMinimum, "should be greater than %v", "should be greater than or equal to %v"), int64(*min))
+			}
+		case asFloat(x) < *min || values.ExclusiveMinimum && asFloat(x) == *min:
+			v.invalid(asFloat(x), pick(values.ExclusiveMinimum, "should be greater than %v", "should be greater than or equal to %v"), *min)
+		}
+	}
+	if max := values.Maximum; max != nil {
+		fits := v.boundFits("Maximum boundary", *max, allowed, format)
+		n, whole := x.(int64)
+		switch {
+		case whole && fits:
+			if n > int64(*max) || values.ExclusiveMaximum && n == int64(*max) {
+				v.invalid(x, pick(values.ExclusiveMaximum, "should be less than %v", "should be less than or equal to %v"), int64(*max))
+			}
+		case asFloat(x) > *max || values.ExclusiveMaximum && asFloat(x) == *max:
+			v.invalid(asFloat(x), pick(values.ExclusiveMaximum, "should be less than %v", "should be less than or equal to %v"), *max)
+		}
+	}
+	return 2
+}
+
+func pick(exclusive bool, yes, no string) string {
+	if exclusive {
+		return yes
+	}
+	return no
+}
+
+// multiple checks that a number is a multiple of a factor; of its integral part
+// where the number is an integer and the factor fits its type.
+func (v *checks) multiple(x any, factor float64, fits bool) {
+	if n, ok := x.(int64); ok && fits {
+		whole := int64(factor)
+		switch {
+		case whole <= 0:
+			v.notPositive(whole)
+		case n%whole != 0:
+			v.invalid(x, "should be a multiple of %v", whole)
+		}
+		return
+	}
+	n := asFloat(x)
+	if factor <= 0 {
+		v.notPositive(factor)
+		return
+	}
+	quotient := n / factor
+	if factor < 1 {
+		quotient = 1 / factor * n
+	}
+	if !integral(quotient) {
+		v.invalid(n, "should be a multiple of %v", factor)
+	}
+}
+
+func (v *checks) notPositive(factor any) {
+	if v.fails() {
+		v.add(field.Invalid(v.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", v.place(), factor)))
+	}
+}
+
+// inRange checks that a number fits the type and format. It passes nothing.
+func (v *checks) inRange(x any, allowed kind, format string) int {
+	if !fitsFormat(x, allowed, format) {
+		v.outOfRange("Checked", allowed, format)
+	}
+	return 0
+}
+
+// boundFits checks that a bound itself fits the type and format.
+func (v *checks) boundFits(what string, bound float64, allowed kind, format string) bool {
+	if fitsFormat(bound, allowed, format) {
+		return true
+	}
+	v.outOfRange(what, allowed, format)
+	return false
+}
+
+func (v *checks) outOfRange(what string, allowed kind, format string) {
+	if format == "" {
+		v.whole("%s value must be of type %s (default format) in %s", what, allowed.String(), v.told())
+		return
+	}
+	v.whole("%s value must be of type %s with format %s in %s", what, allowed.String(), format, v.told())
+}
+
+// fitsFormat says whether a number can be one of the type and format.
+func fitsFormat(x any, allowed kind, format string) bool {
+	switch allowed {
+	case integerKind:
+		limit := float64(1 << 63)
+		if format == "int32" {
+			limit = 1 << 31
+		}
+		if n, ok := x.(int64); ok {
+			return format != "int32" || n == int64(int32(n))
+		}
+		n := asFloat(x)
+		return n == math.Trunc(n) && n >= -limit && n < limit
+	case numberKind:
+		return format != "float" || !math.IsInf(float64(float32(asFloat(x))), 0)
+	}
+	return true
+}
+
+func asFloat(x any) float64 {
+	switch x := x.(type) {
+	case int64:
+		return float64(x)
+	case float64:
+		return x
+	}
+	return math.NaN()
+}
+
+// maxInteger is the largest number up to which each integer is a float64.
+const maxInteger = 1<<53 - 1
+
+// integral says whether a number counts as an integer: it is one, or is very slightly
+// more than one.
+func integral(n float64) bool {
+	if math.IsNaN(n) || n < -maxInteger || n > maxInteger {
+		return false
+	}
+	whole := math.Trunc(n)
+	if n == whole {
+		return true
+	}
+	return n >= 1 && (n-whole)/(n+whole) < 1e-9
+}
+
+// oneOf says whether a value is one that an enum allows. Numbers are converted to
+// the type of the allowed one, whose fraction the value need not share; an integer is
+// also the string of the character that it is the code of.
+func oneOf(x, allowed any) bool {
+	switch x := x.(type) {
+	case int64:
+		switch allowed := allowed.(type) {
+		case int64:
+			return x == allowed
+		case float64:
+			return float64(x) == allowed
+		case string:
+			return allowed == string(rune(min(max(x, -1), math.MaxInt32)))
+		}
+		return false
+	case float64:
+		switch allowed := allowed.(type) {
+		case int64:
+			return int64(x) == allowed
+		case float64:
+			return x == allowed
+		}
+		return false
+	case nil:
+		return false
+	}
+	return equalTrees(x, allowed)
+}
+
+// enumTexts writes the values that an enum allows as messages do.
+func enumTexts(allowed []any) []string {
+	out := make([]string, len(allowed))
+	for i, v := range allowed {
+		if s, ok := v.(string); ok {
+			out[i] = s
+			continue
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // it was decoded from JSON
+		}
+		out[i] = string(text)
+	}
+	return out
+}

@@ -1,0 +1,418 @@
+package structural
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+)
+
+// Validate returns what is wrong with a value by the schema: types, and what Values
+// say. Lists that must be unique, embedded resources and rules are not part of it.
+//
+// path is where the value is, nil for an object of the kind. Fields below are named
+// from there, but messages name them from the value, and what a combinator as a
+// whole has to say is told of path itself. Each error is there once; errors of
+// siblings are in the order of their names.
+func (s *Schema) Validate(path *field.Path, value any) field.ErrorList {
+	return s.ValidateUpdate(path, value, nil)
+}
+
+// ValidateUpdate returns what Validate does, without the errors of values that are
+// as they were in old (KEP-4008), nil for none: an object that became invalid because
+// its definition changed can still be changed elsewhere. An item of a list has an old
+// value if the list is of type map.
+func (s *Schema) ValidateUpdate(path *field.Path, value, old any) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var v checks
+	v.base = path
+	v.path = v.room[:0]
+	if old == nil {
+		v.schema(s, value, before{})
+		return unique(v.errs)
+	}
+	v.quiet = true // most are valid, whatever they were
+	v.schema(s, value, before{})
+	if v.failed == 0 {
+		return nil
+	}
+	v.failed, v.quiet = 0, false
+	v.schema(s, value, before{value: old, known: true})
+	return unique(v.errs)
+}
+
+// before is the value that was at a place, if there was one that can be told.
+type before struct {
+	value any
+	known bool
+}
+
+// checks is a walk over a value.
+//
+// A value may have to be held to alternatives, of which the reference (kube-openapi's
+// validator) reports the one with the most checks passed. Each method that checks
+// returns how many passed, counted as there: a check counts by itself and again with
+// those of its kind. They are checked quietly first.
+type checks struct {
+	base *field.Path
+	path []step
+	room [12]step
+	// failed counts errors, quiet or not.
+	failed int
+	// quiet does not make errors.
+	quiet bool
+	errs  field.ErrorList
+}
+
+// step is one step of a path.
+type step struct {
+	name  string
+	index int
+	kind  stepKind
+}
+
+type stepKind uint8
+
+const (
+	propertyStep stepKind = iota
+	dottedStep            // a field of a map, or one that is required: ".name" even at the root
+	indexStep
+)
+
+func (v *checks) enter(name string, kind stepKind) {
+	v.path = append(v.path, step{name: name, kind: kind})
+}
+
+func (v *checks) enterIndex(i int) {
+	v.path = append(v.path, step{index: i, kind: indexStep})
+}
+
+func (v *checks) leave() { v.path = v.path[:len(v.path)-1] }
+
+// schema checks x. It returns how many checks passed.
+func (v *checks) schema(s *Schema, x any, old before) int {
+	failed, errs := v.failed, len(v.errs)
+	var passed int
+	switch x := x.(type) {
+	case nil:
+		passed = v.null(s.kinds, s.Nullable, s.Values)
+	case map[string]any:
+		passed = v.head(x, objectKind, s.kinds, s.Values) + v.object(s, x, old)
+	case []any:
+		passed = v.head(x, arrayKind, s.kinds, s.Values) + v.array(s, x, old)
+	default:
+		passed = v.scalar(x, s.kinds, s.Values)
+	}
+	if v.failed > failed && old.known && s.unchanged(x, old.value) {
+		v.failed, v.errs = failed, v.errs[:errs]
+	}
+	return passed
+}
+
+// condition checks x as schema does, by a condition of a combinator.
+func (v *checks) condition(c *Condition, x any) int {
+	switch x := x.(type) {
+	case nil:
+		return v.null(c.kinds, false, &c.Values)
+	case map[string]any:
+		passed := v.head(x, objectKind, c.kinds, &c.Values) + v.members(&c.Values, x)
+		start := len(v.errs)
+		for name, value := range x {
+			if sub := c.Properties[name]; sub != nil {
+				v.enter(name, propertyStep)
+				passed += v.condition(sub, value)
+				v.leave()
+			}
+		}
+		sortErrors(v.errs[start:])
+		v.required(&c.Values, x)
+		return passed + 1
+	case []any:
+		passed := v.head(x, arrayKind, c.kinds, &c.Values)
+		if c.Items != nil {
+			for i, value := range x {
+				v.enterIndex(i)
+				passed += v.condition(c.Items, value)
+				v.leave()
+			}
+		}
+		return passed + v.items(&c.Values, x)
+	default:
+		return v.scalar(x, c.kinds, &c.Values)
+	}
+}
+
+// null checks null.
+func (v *checks) null(allowed kind, nullable bool, values *Values) int {
+	passed := 1
+	if allowed != 0 && !nullable {
+		v.wrongType(allowed.String(), "null")
+		passed = 0
+	}
+	if values != nil {
+		v.enum(values, nil)
+	}
+	return passed
+}
+
+// head checks what goes before the contents of an object or array: its type,
+// combinators, and enum.
+func (v *checks) head(x any, is, allowed kind, values *Values) int {
+	passed := v.typed(x, is, allowed, values)
+	if values != nil {
+		passed += v.junctors(values, x)
+		v.enum(values, x)
+	}
+	return passed + 4 // the combinators twice, the enum, the whole
+}
+
+func (v *checks) scalar(x any, allowed kind, values *Values) int {
+	is, passed := kindOf(x), 0
+	if values == nil {
+		passed = v.typed(x, is, allowed, nil) + 4
+		switch is {
+		case stringKind:
+			return passed + 1
+		case integerKind, numberKind:
+			return passed + 2 + v.inRange(x, allowed, "")
+		}
+		return passed
+	}
+	passed = v.typed(x, is, allowed, values) + v.junctors(values, x)
+	switch is {
+	case stringKind:
+		passed += v.text(values, x.(string))
+	case integerKind, numberKind:
+		passed += v.numeric(values, x, allowed)
+	}
+	v.enum(values, x)
+	return passed + 4
+}
+
+// object checks the fields of an object.
+func (v *checks) object(s *Schema, x map[string]any, old before) int {
+	passed := 1 // of the object's checks as a whole
+	if s.Values != nil {
+		v.members(s.Values, x)
+	}
+	var fields map[string]any
+	if old.known {
+		fields, _ = old.value.(map[string]any)
+	}
+	start := len(v.errs)
+	for name, value := range x {
+		sub, kind := s.Properties[name], propertyStep
+		if sub == nil {
+			if sub = s.AdditionalProperties; sub == nil {
+				continue
+			}
+			kind = dottedStep
+		}
+		var was before
+		// Objects change their version without being changed.
+		if fields != nil && !(len(v.path) == 0 && (name == "kind" || name == "apiVersion")) {
+			was.value, was.known = fields[name]
+		}
+		v.enter(name, kind)
+		passed += v.schema(sub, value, was)
+		v.leave()
+	}
+	sortErrors(v.errs[start:])
+	if s.Values != nil {
+		v.required(s.Values, x)
+	}
+	return passed
+}
+
+// array checks the items of an array.
+func (v *checks) array(s *Schema, x []any, old before) int {
+	passed := 0
+	if s.Items != nil {
+		var were *keyed
+		if list, ok := old.value.([]any); ok && old.known && s.correlates() {
+			were = itemsOf(list, s.ListMapKeys)
+		}
+		for i, value := range x {
+			var was before
+			if were != nil {
+				was.value, was.known = were.find(value)
+			}
+			v.enterIndex(i)
+			passed += v.schema(s.Items, value, was)
+			v.leave()
+		}
+	}
+	if s.Values == nil {
+		return passed + 2
+	}
+	return passed + v.items(s.Values, x)
+}
+
+// members checks how many fields there are.
+func (v *checks) members(values *Values, x map[string]any) int {
+	n := int64(len(x))
+	if min := values.MinProperties; min != nil && n < *min {
+		v.invalid(n, "should have at least %d properties", *min)
+	}
+	if max := values.MaxProperties; max != nil && n > *max {
+		if v.fails() {
+			v.add(field.TooMany(v.field(), int(n), int(*max)))
+		}
+	}
+	return 0
+}
+
+// required checks that fields are there.
+func (v *checks) required(values *Values, x map[string]any) {
+	for _, name := range values.Required {
+		if _, found := x[name]; found || !v.fails() {
+			continue
+		}
+		v.enter(name, dottedStep)
+		v.add(field.Required(v.field(), ""))
+		v.leave()
+	}
+}
+
+// items checks how many items there are, and that they differ.
+func (v *checks) items(values *Values, x []any) int {
+	n := int64(len(x))
+	if min := values.MinItems; min != nil && n < *min {
+		v.invalid(n, "should have at least %d items", *min)
+	}
+	if max := values.MaxItems; max != nil && n > *max {
+		if v.fails() {
+			v.add(field.TooMany(v.field(), int(n), int(*max)))
+		}
+	}
+	if values.UniqueItems && len(duplicates(len(x), func(i int) any { return x[i] })) > 0 {
+		v.invalid("", "shouldn't contain duplicates")
+	}
+	return 2
+}
+
+// text checks a string.
+func (v *checks) text(values *Values, x string) int {
+	switch {
+	case values.MaxLength != nil && int64(utf8.RuneCountInString(x)) > *values.MaxLength:
+		if v.fails() {
+			v.add(field.TooLong(v.field(), "", int(*values.MaxLength)))
+		}
+	case values.MinLength != nil && int64(utf8.RuneCountInString(x)) < *values.MinLength:
+		v.invalid(x, "should be at least %d chars long", *values.MinLength)
+	case values.Regexp != nil && !values.Regexp.MatchString(x):
+		v.invalid(x, "should match '%s'", values.Pattern)
+	}
+	if values.checked == "" || !strfmt.Default.ContainsName(values.checked) {
+		return 1
+	}
+	if !strfmt.Default.Validates(values.checked, x) {
+		v.wrongType(values.checked, x)
+	}
+	return 2
+}
+
+// enum checks that a value is one of those that are allowed.
+func (v *checks) enum(values *Values, x any) {
+	if len(values.Enum) == 0 {
+		return
+	}
+	for _, allowed := range values.Enum {
+		if oneOf(x, allowed) {
+			return
+		}
+	}
+	if !v.fails() {
+		return
+	}
+	v.add(field.NotSupported(v.field(), x, enumTexts(values.Enum)))
+}
+
+// fails notes an error and says whether it has to be made.
+func (v *checks) fails() bool {
+	v.failed++
+	return !v.quiet
+}
+
+func (v *checks) add(err *field.Error) { v.errs = append(v.errs, err) }
+
+// invalid notes that something is wrong with the value at the path: format is said
+// of it.
+func (v *checks) invalid(value any, format string, args ...any) {
+	if v.fails() {
+		v.add(field.Invalid(v.field(), value, v.place()+" in body "+fmt.Sprintf(format, args...)))
+	}
+}
+
+// wrongType notes that a value is not of a type or format; what is of it is told
+// instead of the value itself.
+func (v *checks) wrongType(want string, got string) {
+	if v.fails() {
+		v.add(field.TypeInvalid(v.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", v.place(), want, got)))
+	}
+}
+
+// whole notes what is wrong with the object as a whole.
+func (v *checks) whole(format string, args ...any) {
+	if v.fails() {
+		v.add(field.Invalid(v.base, "", fmt.Sprintf(format, args...)))
+	}
+}
+
+// place names the path as messages do, from the value that is checked.
+func (v *checks) place() string {
+	var b strings.Builder
+	for i, s := range v.path {
+		switch {
+		case s.kind == indexStep:
+			fmt.Fprintf(&b, "[%d]", s.index)
+			continue
+		case s.kind == dottedStep || i > 0:
+			b.WriteByte('.')
+		}
+		b.WriteString(s.name)
+	}
+	return b.String()
+}
+
+// field returns the path for errors.
+func (v *checks) field() *field.Path {
+	name := v.place()
+	if name == "" || name == "." {
+		return v.base
+	}
+	return v.base.Child(strings.TrimPrefix(name, "."))
+}
+
+// sortErrors orders errors of siblings, which come in the order of a map.
+func sortErrors(errs field.ErrorList) {
+	if len(errs) > 1 {
+		slices.SortStableFunc(errs, func(a, b *field.Error) int {
+			return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
+		})
+	}
+}
+
+// unique drops errors that occur twice: alternatives may say the same.
+func unique(errs field.ErrorList) field.ErrorList {
+	type told struct {
+		kind          field.ErrorType
+		field, detail string
+	}
+	if len(errs) < 2 {
+		return errs
+	}
+	seen := make(map[told]bool, len(errs))
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		t := told{e.Type, e.Field, e.Detail}
+		twice := seen[t]
+		seen[t] = true
+		return twice
+	})
+}
