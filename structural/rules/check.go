@@ -1,0 +1,238 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+
+	"github.com/keelson-dev/keelson/structural"
+)
+
+// CheckOptions say what a schema is checked as.
+type CheckOptions struct {
+	// Path is that of openAPIV3Schema.
+	Path *field.Path
+	// Root says that the schema is that of a whole resource.
+	Root bool
+	// Found are the errors there are already in the schema. Rules that can see the
+	// place of one are not compiled: what they would say does not help.
+	Found field.ErrorList
+	// Previous are the schemas of all versions before an update, nil for a new
+	// definition. Their expressions may use what was accepted when they were new.
+	Previous []*structural.Schema
+	// Unchanged says that the schema of this version is what it was. Then no
+	// expression is too expensive by itself, but all together may be.
+	Unchanged bool
+}
+
+// Check compiles the rules of a version's schema and estimates what they cost, and
+// returns what is wrong with them and with what else they say.
+func Check(s *structural.Schema, o CheckOptions) field.ErrorList {
+	c := &inspection{options: o, stored: storedExpressions(o.Previous)}
+	v, one := newView(s), uint64(1)
+	c.texts(o.Path, v)
+	c.broken = append(c.errs[:len(c.errs):len(c.errs)], o.Found...)
+	c.node(o.Path, place{schema: v, root: o.Root, often: &one})
+	return append(c.errs, c.bill.errors(o.Path)...)
+}
+
+// An inspection goes through a schema.
+type inspection struct {
+	options CheckOptions
+	stored  map[[2]string]bool // part and source of expressions accepted before
+	broken  field.ErrorList
+	errs    field.ErrorList
+	bill    bill
+}
+
+// storedExpressions returns the expressions of schemas, by part and source.
+func storedExpressions(schemas []*structural.Schema) map[[2]string]bool {
+	out := map[[2]string]bool{}
+	var visit func(*structural.Schema)
+	visit = func(s *structural.Schema) {
+		if s == nil {
+			return
+		}
+		for _, r := range s.Rules {
+			out[[2]string{rulePart, r.Rule}] = true
+			out[[2]string{messagePart, r.MessageExpression}] = true
+		}
+		visit(s.Items)
+		visit(s.AdditionalProperties)
+		for _, p := range s.Properties {
+			visit(p)
+		}
+	}
+	for _, s := range schemas {
+		visit(s)
+	}
+	return out
+}
+
+// A step leads from a node of a schema to one right below it.
+type step struct {
+	to   string // items, additionalProperties or properties
+	name string // of the property
+}
+
+func (s step) path(p *field.Path) *field.Path {
+	if p = p.Child(s.to); s.to == "properties" {
+		p = p.Key(s.name)
+	}
+	return p
+}
+
+// typ returns the type of what the step leads to, nil where rules of the node above do
+// not see it.
+func (s step) typ(t *apiservercel.DeclType) *apiservercel.DeclType {
+	if s.to != "properties" {
+		return t.ElemType
+	}
+	if name, ok := apiservercel.Escape(s.name); ok && t.Fields[name] != nil {
+		return t.Fields[name].Type
+	}
+	return nil
+}
+
+// eachBelow calls f for the nodes right below v, in an order that is always the same.
+func eachBelow(v *view, f func(step, *view)) {
+	if a, ok := v.AdditionalProperties().(mapValues); ok && a.schema != nil {
+		f(step{to: "additionalProperties"}, a.schema)
+	}
+	properties := v.Properties()
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		f(step{"properties", name}, properties[name].(*view))
+	}
+	if items, ok := v.Items().(*view); ok {
+		f(step{to: "items"}, items)
+	}
+}
+
+func (c *inspection) texts(path *field.Path, v *view) {
+	eachBelow(v, func(s step, v *view) { c.texts(s.path(path), v) })
+	c.errs = append(c.errs, CheckTexts(path, v.schema.Rules, v.schema)...)
+}
+
+// A place is one node with what the schemas above say of it.
+type place struct {
+	schema *view
+	root   bool // of a resource
+	often  cardinality
+	// seen says that this node or one above has rules. Then typ is the node's type,
+	// nil if it has none.
+	seen bool
+	typ  *apiservercel.DeclType
+	// uncorrelated is the list above whose items have no counterpart from before.
+	uncorrelated *field.Path
+}
+
+func (c *inspection) node(path *field.Path, p place) {
+	s := p.schema.schema
+	if !p.seen && len(s.Rules) > 0 {
+		p.seen, p.typ = true, common.SchemaDeclType(p.schema, p.root)
+	}
+	eachBelow(p.schema, func(step step, child *view) {
+		c.node(step.path(path), p.child(step, child, path))
+	})
+	if len(s.Rules) == 0 || c.isBroken(path) {
+		return
+	}
+	at := path.Child("x-kubernetes-validations")
+	if p.typ == nil {
+		c.add(field.InternalError(at, errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations")))
+		return
+	}
+	scope := newScope(p.typ)
+	for i := range s.Rules {
+		c.rule(at.Index(i), p, scope, &s.Rules[i])
+	}
+}
+
+// child returns the place that a step leads to. The path is that of p.
+func (p place) child(step step, child *view, path *field.Path) place {
+	out := place{
+		schema:       child,
+		root:         child.schema.EmbeddedResource,
+		often:        below(p.often, p.schema.schema),
+		seen:         p.seen,
+		uncorrelated: p.uncorrelated,
+	}
+	if p.typ != nil {
+		if out.typ = step.typ(p.typ); out.typ == nil {
+			out.typ = common.SchemaDeclType(child, out.root)
+		}
+	}
+	if step.to == "items" && p.schema.schema.ListType != "map" && out.uncorrelated == nil {
+		out.uncorrelated = path
+	}
+	return out
+}
+
+// isBroken reports whether an error was found in the node at path or below it.
+func (c *inspection) isBroken(path *field.Path) bool {
+	for _, e := range c.broken {
+		rest, ok := strings.CutPrefix(e.Field, path.String())
+		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *inspection) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
+
+// rule checks one rule of a node.
+func (c *inspection) rule(path *field.Path, p place, scope *scope, r *apiextensionsv1.ValidationRule) {
+	stored := func(part, source string) bool { return c.stored[[2]string{part, source}] }
+	program := scope.compile(r, p.schema.schema, stored, func(part string, e expression) string {
+		cost, err := e.estimate(sizes{p.typ})
+		switch {
+		case err != nil && part == messagePart:
+			return "cost estimation failed for messageExpression: " + err.Error()
+		case err != nil:
+			return "cost estimation failed: " + err.Error()
+		case part == messagePart:
+			c.cost(path.Child(part), "estimated messageExpression cost", cost)
+		default:
+			c.cost(path.Child(part), "estimated rule cost", times(cost, often(p.often, p.typ)))
+		}
+		return ""
+	})
+	if program.problem != "" {
+		c.add(field.Invalid(path.Child("rule"), shown(r), program.problem))
+	}
+	if program.messageProblem != "" {
+		c.add(field.Invalid(path.Child("messageExpression"), shown(r), program.messageProblem))
+	}
+	switch {
+	case program.usesOldSelf && p.uncorrelated != nil:
+		c.add(field.Invalid(path.Child("rule"), r.Rule, fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", p.uncorrelated)))
+	case !program.usesOldSelf && r.OptionalOldSelf != nil:
+		c.add(field.Invalid(path.Child("optionalOldSelf"), *r.OptionalOldSelf, "may not be set if oldSelf is not used in rule"))
+	}
+}
+
+// cost takes the cost of an expression into account.
+func (c *inspection) cost(path *field.Path, what string, cost uint64) {
+	if cost > expressionLimit && !c.options.Unchanged {
+		c.add(field.Forbidden(path, overLimit(what, cost, expressionLimit)))
+	}
+	c.bill.add(path, cost)
+}
+
+// shown is a rule as errors show it: with the names of Go.
+func shown(r *apiextensionsv1.ValidationRule) any {
+	return struct {
+		Rule, Message, MessageExpression string
+		Reason                           *apiextensionsv1.FieldValueErrorReason
+		FieldPath                        string
+		OptionalOldSelf                  *bool
+	}{r.Rule, r.Message, r.MessageExpression, r.Reason, r.FieldPath, r.OptionalOldSelf}
+}

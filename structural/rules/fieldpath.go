@@ -1,0 +1,121 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/structural"
+)
+
+var errNoField = errors.New("does not refer to a valid field")
+
+// FieldPath reads a path of fields below a schema as the fieldPath of a rule and the
+// jsonPath of a selectable field have it: ".a.b", and, where brackets are allowed,
+// ".a['b']". It returns the path in the form of errors, and the schema it leads to:
+// nil where a map's values have none. An empty path leads nowhere: nil and s.
+func FieldPath(s *structural.Schema, path string, brackets bool) (*field.Path, *structural.Schema, error) {
+	var out *field.Path
+	tokens := pathTokens(path)
+	next := func() (string, error) {
+		if len(tokens) == 0 {
+			return "", errors.New("unexpected end of JSON path")
+		}
+		t := tokens[0]
+		tokens = tokens[1:]
+		return t, nil
+	}
+	for len(tokens) > 0 {
+		start, _ := next()
+		if start != "." && start != "[" {
+			return nil, nil, fmt.Errorf("expected [ or . but got: %s", start)
+		}
+		if start == "[" && !brackets {
+			return nil, nil, errors.New("array notation is not allowed")
+		}
+		name, err := next()
+		if err != nil {
+			return nil, nil, err
+		}
+		if start == "[" {
+			if name, err = unquote(name); err != nil {
+				return nil, nil, err
+			}
+		}
+		switch {
+		case s == nil:
+			return nil, nil, errNoField
+		case s.Properties != nil:
+			out, s = out.Child(name), s.Properties[name]
+			if s == nil {
+				return nil, nil, errNoField
+			}
+		case s.AdditionalProperties != nil || s.AnyProperties:
+			out, s = out.Key(name), s.AdditionalProperties
+		default:
+			return nil, nil, errNoField
+		}
+		if start == "[" {
+			end, err := next()
+			if err != nil {
+				return nil, nil, err
+			}
+			if end != "]" {
+				return nil, nil, fmt.Errorf("expected ] but got %s", end)
+			}
+		}
+	}
+	return out, s, nil
+}
+
+// pathTokens splits a path into ".", "[", "]", quoted strings with their quotes, and
+// what is between.
+func pathTokens(path string) []string {
+	var tokens []string
+	for path != "" {
+		n := tokenLength(path)
+		tokens = append(tokens, path[:n])
+		path = path[n:]
+	}
+	return tokens
+}
+
+func tokenLength(s string) int {
+	if s[0] == '\'' {
+		for i := 1; i < len(s); i++ {
+			if s[i] == '\'' && s[i-1] != '\\' {
+				return i + 1
+			}
+		}
+		return len(s)
+	}
+	if strings.IndexByte(".[]", s[0]) >= 0 {
+		return 1
+	}
+	if i := strings.IndexAny(s, ".[]"); i > 0 {
+		return i
+	}
+	return len(s)
+}
+
+var escapeSequence = regexp.MustCompile(`\\.`)
+
+// unquote returns what a string in single quotes says.
+func unquote(s string) (string, error) {
+	if len(s) < 2 || s[0] != '\'' || s[len(s)-1] != '\'' {
+		return "", fmt.Errorf("expected single quoted string but got %s", s)
+	}
+	var bad error
+	out := escapeSequence.ReplaceAllStringFunc(s[1:len(s)-1], func(escape string) string {
+		i := strings.IndexByte(`abfnrtv'\`, escape[1])
+		if i < 0 {
+			bad = fmt.Errorf("invalid string literal: invalid escape char %s", escape)
+			return ""
+		}
+		return "\a\b\f\n\r\t\v'\\"[i : i+1]
+	})
+	return out, bad
+}
