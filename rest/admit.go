@@ -66,6 +66,11 @@ func (h *Handler) updateOptions(info *request.Info, s *served, sub *registry.Sub
 			managed.KeepTimes(old, obj)
 			return a.validate(ctx, obj, old)
 		},
-		CreateAdmit: a.validate,
+		CreateAdmit: func(ctx context.Context, obj, old registry.Object) error {
+			if err := h.mayCreate(ctx, info); err != nil {
+				return err
+			}
+			return a.validate(ctx, obj, old)
+		},
 	}
 }

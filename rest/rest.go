@@ -11,6 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -25,6 +26,12 @@ type Options struct {
 	Registry *registry.Registry
 	// Admission completes and judges writes; nil admits them all.
 	Admission *admission.Chain
+	// Authorizer is asked whether the user of an update that has to make the
+	// object may create it; nil lets everybody.
+	Authorizer authz.Authorizer
+	// Answers are what answers a POST of kinds without stored objects (reviews).
+	// It is not changed afterwards.
+	Answers map[schema.GroupResource]registry.CreateFunc
 	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
 	// it lasts up to twice that. Default 30 minutes.
 	MinRequestTimeout time.Duration

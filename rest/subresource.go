@@ -76,6 +76,7 @@ func (s *served) virtualVerb(verb string) verbFunc {
 		if sub := s.Kind.Subresource(""); sub != nil {
 			return (*Handler).createVirtual
 		}
+		return (*Handler).answer
 	}
 	return func(_ *Handler, _ http.ResponseWriter, _ *http.Request, info *request.Info, _ *served) error {
 		return notServed(info.Resource)
