@@ -151,7 +151,8 @@ func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *pla
 		s.AnyProperties = true
 		content.text("anyProperties")
 	default:
-		return at.errorf("additionalProperties must not be false")
+		s.NoProperties = true
+		content.text("noProperties")
 	}
 	return nil
 }
@@ -171,7 +172,8 @@ func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, at *place, content *cont
 		return nil
 	}
 	content.text(string(raw.Raw))
-	if err := json.Unmarshal(raw.Raw, &s.Default); err != nil {
+	var err error
+	if s.Default, err = decode(*raw); err != nil {
 		return at.errorf("default: %v", err)
 	}
 	s.HasDefault = s.Default != nil
@@ -183,6 +185,16 @@ func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, at *place, content *cont
 		p.value(s.Default, s, s.EmbeddedResource)
 	}
 	return nil
+}
+
+// decode decodes a value. There are no bytes in one that was decoded from null.
+func decode(j apiextensionsv1.JSON) (any, error) {
+	if len(j.Raw) == 0 {
+		return nil, nil
+	}
+	var value any
+	err := json.Unmarshal(j.Raw, &value)
+	return value, err
 }
 
 // gather sets what walks need to know of the node and below.
@@ -239,8 +251,8 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, 
 	}
 	plain := content.values(v, props.Enum)
 	for _, e := range props.Enum {
-		var value any
-		if err := json.Unmarshal(e.Raw, &value); err != nil {
+		value, err := decode(e)
+		if err != nil {
 			return nil, at.errorf("enum: %v", err)
 		}
 		v.Enum = append(v.Enum, value)
@@ -343,6 +355,10 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 		content.text("items")
 		content.child(sum)
 	}
+	if props.AdditionalProperties != nil {
+		out.NoProperties = true
+		content.text("noProperties")
+	}
 	sum := content.sum()
 	return c.conditions.add(sum, out), sum, nil
 }
@@ -381,9 +397,9 @@ func restrictsOnly(props *apiextensionsv1.JSONSchemaProps, types typing, at *pla
 		name = "type"
 	case props.Type != "" && props.Type != "integer" && props.Type != "string":
 		return at.errorf("type must be integer or string")
-	case props.AdditionalProperties != nil:
+	case props.AdditionalProperties != nil && (props.AdditionalProperties.Schema != nil || props.AdditionalProperties.Allows):
 		name = "additionalProperties"
-	case props.Default != nil && !bytes.Equal(props.Default.Raw, []byte("null")):
+	case props.Default != nil && len(props.Default.Raw) > 0 && !bytes.Equal(props.Default.Raw, []byte("null")):
 		name = "default"
 	case props.Nullable:
 		name = "nullable"

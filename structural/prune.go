@@ -88,8 +88,8 @@ func (p *pruning) preserved(x any, s *Schema, resource bool) {
 	}
 }
 
-// property says whether the schema has a field of that name, and its schema, which
-// is nil where any value is allowed.
+// property says whether the schema knows a field of that name, and its schema, which
+// is nil where any value is allowed, and where none is: that is for validation to say.
 func (s *Schema) property(name string) (bool, *Schema) {
 	if s == nil {
 		return false, nil
@@ -97,7 +97,7 @@ func (s *Schema) property(name string) (bool, *Schema) {
 	if sub := s.Properties[name]; sub != nil {
 		return true, sub
 	}
-	return s.AnyProperties || s.AdditionalProperties != nil, s.AdditionalProperties
+	return s.AnyProperties || s.NoProperties || s.AdditionalProperties != nil, s.AdditionalProperties
 }
 
 func (p *pruning) below(v any, sub *Schema, name string) {

@@ -30,9 +30,10 @@ type Schema struct {
 	Properties map[string]*Schema
 	Items      *Schema
 	// AdditionalProperties is the schema of the values of a map. AnyProperties
-	// stands for "additionalProperties: true".
+	// stands for "additionalProperties: true", NoProperties for "false".
 	AdditionalProperties *Schema
 	AnyProperties        bool
+	NoProperties         bool
 
 	PreserveUnknownFields bool
 	EmbeddedResource      bool
@@ -92,6 +93,8 @@ type Condition struct {
 	Properties           map[string]*Condition
 	Items                *Condition
 	AdditionalProperties *Condition
+	// NoProperties stands for "additionalProperties: false".
+	NoProperties bool
 	// Rules are the CEL rules that some combinators may hold.
 	Rules []apiextensionsv1.ValidationRule
 

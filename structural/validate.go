@@ -121,13 +121,16 @@ func (v *checks) condition(c *Condition, x any) int {
 	case nil:
 		return v.null(c.kinds, false, &c.Values)
 	case map[string]any:
-		passed := v.head(x, objectKind, c.kinds, &c.Values) + v.members(&c.Values, x)
+		passed := v.head(x, objectKind, c.kinds, &c.Values)
+		v.members(&c.Values, x)
 		start := len(v.errs)
 		for name, value := range x {
 			if sub := c.Properties[name]; sub != nil {
 				v.enter(name, propertyStep)
 				passed += v.condition(sub, value)
 				v.leave()
+			} else if c.NoProperties {
+				v.forbidden(name)
 			}
 		}
 		sortErrors(v.errs[start:])
@@ -210,6 +213,9 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 		sub, kind := s.Properties[name], propertyStep
 		if sub == nil {
 			if sub = s.AdditionalProperties; sub == nil {
+				if s.NoProperties {
+					v.forbidden(name)
+				}
 				continue
 			}
 			kind = dottedStep
@@ -255,7 +261,7 @@ func (v *checks) array(s *Schema, x []any, old before) int {
 }
 
 // members checks how many fields there are.
-func (v *checks) members(values *Values, x map[string]any) int {
+func (v *checks) members(values *Values, x map[string]any) {
 	n := int64(len(x))
 	if min := values.MinProperties; min != nil && n < *min {
 		v.invalid(n, "should have at least %d properties", *min)
@@ -265,7 +271,13 @@ func (v *checks) members(values *Values, x map[string]any) int {
 			v.add(field.TooMany(v.field(), int(n), int(*max)))
 		}
 	}
-	return 0
+}
+
+// forbidden notes a field that must not be there.
+func (v *checks) forbidden(name string) {
+	if v.fails() {
+		v.add(field.Invalid(v.field(), name, v.place()+"."+name+" in body is a forbidden property"))
+	}
 }
 
 // required checks that fields are there.
