@@ -23,8 +23,8 @@ const (
 // import its own tree and the lines above it here, and nothing else of the
 // repository.
 var layers = [][]string{
-	{"storage", "scheme", "request", "metrics", "typed", "structural"},
-	{"apierr", "cache"},
+	{"storage", "scheme", "request", "metrics", "typed"},
+	{"apierr", "cache", "structural"},
 	{"registry", "respond"},
 	{"resource", "managed", "auth"},
 	{"admission", "discovery"},
