@@ -25,13 +25,13 @@ type Client struct {
 
 // NewClient makes a client of the server at a URL. It speaks HTTP/1.1, follows no
 // redirect and sends no User-Agent of its own, as the recordings were made.
-func NewClient(server, token string, connections int) *Client {
+func NewClient(server, token string) *Client {
 	const requestTimeout = 90 * time.Second
 	transport := &http.Transport{
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test's own server
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
 		DisableCompression:  true,
-		MaxIdleConnsPerHost: connections,
+		MaxIdleConnsPerHost: parallel,
 	}
 	return &Client{server: server, token: token, http: &http.Client{
 		Transport: transport, Timeout: requestTimeout,
@@ -244,6 +244,9 @@ type StepResult struct {
 	got   Answer
 	err   error
 }
+
+// Index is the step's place in its scenario, -1 for what comes before the first.
+func (r *StepResult) Index() int { return r.index }
 
 func (r *StepResult) passed() bool { return r.err == nil && r.code && len(r.diffs) == 0 }
 

@@ -2,16 +2,13 @@ package contract
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,19 +21,8 @@ var (
 )
 
 const (
-	token      = "contract-token"
 	knownFile  = "testdata/known_failures.txt"
 	readmeFile = "README.md"
-
-	// customResources marks the scenarios that need CustomResourceDefinitions,
-	// which are not served yet.
-	customResources = "apiextensions.k8s.io"
-
-	// parallel is how many scenarios run at a time: most of their time is spent
-	// waiting for watches to end.
-	parallel = 48
-	// sample is the share of scenarios that -short runs.
-	sample = 3
 )
 
 // TestRecorded replays the recorded scenarios. One that fails must be listed in
@@ -44,15 +30,15 @@ const (
 func TestRecorded(t *testing.T) {
 	known := readKnown(t)
 	scenarios := selected(t, readAll(t))
-	c := NewClient(startServer(t), token, parallel)
+	c := NewClient(startServer(t), Token)
 	defer c.Close()
-	results := replay(t.Context(), c, scenarios)
+	results := Replay(t.Context(), c, scenarios)
 	failed := map[string]bool{}
 	for i, s := range scenarios {
-		failures := failures(results[i])
+		failures := Failures(results[i])
 		if failed[s.Name] = len(failures) > 0; *only != "" || len(failures) > 0 && !known[s.Name] {
 			for _, f := range failures {
-				t.Errorf("%s[%d] %s", s.Name, f.index, describe(f))
+				t.Errorf("%s%v", s.Name, f)
 			}
 		} else if known[s.Name] && len(failures) == 0 && !*update {
 			t.Errorf("%s passes: take it off the list (go test ./test/contract -update)", s.Name)
@@ -73,39 +59,20 @@ func TestRecorded(t *testing.T) {
 
 func startServer(t *testing.T) string {
 	t.Helper()
-	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	if err := os.WriteFile(tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	return keelson.ForTest(t, func(c *keelson.Config) {
-		c.TokenAuthFile, c.ServiceClusterIPRange = tokens, "10.0.0.0/16"
-		c.SetVerbosity = func(int) error { return nil } // as the command does: the path is there
+		if err := Configure(c, t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
 	}).URL()
 }
 
 func readAll(t *testing.T) []*Scenario {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.jsonl.gz")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no recordings: ", err)
+	scenarios, err := Recorded("testdata")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var out []*Scenario
-	names := map[string]bool{}
-	for _, f := range files {
-		scenarios, err := readScenarios(f, customResources)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range scenarios {
-			if names[s.Name] {
-				t.Fatalf("%s is there twice", s.Name)
-			}
-			names[s.Name] = true
-			s.index = len(out)
-			out = append(out, s)
-		}
-	}
-	return out
+	return scenarios
 }
 
 // selected are the scenarios of this run.
@@ -116,73 +83,8 @@ func selected(t *testing.T, all []*Scenario) []*Scenario {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(all, func(s *Scenario) bool {
-		return !pattern.MatchString(s.Name) || testing.Short() && (s.waits() || s.index%sample != 0)
+		return !pattern.MatchString(s.Name) || testing.Short() && !s.Sampled()
 	})
-}
-
-// replay runs scenarios side by side, those that wait first; the results are in
-// the scenarios' order.
-func replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResult {
-	order := slices.Clone(scenarios)
-	slices.SortStableFunc(order, func(a, b *Scenario) int {
-		switch {
-		case a.waits() == b.waits():
-			return 0
-		case a.waits():
-			return -1
-		}
-		return 1
-	})
-	byScenario := map[*Scenario][]StepResult{}
-	var mu sync.Mutex // guards byScenario
-	work := make(chan *Scenario)
-	var workers sync.WaitGroup
-	for range parallel {
-		workers.Go(func() {
-			for s := range work {
-				r := c.Run(ctx, s)
-				mu.Lock()
-				byScenario[s] = r
-				mu.Unlock()
-			}
-		})
-	}
-	for _, s := range order {
-		work <- s
-	}
-	close(work)
-	workers.Wait()
-	var out [][]StepResult
-	for _, s := range scenarios {
-		out = append(out, byScenario[s])
-	}
-	return out
-}
-
-func failures(results []StepResult) []*StepResult {
-	var out []*StepResult
-	for i := range results {
-		if !results[i].passed() {
-			out = append(out, &results[i])
-		}
-	}
-	return out
-}
-
-func describe(r *StepResult) string {
-	if r.err != nil {
-		return r.step.Do + ": " + r.err.Error()
-	}
-	if !r.code {
-		return fmt.Sprintf("%s: want %d got %d\n\twant %s\n\tgot  %s", r.step.Do, r.step.Expect.Status, r.got.Status,
-			shorten(text(r.step.Expect.Body)), shorten(text(r.got.Body)))
-	}
-	var b strings.Builder
-	b.WriteString(r.step.Do)
-	for _, d := range r.diffs {
-		b.WriteString("\n\t" + d.String())
-	}
-	return b.String()
 }
 
 func readKnown(t *testing.T) map[string]bool {
@@ -251,7 +153,7 @@ type tally struct{ steps, code, exact, scenarios, passing int }
 
 func (a *tally) add(results []StepResult) {
 	a.scenarios++
-	if len(failures(results)) == 0 {
+	if len(Failures(results)) == 0 {
 		a.passing++
 	}
 	for i := range results {
@@ -294,7 +196,7 @@ func areaTable(scenarios []*Scenario, results [][]StepResult) string {
 func failureTable(scenarios []*Scenario, results [][]StepResult, handKept string) string {
 	var rows []string
 	for i, s := range scenarios {
-		failures := failures(results[i])
+		failures := Failures(results[i])
 		if len(failures) == 0 {
 			continue
 		}

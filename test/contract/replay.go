@@ -1,0 +1,137 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/keelson-dev/keelson"
+)
+
+const (
+	// Token is a member of system:masters on servers of Configure.
+	Token = "contract-token"
+
+	// customResources marks the scenarios that need CustomResourceDefinitions,
+	// which are not served yet.
+	customResources = "apiextensions.k8s.io"
+
+	// parallel is how many scenarios run at a time: most of their time is spent
+	// waiting for watches to end.
+	parallel = 48
+	// sample is the share of scenarios that short runs replay.
+	sample = 3
+)
+
+// Configure makes a configuration that of the server that was recorded; dir is for
+// files.
+func Configure(c *keelson.Config, dir string) error {
+	c.TokenAuthFile, c.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
+	c.SetVerbosity = func(int) error { return nil } // as the command does: the path is there
+	return os.WriteFile(c.TokenAuthFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
+}
+
+// Recorded returns all scenarios of the files in dir that can be replayed.
+func Recorded(dir string) ([]*Scenario, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl.gz"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no recordings in %s", dir)
+	}
+	var out []*Scenario
+	names := map[string]bool{}
+	for _, f := range files {
+		scenarios, err := readScenarios(f, customResources)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range scenarios {
+			if names[s.Name] {
+				return nil, fmt.Errorf("%s is there twice", s.Name)
+			}
+			names[s.Name] = true
+			s.index = len(out)
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// Sampled says whether s belongs to a short run: it lets no time pass, and is one
+// of few.
+func (s *Scenario) Sampled() bool { return !s.waits() && s.index%sample == 0 }
+
+// Replay runs scenarios side by side, those that wait first; the results are in
+// the scenarios' order.
+func Replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResult {
+	order := slices.Clone(scenarios)
+	slices.SortStableFunc(order, func(a, b *Scenario) int {
+		switch {
+		case a.waits() == b.waits():
+			return 0
+		case a.waits():
+			return -1
+		}
+		return 1
+	})
+	byScenario := map[*Scenario][]StepResult{}
+	var mu sync.Mutex // guards byScenario
+	work := make(chan *Scenario)
+	var workers sync.WaitGroup
+	for range parallel {
+		workers.Go(func() {
+			for s := range work {
+				r := c.Run(ctx, s)
+				mu.Lock()
+				byScenario[s] = r
+				mu.Unlock()
+			}
+		})
+	}
+	for _, s := range order {
+		work <- s
+	}
+	close(work)
+	workers.Wait()
+	var out [][]StepResult
+	for _, s := range scenarios {
+		out = append(out, byScenario[s])
+	}
+	return out
+}
+
+// Failures are the results that differ from what was recorded.
+func Failures(results []StepResult) []*StepResult {
+	var out []*StepResult
+	for i := range results {
+		if !results[i].passed() {
+			out = append(out, &results[i])
+		}
+	}
+	return out
+}
+
+// String tells the step and what differs.
+func (r *StepResult) String() string { return fmt.Sprintf("[%d] %s", r.index, r.describe()) }
+
+func (r *StepResult) describe() string {
+	if r.err != nil {
+		return r.step.Do + ": " + r.err.Error()
+	}
+	if !r.code {
+		return fmt.Sprintf("%s: want %d got %d\n\twant %s\n\tgot  %s", r.step.Do, r.step.Expect.Status, r.got.Status,
+			shorten(text(r.step.Expect.Body)), shorten(text(r.got.Body)))
+	}
+	var b strings.Builder
+	b.WriteString(r.step.Do)
+	for _, d := range r.diffs {
+		b.WriteString("\n\t" + d.String())
+	}
+	return b.String()
+}

@@ -1,0 +1,50 @@
+package etcd
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/test/contract"
+)
+
+// TestContract replays what kube-apiserver answered on a server on etcd and on one
+// on the embedded engine: a scenario goes right on both or wrong on both. What is
+// wrong on both is known to the test of test/contract. The short form has a sample.
+func TestContract(t *testing.T) {
+	scenarios, err := contract.Recorded("../contract/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !long() {
+		scenarios = slices.DeleteFunc(scenarios, func(s *contract.Scenario) bool { return !s.Sampled() })
+	}
+	results := func(adjust func(*keelson.Config)) [][]contract.StepResult {
+		s := keelson.ForTest(t, func(c *keelson.Config) {
+			if err := contract.Configure(c, t.TempDir()); err != nil {
+				t.Fatal(err)
+			}
+			adjust(c)
+		})
+		client := contract.NewClient(s.URL(), contract.Token)
+		defer client.Close()
+		return contract.Replay(t.Context(), client, scenarios)
+	}
+	embedded := results(func(c *keelson.Config) { c.Storage, c.DataDir = keelson.StorageEmbedded, t.TempDir() })
+	c := start(t, 1, nil)
+	onEtcd := results(func(config *keelson.Config) { config.Storage, config.Etcd.Servers = keelson.StorageEtcd, c.endpoints() })
+	passed := 0
+	for i, s := range scenarios {
+		want, got := contract.Failures(embedded[i]), contract.Failures(onEtcd[i])
+		if len(want)+len(got) == 0 {
+			passed++
+		}
+		if !slices.EqualFunc(want, got, func(a, b *contract.StepResult) bool { return a.Index() == b.Index() }) {
+			t.Errorf("%s\non the embedded engine: %v\non etcd: %v", s.Name, want, got)
+		}
+	}
+	if passed < len(scenarios)*3/4 {
+		t.Errorf("%d of %d scenarios pass", passed, len(scenarios))
+	}
+	t.Logf("%d scenarios, %d pass on both", len(scenarios), passed)
+}
