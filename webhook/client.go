@@ -1,0 +1,183 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A Client calls one webhook. It is safe for concurrent use.
+type Client struct {
+	url       url.URL // without the time-out
+	http      *http.Client
+	transport *http.Transport
+	shown     *shown
+	metrics   *Metrics
+	userAgent string
+}
+
+// A Call is one question.
+type Call struct {
+	// Body is JSON. It must not change before the answer is there.
+	Body []byte
+	// Timeout is how long the call may take with all that it repeats, and is told to
+	// the webhook; DefaultTimeout if zero.
+	Timeout time.Duration
+	// MaxAnswer is the number of bytes that an answer may have when it is unpacked; 16
+	// MiB if zero.
+	MaxAnswer int64
+}
+
+const (
+	defaultMaxAnswer = 16 << 20
+	// asideMax is what is read of an answer that is an error.
+	asideMax = 64 << 10
+	// busyMax is how often a webhook may answer that it is to be asked later.
+	busyMax = 10
+)
+
+// Post asks and returns the answer. An answer that is not of 2xx is an
+// *apierrors.StatusError: the Status that the webhook sent, or what its code means.
+// All that kept the question from being answered is an error that says how
+// the webhook was called (a *url.Error). A webhook that names the time at
+// which to ask again (Retry-After with 429 or 5xx) is asked again then.
+func (c *Client) Post(ctx context.Context, call Call) ([]byte, error) {
+	if call.Timeout == 0 {
+		call.Timeout = DefaultTimeout
+	}
+	if call.MaxAnswer == 0 {
+		call.MaxAnswer = defaultMaxAnswer
+	}
+	ctx, cancel := context.WithTimeout(ctx, call.Timeout)
+	defer cancel()
+	for attempt := 0; ; attempt++ {
+		answer, wait, err := c.post(ctx, call)
+		if wait < 0 || attempt == busyMax {
+			return answer, err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return answer, err
+		}
+	}
+}
+
+// URL returns where calls with a time-out go.
+func (c *Client) URL(timeout time.Duration) string {
+	u := c.url
+	u.RawQuery = url.Values{"timeout": {timeout.String()}}.Encode()
+	return u.String()
+}
+
+// CloseIdle closes the connections that nobody uses.
+func (c *Client) CloseIdle() { c.transport.CloseIdleConnections() }
+
+// post asks once. wait is how long the webhook wants not to be asked again, -1 if it
+// does not say so.
+func (c *Client) post(ctx context.Context, call Call) (answer []byte, wait time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL(call.Timeout), bytes.NewReader(call.Body))
+	if err != nil {
+		return nil, -1, err
+	}
+	request.Header.Set("Accept", "application/json, */*")
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", c.userAgent)
+	if err := c.shown.authorize(request); err != nil {
+		return nil, -1, err
+	}
+	response, err := c.http.Do(request)
+	c.metrics.observe(response, err)
+	if err != nil {
+		return nil, -1, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
+		return nil, retryAfter(response), statusError(response)
+	}
+	answer, err = readAtMost(response.Body, call.MaxAnswer)
+	if err != nil {
+		return nil, -1, &url.Error{Op: "Post", URL: request.URL.String(), Err: err}
+	}
+	return answer, -1, nil
+}
+
+func readAtMost(r io.Reader, most int64) ([]byte, error) {
+	var b bytes.Buffer
+	n, err := io.Copy(&b, io.LimitReader(r, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if n > most {
+		return nil, fmt.Errorf("the answer has more than %d bytes", most)
+	}
+	return b.Bytes(), nil
+}
+
+// retryAfter returns what the header of that name says if it is to be heard, or -1.
+func retryAfter(r *http.Response) time.Duration {
+	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode < 500 {
+		return -1
+	}
+	seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 || seconds > int(time.Hour/time.Second) {
+		return -1
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// statusError is what an answer that is no 2xx means.
+func statusError(r *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, asideMax))
+	if err != nil {
+		body = nil // the code alone says enough
+	}
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && (status.Kind == "Status" || status.Kind == "") && status.Status == metav1.StatusFailure {
+		return apierrors.FromObject(&status)
+	}
+	message := "unknown"
+	if isText(r.Header.Get("Content-Type")) {
+		message = strings.TrimSpace(string(body[:min(len(body), 2048)]))
+	}
+	seconds := 0
+	if wait := retryAfter(r); wait > 0 {
+		seconds = int(wait / time.Second)
+	}
+	return apierrors.NewGenericServerResponse(r.StatusCode, http.MethodPost, schema.GroupResource{}, "", message, seconds, true)
+}
+
+func isText(contentType string) bool {
+	if contentType == "" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && strings.HasPrefix(media, "text/")
+}
+
+// IsTransient tells whether an error of Post may be gone when the webhook is asked
+// again: connections that were lost, and answers 429, 500 and 504 or with Retry-After.
+func IsTransient(err error) bool {
+	if isConnectionLost(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
+		return true
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonServerTimeout {
+		return true
+	}
+	_, says := apierrors.SuggestsClientDelay(err)
+	return says
+}
