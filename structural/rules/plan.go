@@ -6,28 +6,54 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/decls"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// planner holds what programs are made from. A program keeps the functions of its
+// A planner holds what programs are made from. A program keeps the functions of its
 // environment for itself, all 350 overloads of them (50 KB), so it gets an
-// environment that has no other functions than it calls.
+// environment that has few other functions than it calls.
 type planner struct {
-	env       *cel.Env // types, settings, and few functions
-	functions map[string]*decls.FunctionDecl
+	functions map[string]*decls.FunctionDecl // all there are
+	plain     *cel.Env                       // types and settings alone
+	// costed has the libraries that bring settings of their own: what their
+	// functions cost.
+	costed *cel.Env
 }
 
 var newPlanner = sync.OnceValues(func() (*planner, error) {
 	all := environments().StoredExpressionsEnv()
-	env, err := cel.NewCustomEnv(
-		cel.CustomTypeProvider(all.CELTypeProvider()),
-		cel.CustomTypeAdapter(all.CELTypeAdapter()),
-		cel.OptionalTypes(),
-	)
-	return &planner{env: env, functions: all.Functions()}, err
+	libraries := func(libraries ...cel.EnvOption) (*cel.Env, error) {
+		env, err := cel.NewCustomEnv(append([]cel.EnvOption{
+			cel.CustomTypeProvider(all.CELTypeProvider()),
+			cel.CustomTypeAdapter(all.CELTypeAdapter()),
+		}, libraries...)...)
+		if err != nil {
+			return nil, err
+		}
+		return env.Extend(
+			cel.CustomTypeProvider(fixedTypes{env.CELTypeProvider()}),
+			cel.CustomTypeAdapter(fixedValues{env.CELTypeAdapter()}),
+			cel.ClearMacros(),
+		)
+	}
+	p := &planner{functions: all.Functions()}
+	var err error
+	if p.plain, err = libraries(cel.OptionalTypes()); err != nil {
+		return nil, err
+	}
+	p.costed, err = libraries(cel.OptionalTypes(), ext.Sets(), ext.Lists(ext.ListsVersion(3)))
+	return p, err
 })
+
+// Environments share types that nothing is added to, and copy all others.
+type (
+	fixedTypes  struct{ types.Provider }
+	fixedValues struct{ types.Adapter }
+)
 
 // plan makes the program of a checked expression. It stops at the limit of one call
 // and looks for the end of its context now and then.
@@ -36,7 +62,7 @@ func plan(checked *cel.Ast) (cel.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := p.env.Extend(cel.FunctionDecls(p.called(checked)...))
+	env, err := p.environment(checked)
 	if err != nil {
 		return nil, err
 	}
@@ -50,22 +76,27 @@ func plan(checked *cel.Ast) (cel.Program, error) {
 	)
 }
 
-// called returns the functions that an expression calls, but for those that every
-// environment here has.
-func (p *planner) called(checked *cel.Ast) []*decls.FunctionDecl {
-	seen := map[string]bool{}
-	var out []*decls.FunctionDecl
+// environment returns one with the functions that an expression calls.
+func (p *planner) environment(checked *cel.Ast) (*cel.Env, error) {
+	called := map[string]bool{}
 	visit := func(e ast.Expr) {
-		if e.Kind() != ast.CallKind {
-			return
+		if e.Kind() == ast.CallKind {
+			called[e.AsCall().FunctionName()] = true
 		}
-		name := e.AsCall().FunctionName()
-		f, ok := p.functions[name]
-		if ok && !seen[name] && !p.env.HasFunction(name) {
-			out = append(out, f)
-		}
-		seen[name] = true
 	}
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(visit))
-	return out
+
+	env := p.plain
+	for name := range called {
+		if p.costed.HasFunction(name) && !p.plain.HasFunction(name) {
+			env = p.costed
+		}
+	}
+	var add []*decls.FunctionDecl
+	for name := range called {
+		if f := p.functions[name]; f != nil && !env.HasFunction(name) {
+			add = append(add, f)
+		}
+	}
+	return env.Extend(cel.FunctionDecls(add...))
 }

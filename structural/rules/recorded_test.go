@@ -129,3 +129,13 @@ func list(causes []cause) string {
 	}
 	return b.String()
 }
+
+// parseSchema returns the schema that an openAPIV3Schema in JSON is.
+func parseSchema(t testing.TB, source string) *structural.Schema {
+	t.Helper()
+	var props apiextensionsv1.JSONSchemaProps
+	if err := json.Unmarshal([]byte(source), &props); err != nil {
+		t.Fatal(err)
+	}
+	return schemaOf(t, &props)
+}
