@@ -178,7 +178,8 @@ func (r *Resource) deletionStep(obj Object, options *metav1.DeleteOptions) delet
 	if h.DeletionStarted != nil && obj.GetDeletionTimestamp() == nil {
 		// Kinds that others empty first (namespaces) always stay at first.
 		r.setCollectorFinalizers(obj, options)
-		r.markDeleting(obj, false)
+		now := metav1.Time{Time: r.now()}.Rfc3339Copy()
+		obj.SetDeletionTimestamp(&now)
 		h.DeletionStarted(obj)
 		return keep
 	}

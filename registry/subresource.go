@@ -27,10 +27,15 @@ type Subresource struct {
 	// Update is a PUT/PATCH of a part of the parent (ephemeralcontainers, resize,
 	// finalize, approval); GET answers the parent.
 	Update *UpdatePart
-	// Create handles POST (binding, eviction).
+	// Create handles POST (binding, eviction); nil where the server provides it
+	// (token).
 	Create CreateFunc
-	// New makes the empty body of Create.
-	New func() Object
+	// New makes the empty body of Create, Default sets its defaults.
+	New     func() Object
+	Default func(Object)
+	// Managed says that the answer to POST is the body completed, with the
+	// managedFields of a create.
+	Managed bool
 	// Unserved answers 501 with a Status; the parent must exist.
 	Unserved bool
 }
@@ -41,7 +46,13 @@ type Scale struct {
 	// status.selector.
 	Get func(Object) (spec, status int32, selector string)
 	// Set changes the replicas.
-	Set func(obj Object, replicas int32)
+	Set func(obj Object, replicas int32) error
+	// Path is where the replicas are; nil is spec.replicas.
+	Path []string
+	// Check says why an object cannot be shown as a Scale; nil: all can.
+	Check func(Object) error
+	// Has says whether the replicas are set; nil: they always are.
+	Has func(Object) bool
 }
 
 // NewScale makes an empty autoscaling/v1 Scale.

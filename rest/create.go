@@ -70,6 +70,38 @@ func (h *Handler) CreateAs(ctx context.Context, resource, version, group string,
 	return err
 }
 
+// UpdateStatusAs changes an object through its status subresource as a client with
+// that field manager would; change runs again after a conflict.
+func (h *Handler) UpdateStatusAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error {
+	s := h.served[servedKey{group, version, resource}]
+	if s == nil {
+		return apierr.PathNotFound()
+	}
+	const status = "status"
+	o := registry.UpdateOptions{Group: group, Subresource: s.Kind.Subresource(status)}
+	_, err := s.Update(ctx, namespace, name, o, func(c *registry.Current) (registry.Object, error) {
+		obj, err := c.Decode()
+		if err == nil {
+			obj, err = s.ToVersion(obj, s.version)
+		}
+		if err != nil {
+			return nil, err
+		}
+		live, err := c.As(s.version)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(obj); err != nil {
+			return nil, err
+		}
+		if obj, err = h.own(s, status, live, obj, manager); err != nil {
+			return nil, err
+		}
+		return s.ToStorage(obj, s.version)
+	})
+	return err
+}
+
 // own records in obj's managedFields what manager set. live is the object before,
 // nil for a new one; both are in the request's version.
 func (h *Handler) own(s *served, subresource string, live, obj registry.Object, manager string) (registry.Object, error) {

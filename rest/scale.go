@@ -1,13 +1,17 @@
 package rest
 
 import (
+	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,7 +68,13 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 	if err != nil {
 		return err
 	}
-	scale := scaleOf(s.Kind.Subresource(info.Subresource), obj)
+	sub := s.Kind.Subresource(info.Subresource)
+	if sub.Scale.Check != nil {
+		if err := sub.Scale.Check(obj); err != nil {
+			return kerrors.NewBadRequest(err.Error())
+		}
+	}
+	scale := scaleOf(sub, obj)
 	scale.SetGroupVersionKind(scaleKind)
 	switch accepted.As {
 	case negotiate.Table:
@@ -156,11 +166,18 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		if err != nil {
 			return nil, err
 		}
-		scale, err := change(scaleOf(sub, obj))
+		before, err := scaleToChange(sub.Scale, sub, obj)
 		if err != nil {
 			return nil, err
 		}
-		if scale.Spec.Replicas < 0 {
+		scale, err := change(before)
+		if err != nil {
+			return nil, err
+		}
+		if sub.Scale.Has != nil && scale.Spec.Replicas == unsetReplicas {
+			return nil, kerrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(sub.Scale.Path, ".")))
+		}
+		if scale.Spec.Replicas < 0 && !s.Kind.Trees() {
 			return nil, kerrors.NewInvalid(scaleKind.GroupKind(), info.Name, field.ErrorList{
 				field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0").WithOrigin("minimum"),
 			})
@@ -169,7 +186,9 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		if err != nil {
 			return nil, err
 		}
-		sub.Scale.Set(obj, scale.Spec.Replicas)
+		if err := sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
+			return nil, err
+		}
 		obj.SetResourceVersion(scale.ResourceVersion)
 		if scale.UID != "" && scale.UID != obj.GetUID() {
 			return nil, s.UIDMismatch(c.Object, scale.UID, obj.GetUID())
@@ -184,6 +203,23 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		return err
 	}
 	return s.writeScale(w, r, info, accepted, result.Object)
+}
+
+// unsetReplicas stands for replicas that are not set.
+const unsetReplicas = math.MinInt32
+
+// scaleToChange is the Scale that a change begins with.
+func scaleToChange(s *registry.Scale, sub *registry.Subresource, obj registry.Object) (*autoscalingv1.Scale, error) {
+	if s.Check != nil {
+		if err := s.Check(obj); err != nil {
+			return nil, err
+		}
+	}
+	scale := scaleOf(sub, obj)
+	if s.Has != nil && !s.Has(obj) {
+		scale.Spec.Replicas = unsetReplicas
+	}
+	return scale, nil
 }
 
 func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
@@ -291,8 +327,20 @@ func (s *served) parentConfiguration(scale map[string]any) (map[string]any, erro
 	if metadata, ok := scale["metadata"]; ok {
 		parent["metadata"] = metadata
 	}
-	if spec, ok := scale["spec"]; ok {
+	spec, ok := scale["spec"]
+	path := s.Kind.Subresource("scale").Scale.Path
+	switch {
+	case !ok:
+	case path == nil:
 		parent["spec"] = spec
+	default:
+		replicas, found, err := unstructured.NestedFieldNoCopy(scale, "spec", "replicas")
+		if err != nil || !found {
+			break
+		}
+		if err := unstructured.SetNestedField(parent, replicas, path...); err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
 	}
 	return parent, nil
 }

@@ -9,11 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/typed"
 )
 
 // subresourceVerb finds what serves a request on a subresource.
@@ -37,7 +39,7 @@ func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 	switch {
 	case sub.Unserved:
 		return (*Handler).unserved
-	case sub.Create != nil:
+	case sub.New != nil:
 		return (*Handler).createSubresource
 	case sub.Scale != nil:
 		return scaleVerbs[verb]
@@ -86,15 +88,24 @@ func (s *served) virtualVerb(verb string) verbFunc {
 // createVirtual serves POST of a virtual kind (bindings): the object's name is in
 // the body.
 func (h *Handler) createVirtual(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	return h.postTo(w, r, info, s, s.Kind.Subresource(""), "")
+	sub := s.Kind.Subresource("")
+	return h.postTo(w, r, info, s, sub, sub.Create)
 }
 
-// createSubresource serves POST on a subresource (binding, eviction).
+// createSubresource serves POST on a subresource (binding, eviction, token).
 func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	return h.postTo(w, r, info, s, s.Kind.Subresource(info.Subresource), info.Name)
+	sub := s.Kind.Subresource(info.Subresource)
+	create := sub.Create
+	if create == nil {
+		create = h.o.Answers[schema.GroupResource{Group: s.gr.Group, Resource: s.gr.Resource + "/" + sub.Name}]
+	}
+	if create == nil {
+		return h.unserved(w, r, info, s)
+	}
+	return h.postTo(w, r, info, s, sub, create)
 }
 
-func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource, name string) error {
+func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource, create registry.CreateFunc) error {
 	accepted, err := h.responseFor(r, info)
 	if err != nil {
 		return err
@@ -115,6 +126,10 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
+	if obj, err = h.complete(s, sub, info.Namespace, obj, o.manager); err != nil {
+		return err
+	}
+	name := info.Name
 	if name == "" {
 		name = obj.GetName()
 	}
@@ -122,7 +137,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if err := a.mutate(r.Context(), obj, nil); err != nil {
 		return err
 	}
-	out, err := sub.Create(r.Context(), h.o.Registry, registry.CreateRequest{
+	out, err := create(r.Context(), h.o.Registry, registry.CreateRequest{
 		Namespace: info.Namespace, Name: name, Body: obj, DryRun: o.dryRun, FieldManager: o.manager,
 	})
 	if err != nil {
@@ -135,6 +150,44 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	}
 	out.GetObjectKind().SetGroupVersionKind(gvk)
 	return writeTyped(w, r, http.StatusCreated, accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), out)
+}
+
+// complete brings the body of a POST to the form that Create takes.
+func (h *Handler) complete(s *served, sub *registry.Subresource, namespace string, obj registry.Object, manager string) (registry.Object, error) {
+	if err := s.placeIn(namespace, obj); err != nil {
+		return nil, err
+	}
+	if sub.Default != nil {
+		sub.Default(obj)
+	}
+	if !sub.Managed {
+		return obj, nil
+	}
+	m, err := h.subManager(s, sub)
+	if err != nil {
+		return nil, err
+	}
+	return m.Update(nil, obj, manager, h.o.Now()), nil
+}
+
+// subManager keeps the managed fields of a subresource whose objects are of a kind
+// of their own.
+func (h *Handler) subManager(s *served, sub *registry.Subresource) (*managed.Manager, error) {
+	key := managerKey{s, sub.Name}
+	if m, ok := h.managers.Load(key); ok {
+		return m.(*managed.Manager), nil
+	}
+	gvk := s.kindOf(sub)
+	kind := &registry.Kind{
+		Group: gvk.Group, Name: gvk.Kind, Storage: gvk.Version,
+		Versions: []registry.Version{{Name: gvk.Version, New: sub.New, Default: sub.Default}},
+	}
+	m, err := managed.For(kind, gvk, sub.Name, typed.Converter{}, h.managers.cache)
+	if err != nil {
+		return nil, err
+	}
+	h.managers.Store(key, m)
+	return m, nil
 }
 
 // kindOf is the kind that a subresource takes.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // Custom resources are kinds whose objects are trees. Their documents are stored
@@ -38,25 +37,24 @@ func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bo
 // Unbind forgets what the handler keeps for b. It may still be serving.
 func (b *Bound) Unbind() { b.h.managers.forget(b.s) }
 
-// ServeHTTP serves a request whose path names the resource and version, with the
-// scope that it has. The request's Info must be in its context.
-func (b *Bound) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Serve serves a request whose path names the resource and version, with the scope
+// that it has, or returns the error to answer: nothing was written then. The request's Info must be in its
+// context.
+func (b *Bound) Serve(w http.ResponseWriter, r *http.Request) error {
 	info := request.InfoFrom(r.Context())
 	if b.s.version.Warning != "" {
 		request.Warn(r.Context(), b.s.version.Warning)
 	}
-	verb, err := b.verb(r, info)
-	if err == nil {
-		err = verb(b.h, w, r, info, b.s)
-	}
+	verb, err := b.verb(info)
 	if err != nil {
-		respond.Error(w, r, err)
+		return err
 	}
+	return verb(b.h, w, r, info, b.s)
 }
 
 // verb finds what serves a request: the verb alone decides, whatever the rest of
 // the path.
-func (b *Bound) verb(r *http.Request, info *request.Info) (verbFunc, error) {
+func (b *Bound) verb(info *request.Info) (verbFunc, error) {
 	if info.Subresource == "" {
 		if verb := verbs[info.Verb]; verb != nil {
 			return b.guarded(info, verb), nil

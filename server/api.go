@@ -2,17 +2,18 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
+	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/features"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // api is what serves resources: the kinds, the cache on the store, the generic
@@ -21,7 +22,8 @@ type api struct {
 	kinds    []*registry.Kind
 	caches   []*cache.Cache
 	registry *registry.Registry
-	handler  http.Handler
+	handler  *rest.Handler
+	custom   *crd.Server
 	ready    chan struct{} // closed when the system namespaces are there
 }
 
@@ -43,20 +45,34 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	if s.encryption != nil {
 		a.registry.Transform(s.transformer)
 	}
-	verbs := rest.New(rest.Options{
+	if err := s.buildAuthorization(); err != nil {
+		return err
+	}
+	options := rest.Options{
 		Registry:          a.registry,
-		Admission:         admissionChain(a.registry),
+		Admission:         admissionChain(a.registry, s.authorization.guardRoles()),
 		MinRequestTimeout: s.config.MinRequestTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
 			return s.metrics.WatchEvents(group, version, resource)
 		},
 		CBOR: s.gates.Enabled(features.CBORServingAndStorage),
-	})
+	}
+	s.serveAuthorization(&options)
+	verbs := rest.New(options)
 	a.handler = verbs
+	a.custom = crd.New(crd.Options{
+		Registry: a.registry, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (crd.Converter, error) {
+			return crd.None{}, nil
+		}, Log: s.log,
+	})
+	go a.custom.Run(s.background)
 	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
 		return err
 	}
 	close(a.ready)
+	if err := s.startAuthorization(ctx, a.registry, verbs); err != nil {
+		return err
+	}
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}
 		go accounts.Run(s.background)
@@ -82,6 +98,9 @@ func (a *api) objects() map[metrics.GroupResource]int64 {
 			counts[metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
 		}
 	}
+	a.custom.Objects(func(group, resource string, n int) {
+		counts[metrics.GroupResource{Group: group, Resource: resource}] = int64(n)
+	})
 	return counts
 }
 

@@ -10,8 +10,11 @@ import (
 	"strings"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
 )
@@ -23,7 +26,8 @@ type router struct {
 	metrics, slis http.Handler
 	discovery     *discovery.Handler
 	openapi       http.Handler
-	api           http.Handler // resources, below a group's version
+	api           *rest.Handler // built-in resources, below a group's version
+	custom        *crd.Server   // custom resources
 	snapshots     http.Handler
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
@@ -69,16 +73,32 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case len(parts) <= discoveryDepth:
+		t.custom.Publish(t.discovery)
 		t.discovery.ServeHTTP(w, r)
-	case parts[0] == "apis" && !t.discovery.HasGroup(parts[1]):
-		respond.NotFoundPage(w)
-	default:
+	case parts[0] == "api":
 		t.api.ServeHTTP(w, r)
+	default:
+		t.serveResource(w, r)
+	}
+}
+
+// serveResource answers what is below a version of a named group. Where a resource
+// is built in and defined too, it is the built-in one.
+func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
+	info := request.InfoFrom(r.Context())
+	switch {
+	case t.api.Has(info.Group, info.Version, info.Resource) || !t.custom.Serves(info) && t.api.Knows(info.Group):
+		t.api.ServeHTTP(w, r)
+	case t.custom.Serves(info):
+		t.custom.ServeHTTP(w, r)
+	default:
+		respond.NotFoundPage(w)
 	}
 }
 
 // serveIndex lists the paths that are served.
 func (t *router) serveIndex(w http.ResponseWriter) {
+	t.custom.Publish(t.discovery)
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
 	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
 	if t.profiling {

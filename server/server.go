@@ -20,9 +20,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/auth/authn"
-	"github.com/keelson-dev/keelson/auth/authz"
-	"github.com/keelson-dev/keelson/auth/defaults"
-	"github.com/keelson-dev/keelson/auth/masters"
 	"github.com/keelson-dev/keelson/auth/token"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
 	"github.com/keelson-dev/keelson/discovery"
@@ -77,9 +74,12 @@ type Server struct {
 	// encryption is nil where values are stored as they are.
 	encryption *encrypt.Encryption
 	api        *api
-	certs      *certs.Set
-	serving    tls.Certificate
-	roots      []byte // what clients verify the server with, PEM
+
+	authorization *authorization
+
+	certs   *certs.Set
+	serving tls.Certificate
+	roots   []byte // what clients verify the server with, PEM
 
 	metrics   *metrics.Metrics
 	discovery *discovery.Handler
@@ -356,11 +356,6 @@ func (s *Server) authenticators(clientCAs *x509.CertPool) (authn.Union, error) {
 	}, nil
 }
 
-// authorizers are asked from top to bottom.
-func authorizers() authz.List {
-	return authz.List{masters.Authorizer{}, defaults.Authorizer{}}
-}
-
 func (s *Server) clientCAs() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.certs.CA)
@@ -386,7 +381,9 @@ func (s *Server) checks() []health.Check {
 		{Name: "etcd", On: health.Everywhere, Probe: s.storesAnswer(s.config.Etcd.HealthcheckTimeout)},
 		{Name: "etcd-readiness", On: health.Readyz, Probe: s.storesAnswer(s.config.Etcd.ReadycheckTimeout)},
 		{Name: "informer-sync", On: health.Readyz, Probe: s.cacheFollows},
+		{Name: "poststarthook/crd-informer-synced", On: health.Everywhere, Probe: s.api.custom.Ready},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
+		{Name: "poststarthook/rbac/bootstrap-roles", On: health.Everywhere, Probe: s.authorization.bootstrapped},
 		{Name: "shutdown", On: health.Readyz, Probe: s.notStopping},
 	}
 	if s.encryption != nil && s.encryption.HasPlugins() {
@@ -440,19 +437,19 @@ func (s *Server) buildHTTP() error {
 	limiter := &inflight.Limiter{MaxReadOnly: int64(s.config.MaxRequestsInFlight), MaxMutating: int64(s.config.MaxMutatingRequestsInFlight)}
 	s.discovery = discovery.New(discovery.FromKinds(s.api.kinds), s.hostPort())
 	s.metrics = metrics.New(metrics.Options{
-		Build: buildLabels(), Known: s.discovery.HasResource, InFlight: limiter.Current,
+		Build: buildLabels(), Known: s.hasResource, InFlight: limiter.Current,
 		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageCluster: s.clusterName(),
 		Objects: s.api.objects,
 	})
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
-		discovery: s.discovery, openapi: documents, api: s.api.handler,
+		discovery: s.discovery, openapi: documents, api: s.api.handler, custom: s.api.custom,
 		snapshots: newSnapshots(s.store, s.log),
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}
 	handler := chain.New(s.routes, chain.Options{
-		Log: s.log, Metrics: s.metrics, Authenticator: authenticators, Authorizer: authorizers(),
+		Log: s.log, Metrics: s.metrics, Authenticator: authenticators, Authorizer: s.authorization.authorizers,
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
 	})
 	s.http = &http.Server{
@@ -471,6 +468,11 @@ func (s *Server) buildHTTP() error {
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context { return clientcert.WithConnection(ctx) },
 	}
 	return nil
+}
+
+// hasResource says whether a version of a group has a resource, built-in or custom.
+func (s *Server) hasResource(group, version, name string) bool {
+	return s.discovery.HasResource(group, version, name) || s.api.custom.HasResource(group, version, name)
 }
 
 func buildLabels() metrics.Build {

@@ -24,8 +24,9 @@ func replicationControllers() *registry.Kind {
 		Subresources: []registry.Subresource{
 			{
 				Name: "scale", Verbs: statusVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
-				Scale: &registry.Scale{Get: replicationControllerScale, Set: func(o registry.Object, replicas int32) {
+				Scale: &registry.Scale{Get: replicationControllerScale, Set: func(o registry.Object, replicas int32) error {
 					o.(*corev1.ReplicationController).Spec.Replicas = &replicas
+					return nil
 				}},
 			},
 			statusSubresource(),

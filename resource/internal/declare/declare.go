@@ -75,7 +75,7 @@ func Scale[T registry.Object](get func(T) (spec, status int32, selector string),
 		Verbs: PartVerbs,
 		Scale: &registry.Scale{
 			Get: func(o registry.Object) (int32, int32, string) { return get(o.(T)) },
-			Set: func(o registry.Object, n int32) { set(o.(T), n) },
+			Set: func(o registry.Object, n int32) error { set(o.(T), n); return nil },
 		},
 	}
 }

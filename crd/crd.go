@@ -1,0 +1,363 @@
+// Package crd serves custom resources: it follows the CustomResourceDefinitions,
+// gives them their conditions, and serves the resources of those that are
+// established.
+//
+// A definition costs little until somebody asks for its resources: only then is it
+// compiled to kinds (compile.go), which the generic pipeline serves like built-in
+// ones. Definitions whose schemas are equal share what is compiled of them.
+package crd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Options are what custom resources are served with.
+type Options struct {
+	Registry *registry.Registry
+	Rest     *rest.Handler
+	// Exclusive says that nobody else writes to the store: what was written since a
+	// definition took effect need not be pruned and defaulted again when it is read.
+	Exclusive bool
+	// Converters makes the converters of definitions.
+	Converters Converters
+	Log        *slog.Logger
+	Now        func() time.Time
+}
+
+// resource is the resource of definitions.
+var resource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
+// manager is the field manager of what the controllers write.
+const manager = "kube-apiserver"
+
+// Server follows the definitions and serves their resources.
+type Server struct {
+	o           Options
+	definitions *registry.Resource
+	schemas     *compiled
+	// served has the *definition of each group and resource.
+	served sync.Map // schema.GroupResource -> *definition
+
+	// mu guards what follows, and is held for look-ups and changes in memory only.
+	mu     sync.Mutex
+	byName map[string]*definition
+	// groups has the definitions of each group by name.
+	groups map[string]map[string]*definition
+	// stale are the groups whose discovery is out of date.
+	stale map[string]bool
+	// finishing are the definitions whose objects are being deleted.
+	finishing map[string]context.CancelFunc
+
+	work  *queue
+	ready chan struct{} // closed when the definitions of the start are known
+	tasks sync.WaitGroup
+	// documents counts changes of what is served, for OpenAPI.
+	documents atomic.Uint64
+}
+
+// New makes a server; Run makes it work.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
+		byName: map[string]*definition{}, groups: map[string]map[string]*definition{}, stale: map[string]bool{},
+		finishing: map[string]context.CancelFunc{}, work: newQueue(), ready: make(chan struct{}),
+	}
+}
+
+// retryAfter is how long the server rests after a failure.
+const retryAfter = time.Second
+
+// Run works until ctx ends or the store is closed.
+func (s *Server) Run(ctx context.Context) {
+	s.tasks.Go(func() { s.reconcile(ctx) })
+	for ctx.Err() == nil {
+		err := s.follow(ctx)
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			break
+		}
+		s.o.Log.Warn("custom resource definitions: starting over", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAfter):
+		}
+	}
+	s.tasks.Wait()
+}
+
+// Ready waits until the definitions that were there at the start are known.
+func (s *Server) Ready(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// follow takes in all definitions, and then their changes.
+func (s *Server) follow(ctx context.Context) error {
+	snap, err := s.definitions.Current(ctx)
+	if err != nil {
+		return err
+	}
+	gone := s.names()
+	snap.Ascend("", "", func(o *cache.Object) bool {
+		delete(gone, o.Name)
+		err = s.take(ctx, o)
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	for name := range gone {
+		s.drop(name)
+	}
+	select {
+	case <-s.ready:
+	default:
+		close(s.ready)
+	}
+	cursor, err := s.definitions.Watch(ctx, snap.Revision(), cache.Interest{})
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	for {
+		events, _, err := cursor.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if e.Object == nil {
+				s.drop(e.Prev.Name)
+			} else if err := s.take(ctx, e.Object); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take takes in a definition as it is now. One that cannot be read is not served.
+func (s *Server) take(ctx context.Context, o *cache.Object) error {
+	o, err := s.definitions.Readable(ctx, o)
+	if err != nil {
+		s.o.Log.Error("a custom resource definition cannot be read", "error", err)
+		return nil
+	}
+	d, err := newDefinition(s.definitions, o)
+	if err != nil {
+		s.o.Log.Error("a custom resource definition cannot be read", "name", o.Name, "error", err)
+		return nil
+	}
+	s.put(d)
+	s.work.add(d.name)
+	return nil
+}
+
+// put makes d the state of its definition.
+func (s *Server) put(d *definition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.byName[d.name]
+	if old != nil && old.uid == d.uid && old.revision >= d.revision {
+		return
+	}
+	if old != nil {
+		d.inherit(old)
+	}
+	s.byName[d.name] = d
+	if s.groups[d.group] == nil {
+		s.groups[d.group] = map[string]*definition{}
+	}
+	s.groups[d.group][d.name] = d
+	s.expose(old, d)
+}
+
+// expose serves d in place of old; either may be nil.
+func (s *Server) expose(old, d *definition) {
+	if old != nil && (d == nil || d.key() != old.key() || !d.serves()) {
+		s.served.CompareAndDelete(old.key(), old)
+	}
+	if d != nil && d.serves() {
+		s.served.Store(d.key(), d)
+	}
+	if old != nil && (d == nil || d.kinds != old.kinds) {
+		old.kinds.close()
+	}
+	for _, x := range []*definition{old, d} {
+		if x != nil {
+			s.stale[x.group] = true
+		}
+	}
+	s.documents.Add(1)
+}
+
+// drop forgets a definition that is gone. The names it had are free.
+func (s *Server) drop(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.byName[name]
+	if old == nil {
+		return
+	}
+	delete(s.byName, name)
+	delete(s.groups[old.group], name)
+	if len(s.groups[old.group]) == 0 {
+		delete(s.groups, old.group)
+	}
+	s.expose(old, nil)
+	s.reconsider(old.group)
+}
+
+// reconsider looks again at the definitions of a group that lack a name. mu is
+// held.
+func (s *Server) reconsider(group string) {
+	for name, d := range s.groups[group] {
+		if !d.status.namesAccepted() {
+			s.work.add(name)
+		}
+	}
+}
+
+func (s *Server) names() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make(map[string]bool, len(s.byName))
+	for name := range s.byName {
+		names[name] = true
+	}
+	return names
+}
+
+// Serves says whether a request is for a resource of a definition.
+func (s *Server) Serves(info *request.Info) bool {
+	d := s.find(info)
+	return d != nil && d.fits(info)
+}
+
+func (s *Server) find(info *request.Info) *definition {
+	d, ok := s.served.Load(schema.GroupResource{Group: info.Group, Resource: info.Resource})
+	if !ok {
+		return nil
+	}
+	return d.(*definition)
+}
+
+// HasResource says whether a version of a group has a resource, or one of its
+// subresources where name is of the form resource/subresource.
+func (s *Server) HasResource(group, version, name string) bool {
+	d, ok := s.served.Load(schema.GroupResource{Group: group, Resource: beforeSlash(name)})
+	return ok && d.(*definition).version(version) != nil
+}
+
+// ServeHTTP serves a request for which Serves holds.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info := request.InfoFrom(r.Context())
+	d := s.find(info)
+	if d == nil || !d.fits(info) {
+		respond.NotFoundPage(w)
+		return
+	}
+	if err := s.serve(w, r, info, d); err != nil {
+		respond.Error(w, r, err)
+	}
+}
+
+// maxChanges is how often a request begins again because its definition changed
+// under it.
+const maxChanges = 10
+
+// serve serves a request by its definition, and again where that changed before
+// anything was done.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Info, d *definition) error {
+	body := keepBody(r)
+	for try := 0; ; try++ {
+		err := s.serveBy(w, r, info, d)
+		if !errors.Is(err, cache.ErrRemoved) {
+			return err
+		}
+		if d = s.find(info); d == nil || !d.fits(info) || try == maxChanges {
+			return apierr.PathNotFound()
+		}
+		r.Body = body.again()
+	}
+}
+
+func (s *Server) serveBy(w http.ResponseWriter, r *http.Request, info *request.Info, d *definition) error {
+	bound, err := s.bound(d, info.Version)
+	if err != nil {
+		return err
+	}
+	if !d.kinds.enter() {
+		return cache.ErrRemoved
+	}
+	if info.Verb != "watch" {
+		defer d.kinds.inFlight.Done()
+	} else {
+		d.kinds.inFlight.Done() // watches write nothing
+	}
+	return bound.Serve(w, r)
+}
+
+// kept is a body that can be read again.
+type kept struct {
+	io.Reader
+	io.Closer
+	read bytes.Buffer
+}
+
+// keepBody keeps what is read of a request's body.
+func keepBody(r *http.Request) *kept {
+	k := &kept{Closer: http.NoBody}
+	if r.Body != nil && r.Body != http.NoBody {
+		k.Closer = r.Body
+		k.Reader = io.TeeReader(r.Body, &k.read)
+		r.Body = k
+	}
+	return k
+}
+
+// again is the body from its beginning.
+func (k *kept) again() io.ReadCloser {
+	if k.Reader == nil {
+		return http.NoBody
+	}
+	rest := k.Reader
+	return &kept{Reader: io.MultiReader(bytes.NewReader(k.read.Bytes()), rest), Closer: k.Closer}
+}
+
+// Objects calls f with the number of objects of each custom resource that is in
+// memory.
+func (s *Server) Objects(f func(group, resource string, objects int)) {
+	s.served.Range(func(_, value any) bool {
+		d := value.(*definition)
+		if n, ok := d.kinds.loaded(); ok {
+			f(d.group, d.status.names.Plural, n)
+		}
+		return true
+	})
+}

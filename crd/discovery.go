@@ -1,0 +1,97 @@
+package crd
+
+import (
+	"sort"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/keelson-dev/keelson/discovery"
+)
+
+var (
+	verbs            = metav1.Verbs{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	terminatingVerbs = metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}
+)
+
+// Publish brings the groups of h up to date with what is served. It is cheap when
+// nothing changed: groups are put together when somebody looks, not when a
+// definition comes.
+func (s *Server) Publish(h *discovery.Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.stale {
+		if s.o.Rest.Knows(name) {
+			continue // a built-in group shows its own resources alone
+		}
+		if g := s.discoveryGroup(name); g != nil {
+			h.Set(g)
+		} else {
+			h.Remove(name)
+		}
+	}
+	clear(s.stale)
+}
+
+// discoveryGroup puts together a group; nil if none of its versions is served. mu is held.
+func (s *Server) discoveryGroup(name string) *discovery.Group {
+	byVersion := map[string][]metav1.APIResource{}
+	for _, d := range s.groups[name] {
+		if !d.status.established() {
+			continue
+		}
+		for i := range d.versions {
+			if v := &d.versions[i]; v.served {
+				byVersion[v.name] = append(byVersion[v.name], d.resources(v)...)
+			}
+		}
+	}
+	if len(byVersion) == 0 {
+		return nil
+	}
+	g := &discovery.Group{Name: name, Priority: discovery.PriorityCustom, Dynamic: true}
+	for name, resources := range byVersion {
+		sort.Slice(resources, func(i, j int) bool { return resources[i].Name < resources[j].Name })
+		g.Versions = append(g.Versions, discovery.Version{Name: name, Resources: resources})
+	}
+	sort.Slice(g.Versions, func(i, j int) bool {
+		return kubeversion.CompareKubeAwareVersionStrings(g.Versions[i].Name, g.Versions[j].Name) > 0
+	})
+	return g
+}
+
+// resources are a version's resource and its subresources.
+func (d *definition) resources(v *version) []metav1.APIResource {
+	n := &d.status.names
+	namespaced := d.scope == apiextensionsv1.NamespaceScoped
+	main := metav1.APIResource{
+		Name: n.Plural, SingularName: n.Singular, Namespaced: namespaced, Kind: n.Kind,
+		Verbs: verbs, ShortNames: n.ShortNames, Categories: n.Categories,
+		StorageVersionHash: d.storageHash(),
+	}
+	if d.terminating() {
+		main.Verbs = terminatingVerbs
+	}
+	out := []metav1.APIResource{main}
+	if v.status {
+		out = append(out, metav1.APIResource{Name: n.Plural + "/status", Namespaced: namespaced, Kind: n.Kind, Verbs: statusVerbs})
+	}
+	if v.scale {
+		out = append(out, metav1.APIResource{
+			Name: n.Plural + "/scale", Namespaced: namespaced, Verbs: statusVerbs,
+			Group: scaleKind.Group, Version: scaleKind.Version, Kind: scaleKind.Kind,
+		})
+	}
+	return out
+}
+
+// storageHash names the stored version. It is left out where that is not served.
+func (d *definition) storageHash() string {
+	for i := range d.versions {
+		if v := &d.versions[i]; v.storage && v.served {
+			return discovery.StorageVersionHash(d.group, v.name, d.names.Kind)
+		}
+	}
+	return ""
+}

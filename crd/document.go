@@ -1,0 +1,132 @@
+package crd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// documents is the registry.Documents of one version.
+type documents struct {
+	*kinds
+	version string
+	// head begins the documents of this version that this server made: trees are
+	// encoded in the order of their members.
+	head []byte
+}
+
+func newDocuments(k *kinds, version string) *documents {
+	text, _ := json.Marshal(schema.GroupVersion{Group: k.group, Version: version}.String()) // a string
+	return &documents{kinds: k, version: version, head: fmt.Appendf(nil, `{"apiVersion":%s,`, text)}
+}
+
+// Is implements registry.Documents.
+func (d *documents) Is(doc []byte) bool {
+	if bytes.HasPrefix(doc, d.head) {
+		return true
+	}
+	version, err := versionOf(doc)
+	return err == nil && version == d.version
+}
+
+// versionOf reads the version that a document says it has.
+func versionOf(doc []byte) (string, error) {
+	apiVersion, _, err := wire.KindOf(doc)
+	if err != nil {
+		return "", err
+	}
+	gv, err := schema.ParseGroupVersion(string(apiVersion))
+	return gv.Version, err
+}
+
+// Normal implements registry.Documents. What this server wrote since the definition
+// took effect is in its normal form already, if nobody else writes.
+func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
+	if revision == 0 || d.exclusive && revision > d.since.Load() {
+		return doc, nil
+	}
+	tree, err := decodeTree(doc)
+	if err != nil {
+		return nil, err
+	}
+	version, err := versionOf(doc)
+	if err != nil {
+		return nil, err
+	}
+	v := d.byName[version]
+	if v == nil {
+		// A version that the definition no longer has: there is no schema to go by.
+		return doc, nil
+	}
+	if err := v.read(tree); err != nil {
+		return nil, err
+	}
+	return scheme.MarshalTree(tree)
+}
+
+// Decode implements registry.Documents.
+func (d *documents) Decode(doc []byte) (registry.Object, error) { return decodeTree(doc) }
+
+func decodeTree(doc []byte) (*unstructured.Unstructured, error) {
+	tree := &unstructured.Unstructured{}
+	return tree, scheme.UnmarshalTree(doc, &tree.Object)
+}
+
+// Encode implements registry.Documents.
+func (d *documents) Encode(ctx context.Context, obj registry.Object) ([]byte, error) {
+	tree := obj.(*unstructured.Unstructured)
+	if d.version == d.storage {
+		return scheme.MarshalTree(tree)
+	}
+	out, err := d.convert(ctx, []*unstructured.Unstructured{tree}, d.storage)
+	if err != nil {
+		return nil, err
+	}
+	return scheme.MarshalTree(out[0])
+}
+
+// Convert implements registry.Documents.
+func (d *documents) Convert(ctx context.Context, docs [][]byte) ([][]byte, error) {
+	trees := make([]*unstructured.Unstructured, len(docs))
+	for i, doc := range docs {
+		var err error
+		if trees[i], err = decodeTree(doc); err != nil {
+			return nil, err
+		}
+	}
+	trees, err := d.convert(ctx, trees, d.version)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(trees))
+	for i, tree := range trees {
+		if out[i], err = scheme.MarshalTree(tree); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// convert brings trees, which it owns, to a version, and prunes them by its schema.
+func (k *kinds) convert(ctx context.Context, trees []*unstructured.Unstructured, version string) ([]*unstructured.Unstructured, error) {
+	out, err := k.converter.Convert(ctx, trees, schema.GroupVersion{Group: k.group, Version: version})
+	if err != nil {
+		return nil, err
+	}
+	if v := k.byName[version]; v != nil {
+		for _, tree := range out {
+			if _, err := v.coerce(tree, false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,157 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// A deleted definition stays until its objects are gone: its finalizer is removed
+// after them.
+
+// objectsWait is how long the objects of a deleted definition may take to go before
+// the definition says that they do not.
+const objectsWait = time.Minute
+
+// finish deletes the objects of a definition in the background, once at a time.
+func (s *Server) finish(ctx context.Context, d *definition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finishing[d.name] != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.finishing[d.name] = cancel
+	s.tasks.Go(func() {
+		err := s.deleteObjects(ctx, d)
+		cancel()
+		s.mu.Lock()
+		delete(s.finishing, d.name)
+		s.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			s.o.Log.Warn("the objects of a deleted definition stay for now", "name", d.name, "error", err)
+		}
+		if err != nil {
+			time.AfterFunc(retryAfter, func() { s.work.add(d.name) })
+		}
+	})
+}
+
+// deleteObjects deletes all objects of a definition, waits for the last, and lets
+// the definition go.
+func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
+	outcome := condition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: "NeverEstablished", Message: "resource was never established"}
+	if d.status.established() {
+		began := condition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress", Message: "CustomResource deletion is in progress"}
+		if err := s.setCondition(ctx, d.name, began, false); err != nil {
+			return ignoreNotFound(err)
+		}
+		var err error
+		if outcome, err = s.empty(ctx, d); err != nil {
+			return errors.Join(err, ignoreNotFound(s.setCondition(ctx, d.name, outcome, false)))
+		}
+	}
+	return ignoreNotFound(s.setCondition(ctx, d.name, outcome, true))
+}
+
+// setCondition sets a condition; release also removes the finalizer.
+func (s *Server) setCondition(ctx context.Context, name string, c condition, release bool) error {
+	return s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) {
+		st := status{conditions: slices.Clone(obj.Status.Conditions)}
+		st.set(c, s.o.Now())
+		obj.Status.Conditions = st.conditions
+		if release {
+			obj.Finalizers = slices.DeleteFunc(slices.Clone(obj.Finalizers), func(f string) bool {
+				return f == apiextensionsv1.CustomResourceCleanupFinalizer
+			})
+		}
+	})
+}
+
+// empty deletes the objects and waits until there are none. The condition says
+// what came of it.
+func (s *Server) empty(ctx context.Context, d *definition) (condition, error) {
+	failed := func(reason, what string, err error) (condition, error) {
+		return condition{
+			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
+			Reason: reason, Message: fmt.Sprintf("%s: %v", what, err),
+		}, err
+	}
+	r, err := s.stored(d)
+	if err != nil {
+		return failed("InstanceDeletionFailed", "could not list instances", err)
+	}
+	snap, err := r.Current(ctx)
+	if err != nil {
+		return failed("InstanceDeletionFailed", "could not list instances", err)
+	}
+	if err := deleteAll(ctx, r, snap); err != nil {
+		return failed("InstanceDeletionFailed", "could not issue all deletes", err)
+	}
+	if err := awaitEmpty(ctx, r); err != nil {
+		return failed("InstanceDeletionCheck", "could not confirm zero CustomResources remaining", err)
+	}
+	return condition{
+		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse,
+		Reason: "InstanceDeletionCompleted", Message: "removed all instances",
+	}, nil
+}
+
+// stored returns the resource of a definition in the version that is stored.
+func (s *Server) stored(d *definition) (*registry.Resource, error) {
+	if _, err := s.bound(d, ""); err != nil {
+		return nil, err
+	}
+	return d.kinds.resource, nil
+}
+
+func deleteAll(ctx context.Context, r *registry.Resource, snap cache.Snapshot) error {
+	var errs []error
+	snap.Ascend("", "", func(o *cache.Object) bool {
+		_, err := r.Delete(ctx, o.Namespace, o.Name, &metav1.DeleteOptions{}, nil)
+		if err = ignoreNotFound(err); err != nil {
+			errs = append(errs, err)
+		}
+		return ctx.Err() == nil
+	})
+	return errors.Join(errs...)
+}
+
+// awaitEmpty waits until the resource has no objects.
+func awaitEmpty(ctx context.Context, r *registry.Resource) error {
+	ctx, cancel := context.WithTimeout(ctx, objectsWait)
+	defer cancel()
+	snap, err := r.Current(ctx)
+	if err != nil || snap.Len() == 0 {
+		return err
+	}
+	cursor, err := r.Watch(ctx, snap.Revision(), cache.Interest{})
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	for {
+		if _, _, err := cursor.Next(ctx); err != nil {
+			return err
+		}
+		if snap, err = r.Current(ctx); err != nil || snap.Len() == 0 {
+			return err
+		}
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if kerrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
