@@ -18,36 +18,49 @@ import (
 // environment that has few other functions than it calls.
 type planner struct {
 	functions map[string]*decls.FunctionDecl // all there are
-	plain     *cel.Env                       // types and settings alone
+	plain     base                           // types and settings alone
 	// costed has the libraries that bring settings of their own: what their
 	// functions cost.
-	costed *cel.Env
+	costed base
+}
+
+// A base is an environment to which functions are added, but for those it has.
+type base struct {
+	env *cel.Env
+	has map[string]bool
 }
 
 var newPlanner = sync.OnceValues(func() (*planner, error) {
 	all := environments().StoredExpressionsEnv()
-	libraries := func(libraries ...cel.EnvOption) (*cel.Env, error) {
-		env, err := cel.NewCustomEnv(append([]cel.EnvOption{
-			cel.CustomTypeProvider(all.CELTypeProvider()),
-			cel.CustomTypeAdapter(all.CELTypeAdapter()),
-		}, libraries...)...)
-		if err != nil {
-			return nil, err
-		}
-		return env.Extend(
-			cel.CustomTypeProvider(fixedTypes{env.CELTypeProvider()}),
-			cel.CustomTypeAdapter(fixedValues{env.CELTypeAdapter()}),
-			cel.ClearMacros(),
-		)
-	}
 	p := &planner{functions: all.Functions()}
 	var err error
-	if p.plain, err = libraries(cel.OptionalTypes()); err != nil {
+	if p.plain, err = p.base(all, cel.OptionalTypes()); err != nil {
 		return nil, err
 	}
-	p.costed, err = libraries(cel.OptionalTypes(), ext.Sets(), ext.Lists(ext.ListsVersion(3)))
+	p.costed, err = p.base(all, cel.OptionalTypes(), ext.Sets(), ext.Lists(ext.ListsVersion(3)))
 	return p, err
 })
+
+// base makes one of libraries, with the types of all.
+func (p *planner) base(all *cel.Env, libraries ...cel.EnvOption) (base, error) {
+	env, err := cel.NewCustomEnv(append([]cel.EnvOption{
+		cel.CustomTypeProvider(all.CELTypeProvider()),
+		cel.CustomTypeAdapter(all.CELTypeAdapter()),
+	}, libraries...)...)
+	if err != nil {
+		return base{}, err
+	}
+	b := base{has: map[string]bool{}}
+	for name, f := range env.Functions() {
+		b.has[name] = len(f.OverloadDecls()) == len(p.functions[name].OverloadDecls())
+	}
+	b.env, err = env.Extend(
+		cel.CustomTypeProvider(fixedTypes{env.CELTypeProvider()}),
+		cel.CustomTypeAdapter(fixedValues{env.CELTypeAdapter()}),
+		cel.ClearMacros(),
+	)
+	return b, err
+}
 
 // Environments share types that nothing is added to, and copy all others.
 type (
@@ -86,17 +99,17 @@ func (p *planner) environment(checked *cel.Ast) (*cel.Env, error) {
 	}
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(visit))
 
-	env := p.plain
+	b := p.plain
 	for name := range called {
-		if p.costed.HasFunction(name) && !p.plain.HasFunction(name) {
-			env = p.costed
+		if p.costed.has[name] && !p.plain.has[name] {
+			b = p.costed
 		}
 	}
 	var add []*decls.FunctionDecl
 	for name := range called {
-		if f := p.functions[name]; f != nil && !env.HasFunction(name) {
+		if f := p.functions[name]; f != nil && !b.has[name] {
 			add = append(add, f)
 		}
 	}
-	return env.Extend(cel.FunctionDecls(add...))
+	return b.env.Extend(cel.FunctionDecls(add...))
 }

@@ -118,21 +118,6 @@ func TestPlannedProgramsAreThoseOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestFunctionsOfPlannersAreWhole: a library of a planner that had only some overloads
-// of a function would hide the others.
-func TestFunctionsOfPlannersAreWhole(t *testing.T) {
-	p, err := newPlanner()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, f := range p.costed.Functions() {
-		whole := p.functions[name]
-		if whole == nil || len(whole.OverloadDecls()) != len(f.OverloadDecls()) {
-			t.Errorf("%s has other overloads", name)
-		}
-	}
-}
-
 func outcome(t *testing.T, p cel.Program, vars *variables) string {
 	t.Helper()
 	result, details, err := p.ContextEval(context.Background(), vars)
