@@ -19,6 +19,13 @@ func New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return NewCache().New(props)
 }
 
+// Written returns the structural schema of props as it is written, by which defaults
+// are judged before there are objects: they are not pruned, an int-or-string allows
+// what the type beside it allows, and values are held to any format.
+func Written(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
+	return (&Cache{written: true}).New(props)
+}
+
 // New returns the structural schema of props as the function of that name does.
 // Equal schemas that are in use are the same, and so are equal parts of them.
 func (c *Cache) New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
@@ -86,7 +93,7 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 		return nil, digest{}, at.errorf("type must not be empty")
 	}
 	var known bool
-	if s.kinds, known = kindsOf(s.Type, s.IntOrString); !known {
+	if s.kinds, known = kindsOf(s.Type, s.IntOrString && !c.written); !known {
 		return nil, digest{}, at.errorf("type %q is unknown", s.Type)
 	}
 	content.text(s.Type, s.ListType, s.MapType)
@@ -100,15 +107,15 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 		return nil, digest{}, err
 	}
 	if values != nil {
-		values.checked = checkedFormat(values.Format, s.Type, s.IntOrString)
+		values.checked = c.checkedFormat(values.Format, s.Type, s.IntOrString)
 		s.Values = values
 	}
-	if err := s.takeDefault(props.Default, at, &content); err != nil {
+	if err := s.takeDefault(props.Default, c.written, at, &content); err != nil {
 		return nil, digest{}, err
 	}
 	sum := content.sum()
 	s.gather()
-	return c.nodes.add(sum, s), sum, nil
+	return c.nodes.Add(sum, s), sum, nil
 }
 
 // below makes the nodes of properties, items and values of maps.
@@ -165,8 +172,9 @@ func (s *Schema) junctions() junctions {
 	return junctions{}
 }
 
-// takeDefault decodes the default and drops from it what the schema does not know.
-func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, at *place, content *content) error {
+// takeDefault decodes the default and drops from it what the schema does not know,
+// unless it is taken as written.
+func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, written bool, at *place, content *content) error {
 	content.flags(raw != nil)
 	if raw == nil {
 		return nil
@@ -177,7 +185,7 @@ func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, at *place, content *cont
 		return at.errorf("default: %v", err)
 	}
 	s.HasDefault = s.Default != nil
-	if s.HasDefault {
+	if s.HasDefault && !written {
 		if err := s.coerceEmbedded(s.Default, s.EmbeddedResource, &decoding{lenient: true}); err != nil {
 			return at.errorf("default: %v", err)
 		}
@@ -213,9 +221,6 @@ func (s *Schema) gather() {
 		}
 	}
 	slices.Sort(s.defaulted)
-	if s.HasDefault || len(s.defaulted) > 0 {
-		s.below |= hasDefaults
-	}
 	if s.EmbeddedResource {
 		s.below |= hasEmbedded
 	}
@@ -259,7 +264,7 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, 
 	}
 	if v.Pattern != "" {
 		var err error
-		v.Regexp, err = c.patterns.get(v.Pattern, func() (*regexp.Regexp, error) { return regexp.Compile(v.Pattern) })
+		v.Regexp, err = c.patterns.Get(v.Pattern, func() (*regexp.Regexp, error) { return regexp.Compile(v.Pattern) })
 		if err != nil {
 			return nil, at.errorf("pattern: %v", err)
 		}
@@ -330,7 +335,7 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 	}
 	if values != nil {
 		out.Values = *values
-		out.checked = checkedFormat(values.Format, out.Type, false)
+		out.checked = c.checkedFormat(values.Format, out.Type, false)
 	}
 	content.number(len(props.Properties))
 	if len(props.Properties) > 0 {
@@ -360,7 +365,7 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 		content.text("noProperties")
 	}
 	sum := content.sum()
-	return c.conditions.add(sum, out), sum, nil
+	return c.conditions.Add(sum, out), sum, nil
 }
 
 // unsupported finds what no structural schema may have.
@@ -434,7 +439,8 @@ func rules(props *apiextensionsv1.JSONSchemaProps, content *content) []apiextens
 // there is such a type.
 func kindsOf(name string, intOrString bool) (kind, bool) {
 	if intOrString {
-		return integerKind | stringKind, name == "" || name == "integer" || name == "string"
+		_, known := kindsOf(name, false)
+		return integerKind | stringKind, known
 	}
 	switch name {
 	case "":
@@ -461,7 +467,10 @@ var stringFormats = strings.Fields(`bsonobjectid uri email hostname ipv4 ipv6 ci
 	isbn isbn10 isbn13 creditcard ssn hexcolor rgbcolor byte password date duration datetime k8sshortname k8slongname`)
 
 // checkedFormat returns format where values of the type are held to it.
-func checkedFormat(format, typ string, intOrString bool) string {
+func (c *Cache) checkedFormat(format, typ string, intOrString bool) string {
+	if c.written {
+		return format
+	}
 	if intOrString {
 		typ = ""
 	}
