@@ -11,7 +11,6 @@ func TestKinds(t *testing.T) {
 		// Who may have the names is decided by a controller.
 		NotOurs: map[string][]string{"customresourcedefinitions": {"status"}},
 		Skip: map[string]string{
-			"crd-spec/conversion-none[7]":         "an empty webhook does not come back from storage",
 			"crd-spec/metadata-of-definitions[8]": "the pipeline drops selfLink",
 			"crd-spec/metadata-of-definitions[9]": "the pipeline drops the resourceVersion",
 		},

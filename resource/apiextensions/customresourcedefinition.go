@@ -1,4 +1,6 @@
-// Package apiextensions declares the kinds of the apiextensions.k8s.io API group.
+// Package apiextensions declares the kinds of the apiextensions.k8s.io API group:
+// what a CustomResourceDefinition may say, how it is completed and how it is
+// stored. Serving what it defines is the business of others.
 package apiextensions
 
 import (
@@ -15,10 +17,17 @@ import (
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds() []*registry.Kind { return []*registry.Kind{customResourceDefinition()} }
 
-type definition = apiextensionsv1.CustomResourceDefinition
+type (
+	definition     = apiextensionsv1.CustomResourceDefinition
+	definitionSpec = apiextensionsv1.CustomResourceDefinitionSpec
+	version        = apiextensionsv1.CustomResourceDefinitionVersion
+	// props is a schema as a definition writes it.
+	props = apiextensionsv1.JSONSchemaProps
+)
 
-// customResourceDefinition is declared only: what a definition means and which
-// ones are valid is the business of the server of custom resources.
+// webhookPort is where a service takes conversions if it does not say.
+const webhookPort = 443
+
 func customResourceDefinition() *registry.Kind {
 	return &registry.Kind{
 		Group: "apiextensions.k8s.io", Package: "apiextensions",
@@ -30,13 +39,16 @@ func customResourceDefinition() *registry.Kind {
 		StoredJSON:   &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
 		Subresources: []registry.Subresource{declare.Status()},
 		Hooks: registry.HooksOf(registry.TypedHooks[*definition]{
-			Spec:       func(d *definition) any { return &d.Spec },
-			Status:     func(d *definition) any { return &d.Status },
-			Generation: true,
-			PrepareCreate: func(_ context.Context, d *definition) {
-				noteStoredVersion(d)
-			},
-			PrepareUpdate: func(_ context.Context, d, _ *definition) { noteStoredVersion(d) },
+			Spec:                 func(d *definition) any { return &d.Spec },
+			Status:               func(d *definition) any { return &d.Status },
+			Generation:           true,
+			PrepareCreate:        func(_ context.Context, d *definition) { noteStoredVersion(d) },
+			PrepareUpdate:        func(_ context.Context, d, _ *definition) { noteStoredVersion(d) },
+			Validate:             validate,
+			ValidateUpdate:       validateUpdate,
+			ValidateStatusUpdate: validateStatusUpdate,
+			DeletionStarted:      startDeletion,
+			Warn:                 func(_ context.Context, d, old *definition) []string { return formatWarnings(d, old) },
 		}),
 	}
 }
@@ -44,23 +56,49 @@ func customResourceDefinition() *registry.Kind {
 // noteStoredVersion records that objects may be stored in the storage version
 // from now on.
 func noteStoredVersion(d *definition) {
-	for _, v := range d.Spec.Versions {
-		if v.Storage && !slices.Contains(d.Status.StoredVersions, v.Name) {
-			d.Status.StoredVersions = append(slices.Clone(d.Status.StoredVersions), v.Name)
+	name := storageVersion(&d.Spec)
+	if name != nil && !slices.Contains(d.Status.StoredVersions, *name) {
+		d.Status.StoredVersions = append(slices.Clone(d.Status.StoredVersions), *name)
+	}
+}
+
+// storageVersion names the first version that is the storage version, nil if
+// there is none.
+func storageVersion(spec *definitionSpec) *string {
+	i := slices.IndexFunc(spec.Versions, func(v version) bool { return v.Storage })
+	if i < 0 {
+		return nil
+	}
+	return &spec.Versions[i].Name
+}
+
+func defaultDefinition(d *definition) {
+	defaultNames(&d.Spec.Names)
+	if d.Spec.Conversion == nil {
+		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	}
+	if w := d.Spec.Conversion.Webhook; w != nil {
+		switch {
+		case w.ClientConfig == nil && w.ConversionReviewVersions == nil:
+			// What says nothing has no place in the reference's internal version.
+			d.Spec.Conversion.Webhook = nil
+		case w.ClientConfig != nil && w.ClientConfig.Service != nil:
+			declare.Pointer(&w.ClientConfig.Service.Port, webhookPort)
+		}
+	}
+	if name := storageVersion(&d.Spec); name != nil && len(d.Status.StoredVersions) == 0 {
+		d.Status.StoredVersions = []string{*name}
+	}
+	for i := range d.Spec.Versions {
+		if s := d.Spec.Versions[i].Schema; s != nil && s.OpenAPIV3Schema != nil {
+			canonicalValues(s.OpenAPIV3Schema)
 		}
 	}
 }
 
-func defaultDefinition(d *definition) {
-	names := &d.Spec.Names
+func defaultNames(names *apiextensionsv1.CustomResourceDefinitionNames) {
 	declare.Value(&names.Singular, strings.ToLower(names.Kind))
 	if names.ListKind == "" && names.Kind != "" {
 		names.ListKind = names.Kind + "List"
-	}
-	if d.Spec.Conversion == nil {
-		d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
-	}
-	if w := d.Spec.Conversion.Webhook; w != nil && w.ClientConfig != nil && w.ClientConfig.Service != nil {
-		declare.Pointer(&w.ClientConfig.Service.Port, 443)
 	}
 }

@@ -2,122 +2,79 @@ package apiextensions
 
 import (
 	"encoding/json"
-	"reflect"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 // The reference stores definitions as v1beta1, which it has not served for long.
 // There a definition has one validation, one set of subresources and one of
-// columns at the top, and versions have their own only where they differ.
+// columns at the top, and versions have their own only where they differ. All
+// other parts have the same JSON as in v1, so that v1's types stand for them here.
 
-// shared are the members of a version that v1beta1 moves to the top where all
-// versions have the same, with their names there.
-var shared = []struct{ version, top string }{
-	{"schema", "validation"},
-	{"subresources", "subresources"},
-	{"additionalPrinterColumns", "additionalPrinterColumns"},
-	{"selectableFields", "selectableFields"},
+const storedAPIVersion = "apiextensions.k8s.io/v1beta1"
+
+type storedDefinition struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   storedSpec                                     `json:"spec"`
+	Status apiextensionsv1.CustomResourceDefinitionStatus `json:"status,omitempty"`
 }
 
-type tree = map[string]any
+type storedSpec struct {
+	Group   string                                        `json:"group"`
+	Version string                                        `json:"version,omitempty"`
+	Names   apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
+	Scope   apiextensionsv1.ResourceScope                 `json:"scope"`
 
-// ToStored converts a definition to the version that is stored.
-func ToStored(d *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1beta1.CustomResourceDefinition, error) {
-	out := &apiextensionsv1beta1.CustomResourceDefinition{}
-	err := convert(d, out, func(spec tree) {
-		versions := versionsOf(spec)
-		for _, v := range versions {
-			renameColumns(v, "jsonPath", "JSONPath")
-		}
-		if len(versions) > 0 {
-			spec["version"] = versions[0]["name"]
-		}
-		for _, member := range shared {
-			if allSame(versions, member.version) {
-				if value, there := versions[0][member.version]; there {
-					spec[member.top] = value
-				}
-				for _, v := range versions {
-					delete(v, member.version)
-				}
-			}
-		}
-		if _, there := spec["preserveUnknownFields"]; !there {
-			spec["preserveUnknownFields"] = false
-		}
-		if c, ok := spec["conversion"].(tree); ok {
-			if w, ok := c["webhook"].(tree); ok {
-				delete(c, "webhook")
-				move(w, "clientConfig", c, "webhookClientConfig")
-				move(w, "conversionReviewVersions", c, "conversionReviewVersions")
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	out.SetGroupVersionKind(apiextensionsv1beta1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	return out, nil
+	Validation   *apiextensionsv1.CustomResourceValidation   `json:"validation,omitempty"`
+	Subresources *apiextensionsv1.CustomResourceSubresources `json:"subresources,omitempty"`
+	Versions     []storedVersion                             `json:"versions,omitempty"`
+	Columns      []storedColumn                              `json:"additionalPrinterColumns,omitempty"`
+	Selectable   []apiextensionsv1.SelectableField           `json:"selectableFields,omitempty"`
+
+	Conversion *storedConversion `json:"conversion,omitempty"`
+	// PreserveUnknownFields left out means true, not false as in v1.
+	PreserveUnknownFields *bool `json:"preserveUnknownFields,omitempty"`
 }
 
-// FromStored converts a stored definition.
-func FromStored(d *apiextensionsv1beta1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
-	out := &apiextensionsv1.CustomResourceDefinition{}
-	err := convert(d, out, func(spec tree) {
-		versions := versionsOf(spec)
-		if name, there := spec["version"]; there && len(versions) == 0 {
-			versions = []tree{{"name": name, "served": true, "storage": true}}
-			spec["versions"] = []any{versions[0]}
-		}
-		delete(spec, "version")
-		for _, member := range shared {
-			if value, there := spec[member.top]; there {
-				delete(spec, member.top)
-				for _, v := range versions {
-					v[member.version] = value
-				}
-			}
-		}
-		for _, v := range versions {
-			renameColumns(v, "JSONPath", "jsonPath")
-		}
-		// Left out it means true there, false here.
-		switch preserve, there := spec["preserveUnknownFields"]; {
-		case !there:
-			spec["preserveUnknownFields"] = true
-		case preserve == false:
-			delete(spec, "preserveUnknownFields")
-		}
-		if c, ok := spec["conversion"].(tree); ok && c["strategy"] == string(apiextensionsv1.WebhookConverter) {
-			w := tree{}
-			move(c, "webhookClientConfig", w, "clientConfig")
-			move(c, "conversionReviewVersions", w, "conversionReviewVersions")
-			c["webhook"] = w
-		} else if ok {
-			delete(c, "webhookClientConfig")
-			delete(c, "conversionReviewVersions")
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	out.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	return out, nil
+type storedVersion struct {
+	Name               string                                      `json:"name"`
+	Served             bool                                        `json:"served"`
+	Storage            bool                                        `json:"storage"`
+	Deprecated         bool                                        `json:"deprecated,omitempty"`
+	DeprecationWarning *string                                     `json:"deprecationWarning,omitempty"`
+	Schema             *apiextensionsv1.CustomResourceValidation   `json:"schema,omitempty"`
+	Subresources       *apiextensionsv1.CustomResourceSubresources `json:"subresources,omitempty"`
+	Columns            []storedColumn                              `json:"additionalPrinterColumns,omitempty"`
+	Selectable         []apiextensionsv1.SelectableField           `json:"selectableFields,omitempty"`
+}
+
+// storedColumn is v1's column, but for the spelling of the last member.
+type storedColumn struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Format      string `json:"format,omitempty"`
+	Description string `json:"description,omitempty"`
+	Priority    int32  `json:"priority,omitempty"`
+	JSONPath    string `json:"JSONPath"`
+}
+
+type storedConversion struct {
+	Strategy             apiextensionsv1.ConversionStrategyType `json:"strategy"`
+	WebhookClientConfig  *apiextensionsv1.WebhookClientConfig   `json:"webhookClientConfig,omitempty"`
+	ConversionReviewList []string                               `json:"conversionReviewVersions,omitempty"`
 }
 
 // encodeStored makes the stored document of a definition.
 func encodeStored(obj registry.Object) ([]byte, error) {
-	stored, err := ToStored(obj.(*definition))
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(stored)
+	return json.Marshal(toStored(obj.(*definition)))
 }
 
 // decodeStored reads a stored document, of either version.
@@ -130,71 +87,177 @@ func decodeStored(document []byte) (registry.Object, error) {
 		out := &definition{}
 		return out, json.Unmarshal(document, out)
 	}
-	stored := &apiextensionsv1beta1.CustomResourceDefinition{}
+	stored := &storedDefinition{}
 	if err := json.Unmarshal(document, stored); err != nil {
 		return nil, err
 	}
-	return FromStored(stored)
+	return fromStored(stored), nil
 }
 
-// convert copies in to out through JSON, whose names the versions share but for
-// what change changes.
-func convert(in, out any, change func(spec tree)) error {
-	text, err := json.Marshal(in)
-	if err != nil {
-		return err
+func toStored(d *definition) *storedDefinition {
+	top := hoist(&d.Spec)
+	spec := storedSpec{
+		Group: d.Spec.Group, Version: top.version, Names: d.Spec.Names, Scope: d.Spec.Scope,
+		Validation: top.schema, Subresources: top.subresources, Columns: storedColumns(top.columns), Selectable: top.selectable,
+		PreserveUnknownFields: &d.Spec.PreserveUnknownFields,
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		return err
+	for _, v := range top.versions {
+		spec.Versions = append(spec.Versions, storedVersion{
+			Name: v.Name, Served: v.Served, Storage: v.Storage,
+			Deprecated: v.Deprecated, DeprecationWarning: v.DeprecationWarning,
+			Schema: v.Schema, Subresources: v.Subresources,
+			Columns: storedColumns(v.AdditionalPrinterColumns), Selectable: v.SelectableFields,
+		})
 	}
-	var spec tree
-	// Whole numbers stay whole, however large.
-	if err := utiljson.Unmarshal(members["spec"], &spec); err != nil {
-		return err
+	if c := d.Spec.Conversion; c != nil {
+		spec.Conversion = &storedConversion{Strategy: c.Strategy}
+		if c.Webhook != nil {
+			spec.Conversion.WebhookClientConfig = c.Webhook.ClientConfig
+			spec.Conversion.ConversionReviewList = c.Webhook.ConversionReviewVersions
+		}
 	}
-	change(spec)
-	if members["spec"], err = json.Marshal(spec); err != nil {
-		return err
+	return &storedDefinition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: storedAPIVersion, Kind: "CustomResourceDefinition"},
+		ObjectMeta: d.ObjectMeta, Spec: spec, Status: d.Status,
 	}
-	if text, err = json.Marshal(members); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, out)
 }
 
-func versionsOf(spec tree) []tree {
-	var out []tree
-	list, _ := spec["versions"].([]any)
-	for _, v := range list {
-		if version, ok := v.(tree); ok {
-			out = append(out, version)
+// fromStored converts a stored definition, with v1beta1's defaults. What all
+// versions have in common they share afterwards.
+func fromStored(d *storedDefinition) *definition {
+	d.setDefaults()
+	out := &definition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		ObjectMeta: d.ObjectMeta, Status: d.Status,
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: d.Spec.Group, Names: d.Spec.Names, Scope: d.Spec.Scope,
+			PreserveUnknownFields: *d.Spec.PreserveUnknownFields,
+		},
+	}
+	columns := servedColumns(d.Spec.Columns)
+	for _, v := range d.Spec.Versions {
+		version := apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: v.Name, Served: v.Served, Storage: v.Storage,
+			Deprecated: v.Deprecated, DeprecationWarning: v.DeprecationWarning,
+			Schema: v.Schema, Subresources: v.Subresources,
+			AdditionalPrinterColumns: servedColumns(v.Columns), SelectableFields: v.Selectable,
+		}
+		if d.Spec.Validation != nil {
+			version.Schema = d.Spec.Validation
+		}
+		if d.Spec.Subresources != nil {
+			version.Subresources = d.Spec.Subresources
+		}
+		if columns != nil {
+			version.AdditionalPrinterColumns = columns
+		}
+		if d.Spec.Selectable != nil {
+			version.SelectableFields = d.Spec.Selectable
+		}
+		out.Spec.Versions = append(out.Spec.Versions, version)
+	}
+	c := d.Spec.Conversion
+	out.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: c.Strategy}
+	if c.WebhookClientConfig != nil || c.ConversionReviewList != nil {
+		out.Spec.Conversion.Webhook = &apiextensionsv1.WebhookConversion{
+			ClientConfig: c.WebhookClientConfig, ConversionReviewVersions: c.ConversionReviewList,
 		}
 	}
 	return out
 }
 
-func allSame(versions []tree, member string) bool {
-	for i := range versions {
-		if !reflect.DeepEqual(versions[i][member], versions[0][member]) {
-			return false
+// setDefaults are those of v1beta1, for definitions that were stored by servers
+// of long ago.
+func (d *storedDefinition) setDefaults() {
+	spec := &d.Spec
+	declare.Value(&spec.Scope, apiextensionsv1.NamespaceScoped)
+	defaultNames(&spec.Names)
+	if len(spec.Versions) == 0 && spec.Version != "" {
+		spec.Versions = []storedVersion{{Name: spec.Version, Served: true, Storage: true}}
+	}
+	if spec.Conversion == nil {
+		spec.Conversion = &storedConversion{Strategy: apiextensionsv1.NoneConverter}
+	}
+	if c := spec.Conversion; c.Strategy == apiextensionsv1.WebhookConverter && len(c.ConversionReviewList) == 0 {
+		c.ConversionReviewList = []string{"v1beta1"}
+	}
+	if c := spec.Conversion.WebhookClientConfig; c != nil && c.Service != nil {
+		declare.Pointer(&c.Service.Port, webhookPort)
+	}
+	declare.Pointer(&spec.PreserveUnknownFields, true)
+	if len(d.Status.StoredVersions) == 0 {
+		if i := slices.IndexFunc(spec.Versions, func(v storedVersion) bool { return v.Storage }); i >= 0 {
+			d.Status.StoredVersions = []string{spec.Versions[i].Name}
 		}
 	}
-	return len(versions) > 0
 }
 
-func renameColumns(version tree, from, to string) {
-	columns, _ := version["additionalPrinterColumns"].([]any)
+func storedColumns(columns []apiextensionsv1.CustomResourceColumnDefinition) []storedColumn {
+	var out []storedColumn
 	for _, c := range columns {
-		if column, ok := c.(tree); ok {
-			move(column, from, column, to)
-		}
+		out = append(out, storedColumn(c))
 	}
+	return out
 }
 
-func move(from tree, name string, to tree, other string) {
-	if value, there := from[name]; there {
-		delete(from, name)
-		to[other] = value
+func servedColumns(columns []storedColumn) []apiextensionsv1.CustomResourceColumnDefinition {
+	var out []apiextensionsv1.CustomResourceColumnDefinition
+	for _, c := range columns {
+		out = append(out, apiextensionsv1.CustomResourceColumnDefinition(c))
+	}
+	return out
+}
+
+// hoisted is a spec as the reference holds it: what all versions have in common
+// is moved to the top, so that its messages name it there.
+type hoisted struct {
+	// version is the name of the first version.
+	version      string
+	schema       *apiextensionsv1.CustomResourceValidation
+	subresources *apiextensionsv1.CustomResourceSubresources
+	columns      []apiextensionsv1.CustomResourceColumnDefinition
+	selectable   []apiextensionsv1.SelectableField
+	// versions are the versions without what was moved.
+	versions []apiextensionsv1.CustomResourceDefinitionVersion
+}
+
+func hoist(spec *apiextensionsv1.CustomResourceDefinitionSpec) hoisted {
+	out := hoisted{versions: slices.Clone(spec.Versions)}
+	if len(out.versions) == 0 {
+		return out
+	}
+	first := spec.Versions[0]
+	out.version = first.Name
+	same := func(part func(*apiextensionsv1.CustomResourceDefinitionVersion) any) bool {
+		for i := range out.versions[1:] {
+			if !equality.Semantic.DeepEqual(part(&out.versions[i+1]), part(&first)) {
+				return false
+			}
+		}
+		return true
+	}
+	type version = apiextensionsv1.CustomResourceDefinitionVersion
+	if same(func(v *version) any { return v.Schema }) {
+		out.schema = first.Schema
+		out.each(func(v *version) { v.Schema = nil })
+	}
+	if same(func(v *version) any { return v.Subresources }) {
+		out.subresources = first.Subresources
+		out.each(func(v *version) { v.Subresources = nil })
+	}
+	if same(func(v *version) any { return v.AdditionalPrinterColumns }) {
+		out.columns = first.AdditionalPrinterColumns
+		out.each(func(v *version) { v.AdditionalPrinterColumns = nil })
+	}
+	if same(func(v *version) any { return v.SelectableFields }) {
+		out.selectable = first.SelectableFields
+		out.each(func(v *version) { v.SelectableFields = nil })
+	}
+	return out
+}
+
+func (h *hoisted) each(change func(*apiextensionsv1.CustomResourceDefinitionVersion)) {
+	for i := range h.versions {
+		change(&h.versions[i])
 	}
 }

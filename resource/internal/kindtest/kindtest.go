@@ -228,8 +228,7 @@ func (c created) warnings(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		generic := strings.HasPrefix(text, "unknown field") || strings.HasPrefix(text, "duplicate field") ||
-			strings.HasPrefix(text, "metadata.finalizers") || strings.HasPrefix(text, "would violate PodSecurity") ||
-			strings.HasPrefix(text, "unrecognized format")
+			strings.HasPrefix(text, "metadata.finalizers") || strings.HasPrefix(text, "would violate PodSecurity")
 		if !generic {
 			out = append(out, text)
 		}

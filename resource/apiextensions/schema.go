@@ -1,0 +1,375 @@
+package apiextensions
+
+import (
+	"fmt"
+	"slices"
+
+	internalapi "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/structural"
+	"github.com/keelson-dev/keelson/structural/rules"
+)
+
+// types are those that a schema may name, in order.
+var types = []string{"array", "boolean", "integer", "number", "object", "string"}
+
+// checkSchema checks the schema of a version. status says that objects have the
+// status subresource.
+func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, status bool, version string, path *field.Path) {
+	if v == nil || v.OpenAPIV3Schema == nil {
+		return
+	}
+	s, path := v.OpenAPIV3Schema, path.Child("openAPIV3Schema")
+	before := len(c.errs)
+	if status {
+		c.checkStatusRoot(s, path)
+	}
+	if s.Nullable {
+		c.errs = append(c.errs, field.Forbidden(path.Child("nullable"), "nullable cannot be true at the root"))
+	}
+	var schema *structural.Schema
+	var unreadable string
+	if c.structural {
+		schema, unreadable = c.checkStructure(s, path)
+	}
+	// The rules of what can be read are checked with their expressions.
+	walk := schemaChecker{earlier: c.earlier, texts: schema == nil}
+	walk.check(s, scope{isRoot: true}, path)
+	c.errs = append(c.errs, walk.errs...)
+	if unreadable != "" && len(c.errs) == before {
+		// Other causes say the same better.
+		c.invalid(path, "", unreadable)
+	}
+	if schema != nil && slices.ContainsFunc(slices.Collect(schemas(s)), hasRules) {
+		c.errs = append(c.errs, rules.Check(schema, rules.CheckOptions{
+			Path: path, Root: true, Found: walk.errs,
+			Previous: c.earlier.schemas(), Unchanged: c.earlier.hasSchema(version, v),
+		})...)
+	}
+}
+
+// checkStructure reads a schema of a resource as a structural one with good
+// defaults; nil if it is none. Why it cannot be read at all is not reported but
+// returned.
+func (c *specChecker) checkStructure(s *props, path *field.Path) (schema *structural.Schema, unreadable string) {
+	if why := unsupported(s); why != "" {
+		return nil, why
+	}
+	if errs := structuralProblems(s, path); len(errs) > 0 {
+		c.errs = append(c.errs, errs...)
+		return nil, ""
+	}
+	resource := *s
+	resource.XEmbeddedResource = true
+	schema, err := structural.Written(&resource)
+	if err != nil {
+		if c.earlier.has(hasUnknownType) {
+			return nil, ""
+		}
+		return nil, err.Error()
+	}
+	if errs := c.defaultProblems(schema, path); len(errs) > 0 {
+		c.errs = append(c.errs, errs...)
+		return nil, ""
+	}
+	return schema, ""
+}
+
+// checkStatusRoot allows at the root only what stays true of the status alone,
+// which is validated by its own part of the schema.
+func (c *specChecker) checkStatusRoot(s *props, path *field.Path) {
+	switch {
+	case s.Type != "" && s.Type != "object":
+		c.invalid(path.Child("type"), s.Type, `only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
+	case s.ID != "" || s.Schema != "" || s.Ref != nil || s.Nullable || s.Default != nil || s.Enum != nil ||
+		s.MaxProperties != nil || s.MinProperties != nil || s.AllOf != nil || s.OneOf != nil || s.AnyOf != nil || s.Not != nil ||
+		s.AdditionalProperties != nil || s.PatternProperties != nil || s.Dependencies != nil || s.AdditionalItems != nil || s.Definitions != nil ||
+		s.XEmbeddedResource || s.XIntOrString || s.XListMapKeys != nil || s.XListType != nil || s.XMapType != nil:
+		c.invalid(path, internalSchema(s), "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "+
+			"MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] "+
+			"fields are allowed at the root of the schema if the status subresource is enabled")
+	}
+}
+
+// internalSchema is a schema as the reference shows it in messages.
+func internalSchema(s *props) any {
+	var out internalapi.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(s, &out, nil); err != nil {
+		return err.Error()
+	}
+	return out
+}
+
+// internalItems is the member items as the reference shows it in messages.
+func internalItems(items *apiextensionsv1.JSONSchemaPropsOrArray) any {
+	var out internalapi.JSONSchemaPropsOrArray
+	if err := apiextensionsv1.Convert_v1_JSONSchemaPropsOrArray_To_apiextensions_JSONSchemaPropsOrArray(items, &out, nil); err != nil {
+		return err.Error()
+	}
+	return &out
+}
+
+// schemaChecker checks a schema and all below it, in combinators too, by the rules
+// that do not need it to be structural.
+type schemaChecker struct {
+	earlier earlier
+	// texts asks for the rules, as far as they are no expressions.
+	texts bool
+	errs  field.ErrorList
+}
+
+// scope is what the place of a schema means for it.
+type scope struct {
+	isRoot bool
+	// meta: it describes the kind, apiVersion or metadata of an object.
+	meta bool
+	// noDefault is why there may be no default; "" allows one.
+	noDefault string
+}
+
+func (c *schemaChecker) invalid(path *field.Path, value any, why string) {
+	c.errs = append(c.errs, field.Invalid(path, value, why))
+}
+
+func (c *schemaChecker) required(path *field.Path, why string) {
+	c.errs = append(c.errs, field.Required(path, why))
+}
+
+func (c *schemaChecker) forbidden(path *field.Path, why string) {
+	c.errs = append(c.errs, field.Forbidden(path, why))
+}
+
+func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
+	if s == nil {
+		return
+	}
+	c.members(s, at, path)
+	c.below(s, at, path)
+	c.mapType(s, path)
+	c.listType(s, path)
+	c.listKeys(s, path)
+	if errs := listItemProblems(s, path); len(errs) > 0 && !c.earlier.has(hasVagueItems) {
+		c.errs = append(c.errs, errs...)
+	}
+	if c.texts {
+		c.ruleTexts(s, path)
+	}
+}
+
+// members checks the members that are supported nowhere or not with this value.
+func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
+	if hasUnknownType(s) && !c.earlier.has(hasUnknownType) {
+		c.errs = append(c.errs, field.NotSupported(path.Child("type"), s.Type, types))
+	}
+	if s.Default != nil && at.noDefault != "" {
+		c.forbidden(path.Child("default"), "must not be set "+at.noDefault)
+	}
+	for _, m := range [...]struct {
+		set  bool
+		name string
+	}{
+		{s.ID != "", "id"}, {s.AdditionalItems != nil, "additionalItems"}, {len(s.PatternProperties) > 0, "patternProperties"},
+		{len(s.Definitions) > 0, "definitions"}, {s.Dependencies != nil, "dependencies"}, {s.Ref != nil, "$ref"},
+	} {
+		if m.set {
+			c.forbidden(path.Child(m.name), m.name+" is not supported")
+		}
+	}
+	if s.Type == "null" {
+		c.forbidden(path.Child("type"), "type cannot be set to null, use nullable as an alternative")
+	}
+	if s.Items != nil && len(s.Items.JSONSchemas) > 0 {
+		c.forbidden(path.Child("items"), "items must be a schema object and not an array")
+	}
+	if at.meta && s.XEmbeddedResource {
+		c.forbidden(path.Child("x-kubernetes-embedded-resource"), "must not be used inside of resource meta")
+	}
+	if s.UniqueItems {
+		c.forbidden(path.Child("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+	}
+	if a := s.AdditionalProperties; a != nil && len(s.Properties) > 0 && (!a.Allows || a.Schema != nil) {
+		c.forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive")
+	}
+	if p := s.XPreserveUnknownFields; p != nil && !*p {
+		c.invalid(path.Child("x-kubernetes-preserve-unknown-fields"), *p, "must be true or undefined")
+	}
+}
+
+// below checks the schemas in the members of s.
+func (c *schemaChecker) below(s *props, at scope, path *field.Path) {
+	in := scope{meta: at.meta, noDefault: at.noDefault}
+	if s.AdditionalProperties != nil {
+		values := in
+		if at.meta {
+			// What is pruned there depends on the names that an object has.
+			values.noDefault = "inside additionalProperties applying to object metadata"
+		}
+		c.check(s.AdditionalProperties.Schema, values, path.Child("additionalProperties"))
+	}
+	for name, child := range properties(s.Properties) {
+		inside := in
+		if (at.isRoot || s.XEmbeddedResource) && (name == "metadata" || name == "kind" || name == "apiVersion") {
+			inside.meta = true
+			if at.isRoot {
+				inside.noDefault = "in top-level " + name
+			}
+		}
+		c.check(child, inside, path.Child("properties").Key(name))
+	}
+	c.check(s.Not, in, path.Child("not"))
+	for _, list := range [...]struct {
+		name    string
+		schemas []props
+	}{{"allOf", s.AllOf}, {"oneOf", s.OneOf}, {"anyOf", s.AnyOf}} {
+		for i := range list.schemas {
+			c.check(&list.schemas[i], in, path.Child(list.name).Index(i))
+		}
+	}
+	for name, child := range properties(s.Definitions) {
+		c.check(child, in, path.Child("definitions").Key(name))
+	}
+	if s.Items != nil {
+		c.check(s.Items.Schema, in, path.Child("items"))
+		for i := range s.Items.JSONSchemas {
+			c.check(&s.Items.JSONSchemas[i], in, path.Child("items").Index(i))
+		}
+	}
+	for name, d := range s.Dependencies {
+		c.check(d.Schema, in, path.Child("dependencies").Key(name))
+	}
+}
+
+func (c *schemaChecker) typeMustBe(want string, s *props, because string, path *field.Path) {
+	why := fmt.Sprintf("must be %s if %s is specified", want, because)
+	switch s.Type {
+	case want:
+	case "":
+		c.required(path.Child("type"), why)
+	default:
+		c.invalid(path.Child("type"), s.Type, why)
+	}
+}
+
+var (
+	mapTypes  = []string{"atomic", "granular"}
+	listTypes = []string{"atomic", "set", "map"}
+)
+
+func (c *schemaChecker) mapType(s *props, path *field.Path) {
+	if s.XMapType == nil {
+		return
+	}
+	c.typeMustBe("object", s, "x-kubernetes-map-type", path)
+	if !slices.Contains(mapTypes, *s.XMapType) {
+		c.errs = append(c.errs, field.NotSupported(path.Child("x-kubernetes-map-type"), *s.XMapType, mapTypes))
+	}
+}
+
+func (c *schemaChecker) listType(s *props, path *field.Path) {
+	if s.XListType == nil {
+		return
+	}
+	c.typeMustBe("array", s, "x-kubernetes-list-type", path)
+	if s.Type == "array" {
+		if err := compositeSet(s, path); err != nil && !c.earlier.has(hasCompositeSet) {
+			c.errs = append(c.errs, err)
+		}
+	}
+	if !slices.Contains(listTypes, *s.XListType) {
+		c.errs = append(c.errs, field.NotSupported(path.Child("x-kubernetes-list-type"), *s.XListType, listTypes))
+	}
+}
+
+// compositeSet says why the items of a set are not compared as a whole; nil if
+// they are, or if s is no set.
+func compositeSet(s *props, path *field.Path) *field.Error {
+	items := itemsOf(s)
+	if s.XListType == nil || *s.XListType != "set" || items == nil {
+		return nil
+	}
+	const why = "must be atomic as item of a list with x-kubernetes-list-type=set"
+	switch {
+	case items.Type == "array" && items.XListType != nil && *items.XListType != "atomic":
+		return field.Invalid(path.Child("items", "x-kubernetes-list-type"), *items.XListType, why)
+	case items.Type == "object" && (items.XMapType == nil || *items.XMapType != "atomic"):
+		// The reference shows the list type here.
+		return field.Invalid(path.Child("items", "x-kubernetes-map-type"), items.XListType, why)
+	}
+	return nil
+}
+
+func (c *schemaChecker) listKeys(s *props, path *field.Path) {
+	isMap := s.XListType != nil && *s.XListType == "map"
+	if len(s.XListMapKeys) > 0 && !isMap {
+		const why = "must be map if x-kubernetes-list-map-keys is non-empty"
+		if s.XListType == nil {
+			c.required(path.Child("x-kubernetes-list-type"), why)
+		} else {
+			c.invalid(path.Child("x-kubernetes-list-type"), *s.XListType, why)
+		}
+	}
+	if !isMap {
+		return
+	}
+	if len(s.XListMapKeys) == 0 {
+		c.required(path.Child("x-kubernetes-list-map-keys"), "must not be empty if x-kubernetes-list-type is map")
+	}
+	switch items := itemsOf(s); {
+	case s.Items == nil:
+		c.required(path.Child("items"), "must have a schema if x-kubernetes-list-type is map")
+	case items == nil:
+		c.invalid(path.Child("items"), internalItems(s.Items), "must only have a single schema if x-kubernetes-list-type is map")
+	case items.Type != "object":
+		c.invalid(path.Child("items", "type"), items.Type, "must be object if parent array's x-kubernetes-list-type is map")
+	default:
+		c.keysOf(s.XListMapKeys, items, path)
+	}
+}
+
+func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
+	for i, key := range keys {
+		p, found := items.Properties[key]
+		switch {
+		case !found:
+			c.invalid(path.Child("x-kubernetes-list-map-keys"), keys, "entries must all be names of item properties")
+		case p.Type == "array" || p.Type == "object":
+			// The reference shows the type of the item here.
+			c.invalid(path.Child("items", "properties").Key(key).Child("type"), items.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map")
+		}
+		if slices.Contains(keys[:i], key) {
+			c.invalid(path.Child("x-kubernetes-list-map-keys"), keys, "must not contain duplicate entries")
+		}
+	}
+}
+
+// listItemProblems says what keeps the items of a set or map from being told
+// apart: an item or a key may be missing.
+func listItemProblems(s *props, path *field.Path) field.ErrorList {
+	items := itemsOf(s)
+	if items == nil || s.XListType == nil || (*s.XListType != "set" && *s.XListType != "map") {
+		return nil
+	}
+	var errs field.ErrorList
+	if items.Nullable {
+		errs = append(errs, field.Forbidden(path.Child("items", "nullable"), "cannot be nullable when x-kubernetes-list-type is "+*s.XListType))
+	}
+	if *s.XListType != "map" {
+		return errs
+	}
+	for _, key := range s.XListMapKeys {
+		p, found := items.Properties[key]
+		if !found {
+			continue
+		}
+		at := path.Child("items", "properties").Key(key)
+		if p.Default == nil && !slices.Contains(items.Required, key) {
+			errs = append(errs, field.Required(at.Child("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
+		}
+		if p.Nullable {
+			errs = append(errs, field.Forbidden(at.Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,304 @@
+package apiextensions
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// A schema is structural if what is specified follows from it alone, without its
+// combinators (KEP-1693): every value has a type, and combinators restrict values
+// of places that are specified outside of them.
+
+// unsupported says which member keeps a schema from being read as a structural
+// one; "" for none.
+func unsupported(s *props) string {
+	for _, member := range []struct {
+		name string
+		set  bool
+	}{
+		{"id", s.ID != ""}, {"schema", s.Schema != ""}, {"$ref", s.Ref != nil && *s.Ref != ""},
+		{"patternProperties", len(s.PatternProperties) > 0}, {"dependencies", len(s.Dependencies) > 0},
+		{"additionalItems", s.AdditionalItems != nil}, {"definitions", len(s.Definitions) > 0},
+	} {
+		if member.set {
+			return fmt.Sprintf("OpenAPIV3Schema '%s' is not supported", member.name)
+		}
+	}
+	if s.XPreserveUnknownFields != nil && !*s.XPreserveUnknownFields {
+		return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
+	}
+	if s.Items != nil && len(s.Items.JSONSchemas) > 0 {
+		return "OpenAPIV3Schema 'items' must be a schema, but is an array"
+	}
+	for child := range children(s) {
+		if why := unsupported(child); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// place is what a schema describes, as far as messages differ.
+type place int
+
+const (
+	root place = iota
+	item
+	member
+)
+
+func (p place) untyped() string {
+	return [...]string{"must not be empty at the root", "must not be empty for specified array items", "must not be empty for specified object fields"}[p]
+}
+
+// structuralProblems says where s, which has no unsupported members, is not
+// structural.
+func structuralProblems(s *props, path *field.Path) field.ErrorList {
+	c := structureChecker{}
+	c.node(s, root, path)
+	c.complete(s, s, path, path)
+	return c.errs
+}
+
+type structureChecker struct{ errs field.ErrorList }
+
+func (c *structureChecker) invalid(path *field.Path, value any, why string) {
+	c.errs = append(c.errs, field.Invalid(path, value, why))
+}
+
+func (c *structureChecker) required(path *field.Path, why string) {
+	c.errs = append(c.errs, field.Required(path, why))
+}
+
+func (c *structureChecker) forbidden(path *field.Path, why string) {
+	c.errs = append(c.errs, field.Forbidden(path, why))
+}
+
+// node checks a schema outside of combinators and everything below it.
+func (c *structureChecker) node(s *props, at place, path *field.Path) {
+	items := itemsOf(s)
+	if s.Type == "array" && items == nil {
+		c.required(path.Child("items"), "must be specified")
+	}
+	if items != nil {
+		c.node(items, item, path.Child("items"))
+	}
+	for name, child := range properties(s.Properties) {
+		c.node(child, member, path.Child("properties").Key(name))
+	}
+	if a := s.AdditionalProperties; a != nil {
+		if at == root {
+			c.forbidden(path.Child("additionalProperties"), "must not be used at the root")
+		}
+		if a.Schema != nil {
+			c.node(a.Schema, member, path.Child("additionalProperties"))
+		}
+	}
+	c.extensions(s, path)
+	first := len(s.AllOf) > 0 && isIntOrString(s.AllOf[0].AnyOf)
+	c.values(s, isIntOrString(s.AnyOf), first, path)
+	c.types(s, at, path)
+	c.metadata(s, at, path.Child("properties"))
+}
+
+func (c *structureChecker) extensions(s *props, path *field.Path) {
+	preserve := s.XPreserveUnknownFields != nil
+	if s.XIntOrString && preserve {
+		c.invalid(path.Child("x-kubernetes-preserve-unknown-fields"), true, "must be false if x-kubernetes-int-or-string is true")
+	}
+	if s.XIntOrString && s.XEmbeddedResource {
+		c.invalid(path.Child("x-kubernetes-embedded-resource"), true, "must be false if x-kubernetes-int-or-string is true")
+	}
+	if s.XEmbeddedResource && s.AdditionalProperties != nil {
+		c.forbidden(path.Child("additionalProperties"), "must not be used if x-kubernetes-embedded-resource is set")
+	}
+	if s.XEmbeddedResource && !preserve && len(s.Properties) == 0 {
+		c.required(path.Child("properties"), "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
+	}
+}
+
+func (c *structureChecker) types(s *props, at place, path *field.Path) {
+	path = path.Child("type")
+	const embedded = "must be object if x-kubernetes-embedded-resource is true"
+	switch {
+	case s.XEmbeddedResource && s.Type == "":
+		c.required(path, embedded)
+	case s.XEmbeddedResource && s.Type != "object":
+		c.invalid(path, s.Type, embedded)
+	case s.Type == "" && !s.XIntOrString && s.XPreserveUnknownFields == nil:
+		c.required(path, at.untyped())
+	}
+	if at == root && s.Type != "" && s.Type != "object" {
+		c.invalid(path, s.Type, "must be object at the root")
+	}
+}
+
+// metadata checks what the schema of an object says about the members that all
+// objects have. path is that of its properties.
+func (c *structureChecker) metadata(s *props, at place, path *field.Path) {
+	if len(s.Properties) == 0 {
+		return
+	}
+	object := at == root || s.XEmbeddedResource
+	for _, name := range []string{"kind", "apiVersion"} {
+		if p, found := s.Properties[name]; found && object && p.Type != "string" {
+			c.invalid(path.Key(name).Child("type"), p.Type, "must be string")
+		}
+	}
+	m, found := s.Properties["metadata"]
+	if !found {
+		return
+	}
+	if object && m.Type != "object" {
+		c.invalid(path.Key("metadata").Child("type"), m.Type, "must be object")
+	}
+	if at == root && !restrictsNamesOnly(m) {
+		c.forbidden(path.Key("metadata"), "must not specify anything other than name and generateName, but metadata is implicitly specified")
+	}
+}
+
+// restrictsNamesOnly says that a schema of metadata has no members but its type, a
+// default (which is refused elsewhere) and properties for one or both of the names.
+func restrictsNamesOnly(m props) bool {
+	names := 0
+	for _, name := range []string{"name", "generateName"} {
+		if _, found := m.Properties[name]; found {
+			names++
+		}
+	}
+	if names == len(m.Properties) {
+		m.Properties = nil
+	}
+	m.Type, m.Default = "", nil
+	// Empty is as good as missing.
+	if len(m.Enum) == 0 {
+		m.Enum = nil
+	}
+	for _, list := range []*[]props{&m.AllOf, &m.AnyOf, &m.OneOf} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	return reflect.DeepEqual(m, props{})
+}
+
+// isIntOrString says that the alternatives are the two types of an int-or-string.
+func isIntOrString(anyOf []props) bool {
+	return len(anyOf) == 2 && reflect.DeepEqual(anyOf, []props{{Type: "integer"}, {Type: "string"}})
+}
+
+// values checks the combinators of s. Those of an int-or-string may name types:
+// all of anyOf if anyTyped, those in the first of allOf if firstTyped.
+func (c *structureChecker) values(s *props, anyTyped, firstTyped bool, path *field.Path) {
+	if !anyTyped {
+		for i := range s.AnyOf {
+			c.condition(&s.AnyOf[i], false, path.Child("anyOf").Index(i))
+		}
+	}
+	for i := range s.AllOf {
+		c.condition(&s.AllOf[i], firstTyped && i == 0, path.Child("allOf").Index(i))
+	}
+	for i := range s.OneOf {
+		c.condition(&s.OneOf[i], false, path.Child("oneOf").Index(i))
+	}
+	if s.Not != nil {
+		c.condition(s.Not, false, path.Child("not"))
+	}
+	if s.Pattern != "" {
+		if _, err := regexp.Compile(s.Pattern); err != nil {
+			c.invalid(path.Child("pattern"), s.Pattern, fmt.Sprintf("must be a valid regular expression, but isn't: %v", err))
+		}
+	}
+}
+
+// condition checks a schema below a combinator, which must not specify.
+func (c *structureChecker) condition(s *props, anyTyped bool, path *field.Path) {
+	c.values(s, anyTyped, false, path)
+	if items := itemsOf(s); items != nil {
+		c.condition(items, false, path.Child("items"))
+	}
+	for name, child := range properties(s.Properties) {
+		c.condition(child, false, path.Child("properties").Key(name))
+	}
+	const empty, undefined, isFalse = "must be empty to be structural", "must be undefined to be structural", "must be false to be structural"
+	for _, m := range []struct {
+		set       bool
+		name, why string
+	}{
+		{s.Type != "", "type", empty},
+		{restrictsValues(s.AdditionalProperties), "additionalProperties", undefined},
+		{s.Default != nil, "default", undefined},
+		{s.Title != "", "title", empty},
+		{s.Description != "", "description", empty},
+		{s.Nullable, "nullable", isFalse},
+		{s.XPreserveUnknownFields != nil, "x-kubernetes-preserve-unknown-fields", isFalse},
+		{s.XEmbeddedResource, "x-kubernetes-embedded-resource", isFalse},
+		{s.XIntOrString, "x-kubernetes-int-or-string", isFalse},
+		{len(s.XListMapKeys) > 0, "x-kubernetes-list-map-keys", empty},
+		{s.XListType != nil, "x-kubernetes-list-type", undefined},
+		{s.XMapType != nil, "x-kubernetes-map-type", undefined},
+		{len(s.XValidations) > 0, "x-kubernetes-validations", empty},
+	} {
+		if m.set {
+			c.forbidden(path.Child(m.name), m.why)
+		}
+	}
+	if _, found := s.Properties["metadata"]; found {
+		c.forbidden(path.Child("properties").Key("metadata"), "must not be specified in a nested context")
+	}
+}
+
+// restrictsValues says that a is set and not false: that additional properties may
+// not exist is read as saying nothing.
+func restrictsValues(a *apiextensionsv1.JSONSchemaPropsOrBool) bool {
+	return a != nil && (a.Schema != nil || a.Allows)
+}
+
+// complete checks that what the combinators of condition name is specified by s.
+// There is a path for each of the two.
+func (c *structureChecker) complete(condition, s *props, at, path *field.Path) {
+	sub := func(condition *props, path *field.Path) { c.completeBelow(condition, s, at, path) }
+	if condition.Not != nil {
+		sub(condition.Not, path.Child("not"))
+	}
+	for _, list := range []struct {
+		name       string
+		conditions []props
+	}{{"allOf", condition.AllOf}, {"anyOf", condition.AnyOf}, {"oneOf", condition.OneOf}} {
+		for i := range list.conditions {
+			sub(&list.conditions[i], path.Child(list.name).Index(i))
+		}
+	}
+}
+
+func (c *structureChecker) completeBelow(condition, s *props, at, path *field.Path) {
+	c.complete(condition, s, at, path)
+	if items := itemsOf(condition); items != nil {
+		below, path := at.Child("items"), path.Child("items")
+		if specified := itemsOf(s); specified != nil {
+			c.completeBelow(items, specified, below, path)
+		} else {
+			c.required(below, "because it is defined in "+path.String())
+		}
+	}
+	for name, child := range properties(condition.Properties) {
+		below, path := at.Child("properties").Key(name), path.Child("properties").Key(name)
+		if specified, found := s.Properties[name]; found {
+			c.completeBelow(child, &specified, below, path)
+		} else {
+			c.required(below, "because it is defined in "+path.String())
+		}
+	}
+}
+
+// itemsOf returns the one schema of a list's items, nil if there is none.
+func itemsOf(s *props) *props {
+	if s.Items == nil {
+		return nil
+	}
+	return s.Items.Schema
+}
