@@ -110,11 +110,11 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 		values.checked = c.checkedFormat(values.Format, s.Type, s.IntOrString)
 		s.Values = values
 	}
+	s.gather()
 	if err := s.takeDefault(props.Default, c.written, at, &content); err != nil {
 		return nil, digest{}, err
 	}
 	sum := content.sum()
-	s.gather()
 	return c.nodes.Add(sum, s), sum, nil
 }
 
@@ -184,7 +184,9 @@ func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, written bool, at *place,
 	if s.Default, err = decode(*raw); err != nil {
 		return at.errorf("default: %v", err)
 	}
-	s.HasDefault = s.Default != nil
+	if s.HasDefault = s.Default != nil; s.HasDefault {
+		s.below |= hasDefaults
+	}
 	if s.HasDefault && !written {
 		if err := s.coerceEmbedded(s.Default, s.EmbeddedResource, &decoding{lenient: true}); err != nil {
 			return at.errorf("default: %v", err)
