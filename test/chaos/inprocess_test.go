@@ -22,7 +22,8 @@ import (
 // machine is a server in this process, on a disk that can lose what was not
 // synced.
 type machine struct {
-	s    *scenario
+	t    *testing.T
+	s    *rig.Scenario
 	disk *vfs.MemFS
 
 	// What may be planted: between the engine and the disk, the server and the
@@ -40,7 +41,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	m := &machine{s: newScenario(t, seeded(t), &http.Client{Transport: transport}), disk: vfs.NewCrashableMem()}
+	m := &machine{t: t, s: rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport}), disk: vfs.NewCrashableMem()}
 	t.Cleanup(func() {
 		m.stop()
 		transport.CloseIdleConnections()
@@ -50,7 +51,7 @@ func newMachine(t *testing.T) *machine {
 
 // start opens the store and serves it.
 func (m *machine) start() {
-	m.s.t.Helper()
+	m.t.Helper()
 	var fs vfs.FS = m.disk
 	if m.drive != nil {
 		fs = m.drive(fs)
@@ -60,7 +61,7 @@ func (m *machine) start() {
 		Dir: "data", FS: fs, HistoryWindow: time.Minute, CompactInterval: time.Second,
 	}))
 	if err != nil {
-		m.s.t.Fatalf("the store does not open: %v", err)
+		m.t.Fatalf("the store does not open: %v", err)
 	}
 	m.engine = engine
 	var store storage.Store = engine
@@ -68,15 +69,15 @@ func (m *machine) start() {
 		store = m.store(store)
 	}
 	if m.served, err = rig.Serve(rig.Options{Store: store, Cache: m.cache, Around: m.around}); err != nil {
-		m.s.t.Fatal(err)
+		m.t.Fatal(err)
 	}
 	m.honest = m.served
 	if m.store != nil || m.around != nil {
 		if m.honest, err = rig.Serve(rig.Options{Store: engine}); err != nil {
-			m.s.t.Fatal(err)
+			m.t.Fatal(err)
 		}
 	}
-	m.s.at(m.served.URL, m.honest.URL)
+	m.s.At(m.honest.URL, m.served.URL)
 }
 
 // stop ends the server, if it runs.
@@ -94,7 +95,7 @@ func (m *machine) stop() {
 
 // round lets the clients work for a while, calls amid, and cuts the power.
 func (m *machine) round(writers, readers int, life time.Duration, amid func(*rand.Rand)) {
-	rng := rand.New(rand.NewPCG(m.s.rng.Uint64(), 2))
+	rng := rand.New(rand.NewPCG(m.s.Rng.Uint64(), 2))
 	ctx, cancel := context.WithCancel(context.Background())
 	var after *vfs.MemFS
 	cutOff := make(chan struct{})
@@ -102,7 +103,7 @@ func (m *machine) round(writers, readers int, life time.Duration, amid func(*ran
 		if amid != nil {
 			amid(rng)
 		}
-		m.s.rec.Freeze(func() {
+		m.s.Rec.Freeze(func() {
 			if after = cut(rng, m.disk); m.losesAll {
 				after = m.disk.CrashClone(vfs.CrashCloneCfg{})
 			}
@@ -110,12 +111,12 @@ func (m *machine) round(writers, readers int, life time.Duration, amid func(*ran
 		cancel()
 		close(cutOff)
 	})
-	m.s.load(ctx, writers, readers)
+	m.s.Load(ctx, writers, readers)
 	<-cutOff
 	m.stop()
 	m.disk = after
-	m.s.rec.Settle()
-	m.s.rec.Thaw()
+	m.s.Rec.Settle()
+	m.s.Rec.Thaw()
 	m.start()
 }
 
@@ -125,15 +126,15 @@ func (m *machine) round(writers, readers int, life time.Duration, amid func(*ran
 func TestPowerCutServer(t *testing.T) {
 	m := newMachine(t)
 	m.start()
-	m.s.begin(true)
-	for m.s.round = range rounds(12, 2000) {
-		m.round(4, 2, time.Duration(m.s.rng.Int64N(int64(100*time.Millisecond))), nil)
-		if err := m.s.check(); err != nil {
-			t.Fatalf("round %d: %v", m.s.round, err)
+	m.s.Begin(true)
+	for m.s.Round = range rig.Rounds(12, 2000) {
+		m.round(4, 2, time.Duration(m.s.Rng.Int64N(int64(100*time.Millisecond))), nil)
+		if err := m.s.Check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.Round, err)
 		}
 	}
-	m.s.round++
-	if err := m.s.end(); err != nil {
+	m.s.Round++
+	if err := m.s.End(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,9 +160,9 @@ func TestFailedSync(t *testing.T) {
 		}))
 	}
 	m.start()
-	m.s.begin(true)
-	for m.s.round = range rounds(5, 200) {
-		m.round(4, 2, time.Duration(m.s.rng.Int64N(int64(60*time.Millisecond))), func(rng *rand.Rand) {
+	m.s.Begin(true)
+	for m.s.Round = range rig.Rounds(5, 200) {
+		m.round(4, 2, time.Duration(m.s.Rng.Int64N(int64(60*time.Millisecond))), func(rng *rand.Rand) {
 			broken.Store(true)
 			time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Millisecond))))
 			// The first write after the failure shows it; none succeeds from then on.
@@ -172,12 +173,12 @@ func TestFailedSync(t *testing.T) {
 				}
 			}
 		})
-		if err := m.s.check(); err != nil {
-			t.Fatalf("round %d: %v", m.s.round, err)
+		if err := m.s.Check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.Round, err)
 		}
 	}
-	m.s.round++
-	if err := m.s.end(); err != nil {
+	m.s.Round++
+	if err := m.s.End(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -196,15 +197,15 @@ func TestSlowDisk(t *testing.T) {
 		}))
 	}
 	m.start()
-	m.s.begin(true)
-	for m.s.round = range rounds(3, 50) {
+	m.s.Begin(true)
+	for m.s.Round = range rig.Rounds(3, 50) {
 		m.round(8, 2, 400*time.Millisecond, nil)
-		if err := m.s.check(); err != nil {
-			t.Fatalf("round %d: %v", m.s.round, err)
+		if err := m.s.Check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.Round, err)
 		}
 	}
-	m.s.round++
-	if err := m.s.end(); err != nil {
+	m.s.Round++
+	if err := m.s.End(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,12 +232,12 @@ func TestFullDisk(t *testing.T) {
 	left.Store(1 << 30)
 	m.drive = func(fs vfs.FS) vfs.FS { return meteredFS{fs, &left} }
 	m.start()
-	m.s.begin(true)
+	m.s.Begin(true)
 	await := func(ctx context.Context, what string, status int) {
-		m.s.t.Helper()
-		c := m.s.client(997)
-		for deadline := time.Now().Add(m.s.patience); ; time.Sleep(5 * time.Millisecond) {
-			got := c.Create(ctx, m.s.fresh("probe"), m.s.value(), "").Status
+		m.t.Helper()
+		c := m.s.Client(997)
+		for deadline := time.Now().Add(m.s.Patience); ; time.Sleep(5 * time.Millisecond) {
+			got := c.Create(ctx, m.s.Fresh("probe"), m.s.Value(), "").Status
 			if got == status {
 				return
 			}
@@ -246,28 +247,28 @@ func TestFullDisk(t *testing.T) {
 			}
 		}
 	}
-	for m.s.round = range 2 {
+	for m.s.Round = range 2 {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
 			defer cancel()
-			left.Store([]int64{20 << 20, 1 << 20}[m.s.round]) // only deletions go on; nothing goes on
+			left.Store([]int64{20 << 20, 1 << 20}[m.s.Round]) // only deletions go on; nothing goes on
 			await(ctx, "full", http.StatusInsufficientStorage)
-			before := m.s.client(996).List(ctx, "", 0)
+			before := m.s.Client(996).List(ctx, "", 0)
 			time.Sleep(50 * time.Millisecond)
-			if after := m.s.client(996).List(ctx, "", 0); len(after.Items) > len(before.Items) || after.Items == nil {
+			if after := m.s.Client(996).List(ctx, "", 0); len(after.Items) > len(before.Items) || after.Items == nil {
 				t.Errorf("a full disk: from %d to %d objects, %v", len(before.Items), len(after.Items), after.Outcome)
 			}
 			left.Store(1 << 30)
 			await(ctx, "space again", http.StatusCreated)
 			time.Sleep(50 * time.Millisecond)
 		}()
-		m.s.load(ctx, 4, 2)
-		m.s.rec.Settle()
-		if err := m.s.check(); err != nil {
-			t.Fatalf("round %d: %v", m.s.round, err)
+		m.s.Load(ctx, 4, 2)
+		m.s.Rec.Settle()
+		if err := m.s.Check(); err != nil {
+			t.Fatalf("round %d: %v", m.s.Round, err)
 		}
 	}
-	if err := m.s.end(); err != nil {
+	if err := m.s.End(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/test/rig"
 )
 
 // childDir is set in the environment of a test binary that is to be the victim.
@@ -62,10 +63,10 @@ func victim(dir string) error {
 // TestKill kills a process that writes, over and over on the same directory, and
 // proves each time that what it had said is true.
 func TestKill(t *testing.T) {
-	rng := seeded(t)
+	rng := rig.Seeded(t)
 	dir := t.TempDir()
 	l := newLedger()
-	for round := range rounds(6, 200) {
+	for round := range rig.Rounds(6, 200) {
 		before := l.size()
 		runVictim(t, dir, time.Duration(rng.Int64N(int64(400*time.Millisecond))), l)
 		s, err := embedded.Open(options(embedded.Options{Dir: dir}))

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,15 +15,6 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
-
-// rounds returns how often to crash: short, with KEELSON_LONG long, unless
-// KEELSON_CHAOS_ROUNDS says otherwise.
-func rounds(short, long int) int {
-	if os.Getenv("KEELSON_LONG") != "" {
-		short = long
-	}
-	return number("KEELSON_CHAOS_ROUNDS", short)
-}
 
 // note is one change that somebody was told of.
 type note struct {

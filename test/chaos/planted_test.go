@@ -118,17 +118,17 @@ func TestPlantedBugs(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			bug.plant(m)
-			m.s.patience = 5 * time.Second // a watch that is not told the last event is waited for
+			m.s.Patience = 5 * time.Second // a watch that is not told the last event is waited for
 			m.start()
-			m.s.begin(true)
+			m.s.Begin(true)
 			var found error
-			for m.s.round = range 40 {
+			for m.s.Round = range 40 {
 				m.round(4, 2, 200*time.Millisecond, nil)
-				if found = errors.Join(found, m.s.check()); errors.Is(found, bug.breaks) {
+				if found = errors.Join(found, m.s.Check()); errors.Is(found, bug.breaks) {
 					return
 				}
 			}
-			if found = errors.Join(found, m.s.end()); !errors.Is(found, bug.breaks) {
+			if found = errors.Join(found, m.s.End()); !errors.Is(found, bug.breaks) {
 				t.Errorf("found %.2000v, want %v", found, bug.breaks)
 			}
 		})

@@ -10,16 +10,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/test/rig"
 )
 
 // TestPowerCut takes the file system as it would be after a power cut, at a random
 // moment under load: all that was synced, and a random part of what was not. The
 // store must open on it by itself and hold what had been told by then.
 func TestPowerCut(t *testing.T) {
-	rng := seeded(t)
+	rng := rig.Seeded(t)
 	l := newLedger()
 	disk := vfs.NewCrashableMem()
-	for round := range rounds(12, 2000) {
+	for round := range rig.Rounds(12, 2000) {
 		disk = loadAndCut(t, rng, disk, l)
 		// Open it, and cut again at once: what the first start showed may not be
 		// lost by the second.

@@ -10,19 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-// number returns a number of the environment.
-func number(name string, without int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
-		return n
-	}
-	return without
-}
+	"github.com/keelson-dev/keelson/test/rig"
+)
 
 // program is the server as a process, over restarts on one directory and port.
 type program struct {
@@ -92,19 +85,19 @@ func TestKillServer(t *testing.T) {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
 	}
 	defer transport.CloseIdleConnections()
-	s := newScenario(t, seeded(t), &http.Client{Transport: transport})
-	s.token = token
+	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})
+	s.Token = token
 	up := func() {
 		url, err := p.start()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.at(url, url)
+		s.At(url, url)
 	}
 	up()
-	s.begin(true)
-	for s.round = range rounds(5, 200) {
-		life := time.Duration(s.rng.Int64N(int64(400 * time.Millisecond)))
+	s.Begin(true)
+	for s.Round = range rig.Rounds(5, 200) {
+		life := time.Duration(s.Rng.Int64N(int64(400 * time.Millisecond)))
 		ctx, cancel := context.WithCancel(context.Background())
 		killed := make(chan struct{})
 		time.AfterFunc(life, func() {
@@ -112,16 +105,16 @@ func TestKillServer(t *testing.T) {
 			close(killed)
 			cancel()
 		})
-		s.load(ctx, 6, 3)
+		s.Load(ctx, 6, 3)
 		<-killed
-		s.rec.Settle()
+		s.Rec.Settle()
 		up()
-		if err := s.check(); err != nil {
-			t.Fatalf("round %d: %v\n%s", s.round, err, p.stderr)
+		if err := s.Check(); err != nil {
+			t.Fatalf("round %d: %v\n%s", s.Round, err, p.stderr)
 		}
 	}
-	s.round++
-	if err := s.end(); err != nil {
+	s.Round++
+	if err := s.End(); err != nil {
 		t.Fatal(err)
 	}
 }

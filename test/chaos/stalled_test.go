@@ -27,8 +27,8 @@ func TestStalledClients(t *testing.T) {
 	m := newMachine(t)
 	m.cache = cache.Options{WindowBytes: 1 << 20}
 	m.start()
-	m.s.begin(true)
-	m.s.padding = strings.Repeat("+", size)
+	m.s.Begin(true)
+	m.s.Padding = strings.Repeat("+", size)
 	ctx := t.Context()
 
 	release := make(chan struct{})
@@ -36,14 +36,14 @@ func TestStalledClients(t *testing.T) {
 	watches := make([]history.Watch, stalled)
 	errs := make([]error, stalled)
 	var stopped sync.WaitGroup // each has had an event, and reads no more
-	end := m.s.fresh("end")
+	end := m.s.Fresh("end")
 	for i := range stalled {
 		stopped.Add(1)
 		watchers.Go(func() {
-			w := history.Watch{Name: fmt.Sprintf("stalled %d", i), From: m.s.log.From}
+			w := history.Watch{Name: fmt.Sprintf("stalled %d", i), From: m.s.Log.From}
 			first := sync.OnceFunc(stopped.Done)
 			defer first()
-			errs[i] = m.s.client(200+i).Watch(ctx, rig.WatchOptions{From: w.From, Told: func(e history.Event) bool {
+			errs[i] = m.s.Client(200+i).Watch(ctx, rig.WatchOptions{From: w.From, Told: func(e history.Event) bool {
 				first()
 				<-release
 				if i >= reading {
@@ -56,16 +56,16 @@ func TestStalledClients(t *testing.T) {
 			watches[i] = w
 		})
 	}
-	c := m.s.client(0)
-	c.Create(ctx, m.s.fresh("begin"), m.s.value(), "red")
+	c := m.s.Client(0)
+	c.Create(ctx, m.s.Fresh("begin"), m.s.Value(), "red")
 	stopped.Wait()
 	before := heap()
 	for i := range writes {
-		if op := c.Create(ctx, m.s.fresh("w"), m.s.value(), colors[i%3]); op.Outcome != history.Done {
+		if op := c.Create(ctx, m.s.Fresh("w"), m.s.Value(), rig.Colors[i%3]); op.Outcome != history.Done {
 			t.Fatalf("a write beside stalled watchers: %v", op.Outcome)
 		}
 	}
-	if err := m.s.check(); err != nil {
+	if err := m.s.Check(); err != nil {
 		t.Fatalf("the others: %.2000v", err)
 	}
 	if grown := heap() - before; grown > most {
@@ -73,14 +73,14 @@ func TestStalledClients(t *testing.T) {
 	} else {
 		t.Logf("memory grew by %d MB, with what the test keeps", grown>>20)
 	}
-	m.s.padding = ""
-	c.Create(ctx, end, m.s.value(), "red")
+	m.s.Padding = ""
+	c.Create(ctx, end, m.s.Value(), "red")
 	close(release)
 	watchers.Wait()
-	if err := m.s.check(); err != nil {
+	if err := m.s.Check(); err != nil {
 		t.Fatal(err)
 	}
-	short := m.s.log.Map(func(s history.State) history.State {
+	short := m.s.Log.Map(func(s history.State) history.State {
 		s.Value = s.Value[:min(len(s.Value), 20)]
 		return s
 	})
@@ -91,7 +91,7 @@ func TestStalledClients(t *testing.T) {
 			t.Errorf("%.2000v", err)
 		}
 	}
-	if err := m.s.end(); err != nil {
+	if err := m.s.End(); err != nil {
 		t.Fatalf("%.2000v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 	"github.com/keelson-dev/keelson/test/history"
+	"github.com/keelson-dev/keelson/test/rig"
 )
 
 // TestTransactions watches a store whose transactions change several keys, with
@@ -18,7 +19,7 @@ import (
 // a batch stands for a bookmark: no revision may be split by one.
 func TestTransactions(t *testing.T) {
 	const writers, each = 4, 400
-	rng := seeded(t)
+	rng := rig.Seeded(t)
 	s, err := embedded.Open(options(embedded.Options{InMemory: true, RingBytes: 4 << 10}))
 	if err != nil {
 		t.Fatal(err)

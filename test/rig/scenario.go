@@ -1,4 +1,4 @@
-package chaos
+package rig
 
 import (
 	"context"
@@ -6,62 +6,87 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/keelson-dev/keelson/test/history"
-	"github.com/keelson-dev/keelson/test/rig"
 )
 
 // namespaces have the objects; the followers choose among them.
 var namespaces = []string{"chaos-a", "chaos-b"}
 
-var colors = []string{"red", "blue", ""}
+// Colors are the values of the label that followers select by.
+var Colors = []string{"red", "blue", ""}
 
-// scenario is clients that write, read and watch over HTTP while the server is
+// Scenario is clients that write, read and watch over HTTP while the server is
 // taken away and comes back, round after round. Every round is checked against the
 // whole history.
-type scenario struct {
-	t    *testing.T
-	rng  *rand.Rand
-	rec  *history.Recorder
-	http *http.Client
-	// base is where the server is, "" while there is none; honest is a server of
-	// the same store without planted faults.
-	base, honest atomic.Pointer[string]
-	token        string
+type Scenario struct {
+	Rng   *rand.Rand
+	Rec   *history.Recorder
+	Token string
+	// Round counts from 0; who runs the scenario sets it.
+	Round int
+	// Padding makes values longer.
+	Padding string
+	// Patience is how long is waited for what must happen. It is no measurement.
+	Patience time.Duration
+	// Log is what has happened, up to the last Check.
+	Log *history.Log
 
-	log       *history.Log
-	followers []*rig.Follower
+	t    *testing.T
+	http *http.Client
+	// bases are where the servers are, none while there is none; honest is a server
+	// of the same store without planted faults.
+	bases  atomic.Pointer[[]string]
+	honest atomic.Pointer[string]
+
+	followers []*Follower
 	stop      context.CancelFunc // of the followers
 	running   sync.WaitGroup
 
-	round   int
 	checked int // requests
 	past    []history.Op
 	values  atomic.Int64
-	padding string // of values
 	totals  map[string]int
 	watches int
 	events  int
-
-	// patience is how long is waited for what must happen. It is no measurement.
-	patience time.Duration
 }
 
-// seeded returns the seed of a test, random unless KEELSON_CHAOS_SEED says.
-func seeded(t *testing.T) *rand.Rand {
+// number returns a number of the environment.
+func number(name string, without int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return without
+}
+
+// Rounds returns the length of a loop: short, with KEELSON_LONG long, unless
+// KEELSON_CHAOS_ROUNDS says otherwise.
+func Rounds(short, long int) int {
+	if os.Getenv("KEELSON_LONG") != "" {
+		short = long
+	}
+	return number("KEELSON_CHAOS_ROUNDS", short)
+}
+
+// Seeded returns a source of random choices, seeded at random unless
+// KEELSON_CHAOS_SEED says.
+func Seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(number("KEELSON_CHAOS_SEED", int(time.Now().UnixNano())))
 	t.Logf("seed %d (KEELSON_CHAOS_SEED)", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-func newScenario(t *testing.T, rng *rand.Rand, client *http.Client) *scenario {
-	s := &scenario{t: t, rng: rng, rec: history.NewRecorder(), http: client, totals: map[string]int{}, patience: time.Minute}
-	s.at("", "")
+// NewScenario makes a scenario of a test; where the server is, At says.
+func NewScenario(t *testing.T, rng *rand.Rand, client *http.Client) *Scenario {
+	s := &Scenario{t: t, Rng: rng, Rec: history.NewRecorder(), http: client, totals: map[string]int{}, Patience: time.Minute}
+	s.At("")
 	t.Cleanup(func() {
 		if s.stop != nil {
 			s.stop()
@@ -71,30 +96,39 @@ func newScenario(t *testing.T, rng *rand.Rand, client *http.Client) *scenario {
 	return s
 }
 
-// at says where the server is now.
-func (s *scenario) at(base, honest string) {
-	s.base.Store(&base)
+// At says where the servers are now: one without planted faults, and those that
+// clients use, each client one of them.
+func (s *Scenario) At(honest string, bases ...string) {
+	s.bases.Store(&bases)
 	s.honest.Store(&honest)
 }
 
-func (s *scenario) client(id int) *rig.Client {
-	return &rig.Client{ID: id, HTTP: s.http, Token: s.token, Rec: s.rec, Base: func() string { return *s.base.Load() }}
+// Client returns a client of one of the servers.
+func (s *Scenario) Client(id int) *Client {
+	base := func() string {
+		bases := *s.bases.Load()
+		if len(bases) == 0 {
+			return ""
+		}
+		return bases[id%len(bases)]
+	}
+	return &Client{ID: id, HTTP: s.http, Token: s.Token, Rec: s.Rec, Base: base}
 }
 
-func (s *scenario) auditor() *rig.Client {
-	c := s.client(1000)
+func (s *Scenario) auditor() *Client {
+	c := s.Client(1000)
 	c.Base = func() string { return *s.honest.Load() }
 	return c
 }
 
-// begin makes the namespaces, and starts the followers where the log starts. The
+// Begin makes the namespaces, and starts the followers where the log starts. The
 // server must be up.
-func (s *scenario) begin(follow bool) {
+func (s *Scenario) Begin(follow bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	for _, n := range namespaces {
-		if err := s.client(999).CreateNamespace(ctx, n); err != nil {
+		if err := s.Client(999).CreateNamespace(ctx, n); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -102,11 +136,11 @@ func (s *scenario) begin(follow bool) {
 	if list.Outcome != history.Done {
 		s.t.Fatalf("the first list: %v", list)
 	}
-	s.log = history.NewLog(list.Revision, list.Items)
+	s.Log = history.NewLog(list.Revision, list.Items)
 	if !follow {
 		return
 	}
-	for i, f := range []*rig.Follower{
+	for i, f := range []*Follower{
 		{Name: "all"},
 		{Name: "all, short", Seconds: 3},
 		{Name: "namespace", Selector: history.Selector{Namespace: namespaces[0]}},
@@ -114,7 +148,7 @@ func (s *scenario) begin(follow bool) {
 		{Name: "label in a namespace", Selector: history.Selector{Namespace: namespaces[1], Label: "blue"}, Seconds: 3},
 		{Name: "name", Selector: history.Selector{Name: "lasting"}},
 	} {
-		f.Client = s.client(100 + i)
+		f.Client = s.Client(100 + i)
 		if i != 1 {
 			f.Start(list.Revision)
 		}
@@ -123,14 +157,14 @@ func (s *scenario) begin(follow bool) {
 	}
 }
 
-// load runs the clients until ctx ends.
-func (s *scenario) load(ctx context.Context, writers, readers int) {
+// Load runs the clients until ctx ends.
+func (s *Scenario) Load(ctx context.Context, writers, readers int) {
 	var wg sync.WaitGroup
 	for i := range writers + readers {
-		seed := s.rng.Uint64()
+		seed := s.Rng.Uint64()
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			c := s.client(i)
+			c := s.Client(i)
 			for ctx.Err() == nil {
 				if i < writers {
 					s.write(ctx, c, rng)
@@ -144,12 +178,12 @@ func (s *scenario) load(ctx context.Context, writers, readers int) {
 }
 
 // key is of an object of this round, or of the last one, or of all rounds.
-func (s *scenario) key(rng *rand.Rand) string {
+func (s *Scenario) key(rng *rand.Rand) string {
 	namespace := namespaces[rng.IntN(len(namespaces))]
 	if rng.IntN(20) == 0 {
 		return namespace + "/lasting"
 	}
-	return roundKey(namespace, max(s.round-rng.IntN(2), 0), rng.IntN(objects))
+	return roundKey(namespace, max(s.Round-rng.IntN(2), 0), rng.IntN(objects))
 }
 
 const objects = 4 // of a round, in each namespace
@@ -158,21 +192,21 @@ func roundKey(namespace string, round, i int) string {
 	return fmt.Sprintf("%s/r%d-%d", namespace, round, i)
 }
 
-// fresh returns a key that nothing had before.
-func (s *scenario) fresh(name string) string {
+// Fresh returns a key that nothing had before.
+func (s *Scenario) Fresh(name string) string {
 	return fmt.Sprintf("%s/%s-%d", namespaces[0], name, s.values.Add(1))
 }
 
-func (s *scenario) value() string { return fmt.Sprintf("v%d%s", s.values.Add(1), s.padding) }
+func (s *Scenario) Value() string { return fmt.Sprintf("v%d%s", s.values.Add(1), s.Padding) }
 
 // write writes once. Some requests are given up soon: their answers are unknown.
-func (s *scenario) write(ctx context.Context, c *rig.Client, rng *rand.Rand) {
+func (s *Scenario) write(ctx context.Context, c *Client, rng *rand.Rand) {
 	if rng.IntN(25) == 0 {
 		short, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 		defer cancel()
 		ctx = short
 	}
-	key, value, color := s.key(rng), s.value(), colors[rng.IntN(len(colors))]
+	key, value, color := s.key(rng), s.Value(), Colors[rng.IntN(len(Colors))]
 	switch rng.IntN(10) {
 	case 0, 1, 2:
 		c.Create(ctx, key, value, color)
@@ -196,12 +230,12 @@ func (s *scenario) write(ctx context.Context, c *rig.Client, rng *rand.Rand) {
 	}
 }
 
-func (s *scenario) read(ctx context.Context, c *rig.Client, rng *rand.Rand) {
+func (s *Scenario) read(ctx context.Context, c *Client, rng *rand.Rand) {
 	namespace := []string{"", namespaces[0], namespaces[1]}[rng.IntN(3)]
 	switch rng.IntN(4) {
 	case 0:
-		if now := c.List(ctx, namespace, 0); now.Outcome == history.Done && now.Revision-s.log.From > 1 {
-			c.List(ctx, namespace, now.Revision-rng.Int64N(min(now.Revision-s.log.From, 200)))
+		if now := c.List(ctx, namespace, 0); now.Outcome == history.Done && now.Revision-s.Log.From > 1 {
+			c.List(ctx, namespace, now.Revision-rng.Int64N(min(now.Revision-s.Log.From, 200)))
 		}
 	case 1:
 		c.List(ctx, namespace, 0)
@@ -210,33 +244,33 @@ func (s *scenario) read(ctx context.Context, c *rig.Client, rng *rand.Rand) {
 	}
 }
 
-// check extends the log to the present and checks what was recorded since the last
+// Check extends the log to the present and checks what was recorded since the last
 // time; the server must be up, and nobody may be writing.
-func (s *scenario) check() error {
+func (s *Scenario) Check() error {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
 	defer cancel()
-	base := s.log.Last()
+	base := s.Log.Last()
 	before := make(map[string]history.State, len(base))
 	for key, state := range base {
 		before[key] = state
 	}
-	from := s.log.To()
+	from := s.Log.To()
 	if err := s.extend(ctx); err != nil {
 		return err
 	}
-	if s.round%100 == 99 {
-		s.t.Logf("round %d: revision %d, %d objects", s.round, s.log.To(), len(s.log.Last()))
+	if s.Round%100 == 99 {
+		s.t.Logf("round %d: revision %d, %d objects", s.Round, s.Log.To(), len(s.Log.Last()))
 	}
-	ops := s.rec.Take()
+	ops := s.Rec.Take()
 	s.checked += len(ops)
 	for what, n := range history.Counts(ops) {
 		s.totals[what] += n
 	}
-	part := s.log.Since(from)
+	part := s.Log.Since(from)
 	errs := []error{
 		history.CheckLog(ops, part),
-		history.CheckLinearizable(ops, before, s.patience),
+		history.CheckLinearizable(ops, before, s.Patience),
 		history.CheckOrder(append(s.past, ops...)),
 		s.resume(ctx, part),
 	}
@@ -256,12 +290,12 @@ func highest(ops, past []history.Op) []history.Op {
 }
 
 // extend reads the log on, up to a write made for it.
-func (s *scenario) extend(ctx context.Context) error {
+func (s *Scenario) extend(ctx context.Context) error {
 	c := s.auditor()
 	// What the next round does not write is taken away, so that lists stay short.
 	for _, namespace := range namespaces {
 		for i := range objects {
-			if key := roundKey(namespace, s.round-1, i); s.round > 0 && s.round%10 != 0 {
+			if key := roundKey(namespace, s.Round-1, i); s.Round > 0 && s.Round%10 != 0 {
 				c.Delete(ctx, key, 0)
 			}
 		}
@@ -271,26 +305,26 @@ func (s *scenario) extend(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("no write succeeds any more: %v", mark)
 		}
-		if mark = c.Update(ctx, namespaces[0]+"/mark", s.value(), "red", 0); mark.Outcome == history.Missing {
-			mark = c.Create(ctx, namespaces[0]+"/mark", s.value(), "red")
+		if mark = c.Update(ctx, namespaces[0]+"/mark", s.Value(), "red", 0); mark.Outcome == history.Missing {
+			mark = c.Create(ctx, namespaces[0]+"/mark", s.Value(), "red")
 		}
 	}
-	if mark.Revision <= s.log.To() {
-		detail := fmt.Sprintf("%v; the log was at revision %d before", mark, s.log.To())
+	if mark.Revision <= s.Log.To() {
+		detail := fmt.Sprintf("%v; the log was at revision %d before", mark, s.Log.To())
 		return errors.Join(&history.Violation{Promise: history.ErrRevision, Where: "log", Detail: detail},
 			&history.Violation{Promise: history.ErrDurable, Where: "log", Detail: detail})
 	}
-	w, err := s.watchTo(ctx, c, s.log.To(), mark.Revision)
+	w, err := s.watchTo(ctx, c, s.Log.To(), mark.Revision)
 	if err != nil {
-		return fmt.Errorf("reading the log from %d to %d: %w", s.log.To(), mark.Revision, err)
+		return fmt.Errorf("reading the log from %d to %d: %w", s.Log.To(), mark.Revision, err)
 	}
-	return s.log.AppendWatch(w)
+	return s.Log.AppendWatch(w)
 }
 
 // watchTo watches everything above a revision up to another one.
-func (s *scenario) watchTo(ctx context.Context, c *rig.Client, from, to int64) (history.Watch, error) {
+func (s *Scenario) watchTo(ctx context.Context, c *Client, from, to int64) (history.Watch, error) {
 	w := history.Watch{Name: "audit", From: from, Through: to}
-	err := c.Watch(ctx, rig.WatchOptions{From: from, Told: func(e history.Event) bool {
+	err := c.Watch(ctx, WatchOptions{From: from, Told: func(e history.Event) bool {
 		w.Events = append(w.Events, e)
 		return e.State.Revision < to
 	}})
@@ -298,24 +332,24 @@ func (s *scenario) watchTo(ctx context.Context, c *rig.Client, from, to int64) (
 }
 
 // resume watches from a revision of the last round that was seen.
-func (s *scenario) resume(ctx context.Context, part *history.Log) error {
+func (s *Scenario) resume(ctx context.Context, part *history.Log) error {
 	changes := part.Changes()
-	seen := changes[s.rng.IntN(len(changes))].State.Revision
+	seen := changes[s.Rng.IntN(len(changes))].State.Revision
 	if seen == part.To() {
 		return nil
 	}
-	w, err := s.watchTo(ctx, s.client(998), seen, part.To())
+	w, err := s.watchTo(ctx, s.Client(998), seen, part.To())
 	if err != nil {
 		return fmt.Errorf("resuming from %d: %w", seen, err)
 	}
-	return history.CheckWatch(w, s.log)
+	return history.CheckWatch(w, s.Log)
 }
 
 // checkFollowers waits until the followers have what concerns them, and checks the
 // watches that have ended.
-func (s *scenario) checkFollowers(ctx context.Context) error {
+func (s *Scenario) checkFollowers(ctx context.Context) error {
 	for _, f := range s.followers {
-		for want := s.log.LastOf(f.Selector, s.log.From); f.Seen() < want; time.Sleep(time.Millisecond) {
+		for want := s.Log.LastOf(f.Selector, s.Log.From); f.Seen() < want; time.Sleep(time.Millisecond) {
 			if ctx.Err() != nil {
 				return &history.Violation{Promise: history.ErrReliable, Where: f.Name, Detail: fmt.Sprintf("it has seen %d and is not sent %d", f.Seen(), want)}
 			}
@@ -327,7 +361,7 @@ func (s *scenario) checkFollowers(ctx context.Context) error {
 	return s.checkEnded()
 }
 
-func (s *scenario) checkEnded() error {
+func (s *Scenario) checkEnded() error {
 	for _, f := range s.followers {
 		watches, err := f.Ended()
 		if err != nil {
@@ -336,7 +370,7 @@ func (s *scenario) checkEnded() error {
 		for i, w := range watches {
 			s.watches++
 			s.events += len(w.Events)
-			if err := history.CheckWatch(w, s.log); err != nil {
+			if err := history.CheckWatch(w, s.Log); err != nil {
 				return err
 			}
 			if i > 0 {
@@ -349,12 +383,12 @@ func (s *scenario) checkEnded() error {
 	return nil
 }
 
-// end stops the followers and checks what they had open.
-func (s *scenario) end() error {
+// End stops the followers and checks what they had open.
+func (s *Scenario) End() error {
 	s.stop()
 	s.running.Wait()
 	err := s.checkEnded()
-	s.t.Logf("%d rounds, %d requests, %d changes to revision %d, %d watches with %d events", s.round, s.checked, len(s.log.Changes()), s.log.To(), s.watches, s.events)
+	s.t.Logf("%d rounds, %d requests, %d changes to revision %d, %d watches with %d events", s.Round, s.checked, len(s.Log.Changes()), s.Log.To(), s.watches, s.events)
 	s.t.Logf("requests: %v", s.totals)
 	return err
 }
