@@ -11,15 +11,12 @@ import (
 // Header names the identifier, in requests and answers.
 const Header = "Audit-Id"
 
-// maxLength bounds what is taken from a client.
-const maxLength = 64
-
 // New returns the filter.
 func New() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			id := r.Header.Get(Header)
-			if id == "" || len(id) > maxLength {
+			if id == "" {
 				id = newID()
 				r.Header.Set(Header, id)
 			}

@@ -4,6 +4,9 @@
 package response
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 
 	"github.com/keelson-dev/keelson/request"
@@ -19,6 +22,10 @@ type Writer struct {
 	Status int
 	// Bytes of the body so far.
 	Bytes int64
+	// Started is called with the status before it is sent; nil is not.
+	Started func(status int)
+	// Copy receives what is written of the body; nil is not. It has no errors.
+	Copy io.Writer
 }
 
 // Of returns the Writer that w is, or a new one around it.
@@ -35,10 +42,17 @@ func (w *Writer) WriteHeader(status int) {
 		return
 	}
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // other 1xx may be followed by the real one
-		w.Status = status
+		w.started(status)
 		w.Warnings.WriteHeaders(w.Header())
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *Writer) started(status int) {
+	w.Status = status
+	if w.Started != nil {
+		w.Started(status)
+	}
 }
 
 func (w *Writer) Write(b []byte) (int, error) {
@@ -47,7 +61,19 @@ func (w *Writer) Write(b []byte) (int, error) {
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.Bytes += int64(n)
+	if w.Copy != nil {
+		_, _ = w.Copy.Write(b[:n])
+	}
 	return n, err
+}
+
+// Hijack hands over the connection of a request that becomes another protocol.
+func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil && w.Status == 0 {
+		w.started(http.StatusSwitchingProtocols)
+	}
+	return conn, rw, err
 }
 
 // Flush sends what is buffered.

@@ -1,0 +1,118 @@
+// Package policy decides what is audited: rules in order, of which the first that
+// matches a request counts.
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// Policy answers what is noted about a request. It is not changed once made.
+type Policy struct {
+	rules    []rule
+	fallback audit.Settings // of what no rule matches
+}
+
+type rule struct {
+	auditv1.PolicyRule
+	settings audit.Settings
+}
+
+// New makes a policy of one that is valid.
+func New(p *auditv1.Policy) *Policy {
+	omit := audit.ParseStages(p.OmitStages)
+	out := &Policy{fallback: audit.Settings{Omit: omit, OmitManagedFields: p.OmitManagedFields}}
+	for _, r := range p.Rules {
+		level, _ := audit.ParseLevel(r.Level)
+		s := audit.Settings{Level: level, Omit: omit | audit.ParseStages(r.OmitStages), OmitManagedFields: p.OmitManagedFields}
+		if r.OmitManagedFields != nil {
+			s.OmitManagedFields = *r.OmitManagedFields
+		}
+		out.rules = append(out.rules, rule{r, s})
+	}
+	return out
+}
+
+// For returns what is noted about a request. user is nil if nobody signed in.
+func (p *Policy) For(i *request.Info, user *request.User) audit.Settings {
+	for k := range p.rules {
+		if p.rules[k].matches(i, user) {
+			return p.rules[k].settings
+		}
+	}
+	return p.fallback
+}
+
+// matches says whether a request is of the rule: each list that is not empty has
+// to have it.
+func (r *rule) matches(i *request.Info, user *request.User) bool {
+	if len(r.Users) > 0 && (user == nil || !slices.Contains(r.Users, user.Name)) {
+		return false
+	}
+	if len(r.UserGroups) > 0 && (user == nil || !slices.ContainsFunc(user.Groups, func(g string) bool { return slices.Contains(r.UserGroups, g) })) {
+		return false
+	}
+	if len(r.Verbs) > 0 && !slices.Contains(r.Verbs, i.Verb) {
+		return false
+	}
+	switch {
+	case len(r.Namespaces) > 0 || len(r.Resources) > 0:
+		return i.IsResource() && r.hasNamespace(i) && r.hasResource(i)
+	case len(r.NonResourceURLs) > 0:
+		return !i.IsResource() && slices.ContainsFunc(r.NonResourceURLs, func(spec string) bool { return pathMatches(spec, i.Path) })
+	}
+	return true
+}
+
+func (r *rule) hasNamespace(i *request.Info) bool {
+	return len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, i.Namespace)
+}
+
+func (r *rule) hasResource(i *request.Info) bool {
+	if len(r.Resources) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.Resources, func(g auditv1.GroupResources) bool {
+		if g.Group != i.Group && g.Group != "*" {
+			return false
+		}
+		if len(g.Resources) == 0 {
+			return true
+		}
+		if len(g.ResourceNames) > 0 && !slices.Contains(g.ResourceNames, i.Name) {
+			return false
+		}
+		return slices.ContainsFunc(g.Resources, func(spec string) bool { return resourceMatches(spec, i.Resource, i.Subresource) })
+	})
+}
+
+// resourceMatches says whether a specification has a resource: "*", "pods",
+// "pods/log", "pods/*" (which is pods as well) or "*/scale".
+func resourceMatches(spec, resource, subresource string) bool {
+	if spec == "*" {
+		return true
+	}
+	name, sub, hasSub := strings.Cut(spec, "/")
+	switch {
+	case !hasSub:
+		return name == resource && subresource == ""
+	case sub == "*" && name == resource:
+		return true
+	case name == "*" && subresource != "":
+		return sub == subresource
+	}
+	return name == resource && sub == subresource
+}
+
+// pathMatches says whether a specification, which may end with "*", has a path.
+func pathMatches(spec, path string) bool {
+	if prefix, ok := strings.CutSuffix(spec, "*"); ok {
+		return strings.HasPrefix(path, prefix)
+	}
+	return spec == path
+}

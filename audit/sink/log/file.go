@@ -1,0 +1,235 @@
+package log
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// backupTime is in the name of what was rotated away, in UTC.
+	backupTime = "2006-01-02T15-04-05.000"
+	compressed = ".gz"
+
+	directoryMode = 0o700
+	fileMode      = 0o600
+	megabyte      = 1 << 20
+	day           = 24 * time.Hour
+)
+
+// FileOptions say where a File is and when it begins anew.
+type FileOptions struct {
+	Path string
+	// MaxSize is in megabytes; 0 lets the file grow.
+	MaxSize int
+	// MaxAge is how many days, and MaxBackups how many files of what was rotated
+	// away are kept; 0 is no limit.
+	MaxAge, MaxBackups int
+	// Compress is whether what is rotated away is compressed with gzip.
+	Compress bool
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// Failed is told what went wrong with files that were rotated away; nil is not.
+	Failed func(error)
+}
+
+// File is a log file that is rotated. One goroutine at a time writes to it.
+type File struct {
+	o    FileOptions
+	file *os.File
+	size int64
+
+	tidy sync.Mutex     // held while backups are compressed and removed
+	busy sync.WaitGroup // that work, in the background
+}
+
+// OpenFile opens the file, and makes it and its directory, with access for the
+// owner alone, if they are missing.
+func OpenFile(o FileOptions) (*File, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Failed == nil {
+		o.Failed = func(error) {}
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), directoryMode); err != nil {
+		return nil, err
+	}
+	f := &File{o: o}
+	return f, f.open()
+}
+
+func (f *File) open() error {
+	file, err := os.OpenFile(f.o.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	f.file, f.size = file, info.Size()
+	return nil
+}
+
+// Write appends b, to a new file if the current one has no room for it.
+func (f *File) Write(b []byte) (int, error) {
+	if most := int64(f.o.MaxSize) * megabyte; most > 0 {
+		if int64(len(b)) > most {
+			return 0, fmt.Errorf("write length %d exceeds maximum file size %d", len(b), most)
+		}
+		if f.size+int64(len(b)) > most {
+			if err := f.rotate(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if f.file == nil { // a rotation failed
+		if err := f.open(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := f.file.Write(b)
+	f.size += int64(n)
+	return n, err
+}
+
+// Close closes the file and waits for the work on backups.
+func (f *File) Close() error {
+	f.busy.Wait()
+	if f.file == nil {
+		return nil
+	}
+	err := f.file.Close()
+	f.file = nil
+	return err
+}
+
+// rotate moves the file out of the way and begins another.
+func (f *File) rotate() error {
+	if f.file != nil {
+		err := f.file.Close()
+		f.file = nil
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(f.o.Path, f.backupName()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := f.open(); err != nil {
+		return err
+	}
+	f.busy.Add(1)
+	go func() {
+		defer f.busy.Done()
+		if err := f.tidyUp(); err != nil {
+			f.o.Failed(err)
+		}
+	}()
+	return nil
+}
+
+// parts are what stands before and after the time in the names of backups.
+func (f *File) parts() (prefix, suffix string) {
+	name := filepath.Base(f.o.Path)
+	suffix = filepath.Ext(name)
+	return strings.TrimSuffix(name, suffix) + "-", suffix
+}
+
+// backupName returns a name that no file has yet.
+func (f *File) backupName() string {
+	prefix, suffix := f.parts()
+	for at := f.o.Now().UTC(); ; at = at.Add(time.Millisecond) {
+		name := filepath.Join(filepath.Dir(f.o.Path), prefix+at.Format(backupTime)+suffix)
+		_, err := os.Lstat(name)
+		_, errCompressed := os.Lstat(name + compressed)
+		if errors.Is(err, os.ErrNotExist) && errors.Is(errCompressed, os.ErrNotExist) {
+			return name
+		}
+	}
+}
+
+// backup is a file that was rotated away.
+type backup struct {
+	path string
+	at   time.Time
+}
+
+// tidyUp removes backups that are too many or too old, and compresses the others.
+func (f *File) tidyUp() error {
+	f.tidy.Lock()
+	defer f.tidy.Unlock()
+	backups, err := f.backups()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i, b := range backups {
+		tooMany := f.o.MaxBackups > 0 && i >= f.o.MaxBackups
+		tooOld := f.o.MaxAge > 0 && f.o.Now().Sub(b.at) > time.Duration(f.o.MaxAge)*day
+		switch {
+		case tooMany || tooOld:
+			errs = append(errs, os.Remove(b.path))
+		case f.o.Compress && !strings.HasSuffix(b.path, compressed):
+			errs = append(errs, compress(b.path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// backups returns the files that were rotated away, the newest first.
+func (f *File) backups() ([]backup, error) {
+	dir := filepath.Dir(f.o.Path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	prefix, suffix := f.parts()
+	var out []backup
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok || e.IsDir() {
+			continue
+		}
+		if name, ok = strings.CutSuffix(strings.TrimSuffix(name, compressed), suffix); !ok {
+			continue
+		}
+		if at, err := time.Parse(backupTime, name); err == nil {
+			out = append(out, backup{filepath.Join(dir, e.Name()), at})
+		}
+	}
+	slices.SortFunc(out, func(a, b backup) int { return b.at.Compare(a.at) })
+	return out, nil
+}
+
+// compress replaces a file by its compressed form, which has that name only when
+// it is whole.
+func compress(path string) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	partial := path + compressed + ".partial"
+	out, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	z := gzip.NewWriter(out)
+	_, err = io.Copy(z, in)
+	if err = errors.Join(err, z.Close(), out.Close()); err != nil {
+		return errors.Join(err, os.Remove(partial))
+	}
+	if err := os.Rename(partial, path+compressed); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
