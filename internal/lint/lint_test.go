@@ -24,7 +24,7 @@ const (
 // repository.
 var layers = [][]string{
 	{"storage", "scheme", "request", "metrics", "typed", "webhook"},
-	{"apierr", "cache", "structural"},
+	{"apierr", "cache", "structural", "audit"},
 	{"registry", "respond"},
 	{"resource", "managed", "auth"},
 	{"admission", "discovery"},
