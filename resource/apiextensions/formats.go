@@ -31,7 +31,7 @@ func formatWarnings(d, old *definition) []string {
 }
 
 // unrecognizedFormats are the formats of a definition's schemas that are not
-// recognized for the type beside them, each once.
+// recognized for the type beside them, each once, in order.
 func unrecognizedFormats(spec *definitionSpec) []string {
 	var out []string
 	anySchema(spec, func(s *props) bool {
@@ -40,6 +40,7 @@ func unrecognizedFormats(spec *definitionSpec) []string {
 		}
 		return false
 	})
+	slices.Sort(out)
 	return out
 }
 

@@ -9,7 +9,7 @@ import (
 
 // ruleTexts checks what the rules of a schema say beside their expressions.
 func (c *schemaChecker) ruleTexts(s *props, path *field.Path) {
-	if len(s.XValidations) == 0 {
+	if !c.texts {
 		return
 	}
 	var fields *structural.Schema

@@ -42,7 +42,7 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 		// Other causes say the same better.
 		c.invalid(path, "", unreadable)
 	}
-	if schema != nil && slices.ContainsFunc(slices.Collect(schemas(s)), hasRules) {
+	if schema != nil && walk.rules {
 		c.errs = append(c.errs, rules.Check(schema, rules.CheckOptions{
 			Path: path, Root: true, Found: walk.errs,
 			Previous: c.earlier.schemas(), Unchanged: c.earlier.hasSchema(version, v),
@@ -51,14 +51,17 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 }
 
 // checkStructure reads a schema of a resource as a structural one with good
-// defaults; nil if it is none. Why it cannot be read at all is not reported but
-// returned.
+// defaults; nil if it is none, or if it has nothing that must be read: no defaults
+// and no rules. Why it cannot be read at all is not reported but returned.
 func (c *specChecker) checkStructure(s *props, path *field.Path) (schema *structural.Schema, unreadable string) {
 	if why := unsupported(s); why != "" {
 		return nil, why
 	}
 	if errs := structuralProblems(s, path); len(errs) > 0 {
 		c.errs = append(c.errs, errs...)
+		return nil, ""
+	}
+	if !contains(s, func(s *props) bool { return hasDefault(s) || len(s.XValidations) > 0 }) {
 		return nil, ""
 	}
 	resource := *s
@@ -117,6 +120,8 @@ type schemaChecker struct {
 	earlier earlier
 	// texts asks for the rules, as far as they are no expressions.
 	texts bool
+	// rules says that there are some.
+	rules bool
 	errs  field.ErrorList
 }
 
@@ -153,7 +158,8 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	if errs := listItemProblems(s, path); len(errs) > 0 && !c.earlier.has(hasVagueItems) {
 		c.errs = append(c.errs, errs...)
 	}
-	if c.texts {
+	if len(s.XValidations) > 0 {
+		c.rules = true
 		c.ruleTexts(s, path)
 	}
 }

@@ -16,30 +16,39 @@ import (
 // unsupported says which member keeps a schema from being read as a structural
 // one; "" for none.
 func unsupported(s *props) string {
-	for _, member := range []struct {
-		name string
-		set  bool
-	}{
-		{"id", s.ID != ""}, {"schema", s.Schema != ""}, {"$ref", s.Ref != nil && *s.Ref != ""},
-		{"patternProperties", len(s.PatternProperties) > 0}, {"dependencies", len(s.Dependencies) > 0},
-		{"additionalItems", s.AdditionalItems != nil}, {"definitions", len(s.Definitions) > 0},
-	} {
-		if member.set {
-			return fmt.Sprintf("OpenAPIV3Schema '%s' is not supported", member.name)
-		}
-	}
-	if s.XPreserveUnknownFields != nil && !*s.XPreserveUnknownFields {
-		return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
-	}
-	if s.Items != nil && len(s.Items.JSONSchemas) > 0 {
-		return "OpenAPIV3Schema 'items' must be a schema, but is an array"
-	}
-	for child := range children(s) {
-		if why := unsupported(child); why != "" {
+	for s := range schemas(s) {
+		if why := unsupportedMember(s); why != "" {
 			return why
 		}
 	}
 	return ""
+}
+
+func unsupportedMember(s *props) string {
+	name := ""
+	switch {
+	case s.ID != "":
+		name = "id"
+	case s.Schema != "":
+		name = "schema"
+	case s.Ref != nil && *s.Ref != "":
+		name = "$ref"
+	case len(s.PatternProperties) > 0:
+		name = "patternProperties"
+	case len(s.Dependencies) > 0:
+		name = "dependencies"
+	case s.AdditionalItems != nil:
+		name = "additionalItems"
+	case len(s.Definitions) > 0:
+		name = "definitions"
+	case s.XPreserveUnknownFields != nil && !*s.XPreserveUnknownFields:
+		return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
+	case s.Items != nil && len(s.Items.JSONSchemas) > 0:
+		return "OpenAPIV3Schema 'items' must be a schema, but is an array"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("OpenAPIV3Schema '%s' is not supported", name)
 }
 
 // place is what a schema describes, as far as messages differ.

@@ -121,8 +121,6 @@ func hasExtension(s *props) bool {
 		len(s.XListMapKeys) > 0 || s.XListType != nil || len(s.XValidations) > 0
 }
 
-func hasRules(s *props) bool { return len(s.XValidations) > 0 }
-
 func hasUnknownType(s *props) bool { return s.Type != "" && !slices.Contains(types, s.Type) }
 
 func hasCompositeSet(s *props) bool { return compositeSet(s, nil) != nil }

@@ -24,77 +24,64 @@ func properties(named map[string]props) iter.Seq2[string, *props] {
 	}
 }
 
-// schemas goes through s and every schema below it, in whatever role. The
+// schemas goes through s and every schema below it, in whatever role and order. The
 // schemas may be copies.
 func schemas(s *props) iter.Seq[*props] {
 	return func(yield func(*props) bool) { eachSchema(s, yield) }
 }
 
 func eachSchema(s *props, yield func(*props) bool) bool {
-	if s == nil {
-		return true
-	}
-	if !yield(s) {
+	return s == nil || yield(s) && eachBelow(s, yield)
+}
+
+func eachBelow(s *props, yield func(*props) bool) bool {
+	if s.Items != nil && !(eachSchema(s.Items.Schema, yield) && eachOf(s.Items.JSONSchemas, yield)) {
 		return false
 	}
-	for child := range children(s) {
-		if !eachSchema(child, yield) {
+	return eachOf(s.AllOf, yield) && eachOf(s.AnyOf, yield) && eachOf(s.OneOf, yield) && eachSchema(s.Not, yield) &&
+		eachNamed(s.Properties, yield) && eachNamed(s.PatternProperties, yield) && eachNamed(s.Definitions, yield) &&
+		eachOrBool(s.AdditionalProperties, yield) && eachOrBool(s.AdditionalItems, yield) && eachDependency(s, yield)
+}
+
+func eachOf(list []props, yield func(*props) bool) bool {
+	for i := range list {
+		if !eachSchema(&list[i], yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// children are the schemas directly below s.
-func children(s *props) iter.Seq[*props] {
-	return func(yield func(*props) bool) {
-		list := func(list []props) bool {
-			for i := range list {
-				if !yield(&list[i]) {
-					return false
-				}
-			}
-			return true
-		}
-		named := func(named map[string]props) bool {
-			for _, child := range properties(named) {
-				if !yield(child) {
-					return false
-				}
-			}
-			return true
-		}
-		orBool := func(o *apiextensionsv1.JSONSchemaPropsOrBool) bool {
-			return o == nil || o.Schema == nil || yield(o.Schema)
-		}
-		if s.Items != nil && ((s.Items.Schema != nil && !yield(s.Items.Schema)) || !list(s.Items.JSONSchemas)) {
-			return
-		}
-		if !list(s.AllOf) || !list(s.AnyOf) || !list(s.OneOf) || (s.Not != nil && !yield(s.Not)) {
-			return
-		}
-		if !named(s.Properties) || !orBool(s.AdditionalProperties) || !named(s.PatternProperties) ||
-			!orBool(s.AdditionalItems) || !named(s.Definitions) {
-			return
-		}
-		for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
-			if d := s.Dependencies[name].Schema; d != nil && !yield(d) {
-				return
-			}
+func eachNamed(named map[string]props, yield func(*props) bool) bool {
+	for _, s := range named {
+		if !eachSchema(&s, yield) {
+			return false
 		}
 	}
+	return true
+}
+
+func eachOrBool(o *apiextensionsv1.JSONSchemaPropsOrBool, yield func(*props) bool) bool {
+	return o == nil || eachSchema(o.Schema, yield)
+}
+
+func eachDependency(s *props, yield func(*props) bool) bool {
+	for _, d := range s.Dependencies {
+		if !eachSchema(d.Schema, yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // anySchema says whether a schema of the definition, in any role, has a property.
 func anySchema(spec *definitionSpec, has func(*props) bool) bool {
-	for i := range spec.Versions {
-		for s := range schemas(schemaOf(&spec.Versions[i])) {
-			if has(s) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(spec.Versions, func(v version) bool { return contains(schemaOf(&v), has) })
+}
+
+// contains says whether s, or a schema below it in any role, has a property.
+func contains(s *props, has func(*props) bool) bool {
+	return !eachSchema(s, func(s *props) bool { return !has(s) })
 }
 
 // schemaOf returns the version's schema, nil if it has none.

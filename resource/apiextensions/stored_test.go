@@ -1,0 +1,88 @@
+package apiextensions
+
+import (
+	"encoding/json"
+	"testing"
+
+	internalapi "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// TestStoredTwin compares the stored documents of recorded definitions with those
+// of the API's own conversions, which go through the internal version.
+func TestStoredTwin(t *testing.T) {
+	for c := range readJudged(t) {
+		if len(c.Causes) > 0 {
+			continue
+		}
+		d := decodeDefinition(t, c.Object)
+		stored, err := encodeStored(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in internalapi.CustomResourceDefinition
+		var out apiextensionsv1beta1.CustomResourceDefinition
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, &in, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := apiextensionsv1beta1.Convert_apiextensions_CustomResourceDefinition_To_v1beta1_CustomResourceDefinition(&in, &out, nil); err != nil {
+			t.Fatal(err)
+		}
+		out.APIVersion, out.Kind = "apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"
+		want, err := json.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(stored) != string(want) {
+			t.Errorf("%s: stored as\n%s\nwant\n%s", c.Name, stored, want)
+		}
+		checkReadBack(t, c.Name, stored)
+	}
+}
+
+// checkReadBack compares what is read from a document with what the API's own
+// conversions make of it.
+func checkReadBack(t *testing.T, name string, document []byte) {
+	got, err := decodeStored(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored apiextensionsv1beta1.CustomResourceDefinition
+	if err := json.Unmarshal(document, &stored); err != nil {
+		t.Fatal(err)
+	}
+	var in internalapi.CustomResourceDefinition
+	var want definition
+	if err := apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&stored, &in, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(&in, &want, nil); err != nil {
+		t.Fatal(err)
+	}
+	want.TypeMeta = got.(*definition).TypeMeta
+	if !equality.Semantic.DeepEqual(got, &want) {
+		t.Errorf("%s: read as\n%+v\nwant\n%+v", name, got, &want)
+	}
+}
+
+func TestOldStoredDefinitions(t *testing.T) {
+	obj, err := decodeStored([]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
+		"spec":{"group":"example.com","version":"v1","names":{"plural":"widgets","kind":"Widget"},
+		"validation":{"openAPIV3Schema":{"type":"object"}},"conversion":{"strategy":"Webhook","webhookClientConfig":{"service":{"namespace":"n","name":"s"}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := obj.(*definition)
+	webhook := d.Spec.Conversion.Webhook
+	switch {
+	case d.Spec.Scope != "Namespaced", d.Spec.Names.Singular != "widget", d.Spec.Names.ListKind != "WidgetList",
+		!d.Spec.PreserveUnknownFields, len(d.Status.StoredVersions) != 1:
+		t.Errorf("read %+v", d)
+	case len(d.Spec.Versions) != 1 || d.Spec.Versions[0].Name != "v1" || !d.Spec.Versions[0].Storage || d.Spec.Versions[0].Schema == nil:
+		t.Errorf("read versions %+v", d.Spec.Versions)
+	case *webhook.ClientConfig.Service.Port != webhookPort || webhook.ConversionReviewVersions[0] != "v1beta1":
+		t.Errorf("read webhook %+v", webhook)
+	}
+}
