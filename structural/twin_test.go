@@ -180,7 +180,7 @@ func messages(errs field.ErrorList) []string {
 }
 
 func FuzzValidate(f *testing.F) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -223,7 +223,7 @@ func forceFacts(s *Schema, seen map[*Schema]bool) {
 // Walks that leave out subtrees must do what those do that go everywhere, and
 // metadata that is left as it is must be what decoding it gives.
 func FuzzDecode(f *testing.F) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(1000) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -268,7 +268,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzMetadata(f *testing.F) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
