@@ -1,0 +1,85 @@
+package convert
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The types of failures in metrics.
+const (
+	callFailure      = "conversion_webhook_call_failure"
+	malformedFailure = "conversion_webhook_malformed_response_failure"
+	partialFailure   = "conversion_webhook_partial_response_failure"
+	invalidFailure   = "conversion_webhook_invalid_converted_object_failure"
+)
+
+// Metrics count the calls of conversion webhooks under the names of kube-apiserver.
+// They are a prometheus.Collector.
+type Metrics struct {
+	requests   *prometheus.CounterVec
+	latency    *prometheus.HistogramVec
+	conversion *prometheus.HistogramVec
+}
+
+// NewMetrics returns metrics without counts.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_conversion_webhook_request_total",
+			Help: "[ALPHA] Counter for conversion webhook requests with success/failure and failure error type",
+		}, []string{"result", "failure_type"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_conversion_webhook_duration_seconds",
+			Help:    "[ALPHA] Conversion webhook request latency",
+			Buckets: []float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 45, 60},
+		}, []string{"result", "failure_type"}),
+		conversion: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_crd_conversion_webhook_duration_seconds",
+			Help:    "[ALPHA] CRD webhook conversion duration in seconds",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"crd_name", "from_version", "to_version", "succeeded"}),
+	}
+}
+
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.latency, m.conversion}
+}
+
+// Describe is of prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
+}
+
+// Collect is of prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
+}
+
+// Forget drops the series of a definition that is gone.
+func (m *Metrics) Forget(name string) {
+	m.conversion.DeletePartialMatch(prometheus.Labels{"crd_name": name})
+}
+
+// called counts a call; failure is "" if it went well.
+func (m *Metrics) called(took time.Duration, failure string) {
+	if m == nil {
+		return
+	}
+	result := "success"
+	if failure != "" {
+		result = "failure"
+	}
+	m.requests.WithLabelValues(result, failure).Inc()
+	m.latency.WithLabelValues(result, failure).Observe(took.Seconds())
+}
+
+func (m *Metrics) converted(name, from, to string, took time.Duration, succeeded string) {
+	if m != nil {
+		m.conversion.WithLabelValues(name, from, to, succeeded).Observe(took.Seconds())
+	}
+}
