@@ -28,8 +28,10 @@ type kinds struct {
 	group     string
 	storage   string // the version that is stored
 	exclusive bool
-	byName    map[string]*compiledVersion
-	converter Converter
+	// defaultsReturn says that what writes take away comes back as a default.
+	defaultsReturn bool
+	byName         map[string]*compiledVersion
+	converter      Converter
 	// since is the revision after which every object was written in the normal form
 	// of these kinds.
 	since atomic.Int64
@@ -148,10 +150,21 @@ func (s *Server) compile(d *definition) error {
 			return fmt.Errorf("version %s: %w", v.Name, err)
 		}
 		k.byName[v.Name] = c
+		k.defaultsReturn = k.defaultsReturn || c.defaultsReturn()
 		types[v.Name] = c.schema
 	}
 	converter := mergeTypes(schema.GroupKind{Group: d.group, Kind: d.status.names.Kind}, types)
 	return s.bind(d, spec, converter)
+}
+
+// defaultsReturn says that a status which is not part of what is stored has a
+// default.
+func (c *compiledVersion) defaultsReturn() bool {
+	if !c.status || c.schema == nil {
+		return false
+	}
+	status := c.schema.Properties["status"]
+	return status != nil && status.HasDefault
 }
 
 func (s *Server) compileVersion(d *definition, v *apiextensionsv1.CustomResourceDefinitionVersion, preserve bool) (*compiledVersion, error) {

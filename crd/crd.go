@@ -18,9 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -300,8 +300,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Inf
 		if !errors.Is(err, cache.ErrRemoved) {
 			return err
 		}
-		if d = s.find(info); d == nil || !d.fits(info) || try == maxChanges {
-			return apierr.PathNotFound()
+		if d = s.find(info); d == nil || !d.fits(info) {
+			respond.NotFoundPage(w)
+			return nil
+		}
+		if try == maxChanges {
+			return kerrors.NewServerTimeout(schema.GroupResource{Group: info.Group, Resource: info.Resource}, info.Verb, 1)
 		}
 		r.Body = body.again()
 	}

@@ -1,6 +1,8 @@
 package crd
 
 import (
+	"maps"
+	"slices"
 	"sort"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -37,7 +39,8 @@ func (s *Server) Publish(h *discovery.Handler) {
 // discoveryGroup puts together a group; nil if none of its versions is served. mu is held.
 func (s *Server) discoveryGroup(name string) *discovery.Group {
 	byVersion := map[string][]metav1.APIResource{}
-	for _, d := range s.groups[name] {
+	for _, definition := range slices.Sorted(maps.Keys(s.groups[name])) {
+		d := s.groups[name][definition]
 		if !d.status.established() {
 			continue
 		}
@@ -52,7 +55,6 @@ func (s *Server) discoveryGroup(name string) *discovery.Group {
 	}
 	g := &discovery.Group{Name: name, Priority: discovery.PriorityCustom, Dynamic: true}
 	for name, resources := range byVersion {
-		sort.Slice(resources, func(i, j int) bool { return resources[i].Name < resources[j].Name })
 		g.Versions = append(g.Versions, discovery.Version{Name: name, Resources: resources})
 	}
 	sort.Slice(g.Versions, func(i, j int) bool {

@@ -50,7 +50,7 @@ func versionOf(doc []byte) (string, error) {
 // Normal implements registry.Documents. What this server wrote since the definition
 // took effect is in its normal form already, if nobody else writes.
 func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
-	if revision == 0 || d.exclusive && revision > d.since.Load() {
+	if d.settled(revision) {
 		return doc, nil
 	}
 	tree, err := decodeTree(doc)
@@ -70,6 +70,15 @@ func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
 		return nil, err
 	}
 	return scheme.MarshalTree(tree)
+}
+
+// settled says that an object written at revision, 0 for one that is not written,
+// is in its normal form.
+func (k *kinds) settled(revision int64) bool {
+	if k.defaultsReturn {
+		return false
+	}
+	return revision == 0 || k.exclusive && revision > k.since.Load()
 }
 
 // Decode implements registry.Documents.

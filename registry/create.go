@@ -134,7 +134,7 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 		errs = append(errs, h.Validate(ctx, obj)...)
 	}
 	if len(errs) > 0 {
-		return kerrors.NewInvalid(r.Kind.GroupKind(), obj.GetName(), errs)
+		return r.invalid(obj, errs)
 	}
 	r.warn(ctx, obj, nil)
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/scheme"
@@ -186,4 +187,13 @@ func documentText(doc []byte, path []string) (string, error) {
 		return "", nil
 	}
 	return string(value), nil
+}
+
+// invalid refuses an object. That of a tree may be of another kind than it should.
+func (r *Resource) invalid(obj Object, errs field.ErrorList) error {
+	kind := r.Kind.GroupKind()
+	if r.Kind.Trees() {
+		kind.Kind = obj.GetObjectKind().GroupVersionKind().Kind
+	}
+	return kerrors.NewInvalid(kind, obj.GetName(), errs)
 }

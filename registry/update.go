@@ -258,7 +258,7 @@ func (r *Resource) beforeUpdate(ctx context.Context, namespace string, obj, old 
 		errs = append(errs, more(ctx, obj, old)...)
 	}
 	if len(errs) > 0 {
-		return kerrors.NewInvalid(r.Kind.GroupKind(), obj.GetName(), errs)
+		return r.invalid(obj, errs)
 	}
 	if !o.Raw && (sub == nil || sub.Scale != nil) {
 		r.warn(ctx, obj, old)

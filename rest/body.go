@@ -143,6 +143,7 @@ func (s *served) decodeBody(r *http.Request, media scheme.Media, body []byte, v 
 	if s.version.Default != nil {
 		s.version.Default(obj)
 	}
+	noteSent(r, s.gvk, obj)
 	return obj, nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // create stores a new object.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}

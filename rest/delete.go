@@ -20,7 +20,7 @@ import (
 
 // delete begins or completes an object's deletion.
 func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,7 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 		if err := decodeDeleteOptions(media, body, options); err != nil {
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
+		noteDeleteOptions(r, media, body, options)
 	} else if r.URL.RawQuery != "" {
 		values, _ := url.ParseQuery(r.URL.RawQuery)
 		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&values, options, nil); err != nil {
@@ -127,7 +128,7 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 // deleteCollection deletes the objects of a collection that match, one by one,
 // and answers what it found.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, &request.Info{Name: "collection"})
+	accepted, err := h.objectsFor(r, &request.Info{Name: "collection"}, s)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // get answers one object from the cache.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}

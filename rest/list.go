@@ -21,7 +21,7 @@ import (
 
 // list answers the objects of a collection.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}

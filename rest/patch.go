@@ -80,7 +80,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -98,6 +98,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 			return kerrors.NewBadRequest(err.Error())
 		}
 	}
+	notePatch(r, patchType, body)
 	p := patcher{h: h, r: r, s: s, info: info, o: o, body: body, kind: types.PatchType(patchType)}
 	if !s.Kind.Trees() && (p.kind == types.ApplyYAMLPatchType || p.kind == types.StrategicMergePatchType) {
 		// No Decoder reads what becomes of these. Trees have no quantities.

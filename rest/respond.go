@@ -9,10 +9,12 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -34,6 +36,9 @@ var statusProto = wire.NewEnvelopeHead("v1", "Status")
 
 // writeTyped answers one object that is not from the cache.
 func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead, obj runtime.Object) error {
+	if status, ok := obj.(*metav1.Status); ok {
+		audit.Respond(r.Context(), status)
+	}
 	if accepted.Media == scheme.Protobuf {
 		body, err := scheme.EncodeEnvelope(head, obj)
 		if err != nil {
@@ -160,7 +165,7 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 	case negotiate.Table:
 		return h.writeTable(w, r, s, code, accepted, tableMeta{version: v.o.Revision}, []view{v})
 	case negotiate.PartialMetadataList:
-		return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + s.internalName() + ")")
+		return s.notAList()
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -203,8 +208,21 @@ func (s *served) encodeItem(obj registry.Object) ([]byte, error) {
 // errNoProto refuses to show a custom resource in protobuf.
 var errNoProto = apierr.NotAcceptable("object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message")
 
+// notAList refuses to show one object as a list.
+func (s *served) notAList() error {
+	if s.Kind.Trees() {
+		return apierr.New(http.StatusInternalServerError, "", "content is not a list")
+	}
+	return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + s.internalName() + ")")
+}
+
 // internalName is the name that the reference's messages give the kind.
-func (s *served) internalName() string { return "*" + s.Kind.Package + "." + s.Kind.Name }
+func (s *served) internalName() string {
+	if s.Kind.Trees() {
+		return "*unstructured.Unstructured"
+	}
+	return "*" + s.Kind.Package + "." + s.Kind.Name
+}
 
 // appendObject appends one object with its apiVersion and kind (the envelope, in
 // protobuf). YAML is made of the JSON later.
@@ -267,7 +285,16 @@ func (s *served) protoMetadata(v view) ([]byte, error) {
 	return wire.MetadataField(raw)
 }
 
-// responseFor negotiates the response of a request for objects.
+// objectsFor negotiates the response of a request for objects of s.
+func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
+	return h.formats.Response(r, negotiate.Endpoint{
+		Transforms: true,
+		List:       info.Name == "" && r.Method == http.MethodGet,
+		Trees:      s.Kind.Trees(),
+	})
+}
+
+// responseFor negotiates the response of a request for something else.
 func (h *Handler) responseFor(r *http.Request, info *request.Info) (negotiate.Accepted, error) {
 	return h.formats.Response(r, negotiate.Endpoint{
 		Transforms: true,

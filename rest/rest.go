@@ -11,6 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
@@ -141,6 +142,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.version.Warning != "" {
 		request.Warn(r.Context(), s.version.Warning)
+		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
 	}
 	if err := verb(h, w, r, info, s); err != nil {
 		respond.Error(w, r, err)

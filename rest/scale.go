@@ -74,6 +74,9 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 			return kerrors.NewBadRequest(err.Error())
 		}
 	}
+	if sub.Scale.Has != nil && !sub.Scale.Has(obj) {
+		return kerrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", "."+strings.Join(sub.Scale.Path, ".")))
+	}
 	scale := scaleOf(sub, obj)
 	scale.SetGroupVersionKind(scaleKind)
 	switch accepted.As {
@@ -150,6 +153,7 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 	if err != nil {
 		return err
 	}
+	noteSent(r, scaleKind, sent)
 	if err := checkName(sent, info); err != nil {
 		return err
 	}
@@ -239,6 +243,7 @@ func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
+	notePatch(r, patchType, body)
 	if patchType == string(types.ApplyYAMLPatchType) {
 		return h.applyScale(w, r, info, s, accepted, o, body)
 	}

@@ -126,6 +126,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
+	noteSent(r, s.kindOf(sub), obj)
 	if obj, err = h.complete(s, sub, info.Namespace, obj, o.manager); err != nil {
 		return err
 	}

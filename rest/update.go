@@ -13,7 +13,7 @@ import (
 // update replaces an object, or the part of it that a subresource stands for.
 func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 
 // watch streams the changes of a collection or of one object.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true})
+	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true, Trees: s.Kind.Trees()})
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,9 @@ type Endpoint struct {
 	Transforms bool
 	// Stream demands a streaming encoding.
 	Stream bool
+	// Trees says that the objects are custom resources: only their metadata has a
+	// protobuf encoding.
+	Trees bool
 }
 
 // Response chooses the encoding of the response to r.
@@ -87,10 +90,10 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	if header == "" || header == scheme.TypeJSON || header == "*/*" {
 		return Accepted{Media: scheme.JSON, Pretty: pretty}, nil
 	}
-	if header == scheme.TypeProtobuf {
+	if header == scheme.TypeProtobuf && !e.Trees {
 		return Accepted{Media: scheme.Protobuf}, nil
 	}
-	if !f.producible(header, e) {
+	if !e.Trees && !f.producible(header, e) {
 		return Accepted{}, f.notProducible(e)
 	}
 	clauses := respond.ParseAccept(header)
@@ -147,7 +150,7 @@ func accept(c *respond.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
 		return a, false
 	}
 	if !c.Transforms() {
-		return a, true
+		return a, !e.Trees || m != scheme.Protobuf
 	}
 	version := c.Params["v"]
 	if !e.Transforms || c.Params["g"] != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
