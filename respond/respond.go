@@ -5,6 +5,7 @@ package respond
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/audit"
 )
 
 // Media types that every API answer can have.
@@ -43,7 +45,12 @@ type Message interface {
 // Error answers err as a Status with its own code, in the type the client
 // accepts, or else as JSON.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		timedOut(w, r)
+		return
+	}
 	status := apierr.Status(err)
+	audit.Respond(r.Context(), status)
 	h := w.Header()
 	if after := apierr.RetryAfterSeconds(status); after != "" {
 		h.Set("Retry-After", after)
@@ -68,6 +75,21 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
 	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+}
+
+// timedOut answers a request whose time is up, whatever else is wrong with it:
+// the Status without a kind, as plain text.
+func timedOut(w http.ResponseWriter, r *http.Request) {
+	status := kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0).ErrStatus
+	audit.Respond(r.Context(), &status)
+	body, err := json.Marshal(status)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusGatewayTimeout)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusGatewayTimeout)
+	_, _ = w.Write(append(body, '\n')) // the client may be gone
 }
 
 // NotFoundPage answers a path that belongs to no API, as plain text.

@@ -1,0 +1,62 @@
+package rest
+
+import (
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// noteSent tells the audit record of a request which object it carries.
+func noteSent(r *http.Request, gvk schema.GroupVersionKind, obj registry.Object) {
+	audit.From(r.Context()).Sent(obj, func() ([]byte, error) { return document(gvk, obj) })
+}
+
+// document encodes obj with apiVersion and kind, and leaves it as it is.
+func document(gvk schema.GroupVersionKind, obj registry.Object) ([]byte, error) {
+	if tree, ok := obj.(*unstructured.Unstructured); ok && tree.GetKind() != "" {
+		return scheme.MarshalTree(tree)
+	}
+	kind := obj.GetObjectKind()
+	defer kind.SetGroupVersionKind(kind.GroupVersionKind())
+	item, err := scheme.EncodeItem(obj)
+	if err != nil {
+		return nil, err
+	}
+	return scheme.JSONObject(scheme.JSONHead(gvk), item), nil
+}
+
+// noteDeleteOptions tells the audit record of a request which options it carries.
+func noteDeleteOptions(r *http.Request, media scheme.Media, body []byte, o *metav1.DeleteOptions) {
+	audit.From(r.Context()).Sent(nil, func() ([]byte, error) {
+		out := *o
+		if media == scheme.Protobuf {
+			if e, err := wire.OpenEnvelope(body); err == nil {
+				out.APIVersion = e.APIVersion
+			}
+		}
+		out.Kind = "DeleteOptions"
+		if out.APIVersion == "" {
+			out.APIVersion = metav1.SchemeGroupVersion.String()
+		}
+		return scheme.Marshal(&out)
+	})
+}
+
+// notePatch tells the audit record of a request which patch it carries.
+func notePatch(r *http.Request, kind string, body []byte) {
+	audit.From(r.Context()).SentPatch(func() ([]byte, error) {
+		if kind == string(types.ApplyYAMLPatchType) {
+			return yaml.YAMLToJSON(body)
+		}
+		return body, nil
+	})
+}
