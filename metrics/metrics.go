@@ -28,7 +28,8 @@ type Metrics struct {
 	watchEvents  *prometheus.CounterVec
 	watchSizes   *prometheus.HistogramVec
 	handshakes   prometheus.Counter
-	authn, authz map[string]prometheus.Counter
+	authn        *authentication
+	authz        map[string]prometheus.Counter
 	healthchecks *prometheus.CounterVec
 	healthcheck  *prometheus.GaugeVec
 
@@ -128,14 +129,11 @@ func New(o Options) *Metrics {
 	}, []string{"name", "type"})
 	m.slis.MustRegister(m.healthchecks, m.healthcheck)
 
-	authnAttempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authentication_attempts", Help: "[ALPHA] Counter of authenticated attempts.",
-	}, []string{"result"})
 	authzAttempts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "authorization_attempts_total",
 		Help: "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
 	}, []string{"result"})
-	m.authn = resolve(authnAttempts, "success", "failure", "error")
+	m.authn = newAuthentication(m.registry)
 	m.authz = resolve(authzAttempts, "allowed", "denied", "no-opinion", "error")
 
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -145,7 +143,7 @@ func New(o Options) *Metrics {
 	})
 	build.Set(1)
 
-	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, authnAttempts, authzAttempts, build,
+	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, authzAttempts, build,
 		&derived{o: o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -157,9 +155,6 @@ func resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.C
 	}
 	return out
 }
-
-// Authentication counts an attempt by its result.
-func (m *Metrics) Authentication(result string) { m.authn[result].Inc() }
 
 // Authorization counts an attempt by its result.
 func (m *Metrics) Authorization(result string) { m.authz[result].Inc() }

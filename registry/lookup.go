@@ -2,10 +2,12 @@ package registry
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
 // Lookup returns an object, decoded, nil if there is none. Unlike Get it may
@@ -21,4 +23,47 @@ func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespac
 		return nil, err
 	}
 	return r.Decode(o)
+}
+
+// Life is what tells whether an object is still the one that somebody knew.
+type Life struct {
+	// UID is "" where there is no such object.
+	UID string
+	// Deleted is metadata.deletionTimestamp, zero for an object that stays.
+	Deleted time.Time
+}
+
+// uidPath is metadata.uid of an object's message.
+var uidPath = []int32{1, 5}
+
+// Life reads an object's UID and deletion from its stored bytes, under the
+// conditions of Lookup. It is for kinds that are stored as protobuf.
+func (g *Registry) Life(ctx context.Context, gr schema.GroupResource, namespace, name string) (Life, error) {
+	r := g.resources[gr]
+	if r == nil {
+		return Life{}, apierr.PathNotFound()
+	}
+	o, err := r.lookup(ctx, r.Key(namespace, name))
+	if err != nil || o == nil {
+		return Life{}, err
+	}
+	if err := o.Err(); err != nil {
+		return Life{}, err
+	}
+	uid, err := wire.Find(o.Data, uidPath)
+	if err != nil {
+		return Life{}, err
+	}
+	life := Life{UID: string(uid.Bytes)}
+	deleting, err := wire.Find(o.Data, deletionTimestampPath)
+	if err == nil && deleting.Found {
+		life.Deleted, err = timeOf(deleting.Bytes)
+	}
+	return life, err
+}
+
+// timeOf reads the message of a time: seconds are its first field.
+func timeOf(message []byte) (time.Time, error) {
+	seconds, err := wire.Find(message, []int32{1})
+	return time.Unix(int64(seconds.Number), 0), err
 }

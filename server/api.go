@@ -13,7 +13,6 @@ import (
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/features"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // api is what serves resources: the kinds, the cache on the store, the generic
@@ -45,6 +44,9 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	if s.encryption != nil {
 		a.registry.Transform(s.transformer)
 	}
+	if err := s.buildAuthentication(a.registry); err != nil {
+		return err
+	}
 	if err := s.buildAuthorization(); err != nil {
 		return err
 	}
@@ -58,13 +60,10 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		CBOR: s.gates.Enabled(features.CBORServingAndStorage),
 	}
 	s.serveAuthorization(&options)
+	s.serveAuthentication(&options)
 	verbs := rest.New(options)
 	a.handler = verbs
-	a.custom = crd.New(crd.Options{
-		Registry: a.registry, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (crd.Converter, error) {
-			return crd.None{}, nil
-		}, Log: s.log,
-	})
+	a.custom = s.buildCustom(a.registry, verbs)
 	go a.custom.Run(s.background)
 	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
 		return err

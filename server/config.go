@@ -42,6 +42,11 @@ type Config struct {
 	BindAddress string
 	SecurePort  int
 
+	// Authentication is who is let in, and as whom.
+	Authentication AuthenticationConfig
+	// Authorization is who may do what.
+	Authorization AuthorizationConfig
+
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
 	TokenAuthFile string
 	// ClientCAFile has authorities whose client certificates are accepted beside
@@ -95,6 +100,8 @@ func DefaultConfig() Config {
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
 		DefaultServiceAccounts: true,
+		Authentication:         DefaultAuthentication(),
+		Authorization:          DefaultAuthorization(),
 		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 		Profiling: true,
@@ -133,6 +140,7 @@ func (c *Config) validate() error {
 	if c.EncryptionReload && c.EncryptionProviderConfig == "" {
 		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
+	errs = append(errs, c.Authentication.validate()...)
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")
 	}

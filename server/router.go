@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/request"
@@ -29,6 +30,7 @@ type router struct {
 	api           *rest.Handler // built-in resources, below a group's version
 	custom        *crd.Server   // custom resources
 	snapshots     http.Handler
+	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
 }
@@ -52,6 +54,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.slis.ServeHTTP(w, r)
 	case path == "/openapi/v2" || path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		t.openapi.ServeHTTP(w, r)
+	case t.issuer != nil && t.issuer.Serves(path):
+		t.issuer.ServeHTTP(w, r)
 	case path == SnapshotPath:
 		t.snapshots.ServeHTTP(w, r)
 	case t.setVerbosity != nil && path == "/debug/flags/v":
@@ -101,6 +105,9 @@ func (t *router) serveIndex(w http.ResponseWriter) {
 	t.custom.Publish(t.discovery)
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
 	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
+	if t.issuer != nil {
+		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
+	}
 	if t.profiling {
 		paths = append(paths, "/debug/pprof", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace")
 	}

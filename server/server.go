@@ -4,7 +4,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,8 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keelson-dev/keelson/auth/authn"
-	"github.com/keelson-dev/keelson/auth/token"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/discovery/openapi"
@@ -74,6 +71,8 @@ type Server struct {
 	// encryption is nil where values are stored as they are.
 	encryption *encrypt.Encryption
 	api        *api
+
+	authentication *authentication
 
 	authorization *authorization
 
@@ -340,38 +339,6 @@ func (s *Server) makeCerts() error {
 	return nil
 }
 
-// authenticators are asked from top to bottom.
-func (s *Server) authenticators(clientCAs *x509.CertPool) (authn.Union, error) {
-	var tokens authn.Authenticator = token.None{}
-	if s.config.TokenAuthFile != "" {
-		static, err := token.ReadFile(s.config.TokenAuthFile)
-		if err != nil {
-			return nil, fmt.Errorf("--token-auth-file: %w", err)
-		}
-		tokens = static
-	}
-	return authn.Union{
-		&clientcert.Authenticator{Roots: func() *x509.CertPool { return clientCAs }},
-		tokens,
-	}, nil
-}
-
-func (s *Server) clientCAs() (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(s.certs.CA)
-	if s.config.ClientCAFile == "" {
-		return pool, nil
-	}
-	pem, err := os.ReadFile(s.config.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("--client-ca-file: %w", err)
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--client-ca-file: %s has no certificates", s.config.ClientCAFile)
-	}
-	return pool, nil
-}
-
 // checks are what /livez and /readyz ask, in the order of their answers.
 func (s *Server) checks() []health.Check {
 	always := func(context.Context) error { return nil }
@@ -422,14 +389,6 @@ func (s *Server) notStopping(context.Context) error {
 }
 
 func (s *Server) buildHTTP() error {
-	pool, err := s.clientCAs()
-	if err != nil {
-		return err
-	}
-	authenticators, err := s.authenticators(pool)
-	if err != nil {
-		return err
-	}
 	documents, err := openapi.New(openapi.Options{})
 	if err != nil {
 		return err
@@ -446,18 +405,16 @@ func (s *Server) buildHTTP() error {
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 		discovery: s.discovery, openapi: documents, api: s.api.handler, custom: s.api.custom,
 		snapshots: newSnapshots(s.store, s.log),
+		issuer:    s.issuerDiscovery(),
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}
 	handler := chain.New(s.routes, chain.Options{
-		Log: s.log, Metrics: s.metrics, Authenticator: authenticators, Authorizer: s.authorization.authorizers,
+		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization.authorizers,
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
 	})
 	s.http = &http.Server{
-		Handler: s.counted(handler),
-		TLSConfig: &tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{s.serving},
-			ClientAuth: tls.RequestClientCert, ClientCAs: pool, NextProtos: []string{"h2", "http/1.1"},
-		},
+		Handler:           s.counted(handler),
+		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
@@ -494,6 +451,7 @@ func (s *Server) writeKubeconfig() error {
 }
 
 func (s *Server) serve() error {
+	s.followAuthentication()
 	go func() {
 		err := s.http.ServeTLS(s.listener, "", "")
 		if !s.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {

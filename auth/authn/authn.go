@@ -3,8 +3,9 @@
 package authn
 
 import (
-	"errors"
 	"net/http"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/keelson-dev/keelson/request"
 )
@@ -32,7 +33,7 @@ func (u Union) Authenticate(r *http.Request) (*request.User, error) {
 			failed = append(failed, err)
 		}
 	}
-	return nil, errors.Join(failed...)
+	return nil, utilerrors.NewAggregate(failed)
 }
 
 // anonymous is never changed.
@@ -41,9 +42,10 @@ var anonymous = request.User{Name: request.Anonymous, Groups: []string{request.G
 // AnonymousUser is who sends a request without credentials.
 func AnonymousUser() *request.User { return &anonymous }
 
-// WithAuthenticated returns user as a member of system:authenticated too.
+// WithAuthenticated returns user as a member of system:authenticated too, unless
+// it is the anonymous user or said to be unauthenticated.
 func WithAuthenticated(u *request.User) *request.User {
-	if u.InGroup(request.GroupAuthenticated) || u.InGroup(request.GroupUnauthenticated) {
+	if u.Name == request.Anonymous || u.InGroup(request.GroupAuthenticated) || u.InGroup(request.GroupUnauthenticated) {
 		return u
 	}
 	out := *u

@@ -3,12 +3,12 @@
 package token
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"strings"
 
@@ -21,9 +21,6 @@ import (
 type Static struct {
 	users map[[sha256.Size]byte]*request.User
 }
-
-// ErrInvalid says that a bearer token is unknown.
-var ErrInvalid = errors.New("invalid bearer token")
 
 // ReadFile reads a CSV file of token, user name, user UID and, optionally, groups
 // ("a,b,c" in quotes).
@@ -71,45 +68,7 @@ func Read(in io.Reader) (*Static, error) {
 	}
 }
 
-// Authenticate implements authn.Authenticator.
-func (s *Static) Authenticate(r *http.Request) (*request.User, error) {
-	token, ok := Bearer(r)
-	if !ok {
-		return nil, nil
-	}
-	if user := s.users[sha256.Sum256([]byte(token))]; user != nil {
-		return user, nil
-	}
-	return nil, ErrInvalid
-}
-
-// Bearer returns the request's bearer token (RFC 6750 section 2.1). Another
-// scheme, or none, is no token.
-func Bearer(r *http.Request) (string, bool) {
-	header := strings.TrimSpace(r.Header.Get("Authorization"))
-	if header == "" {
-		return "", false
-	}
-	scheme, rest, ok := strings.Cut(header, " ")
-	if !ok || !strings.EqualFold(scheme, "bearer") {
-		return "", false
-	}
-	token, _, _ := strings.Cut(rest, " ")
-	if token == "" {
-		request.Warn(r.Context(), "the provided Authorization header contains extra space before the bearer token, and is ignored")
-		return "", false
-	}
-	return token, true
-}
-
-// None refuses every bearer token: it stands where no file is given, so that a
-// wrong token is answered 401 and not taken for no token.
-type None struct{}
-
-// Authenticate implements authn.Authenticator.
-func (None) Authenticate(r *http.Request) (*request.User, error) {
-	if _, ok := Bearer(r); ok {
-		return nil, ErrInvalid
-	}
-	return nil, nil
+// UserOfToken implements authn.TokenUsers.
+func (s *Static) UserOfToken(_ context.Context, t authn.BearerToken) (*request.User, error) {
+	return s.users[t.Hash], nil
 }

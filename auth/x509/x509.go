@@ -1,14 +1,17 @@
-// Package x509 authenticates client certificates: the common name is the user,
-// the organizations are the groups.
+// Package x509 authenticates client certificates: the common name is the user, the
+// organizations are groups.
 package x509
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/asn1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,12 +23,18 @@ import (
 // (kubernetes.io's arc 1.3.6.1.4.1.57683, 2).
 var oidUID = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 
+// extraCredential names the certificate among what is known of the user.
+const extraCredential = "authentication.kubernetes.io/credential-id"
+
 // Authenticator verifies certificates against a pool of authorities.
 type Authenticator struct {
 	// Roots returns the authorities that client certificates are verified with.
 	Roots func() *x509.CertPool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+	// Observe is told how long a certificate holds that is to be verified; nil is
+	// not.
+	Observe func(remaining time.Duration)
 }
 
 // Authenticate implements authn.Authenticator.
@@ -44,7 +53,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 			return v.user, nil
 		}
 	}
-	v, err := verify(r.TLS.PeerCertificates, roots, now)
+	v, err := a.verify(r.TLS.PeerCertificates, roots, now)
 	if err != nil {
 		return nil, err
 	}
@@ -54,48 +63,89 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	return v.user, nil
 }
 
-func verify(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (*verified, error) {
-	leaf := chain[0]
-	options := x509.VerifyOptions{
-		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+func (a *Authenticator) verify(sent []*x509.Certificate, roots *x509.CertPool, now time.Time) (*verified, error) {
+	leaf := sent[0]
+	if a.Observe != nil {
+		a.Observe(leaf.NotAfter.Sub(now))
 	}
-	if len(chain) > 1 {
-		options.Intermediates = x509.NewCertPool()
-		for _, c := range chain[1:] {
-			options.Intermediates.AddCert(c)
-		}
-	}
-	chains, err := leaf.Verify(options)
+	chains, err := Verify(sent, roots, now)
 	if err != nil {
-		return nil, fmt.Errorf("verifying certificate SN=%d failed: %w", leaf.SerialNumber, err)
+		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",
+			leaf.SerialNumber, colons(leaf.SubjectKeyId), colons(leaf.AuthorityKeyId), err)
 	}
+	v := &verified{roots: roots, until: Lifetime(chains)}
 	user, err := userOf(leaf)
 	if err != nil {
 		return nil, err
 	}
-	return &verified{user: authn.WithAuthenticated(user), roots: roots, until: lifetime(chains)}, nil
+	if user != nil {
+		v.user = authn.WithAuthenticated(user)
+	}
+	return v, nil
 }
 
+// Verify verifies a client's certificates.
+func Verify(sent []*x509.Certificate, roots *x509.CertPool, now time.Time) ([][]*x509.Certificate, error) {
+	options := x509.VerifyOptions{
+		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if len(sent) > 1 {
+		options.Intermediates = x509.NewCertPool()
+		for _, c := range sent[1:] {
+			options.Intermediates.AddCert(c)
+		}
+	}
+	return sent[0].Verify(options)
+}
+
+// userOf returns whom a certificate stands for, nil for nobody: one without a
+// common name.
 func userOf(leaf *x509.Certificate) (*request.User, error) {
 	if leaf.Subject.CommonName == "" {
-		return nil, errors.New("the certificate's subject has no common name")
+		return nil, nil
 	}
-	user := &request.User{Name: leaf.Subject.CommonName, Groups: leaf.Subject.Organization}
+	uid, err := uidOf(leaf)
+	if err != nil {
+		return nil, err
+	}
+	fingerprint := sha256.Sum256(leaf.Raw)
+	return &request.User{
+		Name: leaf.Subject.CommonName, UID: uid, Groups: leaf.Subject.Organization,
+		Extra: map[string][]string{extraCredential: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
+	}, nil
+}
+
+func uidOf(leaf *x509.Certificate) (string, error) {
+	uid, found := "", false
 	for _, name := range leaf.Subject.Names {
 		if !name.Type.Equal(oidUID) {
 			continue
 		}
-		uid, ok := name.Value.(string)
-		if !ok || user.UID != "" {
-			return nil, errors.New("the certificate's subject has more than one UID, or one that is not a string")
+		value, ok := name.Value.(string)
+		switch {
+		case !ok:
+			return "", errors.New("unable to parse UID into a string")
+		case found:
+			return "", fmt.Errorf("expected 1 UID, but found multiple: %v", []string{uid, value})
+		case value == "":
+			return "", errors.New("UID cannot be an empty string")
 		}
-		user.UID = uid
+		uid, found = value, true
 	}
-	return user, nil
+	return uid, nil
 }
 
-// lifetime returns until when the longest-lived of the chains holds.
-func lifetime(chains [][]*x509.Certificate) time.Time {
+// colons writes an identifier as pairs of digits.
+func colons(id []byte) string {
+	pairs := make([]string, len(id))
+	for i, b := range id {
+		pairs[i] = fmt.Sprintf("%02X", b)
+	}
+	return strings.Join(pairs, ":")
+}
+
+// Lifetime returns until when the longest-lived of the chains holds.
+func Lifetime(chains [][]*x509.Certificate) time.Time {
 	var best time.Time
 	for _, chain := range chains {
 		end := chain[0].NotAfter
@@ -120,7 +170,7 @@ type connection struct {
 }
 
 type verified struct {
-	user  *request.User
+	user  *request.User // nil: the certificate stands for nobody
 	roots *x509.CertPool
 	until time.Time
 }

@@ -12,6 +12,9 @@ import (
 
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
+// tokenSeconds is how long a token lives that is asked for without saying.
+const tokenSeconds = 60 * 60
+
 func serviceAccounts() *registry.Kind {
 	return &registry.Kind{
 		Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
@@ -21,9 +24,12 @@ func serviceAccounts() *registry.Kind {
 		Storage:  "v1", StoragePath: "serviceaccounts",
 		ReturnDeleted: true,
 		Subresources: []registry.Subresource{{
-			Name: "token", Verbs: []string{"create"}, Unserved: true,
+			Name: "token", Verbs: []string{"create"}, Managed: true,
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
 			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
+			Default: func(o registry.Object) {
+				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, tokenSeconds)
+			},
 		}},
 		Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ServiceAccount]{

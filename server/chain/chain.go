@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/authenticate"
@@ -26,7 +25,7 @@ import (
 type Options struct {
 	Log            *slog.Logger
 	Metrics        *metrics.Metrics
-	Authenticator  authn.Authenticator
+	Authentication authenticate.Options
 	Authorizer     authz.Authorizer
 	Limiter        *inflight.Limiter
 	RequestTimeout time.Duration
@@ -43,7 +42,7 @@ func New(h http.Handler, o Options) http.Handler {
 		auditid.New(),
 		cachecontrol.New(),
 		deadline.New(o.RequestTimeout, o.Stopping),
-		authenticate.New(o.Authenticator, o.Log, o.Metrics.Authentication),
+		authenticate.New(o.Authentication),
 		impersonate.New(),
 		o.Limiter.Filter,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),

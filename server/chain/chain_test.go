@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/auth/masters"
 	"github.com/keelson-dev/keelson/auth/token"
+	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
@@ -25,13 +28,20 @@ func testChain(tb testing.TB, h http.HandlerFunc) http.Handler {
 		tb.Fatal(err)
 	}
 	limiter := &inflight.Limiter{MaxReadOnly: 400, MaxMutating: 200}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	counts := metrics.New(metrics.Options{
+		InFlight: limiter.Current, Known: func(_, _, resource string) bool { return resource == "pods" },
+	})
+	own := []string{"here"}
 	return New(h, Options{
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Metrics: metrics.New(metrics.Options{
-			InFlight: limiter.Current, Known: func(_, _, resource string) bool { return resource == "pods" },
-		}),
-		Authenticator: tokens, Authorizer: authz.List{masters.Authorizer{}},
-		Limiter: limiter, RequestTimeout: time.Minute, Stopping: context.Background(),
+		Log: log, Metrics: counts,
+		Authentication: authenticate.Options{
+			Authenticator: &bearer.Authenticator{Tokens: authn.ForAudiences(own, tokens), Audiences: own},
+			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },
+			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
+		},
+		Authorizer: authz.List{masters.Authorizer{}},
+		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(),
 	})
 }
 

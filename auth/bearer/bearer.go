@@ -1,0 +1,122 @@
+// Package bearer authenticates requests by the bearer token that they carry, in
+// the Authorization header or, from browsers, among the protocols of a WebSocket.
+package bearer
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// WebSocketProtocol begins the protocol that stands for a token: what follows is
+// the token in URL-safe base64 without padding.
+const WebSocketProtocol = "base64url.bearer.authorization.k8s.io."
+
+const protocolHeader = "Sec-Websocket-Protocol"
+
+// Authenticator takes the token of the Authorization header.
+type Authenticator struct {
+	Tokens authn.TokenAuthenticator
+	// Audiences are the server's own: a token must be meant for one of them.
+	Audiences []string
+}
+
+// Authenticate implements authn.Authenticator.
+func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
+	text, ok := Header(r)
+	if !ok {
+		return nil, nil
+	}
+	return a.userOf(r, text)
+}
+
+func (a *Authenticator) userOf(r *http.Request, text string) (*request.User, error) {
+	identity, err := a.Tokens.AuthenticateToken(r.Context(), authn.NewBearerToken(text), a.Audiences)
+	if identity != nil {
+		return identity.User, nil
+	}
+	if err == nil {
+		err = authn.ErrInvalidToken
+	}
+	return nil, err
+}
+
+// WebSocket takes the token among the protocols of a WebSocket, and takes it out
+// of them.
+type WebSocket Authenticator
+
+// Authenticate implements authn.Authenticator.
+func (a *WebSocket) Authenticate(r *http.Request) (*request.User, error) {
+	if len(r.Header[protocolHeader]) == 0 || !isWebSocket(r.Header) {
+		return nil, nil
+	}
+	text, others, err := splitProtocols(r.Header[protocolHeader])
+	if err != nil || text == "" {
+		return nil, err
+	}
+	user, err := (*Authenticator)(a).userOf(r, text)
+	if user != nil {
+		r.Header.Set(protocolHeader, strings.Join(others, ","))
+	}
+	return user, err
+}
+
+// Header returns the token of the Authorization header (RFC 6750 section 2.1).
+// Another scheme, or none, is no token.
+func Header(r *http.Request) (string, bool) {
+	header := strings.TrimSpace(r.Header.Get("Authorization"))
+	if header == "" {
+		return "", false
+	}
+	scheme, rest, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "bearer") {
+		return "", false
+	}
+	token, _, _ := strings.Cut(rest, " ")
+	if token == "" {
+		request.Warn(r.Context(), "the provided Authorization header contains extra space before the bearer token, and is ignored")
+		return "", false
+	}
+	return token, true
+}
+
+// splitProtocols returns the token among protocols, "" for none, and the others,
+// of which there must be one that the server can choose.
+func splitProtocols(lines []string) (token string, others []string, err error) {
+	found := false
+	for protocol := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		protocol = strings.TrimSpace(protocol)
+		encoded, ok := strings.CutPrefix(protocol, WebSocketProtocol)
+		if !ok {
+			others = append(others, protocol)
+			continue
+		}
+		if found {
+			return "", nil, errors.New("multiple base64.bearer.authorization tokens specified")
+		}
+		found = true
+		decoded, err := base64.RawURLEncoding.DecodeString(encoded)
+		if err != nil {
+			return "", nil, errors.New("invalid base64.bearer.authorization token encoding")
+		}
+		if !utf8.Valid(decoded) {
+			return "", nil, errors.New("invalid base64.bearer.authorization token")
+		}
+		token = string(decoded)
+	}
+	if token != "" && len(others) == 0 {
+		return "", nil, errors.New("missing additional subprotocol")
+	}
+	return token, others, nil
+}
+
+func isWebSocket(h http.Header) bool {
+	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") && httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
+}

@@ -1,0 +1,52 @@
+// Package follow reads a file again when its content changes.
+package follow
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"time"
+)
+
+// File is a file that somebody may replace while the server runs.
+type File struct {
+	Path string
+	// Every is how often it is read.
+	Every time.Duration
+	// Use is handed content that differs from what it was handed before. An error
+	// means that what was in use stays so.
+	Use func(content []byte) error
+	// Failed is told why the file cannot be read or used; once for a content that
+	// cannot be used.
+	Failed func(error)
+}
+
+// Run follows the file until ctx ends. current is the content in use.
+func (f *File) Run(ctx context.Context, current []byte) {
+	ticker := time.NewTicker(f.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			current = f.look(current)
+		}
+	}
+}
+
+// look returns the content that was looked at last.
+func (f *File) look(current []byte) []byte {
+	content, err := os.ReadFile(f.Path)
+	if err != nil {
+		f.Failed(err)
+		return current
+	}
+	if bytes.Equal(content, current) {
+		return current
+	}
+	if err := f.Use(content); err != nil {
+		f.Failed(err)
+	}
+	return content
+}

@@ -1,0 +1,127 @@
+package serviceaccount
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/respond"
+)
+
+const (
+	// ConfigurationPath and KeysPath are where relying parties find out about the
+	// issuer (OpenID Connect Discovery 1.0).
+	ConfigurationPath = "/.well-known/openid-configuration"
+	KeysPath          = "/openid/v1/jwks"
+
+	keySetType = "application/jwk-set+json"
+	// discoveryAge is for how long, in seconds, the answers may be kept.
+	discoveryAge = 3600
+)
+
+// Discovery tells relying parties about the issuer and its keys.
+type Discovery struct {
+	keys    *Keys
+	issuer  string
+	keysURI string
+}
+
+// NewDiscovery returns the documents' handler. keysURI, "" for the server's own
+// address, is where relying parties find the keys. An issuer that is no https URL
+// without query and fragment has no documents: that is an error, and the server
+// goes without.
+func NewDiscovery(keys *Keys, issuer, keysURI, address string) (*Discovery, error) {
+	u, err := url.Parse(issuer)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "https":
+		return nil, fmt.Errorf("issuer URL must use https scheme, got: %s", issuer)
+	case u.RawQuery != "":
+		return nil, fmt.Errorf("issuer URL may not include a query, got: %s", issuer)
+	case u.Fragment != "":
+		return nil, fmt.Errorf("issuer URL may not include a fragment, got: %s", issuer)
+	}
+	if keysURI == "" {
+		keysURI = (&url.URL{Scheme: "https", Host: address, Path: KeysPath}).String()
+	}
+	if u, err := url.Parse(keysURI); err != nil || u.Scheme != "https" {
+		return nil, errors.Join(err, fmt.Errorf("jwksURI requires https scheme, parsed as: %v", u))
+	}
+	return &Discovery{keys, issuer, keysURI}, nil
+}
+
+// Serves says whether a path is one of the documents'.
+func (d *Discovery) Serves(path string) bool {
+	return below(path, ConfigurationPath) || below(path, KeysPath)
+}
+
+func below(path, root string) bool {
+	rest, ok := strings.CutPrefix(path, root)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// ServeHTTP implements http.Handler.
+func (d *Discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	document, media := d.configuration, respond.JSON
+	if below(r.URL.Path, KeysPath) {
+		document, media = d.keySet, keySetType
+	}
+	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
+	case path != ConfigurationPath && path != KeysPath:
+		respond.Error(w, r, apierr.PathNotFound())
+		return
+	case r.Method != http.MethodGet:
+		respond.Error(w, r, apierr.PathMethodNotAllowed())
+		return
+	case !respond.AcceptsAny(respond.ParseAccept(r.Header.Get("Accept")), []string{media}):
+		respond.Error(w, r, respond.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+media, true))
+		return
+	}
+	body, err := document()
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", discoveryAge))
+	_, _ = w.Write(body) // the client may be gone
+}
+
+func (d *Discovery) configuration() ([]byte, error) {
+	keys, err := d.keys.published()
+	if err != nil {
+		return nil, err
+	}
+	var algs []string
+	for _, k := range keys {
+		algs = append(algs, string(k.alg))
+	}
+	slices.Sort(algs)
+	return json.Marshal(struct {
+		Issuer        string   `json:"issuer"`
+		KeysURI       string   `json:"jwks_uri"`
+		ResponseTypes []string `json:"response_types_supported"`
+		SubjectTypes  []string `json:"subject_types_supported"`
+		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+	}{d.issuer, d.keysURI, []string{"id_token"}, []string{"public"}, slices.Compact(algs)})
+}
+
+func (d *Discovery) keySet() ([]byte, error) {
+	keys, err := d.keys.published()
+	if err != nil {
+		return nil, err
+	}
+	var set jose.JSONWebKeySet
+	for _, k := range keys {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.key, KeyID: k.id, Algorithm: string(k.alg), Use: "sig"})
+	}
+	return json.Marshal(set)
+}

@@ -1,0 +1,234 @@
+package serviceaccount
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+)
+
+const (
+	shortestLife = 10 * 60 // seconds
+	longestLife  = 1 << 32
+
+	// extendedRequest is what the service account admission plug-in asks for in
+	// the tokens that it mounts, in seconds. Such a token lives longer than it says
+	// where extension is on, so that a program that never reads it again is found
+	// (by metrics) before it fails.
+	extendedRequest = 60*60 + 7
+	// ExtendedLife is how long it lives then.
+	ExtendedLife = 365 * 24 * time.Hour
+)
+
+// Issuer answers requests for tokens.
+type Issuer struct {
+	Keys *Keys
+	// Name is the issuer that tokens name.
+	Name string
+	// Audiences are those of a request that names none: the server's own.
+	Audiences []string
+	// MaxLife shortens what is asked for; 0 does not.
+	MaxLife time.Duration
+	// Extend makes the tokens that admission mounts live for ExtendedLife.
+	Extend bool
+	Now    func() time.Time
+}
+
+var tokenRequestKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
+
+// Create serves POST of serviceaccounts/token; it is a registry.CreateFunc.
+func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.CreateRequest) (registry.Object, error) {
+	req := r.Body.(*authenticationv1.TokenRequest)
+	if req.Name != "" && req.Name != r.Name {
+		return nil, kerrors.NewInvalid(tokenRequestKind.GroupKind(), r.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "name"), req.Name, "must match the service account name if specified")})
+	}
+	obj, err := a.Get(ctx, accounts, r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	account := obj.(*corev1.ServiceAccount)
+	if req.UID != "" && req.UID != account.UID {
+		return nil, kerrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, r.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID, account.UID))
+	}
+	now := i.Now()
+	i.complete(req, account, now)
+	if errs := validate(req); len(errs) > 0 {
+		return nil, kerrors.NewInvalid(tokenRequestKind.GroupKind(), "", errs)
+	}
+	b, err := bind(ctx, a, account, req.Spec.BoundObjectRef)
+	if err != nil {
+		return nil, err
+	}
+	i.shorten(ctx, req)
+	token, err := i.issue(req, b, now)
+	if err != nil {
+		return nil, kerrors.NewInternalError(fmt.Errorf("failed to generate token: %w", err))
+	}
+	req.Status = authenticationv1.TokenRequestStatus{
+		Token:               token,
+		ExpirationTimestamp: metav1.NewTime(now.Add(time.Duration(*req.Spec.ExpirationSeconds) * time.Second)),
+	}
+	return req, nil
+}
+
+// complete sets what the request leaves out.
+func (i *Issuer) complete(req *authenticationv1.TokenRequest, account *corev1.ServiceAccount, now time.Time) {
+	if len(req.Spec.Audiences) == 0 {
+		req.Spec.Audiences = i.Audiences
+	}
+	req.Name, req.Namespace, req.UID = account.Name, account.Namespace, account.UID
+	req.CreationTimestamp = metav1.NewTime(now)
+	req.Status = authenticationv1.TokenRequestStatus{}
+}
+
+func validate(req *authenticationv1.TokenRequest) field.ErrorList {
+	path := field.NewPath("spec", "expirationSeconds")
+	switch s := *req.Spec.ExpirationSeconds; {
+	case s < shortestLife:
+		return field.ErrorList{field.Invalid(path, s, "may not specify a duration less than 10 minutes")}
+	case s > longestLife:
+		return field.ErrorList{field.Invalid(path, s, "may not specify a duration larger than 2^32 seconds")}
+	}
+	return nil
+}
+
+func (i *Issuer) shorten(ctx context.Context, req *authenticationv1.TokenRequest) {
+	longest := int64(i.MaxLife / time.Second)
+	if asked := *req.Spec.ExpirationSeconds; longest > 0 && asked > longest {
+		request.Warn(ctx, fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, longest))
+		req.Spec.ExpirationSeconds = &longest
+	}
+}
+
+// bind finds the object that the token is to end with.
+func bind(ctx context.Context, a registry.Access, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (boundClaims, error) {
+	b := boundClaims{Namespace: account.Namespace, Account: reference{account.Name, string(account.UID)}}
+	if ref == nil {
+		return b, nil
+	}
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	var uid types.UID
+	var err error
+	switch gvk.GroupKind() {
+	case schema.GroupKind{Kind: "Pod"}:
+		uid, err = b.bindPod(ctx, a, ref.Name)
+	case schema.GroupKind{Kind: "Node"}:
+		b.Node, uid, err = refer(ctx, a, nodes, "", ref.Name)
+	case schema.GroupKind{Kind: "Secret"}:
+		b.Secret, uid, err = refer(ctx, a, secrets, account.Namespace, ref.Name)
+	default:
+		return b, kerrors.NewBadRequest("cannot bind token to object of type " + gvk.String())
+	}
+	if err != nil {
+		return b, err
+	}
+	if ref.UID != "" && ref.UID != uid {
+		return b, kerrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, ref.Name,
+			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+	}
+	return b, nil
+}
+
+func refer(ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string) (*reference, types.UID, error) {
+	obj, err := get(ctx, a, r, namespace, name)
+	if err != nil {
+		return nil, "", err
+	}
+	return &reference{obj.GetName(), string(obj.GetUID())}, obj.GetUID(), nil
+}
+
+func get(ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string) (registry.Object, error) {
+	if name == "" {
+		return nil, kerrors.NewBadRequest("Name parameter required.")
+	}
+	return a.Get(ctx, r, namespace, name)
+}
+
+// bindPod notes the pod, and the node that it runs on for those who read the token.
+func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name string) (types.UID, error) {
+	obj, err := get(ctx, a, pods, b.Namespace, name)
+	if err != nil {
+		return "", err
+	}
+	pod := obj.(*corev1.Pod)
+	if pod.Spec.ServiceAccountName != b.Account.Name {
+		return "", kerrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", b.Account.Name))
+	}
+	b.Pod = &reference{pod.Name, string(pod.UID)}
+	if node := pod.Spec.NodeName; node != "" {
+		b.Node, _, err = refer(ctx, a, nodes, "", node)
+		switch {
+		case kerrors.IsNotFound(err):
+			b.Node = &reference{Name: node}
+		case err != nil:
+			return "", kerrors.NewInternalError(err)
+		}
+	}
+	return pod.UID, nil
+}
+
+// issue makes the token.
+func (i *Issuer) issue(req *authenticationv1.TokenRequest, b boundClaims, now time.Time) (string, error) {
+	asked := time.Duration(*req.Spec.ExpirationSeconds) * time.Second
+	life := asked
+	if i.Extend && b.Pod != nil && asked == extendedRequest*time.Second && i.forUs(req.Spec.Audiences) {
+		life = ExtendedLife
+		b.WarnAfter = jwt.NewNumericDate(now.Add(asked))
+	}
+	c := &claims{
+		Claims: jwt.Claims{
+			Issuer: i.Name, Subject: UserName(req.Namespace, req.Name), Audience: req.Spec.Audiences, ID: string(uuid.NewUUID()),
+			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
+		},
+		Kubernetes: b,
+	}
+	return i.Keys.sign(c)
+}
+
+// forUs says whether all the audiences are the server's own.
+func (i *Issuer) forUs(audiences []string) bool {
+	for _, audience := range audiences {
+		if !slices.Contains(i.Audiences, audience) {
+			return false
+		}
+	}
+	return true
+}
+
+// sign makes a token of claims.
+func (k *Keys) sign(c *claims) (string, error) {
+	key, public, err := k.signing()
+	if err != nil {
+		return "", err
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: public.alg, Key: jose.JSONWebKey{Key: key, KeyID: public.id}}, nil)
+	if err != nil {
+		return "", err
+	}
+	payload, err := json.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}

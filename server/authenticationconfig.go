@@ -1,0 +1,126 @@
+package server
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// AuthenticationConfig says who is let in, and as whom. Static tokens and client
+// authorities are in Config itself.
+type AuthenticationConfig struct {
+	// Anonymous lets requests without credentials in as system:anonymous.
+	// AnonymousSet says that this was asked for, and not left to default.
+	Anonymous, AnonymousSet bool
+	// APIAudiences are what tokens must be meant for; none is the issuers of service
+	// account tokens.
+	APIAudiences []string
+
+	ServiceAccounts ServiceAccountConfig
+	// BootstrapTokens accepts the secrets of type bootstrap.kubernetes.io/token.
+	BootstrapTokens bool
+	RequestHeader   RequestHeaderConfig
+}
+
+// ServiceAccountConfig says how tokens of service accounts are issued and verified.
+type ServiceAccountConfig struct {
+	// KeyFiles hold keys that tokens are verified with, SigningKeyFile the one that
+	// they are signed with. "" is the server's own key, made when it is needed.
+	KeyFiles       []string
+	SigningKeyFile string
+	// Issuers are accepted; the first one issues.
+	Issuers []string
+	// JWKSURI is where relying parties are told to find the keys; "" is this server.
+	JWKSURI string
+	// Lookup holds legacy tokens to the secret that keeps them.
+	Lookup bool
+	// MaxExpiration shortens what is asked for; 0 does not.
+	MaxExpiration time.Duration
+	// ExtendExpiration lets the tokens that are mounted in pods live for a year.
+	ExtendExpiration bool
+}
+
+// RequestHeaderConfig says which front proxies may name a user in headers.
+type RequestHeaderConfig struct {
+	// ClientCAFile has the authorities of their certificates; "" believes none.
+	ClientCAFile string
+	// AllowedNames are the common names of the certificates; none allows all.
+	AllowedNames                                                    []string
+	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeadersPrefixes []string
+}
+
+const defaultIssuer = "https://kubernetes.default.svc"
+
+// DefaultAuthentication is that of a cluster whose service accounts are known as
+// those of https://kubernetes.default.svc.
+func DefaultAuthentication() AuthenticationConfig {
+	return AuthenticationConfig{
+		Anonymous: true,
+		ServiceAccounts: ServiceAccountConfig{
+			Issuers: []string{defaultIssuer}, Lookup: true, ExtendExpiration: true,
+		},
+	}
+}
+
+// audiences are the server's own.
+func (c *AuthenticationConfig) audiences() []string {
+	if len(c.APIAudiences) > 0 {
+		return c.APIAudiences
+	}
+	return c.ServiceAccounts.Issuers
+}
+
+// validate returns what is wrong with the configuration by itself.
+func (c *AuthenticationConfig) validate() []error {
+	return append(c.ServiceAccounts.validate(), c.RequestHeader.validate()...)
+}
+
+func (c *ServiceAccountConfig) validate() []error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if len(c.Issuers) == 0 {
+		add("service-account-issuer is a required flag")
+	}
+	for i, issuer := range c.Issuers {
+		_, err := url.Parse(issuer)
+		switch {
+		case strings.Contains(issuer, ":") && err != nil:
+			add("service-account-issuer %q contained a ':' but was not a valid URL: %w", issuer, err)
+		case issuer == "":
+			add("service-account-issuer should not be an empty string")
+		case slices.Contains(c.Issuers[:i], issuer):
+			add("service-account-issuer %q is already specified", issuer)
+		}
+	}
+	if c.JWKSURI != "" {
+		if u, err := url.Parse(c.JWKSURI); err != nil {
+			add("service-account-jwks-uri must be a valid URL: %w", err)
+		} else if u.Scheme != "https" {
+			add("service-account-jwks-uri requires https scheme, parsed as: %v", u.String())
+		}
+	}
+	const shortest, longest = time.Hour, 1 << 32 * time.Second
+	if c.MaxExpiration != 0 && (c.MaxExpiration < shortest || c.MaxExpiration > longest) {
+		add("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
+	}
+	return errs
+}
+
+func (c *RequestHeaderConfig) validate() []error {
+	var errs []error
+	for flag, values := range map[string][]string{
+		"requestheader-username-headers": c.UsernameHeaders, "requestheader-uid-headers": c.UIDHeaders,
+		"requestheader-group-headers": c.GroupHeaders, "requestheader-extra-headers-prefix": c.ExtraHeadersPrefixes,
+		"requestheader-allowed-names": c.AllowedNames,
+	} {
+		for _, value := range values {
+			if strings.TrimSpace(value) == "" {
+				errs = append(errs, fmt.Errorf("empty value in %q", flag))
+				break
+			}
+		}
+	}
+	return errs
+}
