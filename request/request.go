@@ -49,12 +49,15 @@ type Info struct {
 	Version     string
 	Namespace   string
 	Name        string
+	// AsksResource says that it is about a resource even if that has no name: a
+	// review may ask so.
+	AsksResource bool
 	// Rest is what follows the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
 }
 
 // IsResource says whether the request is about a resource.
-func (i *Info) IsResource() bool { return i.Resource != "" }
+func (i *Info) IsResource() bool { return i.Resource != "" || i.AsksResource }
 
 // specialVerbs are path segments that stand for a verb before the namespace, a
 // deprecated form of watch (API conventions).

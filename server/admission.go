@@ -13,9 +13,10 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// admissionChain is the order of admission, the reference's.
-func admissionChain(reg *registry.Registry) *admission.Chain {
-	return admission.NewChain(
+// admissionChain is the order of admission, the reference's. last are judges of
+// what the others made.
+func admissionChain(reg *registry.Registry, last ...admission.Plugin) *admission.Chain {
+	return admission.NewChain(append([]admission.Plugin{
 		lifecycle.Plugin(reg),
 		serviceaccount.Plugin(reg),
 		taint.Plugin(),
@@ -24,5 +25,5 @@ func admissionChain(reg *registry.Registry) *admission.Chain {
 		protection.Plugin(),
 		ingressclass.Plugin(reg),
 		storageclass.Plugin(reg),
-	)
+	}, last...)...)
 }

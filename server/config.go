@@ -47,6 +47,9 @@ type Config struct {
 	// Authorization is who may do what.
 	Authorization AuthorizationConfig
 
+	// Authorization is who may do what.
+	Authorization AuthorizationConfig
+
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
 	TokenAuthFile string
 	// ClientCAFile has authorities whose client certificates are accepted beside
@@ -100,6 +103,7 @@ func DefaultConfig() Config {
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
 		DefaultServiceAccounts: true,
+		Authorization:          DefaultAuthorization(),
 		Authentication:         DefaultAuthentication(),
 		Authorization:          DefaultAuthorization(),
 		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,

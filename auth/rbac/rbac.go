@@ -27,9 +27,12 @@ type Authorizer struct {
 	followers []*follow.Follower
 }
 
-// Start loads the objects and follows them until ctx ends.
-func Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) (*Authorizer, error) {
-	a := &Authorizer{index: NewIndex()}
+// New returns an Authorizer that knows no roles, and allows nothing, before Start.
+func New() *Authorizer { return &Authorizer{index: NewIndex()} }
+
+// Start loads the objects and follows them until ctx ends. It is called once,
+// before requests are served.
+func (a *Authorizer) Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) error {
 	for _, kind := range a.kinds() {
 		f, err := follow.Start(ctx, follow.Options{
 			Resource: reg.Resource(rbacv1.Resource(kind.resource)),
@@ -40,11 +43,11 @@ func Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) (*Auth
 			Apply: kind.set, Log: log,
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", kind.resource, err)
+			return fmt.Errorf("%s: %w", kind.resource, err)
 		}
 		a.followers = append(a.followers, f)
 	}
-	return a, nil
+	return nil
 }
 
 // followed is how the objects of one resource reach the index.

@@ -1,0 +1,193 @@
+// Package review answers the questions of the authorization.k8s.io API group: may
+// somebody do something, and what may I do?
+package review
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// Answers returns what answers a POST of each of the four kinds.
+func Answers(z authz.Authorizer, rules authz.RuleResolver) map[schema.GroupResource]registry.CreateFunc {
+	a := answers{z, rules}
+	return map[schema.GroupResource]registry.CreateFunc{
+		resource("subjectaccessreviews"):      a.subject,
+		resource("localsubjectaccessreviews"): a.local,
+		resource("selfsubjectaccessreviews"):  a.self,
+		resource("selfsubjectrulesreviews"):   a.rulesOf,
+	}
+}
+
+func resource(name string) schema.GroupResource {
+	return schema.GroupResource{Group: authorizationv1.GroupName, Resource: name}
+}
+
+type answers struct {
+	authorizer authz.Authorizer
+	rules      authz.RuleResolver
+}
+
+func (a answers) subject(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+	r := req.Body.(*authorizationv1.SubjectAccessReview)
+	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, false)...)
+	if len(errs) > 0 {
+		return nil, invalid(errs)
+	}
+	r.Status = a.decide(ctx, attributesOf(&r.Spec))
+	return r, nil
+}
+
+func (a answers) local(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+	r := req.Body.(*authorizationv1.LocalSubjectAccessReview)
+	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, true)...)
+	errs = append(errs, validateLocal(r)...)
+	if len(errs) > 0 {
+		return nil, invalid(errs)
+	}
+	r.Status = a.decide(ctx, attributesOf(&r.Spec))
+	return r, nil
+}
+
+func (a answers) self(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+	r := req.Body.(*authorizationv1.SelfSubjectAccessReview)
+	errs := append(validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), validateMeta(&r.ObjectMeta, false)...)
+	if len(errs) > 0 {
+		return nil, invalid(errs)
+	}
+	u := request.UserFrom(ctx)
+	if u == nil {
+		return nil, kerrors.NewBadRequest("no user present on request")
+	}
+	r.Status = a.decide(ctx, attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes))
+	return r, nil
+}
+
+func (a answers) rulesOf(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+	r := req.Body.(*authorizationv1.SelfSubjectRulesReview)
+	u := request.UserFrom(ctx)
+	if u == nil {
+		return nil, kerrors.NewBadRequest("no user present on request")
+	}
+	if r.Spec.Namespace == "" {
+		return nil, kerrors.NewBadRequest("no namespace on request")
+	}
+	rules, err := a.rules.RulesFor(ctx, u, r.Spec.Namespace)
+	// The answer does not repeat the question, as the reference's does not.
+	out := &authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules:    append([]authorizationv1.ResourceRule{}, rules.Resource...),
+		NonResourceRules: append([]authorizationv1.NonResourceRule{}, rules.NonResource...),
+		Incomplete:       rules.Incomplete,
+	}}
+	if err != nil {
+		out.Status.EvaluationError = err.Error()
+	}
+	return out, nil
+}
+
+func (a answers) decide(ctx context.Context, at authz.Attributes) authorizationv1.SubjectAccessReviewStatus {
+	decision, reason, err := a.authorizer.Authorize(ctx, at)
+	return authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason,
+		EvaluationError: evaluationError(err, at.Selectors),
+	}
+}
+
+// invalid does not name the kind, as the reference does not.
+func invalid(errs field.ErrorList) error {
+	return kerrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
+}
+
+// attributesOf returns what a review of somebody asks.
+func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attributes {
+	u := &request.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
+	if spec.Extra != nil {
+		u.Extra = make(map[string][]string, len(spec.Extra))
+		for key, values := range spec.Extra {
+			u.Extra[key] = values
+		}
+	}
+	return attributes(u, spec.ResourceAttributes, spec.NonResourceAttributes)
+}
+
+func attributes(u *request.User, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authz.Attributes {
+	if r == nil {
+		return authz.Attributes{User: u, Info: &request.Info{Verb: n.Verb, Path: n.Path}}
+	}
+	version := r.Version
+	if version == "" {
+		version = "*"
+	}
+	return authz.Attributes{
+		User: u,
+		Info: &request.Info{
+			Verb: r.Verb, Group: r.Group, Version: version, Resource: r.Resource, Subresource: r.Subresource,
+			Namespace: r.Namespace, Name: r.Name, AsksResource: true,
+		},
+		Selectors: selectors(r),
+	}
+}
+
+// selectors returns those of a review; what cannot be understood is left out.
+func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
+	if r.FieldSelector == nil && r.LabelSelector == nil {
+		return nil
+	}
+	s := &authz.Selectors{}
+	if f := r.FieldSelector; f != nil {
+		if f.RawSelector != "" {
+			selector, err := fields.ParseSelector(f.RawSelector)
+			if s.FieldsError = err; err == nil {
+				s.Fields = selector.Requirements()
+			}
+		}
+		if len(f.Requirements) > 0 {
+			s.Fields, s.FieldsError = authz.FieldRequirements(f.Requirements)
+		}
+	}
+	if l := r.LabelSelector; l != nil {
+		if l.RawSelector != "" {
+			selector, err := labels.Parse(l.RawSelector)
+			if s.LabelsError = err; err == nil {
+				s.Labels, _ = selector.Requirements()
+			}
+		}
+		if len(l.Requirements) > 0 {
+			s.Labels, s.LabelsError = authz.LabelRequirements(l.Requirements)
+		}
+	}
+	return s
+}
+
+// evaluationError joins what went wrong with the decision and with the selectors.
+func evaluationError(err error, s *authz.Selectors) string {
+	var texts []string
+	if err != nil {
+		texts = append(texts, err.Error())
+	}
+	ignored := func(name string, understood int, err error) {
+		switch {
+		case err == nil:
+		case understood > 0:
+			texts = append(texts, fmt.Sprintf("spec.resourceAttributes.%s partially ignored due to parse error", name))
+		default:
+			texts = append(texts, fmt.Sprintf("spec.resourceAttributes.%s ignored due to parse error", name))
+		}
+	}
+	if s != nil {
+		ignored("fieldSelector", len(s.Fields), s.FieldsError)
+		ignored("labelSelector", len(s.Labels), s.LabelsError)
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,192 @@
+// Package rbac makes and keeps the default roles and bindings of a cluster, and
+// the rules of ClusterRoles that aggregate others.
+package rbac
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/auth/rbac/policy"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	// manager is the field manager of the default objects.
+	manager = "kube-apiserver"
+	version = "v1"
+
+	// atOnce is how many objects are written at a time: the store makes the
+	// writes of a moment durable together.
+	atOnce = 64
+)
+
+// Writer writes objects as a client named manager would.
+type Writer interface {
+	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
+	UpdateAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error
+}
+
+// Bootstrap makes the default roles and bindings that are missing and completes
+// those that are there, unless their annotation
+// rbac.authorization.kubernetes.io/autoupdate is "false".
+type Bootstrap struct {
+	Registry *registry.Registry
+	Writer   Writer
+	Log      *slog.Logger
+}
+
+// key names an object among those of all four kinds.
+type key struct{ resource, namespace, name string }
+
+// Run returns when the objects are as they have to be.
+func (b *Bootstrap) Run(ctx context.Context) error {
+	wanted, err := policy.Objects()
+	if err != nil {
+		return err
+	}
+	there, err := b.load(ctx)
+	if err != nil {
+		return err
+	}
+	carried, err := there.carried(wanted)
+	if err != nil {
+		return err
+	}
+	return b.each(wanted, func(obj registry.Object) error {
+		k := keyOf(obj)
+		if old := carried[k]; old != nil {
+			if err := b.create(ctx, old); err != nil && !kerrors.IsAlreadyExists(err) {
+				return err
+			}
+			return b.complete(ctx, k, obj)
+		}
+		found, err := there.find(k)
+		switch {
+		case err != nil:
+			return err
+		case found == nil:
+			return b.ensure(ctx, obj)
+		}
+		return b.reconcile(ctx, found, obj)
+	})
+}
+
+// state is what there is when the server starts, by resource.
+type state map[string]part
+
+type part struct {
+	resource *registry.Resource
+	snapshot cache.Snapshot
+}
+
+func (b *Bootstrap) load(ctx context.Context) (state, error) {
+	there := state{}
+	for _, name := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
+		r := b.Registry.Resource(rbacv1.Resource(name))
+		snap, err := r.Current(ctx)
+		if err != nil {
+			return nil, err
+		}
+		there[name] = part{r, snap}
+	}
+	return there, nil
+}
+
+// find returns an object, nil if there is none.
+func (s state) find(k key) (registry.Object, error) {
+	p := s[k.resource]
+	o, ok := p.snapshot.Get(p.resource.Key(k.namespace, k.name))
+	if !ok {
+		return nil, nil
+	}
+	return p.resource.Decode(o)
+}
+
+func keyOf(obj registry.Object) key {
+	return key{resourceOf(obj), obj.GetNamespace(), obj.GetName()}
+}
+
+func resourceOf(obj registry.Object) string {
+	switch obj.(type) {
+	case *rbacv1.ClusterRole:
+		return "clusterroles"
+	case *rbacv1.ClusterRoleBinding:
+		return "clusterrolebindings"
+	case *rbacv1.Role:
+		return "roles"
+	}
+	return "rolebindings"
+}
+
+// each calls do for all objects, some at a time.
+func (b *Bootstrap) each(objs []registry.Object, do func(registry.Object) error) error {
+	errs := make([]error, len(objs))
+	slots := make(chan struct{}, atOnce)
+	var running sync.WaitGroup
+	for i, obj := range objs {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			if err := do(obj); err != nil {
+				k := keyOf(obj)
+				errs[i] = fmt.Errorf("unable to reconcile %s.%s/%s: %w", k.resource, rbacv1.GroupName, k.name, err)
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+func (b *Bootstrap) create(ctx context.Context, obj registry.Object) error {
+	return b.Writer.CreateAs(ctx, resourceOf(obj), version, rbacv1.GroupName, obj, manager)
+}
+
+// ensure makes an object that is missing. Another server that was faster has the
+// same in mind.
+func (b *Bootstrap) ensure(ctx context.Context, wanted registry.Object) error {
+	err := b.create(ctx, wanted)
+	if kerrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// reconcile makes an object that is there what it has to be.
+func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object) error {
+	copied, ok := found.DeepCopyObject().(registry.Object)
+	if !ok || !complete(copied, wanted) && sameRole(found, wanted) {
+		return nil
+	}
+	k := keyOf(wanted)
+	switch {
+	case protected(found):
+		b.Log.Warn("a default role or binding lacks something, and is not to be changed", "resource", k.resource, "namespace", k.namespace, "name", k.name)
+		return nil
+	case sameRole(found, wanted):
+		return b.complete(ctx, k, wanted)
+	}
+	// What a binding refers to cannot be changed: it is made anew.
+	uid := string(found.GetUID())
+	err := b.Registry.Delete(ctx, rbacv1.Resource(k.resource), k.namespace, k.name, registry.DeleteOptions{UID: &uid})
+	if err != nil && !kerrors.IsNotFound(err) {
+		return err
+	}
+	return b.ensure(ctx, wanted)
+}
+
+// complete adds to a stored object what it lacks.
+func (b *Bootstrap) complete(ctx context.Context, k key, wanted registry.Object) error {
+	return b.Writer.UpdateAs(ctx, k.resource, version, rbacv1.GroupName, k.namespace, k.name, manager, func(obj registry.Object) error {
+		if !protected(obj) {
+			complete(obj, wanted)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,151 @@
+package rbac
+
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/auth/rbac"
+	"github.com/keelson-dev/keelson/auth/rbac/policy"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// protected says whether an object's annotation asks to leave it alone.
+func protected(obj registry.Object) bool {
+	return obj.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false"
+}
+
+// sameRole says whether two bindings refer to the same role.
+func sameRole(a, b registry.Object) bool {
+	switch a := a.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		return a.RoleRef == b.(*rbacv1.ClusterRoleBinding).RoleRef
+	case *rbacv1.RoleBinding:
+		return a.RoleRef == b.(*rbacv1.RoleBinding).RoleRef
+	}
+	return true
+}
+
+// complete adds to obj what wanted has beyond it, and says whether that was
+// something. What obj has beyond wanted stays: it is a cluster's own.
+func complete(obj, wanted registry.Object) bool {
+	annotations, changed := merge(obj.GetAnnotations(), wanted.GetAnnotations())
+	if changed {
+		obj.SetAnnotations(annotations)
+	}
+	labels, more := merge(obj.GetLabels(), wanted.GetLabels())
+	if more {
+		obj.SetLabels(labels)
+	}
+	changed = changed || more
+	switch obj := obj.(type) {
+	case *rbacv1.Role:
+		return addRules(&obj.Rules, wanted.(*rbacv1.Role).Rules) || changed
+	case *rbacv1.ClusterRole:
+		want := wanted.(*rbacv1.ClusterRole)
+		rules, selectors := addRules(&obj.Rules, want.Rules), addSelectors(obj, want)
+		return rules || selectors || changed
+	case *rbacv1.RoleBinding:
+		return addSubjects(&obj.Subjects, wanted.(*rbacv1.RoleBinding).Subjects) || changed
+	case *rbacv1.ClusterRoleBinding:
+		return addSubjects(&obj.Subjects, wanted.(*rbacv1.ClusterRoleBinding).Subjects) || changed
+	}
+	return changed
+}
+
+// merge adds the pairs whose keys are not there.
+func merge(have, want map[string]string) (map[string]string, bool) {
+	changed := false
+	for k, v := range want {
+		if _, ok := have[k]; ok {
+			continue
+		}
+		if have == nil {
+			have = map[string]string{}
+		}
+		have[k], changed = v, true
+	}
+	return have, changed
+}
+
+func addRules(have *[]rbacv1.PolicyRule, want []rbacv1.PolicyRule) bool {
+	missing := rbac.Uncovered(*have, want)
+	*have = append(*have, missing...)
+	return len(missing) > 0
+}
+
+// addSelectors adds selectors of an aggregate. A role that is not to be one
+// stops being one.
+func addSelectors(have, want *rbacv1.ClusterRole) bool {
+	if want.AggregationRule == nil {
+		changed := have.AggregationRule != nil
+		have.AggregationRule = nil
+		return changed
+	}
+	changed := false
+	for _, s := range want.AggregationRule.ClusterRoleSelectors {
+		if have.AggregationRule == nil {
+			have.AggregationRule = &rbacv1.AggregationRule{}
+		}
+		list := &have.AggregationRule.ClusterRoleSelectors
+		if !slices.ContainsFunc(*list, func(h metav1.LabelSelector) bool { return equality.Semantic.DeepEqual(h, s) }) {
+			*list, changed = append(*list, s), true
+		}
+	}
+	return changed
+}
+
+func addSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
+	changed := false
+	for _, s := range want {
+		if !slices.Contains(*have, s) {
+			*have, changed = append(*have, s), true
+		}
+	}
+	return changed
+}
+
+// carried returns, by what they become, the objects that take something over from
+// an old cluster: rules of roles that aggregate nowadays, subjects of a binding
+// that was split.
+func (s state) carried(wanted []registry.Object) (map[key]registry.Object, error) {
+	out := map[key]registry.Object{}
+	for old, name := range policy.Moved() {
+		from, err := s.toCarry(key{"clusterroles", "", old}, key{"clusterroles", "", name})
+		if err != nil {
+			return nil, err
+		}
+		if role, ok := from.(*rbacv1.ClusterRole); ok && role.AggregationRule == nil {
+			role.Name, role.ResourceVersion, role.ManagedFields = name, "", nil
+			out[keyOf(role)] = role
+		}
+	}
+	for name, old := range policy.Split() {
+		from, err := s.toCarry(key{"clusterrolebindings", "", old}, key{"clusterrolebindings", "", name})
+		if err != nil {
+			return nil, err
+		}
+		if binding, ok := from.(*rbacv1.ClusterRoleBinding); ok {
+			part := &rbacv1.ClusterRoleBinding{Subjects: binding.Subjects, RoleRef: binding.RoleRef}
+			part.Name, part.Labels, part.Annotations = name, binding.Labels, binding.Annotations
+			for _, w := range wanted {
+				if w, ok := w.(*rbacv1.ClusterRoleBinding); ok && w.Name == name {
+					part.RoleRef = w.RoleRef
+				}
+			}
+			out[keyOf(part)] = part
+		}
+	}
+	return out, nil
+}
+
+// toCarry returns the old object if the new one is missing, else nil.
+func (s state) toCarry(old, name key) (registry.Object, error) {
+	there, err := s.find(name)
+	if err != nil || there != nil {
+		return nil, err
+	}
+	return s.find(old)
+}
