@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/structural"
+	"github.com/keelson-dev/keelson/structural/merge"
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
@@ -71,7 +72,10 @@ type compiledVersion struct {
 }
 
 // compiled shares what is compiled of equal schemas.
-type compiled struct{ schemas *structural.Cache }
+type compiled struct {
+	schemas *structural.Cache
+	types   merge.Cache
+}
 
 func newCompiled() *compiled { return &compiled{schemas: structural.NewCache()} }
 
@@ -153,8 +157,7 @@ func (s *Server) compile(d *definition) error {
 		k.defaultsReturn = k.defaultsReturn || c.defaultsReturn()
 		types[v.Name] = c.schema
 	}
-	converter := mergeTypes(schema.GroupKind{Group: d.group, Kind: d.status.names.Kind}, types)
-	return s.bind(d, spec, converter)
+	return s.bind(d, spec, s.schemas.types.NewConverter(schema.GroupKind{Group: d.group, Kind: d.status.names.Kind}, types))
 }
 
 // defaultsReturn says that a status which is not part of what is stored has a

@@ -16,14 +16,3 @@ type Converter interface {
 
 // Converters makes the converter of a definition.
 type Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (Converter, error)
-
-// None changes the version that objects say they have, and nothing else.
-type None struct{}
-
-// Convert implements Converter.
-func (None) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
-	for _, obj := range objs {
-		obj.SetAPIVersion(to.String())
-	}
-	return objs, nil
-}

@@ -6,8 +6,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/request"
@@ -60,9 +58,4 @@ func (c *compiledVersion) validateRules(ctx context.Context, wrong field.ErrorLi
 		request.Warn(ctx, err.Error())
 	}
 	return result.Errors
-}
-
-// mergeTypes are the merge schemas of a kind's versions.
-func mergeTypes(_ schema.GroupKind, _ map[string]*structural.Schema) managedfields.TypeConverter {
-	return managedfields.NewDeducedTypeConverter()
 }
