@@ -47,9 +47,6 @@ type Config struct {
 	// Authorization is who may do what.
 	Authorization AuthorizationConfig
 
-	// Authorization is who may do what.
-	Authorization AuthorizationConfig
-
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
 	TokenAuthFile string
 	// ClientCAFile has authorities whose client certificates are accepted beside
