@@ -102,7 +102,6 @@ func DefaultConfig() Config {
 		DefaultServiceAccounts: true,
 		Authorization:          DefaultAuthorization(),
 		Authentication:         DefaultAuthentication(),
-		Authorization:          DefaultAuthorization(),
 		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 		Profiling: true,
