@@ -2,6 +2,7 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -140,6 +141,9 @@ func (s *Server) compile(d *definition) error {
 	k.group, k.exclusive = d.group, s.o.Exclusive
 	k.byName, k.bound = map[string]*compiledVersion{}, map[string]*rest.Bound{}
 	k.since.Store(math.MaxInt64)
+	if d.badAuthority {
+		return errors.New("the conversion webhook CABundle is invalid")
+	}
 	if k.converter, err = s.o.Converters(d.name, spec); err != nil {
 		return err
 	}

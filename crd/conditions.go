@@ -44,13 +44,13 @@ func (s *Server) look(ctx context.Context, name string) error {
 	if d.deleting && d.cleanup {
 		s.finish(ctx, d)
 	}
-	if _, changed := s.want(d.group, &d.names, d.approval, d.status); !changed {
+	if _, changed := s.want(d.group, &d.names, d.approval, d.badAuthority, d.status); !changed {
 		return nil
 	}
 	var after status
 	err := s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) {
 		now := status{names: obj.Status.AcceptedNames, conditions: obj.Status.Conditions}
-		after, _ = s.want(obj.Spec.Group, &obj.Spec.Names, obj.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation], now)
+		after, _ = s.want(obj.Spec.Group, &obj.Spec.Names, obj.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation], badAuthority(obj.Spec.Conversion), now)
 		obj.Status.AcceptedNames, obj.Status.Conditions = after.names, after.conditions
 	})
 	if kerrors.IsNotFound(err) {
@@ -90,7 +90,7 @@ func (s *Server) writeStatus(ctx context.Context, name string, change func(*apie
 }
 
 // want is the status that a definition should have, and whether it differs.
-func (s *Server) want(group string, wanted *names, approval string, now status) (status, bool) {
+func (s *Server) want(group string, wanted *names, approval string, badAuthority bool, now status) (status, bool) {
 	out := status{names: now.names, conditions: slices.Clone(now.conditions)}
 	changed := false
 	set := func(c condition) {
@@ -110,7 +110,7 @@ func (s *Server) want(group string, wanted *names, approval string, now status) 
 		set(accepted)
 	}
 	if !out.established() {
-		set(establishedCondition(out.namesAccepted()))
+		set(establishedCondition(out.namesAccepted(), badAuthority))
 	}
 	return out, changed
 }
@@ -126,8 +126,12 @@ func (s *Server) takenIn(group string) taken {
 	return t
 }
 
-func establishedCondition(accepted bool) condition {
-	if accepted {
+// establishedCondition is that of a definition which is not established yet.
+func establishedCondition(accepted, badAuthority bool) condition {
+	switch {
+	case accepted && badAuthority:
+		return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "InvalidCABundle", Message: "The conversion webhook CABundle is invalid"}
+	case accepted:
 		return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, Reason: "InitialNamesAccepted", Message: "the initial names have been accepted"}
 	}
 	return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "NotAccepted", Message: "not all names are accepted"}

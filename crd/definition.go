@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"crypto/x509"
 	"slices"
 	"strings"
 
@@ -25,9 +26,12 @@ type definition struct {
 	names    apiextensionsv1.CustomResourceDefinitionNames
 	versions []version
 	approval string // the annotation, "" if there is none
-	deleting bool
-	cleanup  bool // the finalizer is there
-	status   status
+	// badAuthority says that the certificates to trust a conversion webhook by cannot
+	// be read.
+	badAuthority bool
+	deleting     bool
+	cleanup      bool // the finalizer is there
+	status       status
 	// spec are the bytes of the specification: what is compiled depends on them and
 	// on the accepted names alone.
 	spec string
@@ -74,10 +78,11 @@ type rawSpec struct {
 }
 
 type lightSpec struct {
-	Group    string                                        `json:"group"`
-	Scope    apiextensionsv1.ResourceScope                 `json:"scope"`
-	Names    apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
-	Versions []struct {
+	Group      string                                        `json:"group"`
+	Scope      apiextensionsv1.ResourceScope                 `json:"scope"`
+	Names      apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
+	Conversion *apiextensionsv1.CustomResourceConversion     `json:"conversion"`
+	Versions   []struct {
 		Name               string  `json:"name"`
 		Served             bool    `json:"served"`
 		Storage            bool    `json:"storage"`
@@ -109,12 +114,13 @@ func newDefinition(r *registry.Resource, o *cache.Object) (*definition, error) {
 	d := &definition{
 		name: l.Metadata.Name, uid: l.Metadata.UID, revision: o.Revision,
 		group: l.Spec.Group, scope: l.Spec.Scope, names: l.Spec.Names,
-		approval: l.Metadata.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation],
-		deleting: l.Metadata.DeletionTimestamp != nil,
-		cleanup:  slices.Contains(l.Metadata.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer),
-		status:   status{names: l.Status.AcceptedNames, conditions: l.Status.Conditions},
-		spec:     l.Spec.text,
-		kinds:    newKinds(),
+		approval:     l.Metadata.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation],
+		badAuthority: badAuthority(l.Spec.Conversion),
+		deleting:     l.Metadata.DeletionTimestamp != nil,
+		cleanup:      slices.Contains(l.Metadata.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer),
+		status:       status{names: l.Status.AcceptedNames, conditions: l.Status.Conditions},
+		spec:         l.Spec.text,
+		kinds:        newKinds(),
 	}
 	for _, v := range l.Spec.Versions {
 		d.versions = append(d.versions, version{
@@ -177,6 +183,13 @@ func (d *definition) fits(info *request.Info) bool {
 		return info.Verb == "list" || info.Verb == "watch"
 	}
 	return true
+}
+
+func badAuthority(c *apiextensionsv1.CustomResourceConversion) bool {
+	if c == nil || c.Webhook == nil || c.Webhook.ClientConfig == nil || len(c.Webhook.ClientConfig.CABundle) == 0 {
+		return false
+	}
+	return !x509.NewCertPool().AppendCertsFromPEM(c.Webhook.ClientConfig.CABundle)
 }
 
 func (s *status) condition(t apiextensionsv1.CustomResourceDefinitionConditionType) *apiextensionsv1.CustomResourceDefinitionCondition {

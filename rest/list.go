@@ -263,9 +263,12 @@ func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush 
 			}
 		}
 	}
-	if tree {
+	switch {
+	case tree:
 		b = s.treeListTail(b, p)
-	} else {
+	case s.Kind.Trees() && len(p.objects) == 0:
+		b = append(b[:len(b)-1], "null}\n"...) // as the reference has it
+	default:
 		b = append(b, "]}\n"...)
 	}
 	_, err = flush(b)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -29,6 +30,9 @@ var patchTypes = []string{
 
 // treePatchTypes are those of custom resources: a strategic merge wants Go types.
 var treePatchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+
+// noSuchPatch answers a PATCH of a built-in resource with another Content-Type.
+var noSuchPatch = apierr.WithEmptyDetails(apierr.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type"))
 
 func typesPatch(t string) types.PatchType { return types.PatchType(t) }
 
@@ -142,7 +146,10 @@ func (h *Handler) patchTypeOf(r *http.Request, s *served) (string, error) {
 	if slices.Contains(accepted, mediaType) {
 		return mediaType, nil
 	}
-	return "", apierr.UnsupportedMediaType(accepted)
+	if s.Kind.Trees() {
+		return "", apierr.UnsupportedMediaType(accepted)
+	}
+	return "", noSuchPatch
 }
 
 // patcher applies one patch; change may run more than once.

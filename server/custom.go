@@ -43,7 +43,7 @@ func serviceAddress(g *registry.Registry) webhook.Resolver {
 		}
 		service, ok := obj.(*corev1.Service)
 		if !ok {
-			return "", kerrors.NewNotFound(corev1.Resource("services"), name)
+			return "", fmt.Errorf("service %q not found", name)
 		}
 		if service.Spec.Type == corev1.ServiceTypeExternalName {
 			return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), nil
