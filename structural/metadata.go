@@ -16,8 +16,9 @@ import (
 type DecodeOptions struct {
 	// Report asks for the paths of the fields that were dropped as unknown.
 	Report bool
-	// Lenient drops metadata of a wrong type, where it is an error otherwise. So
-	// are objects from the store read, which may be older than the checks.
+	// Lenient drops metadata of a wrong type, where it is an error otherwise, and
+	// gives objects without a generation the first. So are objects from the store
+	// read, which may be older than the checks.
 	Lenient bool
 	// Preserve leaves unknown fields and nulls (spec.preserveUnknownFields of the
 	// definition).
@@ -34,6 +35,9 @@ func (s *Schema) Decode(object map[string]any, o DecodeOptions) (unknown []strin
 	d := decoding{report: o.Report, lenient: o.Lenient}
 	if err := d.metadata(object, nil); err != nil {
 		return nil, err
+	}
+	if meta, ok := object["metadata"].(map[string]any); ok && o.Lenient && meta["generation"] == nil {
+		meta["generation"] = int64(1)
 	}
 	unknown, d.unknown = d.unknown, nil
 	if !o.Preserve {

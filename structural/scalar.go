@@ -1,6 +1,7 @@
 package structural
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -63,10 +64,10 @@ func (v *checks) typed(x any, is, allowed kind, values *Values) int {
 	switch {
 	case fits:
 		return 2
-	case format != "" && !sequence:
+	case format != "" && !sequence && format != storedFormat(is):
 		v.wrongType(format, storedFormat(is))
 		return 1
-	case format != "" && allowed&(integerKind|numberKind) == 0:
+	case format != "" && sequence && allowed&(integerKind|numberKind) == 0:
 		return 2 // the format itself judges strings, and nobody arrays
 	}
 	v.wrongType(allowed.String(), is.String())
@@ -86,43 +87,67 @@ func storedFormat(is kind) string {
 
 // numeric checks a number, whatever the type of the node is.
 func (v *checks) numeric(values *Values, x any, allowed kind) int {
-	format := values.checked
+	format := numberFormat(values.checked, allowed)
 	v.inRange(x, allowed, format)
 	if factor := values.MultipleOf; factor != nil {
 		v.multiple(x, *factor, v.boundFits("MultipleOf", *factor, allowed, format))
 	}
 	if min := values.Minimum; min != nil {
 		fits := v.boundFits("Minimum boundary", *min, allowed, format)
-		n, whole := x.(int64)
-		switch {
-		case whole && fits:
-			if n < int64(*min) || values.ExclusiveMinimum && n == int64(*min) {
-				v.invalid(x, pick(values.ExclusiveMinimum, "should be greater than %v", "should be greater than or equal to %v"), int64(*min))
-			}
-		case asFloat(x) < *min || values.ExclusiveMinimum && asFloat(x) == *min:
-			v.invalid(asFloat(x), pick(values.ExclusiveMinimum, "should be greater than %v", "should be greater than or equal to %v"), *min)
-		}
+		v.bounded(x, *min, fits, minimum, values.ExclusiveMinimum)
 	}
 	if max := values.Maximum; max != nil {
 		fits := v.boundFits("Maximum boundary", *max, allowed, format)
-		n, whole := x.(int64)
-		switch {
-		case whole && fits:
-			if n > int64(*max) || values.ExclusiveMaximum && n == int64(*max) {
-				v.invalid(x, pick(values.ExclusiveMaximum, "should be less than %v", "should be less than or equal to %v"), int64(*max))
-			}
-		case asFloat(x) > *max || values.ExclusiveMaximum && asFloat(x) == *max:
-			v.invalid(asFloat(x), pick(values.ExclusiveMaximum, "should be less than %v", "should be less than or equal to %v"), *max)
-		}
+		v.bounded(x, *max, fits, maximum, values.ExclusiveMaximum)
 	}
 	return 2
 }
 
-func pick(exclusive bool, yes, no string) string {
-	if exclusive {
-		return yes
+// numberFormat returns the format if it is one that limits numbers of a type.
+func numberFormat(format string, allowed kind) string {
+	switch {
+	case allowed == integerKind && (format == "int32" || format == "int64"),
+		allowed == numberKind && (format == "float" || format == "double"):
+		return format
 	}
-	return no
+	return ""
+}
+
+// side is the side of a bound on which numbers are wrong.
+type side int
+
+const (
+	minimum side = -1
+	maximum side = 1
+)
+
+// text is what is told of numbers on the wrong side.
+func (s side) text(exclusive bool) string {
+	switch {
+	case s == minimum && exclusive:
+		return "should be greater than %v"
+	case s == minimum:
+		return "should be greater than or equal to %v"
+	case exclusive:
+		return "should be less than %v"
+	}
+	return "should be less than or equal to %v"
+}
+
+// bounded checks that a number is on the right side of a bound; an integer by the
+// bound's integral part, where the bound fits its type.
+func (v *checks) bounded(x any, bound float64, fits bool, wrong side, exclusive bool) {
+	n, whole := x.(int64)
+	if whole && fits {
+		if c := side(cmp.Compare(n, int64(bound))); c == wrong || exclusive && c == 0 {
+			v.invalid(n, wrong.text(exclusive), int64(bound))
+		}
+		return
+	}
+	f := asFloat(x)
+	if c := side(cmp.Compare(f, bound)); c == wrong || exclusive && c == 0 {
+		v.invalid(f, wrong.text(exclusive), bound)
+	}
 }
 
 // multiple checks that a number is a multiple of a factor; of its integral part

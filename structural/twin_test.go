@@ -23,16 +23,28 @@ import (
 
 func openAPI(t testing.TB, text string) *spec.Schema {
 	t.Helper()
+	out := openAPIWritten(t, text)
+	prepare(out)
+	return out
+}
+
+// openAPIWritten is the schema as it is written.
+func openAPIWritten(t testing.TB, text string) *spec.Schema {
+	t.Helper()
 	var out spec.Schema
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatal(err)
 	}
-	prepare(&out)
+	eachSchema(&out, func(s *spec.Schema) { integers(s.Enum) })
 	return &out
 }
 
 // prepare gives integers or strings both types and drops formats that mean nothing.
 func prepare(s *spec.Schema) {
+	eachSchema(s, func(s *spec.Schema) { prepareOne(s) })
+}
+
+func prepareOne(s *spec.Schema) {
 	if is, _ := s.Extensions.GetBool("x-kubernetes-int-or-string"); is {
 		s.Type = spec.StringOrArray{"integer", "string"}
 	}
@@ -52,24 +64,28 @@ func prepare(s *spec.Schema) {
 	if !known {
 		s.Format = ""
 	}
-	integers(s.Enum)
+}
+
+// eachSchema visits a schema and all below.
+func eachSchema(s *spec.Schema, visit func(*spec.Schema)) {
+	visit(s)
 	for name, p := range s.Properties {
-		prepare(&p)
+		eachSchema(&p, visit)
 		s.Properties[name] = p
 	}
 	for _, list := range [][]spec.Schema{s.AnyOf, s.OneOf, s.AllOf} {
 		for i := range list {
-			prepare(&list[i])
+			eachSchema(&list[i], visit)
 		}
 	}
 	if s.Not != nil {
-		prepare(s.Not)
+		eachSchema(s.Not, visit)
 	}
 	if s.Items != nil {
-		prepare(s.Items.Schema)
+		eachSchema(s.Items.Schema, visit)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		prepare(s.AdditionalProperties.Schema)
+		eachSchema(s.AdditionalProperties.Schema, visit)
 	}
 }
 
@@ -188,8 +204,16 @@ func FuzzValidate(f *testing.F) {
 		schema := source.Schema()
 		props := text(t, schema)
 		s, twin := schemaOf(t, props), openAPI(t, props)
+		written, err := Written(propsOf(t, props))
+		if err != nil {
+			t.Fatal(err)
+		}
+		writtenTwin := openAPIWritten(t, props)
 		for range 4 {
 			object := tree(t, text(t, source.Object(schema)))
+			if got, want := messages(written.Validate(nil, object)), twinErrors(writtenTwin, object, nil); !slices.Equal(got, want) {
+				t.Fatalf("seed %d, as written: %s\nof %s:\ngot  %s\nwant %s", seed, text(t, object), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+			}
 			if got, want := messages(s.Validate(nil, object)), twinErrors(twin, object, nil); !slices.Equal(got, want) {
 				t.Fatalf("seed %d: %s\nof %s:\ngot  %s\nwant %s", seed, text(t, object), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 			}
