@@ -161,3 +161,17 @@ func TestLenientDecoding(t *testing.T) {
 		t.Errorf("preserved: %v, %v", object, err)
 	}
 }
+
+// What kube-apiserver took for structural must be.
+func TestAcceptedSchemas(t *testing.T) {
+	var schemas []struct{ Name, Schema string }
+	readJSON(t, "testdata/accepted.json.gz", &schemas)
+	if len(schemas) < 200 {
+		t.Fatalf("%d schemas", len(schemas))
+	}
+	for _, s := range schemas {
+		if _, err := New(propsOf(t, s.Schema)); err != nil {
+			t.Errorf("%s: %v\n%s", s.Name, err, s.Schema)
+		}
+	}
+}

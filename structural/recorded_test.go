@@ -37,9 +37,15 @@ type recorded struct {
 
 type cause struct{ Reason, Message, Field string }
 
-func readRecorded(t testing.TB) []recorded {
+func readRecorded(t testing.TB) (out []recorded) {
 	t.Helper()
-	f, err := os.Open("testdata/recorded.json.gz")
+	readJSON(t, "testdata/recorded.json.gz", &out)
+	return out
+}
+
+func readJSON(t testing.TB, name string, into any) {
+	t.Helper()
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +54,9 @@ func readRecorded(t testing.TB) []recorded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []recorded
-	if err := json.NewDecoder(z).Decode(&out); err != nil {
+	if err := json.NewDecoder(z).Decode(into); err != nil {
 		t.Fatal(err)
 	}
-	return out
 }
 
 func schemaOf(t testing.TB, text string) *Schema {

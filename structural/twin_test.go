@@ -90,12 +90,22 @@ func eachSchema(s *spec.Schema, visit func(*spec.Schema)) {
 }
 
 // integers makes integers of what was decoded as float64.
-func integers(enum []any) {
-	for i, v := range enum {
-		if f, ok := v.(float64); ok && f == float64(int64(f)) {
-			enum[i] = int64(f)
+func integers(v any) any {
+	switch v := v.(type) {
+	case float64:
+		if v == float64(int64(v)) {
+			return int64(v)
+		}
+	case map[string]any:
+		for name, sub := range v {
+			v[name] = integers(sub)
+		}
+	case []any:
+		for i, sub := range v {
+			v[i] = integers(sub)
 		}
 	}
+	return v
 }
 
 // ratchet is a validator that drops the errors of unchanged values.
@@ -201,33 +211,51 @@ func FuzzValidate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		source := sample.New(seed)
-		schema := source.Schema()
-		props := text(t, schema)
-		s, twin := schemaOf(t, props), openAPI(t, props)
-		written, err := Written(propsOf(t, props))
-		if err != nil {
-			t.Fatal(err)
-		}
-		writtenTwin := openAPIWritten(t, props)
-		for range 4 {
-			object := tree(t, text(t, source.Object(schema)))
-			if got, want := messages(written.Validate(nil, object)), twinErrors(writtenTwin, object, nil); !slices.Equal(got, want) {
-				t.Fatalf("seed %d, as written: %s\nof %s:\ngot  %s\nwant %s", seed, text(t, object), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
-			}
-			if got, want := messages(s.Validate(nil, object)), twinErrors(twin, object, nil); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %s\nof %s:\ngot  %s\nwant %s", seed, text(t, object), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
-			}
-			old := object
-			changed, ok := source.Change(old).(map[string]any)
-			if !ok {
-				continue
-			}
-			object = tree(t, text(t, changed))
-			if got, want := messages(s.ValidateUpdate(nil, object, old)), twinErrors(twin, object, old); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %s\nfrom %s\nof %s:\ngot  %s\nwant %s", seed, text(t, object), text(t, old), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
-			}
-		}
+		againstTwin(t, source, source.Schema())
 	})
+}
+
+func TestAcceptedSchemasAgainstTwin(t *testing.T) {
+	var schemas []struct{ Name, Schema string }
+	readJSON(t, "testdata/accepted.json.gz", &schemas)
+	for i, s := range schemas {
+		t.Run(s.Name, func(t *testing.T) {
+			var schema map[string]any
+			if err := json.Unmarshal([]byte(s.Schema), &schema); err != nil {
+				t.Fatal(err)
+			}
+			againstTwin(t, sample.New(uint64(i)), schema)
+		})
+	}
+}
+
+// againstTwin holds Validate and ValidateUpdate against the twin.
+func againstTwin(t *testing.T, source *sample.Source, schema map[string]any) {
+	t.Helper()
+	props := text(t, schema)
+	s, twin := schemaOf(t, props), openAPI(t, props)
+	written, err := Written(propsOf(t, props))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writtenTwin := openAPIWritten(t, props)
+	check := func(what string, got field.ErrorList, want []string, values ...any) {
+		t.Helper()
+		if got := messages(got); !slices.Equal(got, want) {
+			t.Fatalf("%s: %s\nof %s:\ngot  %s\nwant %s", what, text(t, values), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+		}
+	}
+	for range 4 {
+		object := tree(t, text(t, source.Object(schema)))
+		check("create", s.Validate(nil, object), twinErrors(twin, object, nil), object)
+		check("as written", written.Validate(nil, object), twinErrors(writtenTwin, object, nil), object)
+		changed, ok := source.Change(object).(map[string]any)
+		if !ok {
+			continue
+		}
+		changed = tree(t, text(t, changed))
+		check("update", s.ValidateUpdate(nil, changed, object), twinErrors(twin, changed, object), changed, object)
+	}
 }
 
 // forceFacts makes walks go everywhere.
