@@ -31,6 +31,8 @@ type Scenario struct {
 	Token string
 	// Round counts from 0; who runs the scenario sets it.
 	Round int
+	// Gentle says that no request is given up: then nothing is left under way.
+	Gentle bool
 	// Padding makes values longer.
 	Padding string
 	// Patience is how long is waited for what must happen. It is no measurement.
@@ -159,6 +161,10 @@ func (s *Scenario) Begin(follow bool) {
 
 // Load runs the clients until ctx ends.
 func (s *Scenario) Load(ctx context.Context, writers, readers int) {
+	requests := ctx
+	if s.Gentle {
+		requests = context.WithoutCancel(ctx)
+	}
 	var wg sync.WaitGroup
 	for i := range writers + readers {
 		seed := s.Rng.Uint64()
@@ -167,9 +173,9 @@ func (s *Scenario) Load(ctx context.Context, writers, readers int) {
 			c := s.Client(i)
 			for ctx.Err() == nil {
 				if i < writers {
-					s.write(ctx, c, rng)
+					s.write(requests, c, rng)
 				} else {
-					s.read(ctx, c, rng)
+					s.read(requests, c, rng)
 				}
 			}
 		})
@@ -201,7 +207,7 @@ func (s *Scenario) Value() string { return fmt.Sprintf("v%d%s", s.values.Add(1),
 
 // write writes once. Some requests are given up soon: their answers are unknown.
 func (s *Scenario) write(ctx context.Context, c *Client, rng *rand.Rand) {
-	if rng.IntN(25) == 0 {
+	if !s.Gentle && rng.IntN(25) == 0 {
 		short, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
 		defer cancel()
 		ctx = short

@@ -1,0 +1,263 @@
+package etcd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/etcd"
+)
+
+// In a process that the test binary starts of itself, so that it can be killed,
+// roleVar says what to be, settingsVar how, in JSON.
+const (
+	roleVar     = "KEELSON_ETCD_TEST_ROLE"
+	settingsVar = "KEELSON_ETCD_TEST_SETTINGS"
+)
+
+// roles run until the process is killed, and call ready when they serve.
+var roles = map[string]func(settings []byte, ready func()) error{"member": beMember, "replica": beReplica}
+
+func TestMain(m *testing.M) {
+	run, is := roles[os.Getenv(roleVar)]
+	if !is {
+		os.Exit(m.Run())
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test's own process
+		os.Exit(0)
+	}()
+	fmt.Fprintln(os.Stderr, run([]byte(os.Getenv(settingsVar)), func() { fmt.Println("ready") }))
+	os.Exit(1)
+}
+
+// child is a process of the test's.
+type child struct {
+	role  string
+	cmd   *exec.Cmd
+	out   *bufio.Reader
+	stdin io.Closer
+	said  strings.Builder // on standard error; complete when it was killed
+}
+
+func spawn(t testing.TB, role string, settings any) *child {
+	t.Helper()
+	text, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{role: role, cmd: exec.Command(os.Args[0])}
+	c.cmd.Env = append(os.Environ(), roleVar+"="+role, settingsVar+"="+string(text))
+	c.cmd.Stderr = &c.said
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	c.out = bufio.NewReader(stdout)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.kill)
+	return c
+}
+
+// awaitReady returns when the process serves.
+func (c *child) awaitReady(t testing.TB) {
+	t.Helper()
+	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
+		c.kill()
+		t.Fatalf("a %s does not start: %q, %v\n%s", c.role, line, err, c.said.String())
+	}
+}
+
+// kill ends the process at once, if it runs.
+func (c *child) kill() {
+	if c.cmd == nil {
+		return
+	}
+	_ = c.cmd.Process.Kill() // it may have ended
+	_ = c.cmd.Wait()         // it was killed
+	c.cmd = nil
+}
+
+// memberSettings are of one member, which has its data in Dir.
+type memberSettings struct {
+	Name, Dir, Client, Peer string
+	All                     string // as --initial-cluster has it
+}
+
+func beMember(settings []byte, ready func()) error {
+	var s memberSettings
+	if err := json.Unmarshal(settings, &s); err != nil {
+		return err
+	}
+	client, err := url.Parse(s.Client)
+	if err != nil {
+		return err
+	}
+	peer, err := url.Parse(s.Peer)
+	if err != nil {
+		return err
+	}
+	config := embed.NewConfig()
+	config.Name, config.Dir, config.InitialCluster = s.Name, s.Dir, s.All
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{*peer}, []url.URL{*peer}
+	config.TickMs, config.ElectionMs = 50, 500
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	m, err := embed.StartEtcd(config)
+	if err != nil {
+		return err
+	}
+	<-m.Server.ReadyNotify()
+	ready()
+	return <-m.Err()
+}
+
+// replicaSettings are of one Keelson.
+type replicaSettings struct {
+	Endpoints []string
+	Port      int
+	Tokens    string
+}
+
+func beReplica(settings []byte, ready func()) error {
+	var s replicaSettings
+	if err := json.Unmarshal(settings, &s); err != nil {
+		return err
+	}
+	config := keelson.InMemory() // no directory
+	config.Storage, config.Etcd.Servers = keelson.StorageEtcd, s.Endpoints
+	config.SecurePort, config.TokenAuthFile, config.Log = s.Port, s.Tokens, quiet()
+	server, err := keelson.Start(context.Background(), config)
+	if err != nil {
+		return err
+	}
+	ready()
+	return <-server.Failed()
+}
+
+// processes are members and replicas as processes.
+type processes struct {
+	t        testing.TB
+	members  []memberSettings
+	replicas []replicaSettings
+	running  struct{ members, replicas []*child }
+}
+
+// startProcesses runs a cluster and replicas of the server on it, who let in token.
+func startProcesses(t testing.TB, members, replicas int, token string) *processes {
+	t.Helper()
+	p := &processes{t: t}
+	dir := t.TempDir()
+	var endpoints, all []string
+	for i := range members {
+		m := memberSettings{Name: fmt.Sprintf("m%d", i), Client: urlOf(t), Peer: urlOf(t)}
+		m.Dir = filepath.Join(dir, m.Name)
+		p.members = append(p.members, m)
+		endpoints, all = append(endpoints, m.Client), append(all, m.Name+"="+m.Peer)
+	}
+	for i := range p.members {
+		p.members[i].All = strings.Join(all, ",")
+	}
+	tokens := filepath.Join(dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range replicas {
+		u := freeURL(t)
+		port, err := strconv.Atoi(u.Port())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.replicas = append(p.replicas, replicaSettings{Endpoints: endpoints, Port: port, Tokens: tokens})
+	}
+	p.running.members, p.running.replicas = make([]*child, members), make([]*child, replicas)
+	p.restart()
+	return p
+}
+
+func urlOf(t testing.TB) string {
+	u := freeURL(t)
+	return u.String()
+}
+
+// restart runs what does not: members first, since a replica does not start without
+// a quorum.
+func (p *processes) restart() {
+	p.t.Helper()
+	up(p.t, "member", p.members, p.running.members)
+	up(p.t, "replica", p.replicas, p.running.replicas)
+}
+
+func up[S any](t testing.TB, role string, settings []S, running []*child) {
+	t.Helper()
+	var waiting []*child
+	for i, c := range running {
+		if c == nil {
+			running[i] = spawn(t, role, settings[i])
+			waiting = append(waiting, running[i])
+		}
+	}
+	for _, c := range waiting {
+		c.awaitReady(t)
+	}
+}
+
+// kill kills some of a list of children.
+func kill(list []*child, which ...int) {
+	for _, i := range which {
+		if list[i] != nil {
+			list[i].kill()
+			list[i] = nil
+		}
+	}
+}
+
+// urls are where the replicas are.
+func (p *processes) urls() []string {
+	var out []string
+	for _, r := range p.replicas {
+		out = append(out, "https://127.0.0.1:"+strconv.Itoa(r.Port))
+	}
+	return out
+}
+
+// settle waits until what members have taken, of processes that are gone, has taken
+// effect or never will: a transaction through each of them comes after it.
+func (p *processes) settle() {
+	p.t.Helper()
+	for _, m := range p.members {
+		s, err := etcd.Open(p.t.Context(), etcd.Options{Endpoints: []string{m.Client}, Logger: quiet()})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		within(p.t, m.Name+" commits", func() error {
+			ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+			defer cancel()
+			_, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put("/settled/"+m.Name, nil)}})
+			return err
+		})
+		if err := s.Close(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
