@@ -52,7 +52,8 @@ func (p *planner) base(all *cel.Env, libraries ...cel.EnvOption) (base, error) {
 	}
 	b := base{has: map[string]bool{}}
 	for name, f := range env.Functions() {
-		b.has[name] = len(f.OverloadDecls()) == len(p.functions[name].OverloadDecls())
+		whole := p.functions[name]
+		b.has[name] = whole == nil || len(f.OverloadDecls()) == len(whole.OverloadDecls())
 	}
 	b.env, err = env.Extend(
 		cel.CustomTypeProvider(fixedTypes{env.CELTypeProvider()}),
