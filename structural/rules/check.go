@@ -89,6 +89,18 @@ func (s step) path(p *field.Path) *field.Path {
 	return p
 }
 
+// correlates reports whether what the step leads to, from parent, can be told
+// from one version of an object to the next.
+func (s step) correlates(parent *structural.Schema) bool {
+	switch s.to {
+	case "items":
+		return parent.ListType == "map"
+	case "properties":
+		return parent.MapType == "" || parent.MapType == "granular" || parent.MapType == "atomic"
+	}
+	return true
+}
+
 // typ returns the type of what the step leads to, nil where rules of the node above do
 // not see it.
 func (s step) typ(t *apiservercel.DeclType) *apiservercel.DeclType {
@@ -129,7 +141,7 @@ type place struct {
 	// nil if it has none.
 	seen bool
 	typ  *apiservercel.DeclType
-	// uncorrelated is the list above whose items have no counterpart from before.
+	// uncorrelated is the first node above whose parts have no counterpart from before.
 	uncorrelated *field.Path
 }
 
@@ -169,7 +181,7 @@ func (p place) child(step step, child *view, path *field.Path) place {
 			out.typ = common.SchemaDeclType(child, out.root)
 		}
 	}
-	if step.to == "items" && p.schema.schema.ListType != "map" && out.uncorrelated == nil {
+	if out.uncorrelated == nil && !step.correlates(p.schema.schema) {
 		out.uncorrelated = path
 	}
 	return out
