@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
@@ -128,7 +130,7 @@ func (d *documents) Convert(ctx context.Context, docs [][]byte) ([][]byte, error
 func (k *kinds) convert(ctx context.Context, trees []*unstructured.Unstructured, version string) ([]*unstructured.Unstructured, error) {
 	out, err := k.converter.Convert(ctx, trees, schema.GroupVersion{Group: k.group, Version: version})
 	if err != nil {
-		return nil, err
+		return nil, apierr.New(http.StatusInternalServerError, "", err.Error())
 	}
 	if v := k.byName[version]; v != nil {
 		for _, tree := range out {
