@@ -129,8 +129,8 @@ func same(a, b storage.Entry) bool {
 	return a.Key == b.Key && a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && bytes.Equal(a.Value, b.Value)
 }
 
-// replay reads the whole history and checks that each event continues the one
-// before.
+// replay reads the whole history up to a revision, and checks that each event
+// continues the one before.
 func replay(ctx context.Context, t *testing.T, s storage.Store, current int64) (map[int64]note, map[string]storage.Entry) {
 	t.Helper()
 	base := max(s.Stats().CompactedRevision, 1)
@@ -152,13 +152,17 @@ func replay(ctx context.Context, t *testing.T, s storage.Store, current int64) (
 	}
 	defer w.Close()
 	next := base + 1
-	for next <= current {
+	for through := base; through < current; {
 		b, err := w.Next(ctx)
 		if err != nil {
 			t.Fatalf("Next: %v", err)
 		}
+		through = b.Revision
 		for _, e := range b.Events {
 			r := e.Entry.ModRevision
+			if r > current {
+				break // a key expired meanwhile
+			}
 			if r != next {
 				t.Fatalf("history goes from revision %d to %d", next-1, r)
 			}
@@ -173,6 +177,9 @@ func replay(ctx context.Context, t *testing.T, s storage.Store, current int64) (
 				state[e.Entry.Key] = e.Entry
 			}
 		}
+	}
+	if next <= current {
+		t.Fatalf("history ends at revision %d, the store is at %d", next-1, current)
 	}
 	return history, state
 }
