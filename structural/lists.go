@@ -126,14 +126,13 @@ func duplicates(n int, value func(int) any) []int {
 // compound is the encoding of an object or array.
 type compound string
 
-// comparableOf returns a value that is equal to that of another where both are. It
-// cannot fail: a tree has an encoding.
+// comparableOf returns a value that is equal to that of another where both are.
 func comparableOf(v any) any {
 	switch v.(type) {
 	case map[string]any, []any:
 		text, err := json.Marshal(v)
 		if err != nil {
-			return &v // nothing is like what cannot be compared
+			return new(int) // nothing is like what has no encoding
 		}
 		return compound(text)
 	}

@@ -9,6 +9,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
 // New returns the structural schema of what a version of a definition says. The
@@ -107,7 +108,7 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 		return nil, digest{}, err
 	}
 	if values != nil {
-		values.checked = c.checkedFormat(values.Format, s.Type, s.IntOrString)
+		values.check(c.checkedFormat(values.Format, s.Type, s.IntOrString))
 		s.Values = values
 	}
 	s.gather()
@@ -337,7 +338,7 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 	}
 	if values != nil {
 		out.Values = *values
-		out.checked = c.checkedFormat(values.Format, out.Type, false)
+		out.check(c.checkedFormat(values.Format, out.Type, false))
 	}
 	content.number(len(props.Properties))
 	if len(props.Properties) > 0 {
@@ -467,6 +468,12 @@ func kindsOf(name string, intOrString bool) (kind, bool) {
 // formats may stand in a definition and mean nothing.
 var stringFormats = strings.Fields(`bsonobjectid uri email hostname ipv4 ipv6 cidr mac uuid uuid3 uuid4 uuid5
 	isbn isbn10 isbn13 creditcard ssn hexcolor rgbcolor byte password date duration datetime k8sshortname k8slongname`)
+
+// check sets the format that values are held to.
+func (v *Values) check(format string) {
+	v.checked = format
+	v.text = format != "" && strfmt.Default.ContainsName(format)
+}
 
 // checkedFormat returns format where values of the type are held to it.
 func (c *Cache) checkedFormat(format, typ string, intOrString bool) string {

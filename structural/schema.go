@@ -80,8 +80,10 @@ type Values struct {
 	AllOf, AnyOf, OneOf []*Condition
 	Not                 *Condition
 
-	// checked is Format where values are held to it, "" otherwise.
+	// checked is Format where values are held to it, "" otherwise; text says that it
+	// is one of strings.
 	checked string
+	text    bool
 }
 
 // A Condition is a schema below a combinator: it may only restrict values.

@@ -321,7 +321,7 @@ func (v *checks) text(values *Values, x string) int {
 	case values.Regexp != nil && !values.Regexp.MatchString(x):
 		v.invalid(x, "should match '%s'", values.Pattern)
 	}
-	if values.checked == "" || !strfmt.Default.ContainsName(values.checked) {
+	if !values.text {
 		return 1
 	}
 	if !strfmt.Default.Validates(values.checked, x) {
