@@ -1,0 +1,226 @@
+package openapi
+
+import (
+	"reflect"
+	"slices"
+)
+
+// A dialect is a version of OpenAPI. What clients of version 2 (kubectl before all)
+// would misunderstand is left out of it.
+type dialect int
+
+const (
+	v2 dialect = iota
+	v3
+)
+
+func (d dialect) ref(model string) string {
+	if d == v2 {
+		return "#/definitions/" + model
+	}
+	return "#/components/schemas/" + model
+}
+
+// reference refers to a definition, with a description of its own.
+func (d dialect) reference(model, description string) map[string]any {
+	if d == v2 {
+		return map[string]any{"$ref": d.ref(model), "description": description}
+	}
+	return map[string]any{"allOf": []any{map[string]any{"$ref": d.ref(model)}}, "description": description}
+}
+
+// The members of a schema that are published as they are, by what of them says
+// nothing and is left out.
+var (
+	textMembers   = []string{"type", "description", "title", "format", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type"}
+	numberMembers = []string{"maximum", "minimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
+	boolMembers   = []string{"nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"}
+	listMembers   = []string{"required", "enum", "x-kubernetes-list-map-keys", "x-kubernetes-validations"}
+	valueMembers  = []string{"default", "example"}
+)
+
+// plain copies the members that contain no schemas. The values are shared with s.
+func plain(s map[string]any) map[string]any {
+	out := make(map[string]any, len(s))
+	for _, name := range textMembers {
+		if v, ok := s[name].(string); ok && v != "" {
+			out[name] = v
+		}
+	}
+	for _, name := range boolMembers {
+		if v, ok := s[name].(bool); ok && v {
+			out[name] = v
+		}
+	}
+	for _, name := range listMembers {
+		if v, ok := s[name].([]any); ok && len(v) > 0 {
+			out[name] = v
+		}
+	}
+	for _, names := range [][]string{numberMembers, valueMembers} {
+		for _, name := range names {
+			if v, ok := s[name]; ok && v != nil {
+				out[name] = v
+			}
+		}
+	}
+	if v, ok := s["externalDocs"].(map[string]any); ok {
+		docs := map[string]any{}
+		for _, name := range []string{"description", "url"} {
+			if t, ok := v[name].(string); ok && t != "" {
+				docs[name] = t
+			}
+		}
+		out["externalDocs"] = docs
+	}
+	return out
+}
+
+// publish returns what is published of a structural schema.
+func (d dialect) publish(s map[string]any) map[string]any {
+	out := plain(s)
+	properties, _ := s["properties"].(map[string]any)
+	items, _ := s["items"].(map[string]any)
+	if d == v2 {
+		properties, items = simplify(out, s, properties, items)
+	} else {
+		junctors(out, s)
+	}
+	if len(properties) > 0 {
+		out["properties"] = each(properties, d.publish)
+	}
+	if items != nil {
+		out["items"] = d.publish(items)
+	}
+	switch a := s["additionalProperties"].(type) {
+	case bool:
+		out["additionalProperties"] = a
+	case map[string]any:
+		out["additionalProperties"] = d.publish(a)
+	}
+	if out["x-kubernetes-embedded-resource"] == true && !(d == v2 && out["x-kubernetes-preserve-unknown-fields"] == true) {
+		d.embed(out)
+	}
+	return out
+}
+
+func each(of map[string]any, do func(map[string]any) map[string]any) map[string]any {
+	out := make(map[string]any, len(of))
+	for name, value := range of {
+		s, _ := value.(map[string]any)
+		out[name] = do(s)
+	}
+	return out
+}
+
+// simplify takes from a schema what version 2 cannot say or kubectl takes for
+// something else: it holds that properties exclude others, that arrays have items, and
+// that a value of a type is not null. It returns the properties and items that stay.
+func simplify(out, s, properties, items map[string]any) (map[string]any, map[string]any) {
+	delete(out, "default")
+	nullable, preserve := out["nullable"] == true, out["x-kubernetes-preserve-unknown-fields"] == true
+	delete(out, "nullable")
+	if nullable || preserve {
+		properties, items = nil, nil
+	}
+	if nullable || items == nil && out["type"] == "array" || preserve && out["type"] == "object" {
+		delete(out, "type")
+	}
+	required, _ := out["required"].([]any)
+	required = slices.DeleteFunc(slices.Clone(required), func(name any) bool {
+		key, _ := name.(string)
+		property, _ := properties[key].(map[string]any)
+		return property["nullable"] == true
+	})
+	if values, _ := s["additionalProperties"].(map[string]any); values["nullable"] == true || len(required) == 0 {
+		delete(out, "required")
+	} else {
+		out["required"] = required
+	}
+	return properties, items
+}
+
+// junctors adds the combined conditions of a structural schema. Those of an
+// int-or-string say that it is one.
+func junctors(out, s map[string]any) {
+	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
+		if of := conditions(s[name]); of != nil {
+			out[name] = of
+		}
+	}
+	if not, ok := s["not"].(map[string]any); ok {
+		out["not"] = condition(not)
+	}
+	if out["x-kubernetes-int-or-string"] != true || isIntOrString(s["anyOf"]) {
+		return
+	}
+	all, _ := s["allOf"].([]any)
+	if len(all) > 0 {
+		if first, _ := all[0].(map[string]any); isIntOrString(first["anyOf"]) {
+			return
+		}
+	}
+	if out["anyOf"] == nil {
+		out["anyOf"] = intOrString()
+		return
+	}
+	rest, _ := out["allOf"].([]any)
+	out["allOf"] = append([]any{map[string]any{"anyOf": intOrString()}}, rest...)
+}
+
+func intOrString() []any {
+	return []any{map[string]any{"type": "integer"}, map[string]any{"type": "string"}}
+}
+
+func isIntOrString(anyOf any) bool { return reflect.DeepEqual(anyOf, any(intOrString())) }
+
+func conditions(list any) []any {
+	of, _ := list.([]any)
+	if len(of) == 0 {
+		return nil
+	}
+	out := make([]any, len(of))
+	for i, value := range of {
+		s, _ := value.(map[string]any)
+		out[i] = condition(s)
+	}
+	return out
+}
+
+// condition returns what is published of a schema below allOf, anyOf, oneOf and not. Of
+// the values of maps nothing is, there.
+func condition(s map[string]any) map[string]any {
+	out := plain(s)
+	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
+		if of := conditions(s[name]); of != nil {
+			out[name] = of
+		}
+	}
+	if not, ok := s["not"].(map[string]any); ok {
+		out["not"] = condition(not)
+	}
+	if items, ok := s["items"].(map[string]any); ok {
+		out["items"] = condition(items)
+	}
+	if properties, ok := s["properties"].(map[string]any); ok && len(properties) > 0 {
+		out["properties"] = each(properties, condition)
+	}
+	return out
+}
+
+// embed adds what every object has to the schema of an object inside of another.
+func (d dialect) embed(s map[string]any) {
+	const docs = " More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+	p := properties(s)
+	p["apiVersion"] = text("apiVersion defines the versioned schema of this representation of an object." + docs + "#resources")
+	p["kind"] = text("kind is a string value representing the type of this object. In CamelCase." + docs + "#types-kinds")
+	p["metadata"] = d.reference(objectMetaModel, partialObjectDoc("metadata"))
+	required, _ := s["required"].([]any)
+	required = slices.Clone(required)
+	for _, name := range []any{"kind", "apiVersion"} {
+		if !slices.Contains(required, name) {
+			required = append(required, name)
+		}
+	}
+	s["required"] = required
+}
