@@ -29,7 +29,7 @@ type Metrics struct {
 	watchSizes   *prometheus.HistogramVec
 	handshakes   prometheus.Counter
 	authn        *authentication
-	authz        map[string]prometheus.Counter
+	authz        *authorization
 	healthchecks *prometheus.CounterVec
 	healthcheck  *prometheus.GaugeVec
 
@@ -129,12 +129,8 @@ func New(o Options) *Metrics {
 	}, []string{"name", "type"})
 	m.slis.MustRegister(m.healthchecks, m.healthcheck)
 
-	authzAttempts := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authorization_attempts_total",
-		Help: "[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
-	}, []string{"result"})
 	m.authn = newAuthentication(m.registry)
-	m.authz = resolve(authzAttempts, "allowed", "denied", "no-opinion", "error")
+	m.authz = newAuthorization(m.registry)
 
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "kubernetes_build_info",
@@ -143,7 +139,7 @@ func New(o Options) *Metrics {
 	})
 	build.Set(1)
 
-	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, authzAttempts, build,
+	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, build,
 		&derived{o: o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -155,9 +151,6 @@ func resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.C
 	}
 	return out
 }
-
-// Authorization counts an attempt by its result.
-func (m *Metrics) Authorization(result string) { m.authz[result].Inc() }
 
 // HandshakeError counts a connection that did not get through TLS.
 func (m *Metrics) HandshakeError() { m.handshakes.Inc() }

@@ -9,10 +9,10 @@ import (
 )
 
 // Named returns what a request asks for with the name that the field selector of a
-// list, watch or deletecollection demands: authorization and audit take such a
-// request for one about that object.
+// list or watch demands: authorization and audit take such a request for one about
+// that object.
 func Named(r *http.Request, i *Info) *Info {
-	if i.Name != "" || (i.Verb != "list" && i.Verb != "watch" && i.Verb != "deletecollection") || !strings.Contains(r.URL.RawQuery, "fieldSelector") {
+	if i.Name != "" || i.Verb != "list" && i.Verb != "watch" || !strings.Contains(r.URL.RawQuery, "fieldSelector") {
 		return i
 	}
 	selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))

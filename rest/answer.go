@@ -6,6 +6,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -18,6 +19,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	answer := h.o.Answers[s.gr]
 	if answer == nil {
 		return notServed(info.Resource)
+	}
+	if s.Kind.Namespaced && info.Namespace == "" {
+		return apierr.PathNotFound()
 	}
 	accepted, err := h.responseFor(r, info)
 	if err != nil {

@@ -2,63 +2,69 @@
 package authorize
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
 )
 
+// Annotations of an audit event.
+const (
+	decisionKey = "authorization.k8s.io/decision"
+	reasonKey   = "authorization.k8s.io/reason"
+)
+
 // Observer is told how an attempt ended: "allowed", "denied", "no-opinion" or
 // "error".
-type Observer func(result string)
+type Observer func(result string, took time.Duration)
 
 // New returns the filter. A refusal is answered 403 before the body is read.
 func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx := r.Context()
-			attributes := authz.Attributes{User: request.UserFrom(ctx), Info: request.InfoFrom(ctx)}
+			attributes := authz.Attributes{
+				User: request.UserFrom(ctx), Info: request.Named(r, request.InfoFrom(ctx)),
+				Selectors: authz.ParseSelectors(r.URL.RawQuery),
+			}
+			start := time.Now()
 			decision, reason, err := a.Authorize(ctx, attributes)
+			observe(result(decision, err), time.Since(start))
 			if decision == authz.Allow {
-				observe("allowed")
+				audit.Annotate(ctx, decisionKey, "allow")
+				audit.Annotate(ctx, reasonKey, reason)
 				next.ServeHTTP(w, r)
 				return
 			}
+			w.Header().Set("X-Content-Type-Options", "nosniff")
 			if err != nil {
-				observe("error")
-				respond.Error(w, r, kerrors.NewInternalError(err))
+				audit.Annotate(ctx, reasonKey, "internal error")
+				http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: %v", r.RequestURI, err)), http.StatusInternalServerError)
 				return
 			}
-			if decision == authz.Deny {
-				observe("denied")
-			} else {
-				observe("no-opinion")
-			}
-			attributes.Info = named(r, attributes.Info)
+			audit.Annotate(ctx, decisionKey, "forbid")
+			audit.Annotate(ctx, reasonKey, reason)
 			respond.Error(w, r, authz.Forbidden(attributes, reason))
 		})
 	}
 }
 
-// named gives a collection request the name that its field selector asks for.
-func named(r *http.Request, i *request.Info) *request.Info {
-	if i.Name != "" || (i.Verb != "list" && i.Verb != "watch" && i.Verb != "deletecollection") || !strings.Contains(r.URL.RawQuery, "fieldSelector") {
-		return i
+// sanitizer keeps an answer from looking like HTML.
+var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
+
+func result(decision authz.Decision, err error) string {
+	switch {
+	case decision == authz.Allow:
+		return "allowed"
+	case err != nil:
+		return "error"
+	case decision == authz.Deny:
+		return "denied"
 	}
-	selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
-	if err != nil {
-		return i
-	}
-	name, ok := selector.RequiresExactMatch("metadata.name")
-	if !ok {
-		return i
-	}
-	out := *i
-	out.Name = name
-	return &out
+	return "no-opinion"
 }

@@ -1,16 +1,20 @@
 // Package impersonate lets a user act as another one: the headers
-// Impersonate-User, -Group, -Uid and -Extra-*.
+// Impersonate-User, -Group, -Uid and -Extra-*. Each thing that is asked for needs a
+// permission; modes.go has the ways in which they are given (KEP-5284).
 package impersonate
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/lru"
 
-	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
@@ -23,13 +27,23 @@ const (
 	headerUID    = "Impersonate-Uid"
 	extraPrefix  = "Impersonate-Extra-"
 
-	serviceAccountPrefix = "system:serviceaccount:"
-	serviceAccountGroup  = "system:serviceaccounts"
+	// rememberedUsers bounds for how many users it is known in which mode they
+	// impersonate.
+	rememberedUsers = 10_000
 )
 
-// New returns the filter. Only members of system:masters may impersonate, and
-// they may be anyone.
-func New() func(http.Handler) http.Handler {
+// Observer is told how an attempt ended (allowed or denied), and each question to
+// the authorizer on the way. mode is legacy, associated-node, arbitrary-node,
+// serviceaccount or user-info; "" for an attempt that failed in all.
+type Observer interface {
+	Impersonation(mode, decision string, took time.Duration)
+	ImpersonationCheck(mode, decision string, took time.Duration)
+}
+
+// New returns the filter. A request that impersonates goes on as that user, and
+// without the headers: nothing behind the filter sees the one who sent it.
+func New(z authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
+	f := &filter{authorizer: z, observe: observe, lastMode: lru.New(rememberedUsers)}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked, err := parse(r.Header)
@@ -41,22 +55,68 @@ func New() func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			ctx := r.Context()
-			user := request.UserFrom(ctx)
-			if !user.InGroup(request.GroupMasters) {
-				info := *request.InfoFrom(ctx)
-				info.Verb = "impersonate-on:user-info:" + info.Verb
-				respond.Error(w, r, authz.Forbidden(authz.Attributes{User: user, Info: &info}, ""))
-				return
-			}
-			for name := range r.Header {
-				if strings.HasPrefix(name, headerPrefix) {
-					r.Header.Del(name)
-				}
-			}
-			next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, complete(asked))))
+			f.serve(w, r, asked, next)
 		})
 	}
+}
+
+type filter struct {
+	authorizer authz.Authorizer
+	observe    Observer
+	// lastMode is the index of the mode that allowed a user, by its name, the last
+	// attempt. It is tried first, and what it says of a refusal is answered.
+	lastMode *lru.Cache
+}
+
+func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.User, next http.Handler) {
+	for name := range r.Header {
+		if strings.HasPrefix(name, headerPrefix) {
+			r.Header.Del(name)
+		}
+	}
+	ctx := r.Context()
+	start := time.Now()
+	user, mode, err := f.become(ctx, asked, authz.Attributes{
+		User: request.UserFrom(ctx), Info: request.Named(r, request.InfoFrom(ctx)),
+		Selectors: authz.ParseSelectors(r.URL.RawQuery),
+	})
+	if err != nil {
+		f.observe.Impersonation("", "denied", time.Since(start))
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		respond.Error(w, r, err)
+		return
+	}
+	f.observe.Impersonation(mode.label(), "allowed", time.Since(start))
+	audit.Impersonate(ctx, user, mode.constraint())
+	next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, user)))
+}
+
+// become returns who the request goes on as, and by which mode.
+func (f *filter) become(ctx context.Context, asked *request.User, at authz.Attributes) (*request.User, *mode, error) {
+	var refusal error
+	last := -1
+	if i, ok := f.lastMode.Get(at.User.Name); ok {
+		last = i.(int)
+		user, err := f.try(ctx, &modes[last], asked, at)
+		if user != nil {
+			return user, &modes[last], nil
+		}
+		refusal = err
+	}
+	for i := range modes {
+		if i == last {
+			continue
+		}
+		user, err := f.try(ctx, &modes[i], asked, at)
+		if user != nil {
+			f.lastMode.Add(at.User.Name, i)
+			return user, &modes[i], nil
+		}
+		if refusal == nil {
+			refusal = err
+		}
+	}
+	return nil, nil, refusal
 }
 
 // parse returns the user that the headers name, nil for none.
@@ -64,10 +124,16 @@ func parse(h http.Header) (*request.User, error) {
 	if !asks(h) {
 		return nil, nil
 	}
-	u := &request.User{Name: h.Get(headerUser), Groups: h[headerGroup], UID: h.Get(headerUID)}
+	u := &request.User{Name: h.Get(headerUser), UID: h.Get(headerUID)}
+	u.Groups = append(u.Groups, h[headerGroup]...)
+	extra := false
 	for name, values := range h {
 		key, ok := strings.CutPrefix(name, extraPrefix)
 		if !ok {
+			continue
+		}
+		extra = true
+		if len(values) == 0 {
 			continue
 		}
 		if u.Extra == nil {
@@ -82,7 +148,7 @@ func parse(h http.Header) (*request.User, error) {
 	if u.Name != "" {
 		return u, nil
 	}
-	if u.Groups == nil && u.UID == "" && u.Extra == nil {
+	if u.Groups == nil && u.UID == "" && !extra {
 		return nil, nil
 	}
 	return nil, kerrors.NewBadRequest(fmt.Sprintf(
@@ -97,20 +163,4 @@ func asks(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-// complete adds the groups that the user would have on signing in.
-func complete(u *request.User) *request.User {
-	if u.Name == request.Anonymous {
-		if !u.InGroup(request.GroupUnauthenticated) {
-			u.Groups = append(u.Groups[:len(u.Groups):len(u.Groups)], request.GroupUnauthenticated)
-		}
-		return u
-	}
-	if account, ok := strings.CutPrefix(u.Name, serviceAccountPrefix); ok && u.Groups == nil {
-		if namespace, _, ok := strings.Cut(account, ":"); ok {
-			u.Groups = []string{serviceAccountGroup, serviceAccountGroup + ":" + namespace}
-		}
-	}
-	return authn.WithAuthenticated(u)
 }

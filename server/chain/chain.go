@@ -43,7 +43,7 @@ func New(h http.Handler, o Options) http.Handler {
 		cachecontrol.New(),
 		deadline.New(o.RequestTimeout, o.Stopping),
 		authenticate.New(o.Authentication),
-		impersonate.New(),
+		impersonate.New(o.Authorizer, o.Metrics),
 		o.Limiter.Filter,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),
 	}
