@@ -62,6 +62,9 @@ func hasVerb(sub *registry.Subresource, verb string) bool {
 // unserved answers for subresources that discovery lists but this server does not
 // serve yet.
 func (h *Handler) unserved(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	if err := h.mayConnect(r.Context(), info); err != nil {
+		return err
+	}
 	if _, err := s.read(r, info); err != nil {
 		return err
 	}
