@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,9 @@ type authentication struct {
 	users     map[string]prometheus.Counter
 	tokens    map[string]prometheus.Counter
 	certs     prometheus.Histogram
+	issuers   *prometheus.HistogramVec
+	reloads   *prometheus.CounterVec
+	reloaded  *prometheus.GaugeVec
 }
 
 // The uses of service account tokens that are counted.
@@ -58,6 +63,19 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		Help:    "[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.",
 		Buckets: certificateBuckets,
 	})
+	a.issuers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
+		Help:    "[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating a token for cache miss only (i.e. when the token is not found in the cache).",
+		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"result", "jwt_issuer_hash"})
+	a.reloads = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_authentication_config_controller_automatic_reloads_total",
+		Help: "[BETA] Total number of automatic reloads of authentication configuration split by status and apiserver identity.",
+	}, []string{"status"})
+	a.reloaded = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
+		Help: "[BETA] Timestamp of the last automatic reload of authentication configuration split by status and apiserver identity.",
+	}, []string{"status"})
 	a.users = resolve(users, append([]string{userEmail, userOther}, knownUsers...)...)
 	a.attempts = resolve(attempts, "success", "failure", "error")
 	for result := range a.attempts {
@@ -67,7 +85,7 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		a.tokens[name] = prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		r.MustRegister(a.tokens[name])
 	}
-	r.MustRegister(attempts, durations, users, a.certs)
+	r.MustRegister(attempts, durations, users, a.certs, a.issuers, a.reloads, a.reloaded)
 	return a
 }
 
@@ -106,4 +124,25 @@ func (m *Metrics) Token(use string) { m.authn.tokens[use].Inc() }
 // ClientCertificate notes how long a client's certificate still holds.
 func (m *Metrics) ClientCertificate(remaining time.Duration) {
 	m.authn.certs.Observe(max(remaining.Seconds(), 0))
+}
+
+// IssuerToken notes how long the check of an issuer's token took. The issuer is told
+// by its hash.
+func (m *Metrics) IssuerToken(issuer string, ok bool, took time.Duration) {
+	hash := sha256.Sum256([]byte(issuer))
+	m.authn.issuers.WithLabelValues(status(ok), "sha256:"+hex.EncodeToString(hash[:])).Observe(took.Seconds())
+}
+
+// AuthenticationReload counts a change of the authentication configuration that was
+// taken up, or could not be.
+func (m *Metrics) AuthenticationReload(ok bool) {
+	m.authn.reloads.WithLabelValues(status(ok)).Inc()
+	m.authn.reloaded.WithLabelValues(status(ok)).SetToCurrentTime()
+}
+
+func status(ok bool) string {
+	if ok {
+		return "success"
+	}
+	return "failure"
 }

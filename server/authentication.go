@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keelson-dev/keelson/auth/anonymous"
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/bearer"
@@ -19,13 +21,15 @@ import (
 	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/auth/token"
+	"github.com/keelson-dev/keelson/auth/tokencache"
+	"github.com/keelson-dev/keelson/auth/webhooktoken"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/certs"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/keelson-dev/keelson/webhook"
 )
 
 const (
@@ -43,6 +47,7 @@ type authentication struct {
 	proxyCAs   *clientcert.Authorities // nil: no front proxy is believed
 	proxyNames requestheader.Names
 	anonymous  anonymous.Rule
+	issuers    issuers
 	// tokens are asked from top to bottom, and so are authenticators.
 	tokens         authn.TokenUnion
 	authenticators authn.Union
@@ -58,6 +63,9 @@ func (s *Server) buildAuthentication(reg *registry.Registry) error {
 		return err
 	}
 	if err := s.openAccountKeys(a); err != nil {
+		return err
+	}
+	if err := s.openIssuers(a); err != nil {
 		return err
 	}
 	if err := s.tokenAuthenticators(a, reg); err != nil {
@@ -118,7 +126,34 @@ func (s *Server) tokenAuthenticators(a *authentication, reg *registry.Registry) 
 	if c.BootstrapTokens {
 		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, &bootstraptoken.Authenticator{Objects: reg, Log: s.log, Now: time.Now}))
 	}
+	if a.issuers.set != nil {
+		a.tokens = append(a.tokens, a.issuers.set)
+	}
+	if c.Webhook.ConfigFile == "" {
+		return nil
+	}
+	hook, err := s.tokenWebhook(a)
+	if err != nil {
+		return fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
+	}
+	a.tokens = append(a.tokens, hook)
 	return nil
+}
+
+// tokenWebhook asks another program whose a token is.
+func (s *Server) tokenWebhook(a *authentication) (authn.TokenAuthenticator, error) {
+	c := &s.config.Authentication.Webhook
+	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{})
+	if err != nil {
+		return nil, err
+	}
+	hook, err := webhooktoken.New(webhooktoken.Options{
+		Client: client, Version: c.Version, Audiences: a.audiences, Backoff: webhook.DefaultBackoff(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tokencache.NewRecent(hook, c.CacheTTL, c.CacheTTL, time.Now), nil
 }
 
 // authenticators are asked from top to bottom.
@@ -200,6 +235,7 @@ func (s *Server) followAuthentication() {
 			go authorities.Follow(s.background, fileReload, failed)
 		}
 	}
+	go s.followIssuers()
 }
 
 // tlsConfig asks clients for a certificate of the authorities in use.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -22,6 +23,33 @@ type AuthenticationConfig struct {
 	// BootstrapTokens accepts the secrets of type bootstrap.kubernetes.io/token.
 	BootstrapTokens bool
 	RequestHeader   RequestHeaderConfig
+
+	// ConfigFile is an AuthenticationConfiguration, whose changes are followed. OIDC
+	// names one issuer instead.
+	ConfigFile string
+	OIDC       OIDCConfig
+	Webhook    TokenWebhookConfig
+}
+
+// OIDCConfig names an issuer of OpenID Connect.
+type OIDCConfig struct {
+	// Set says that any of what follows was asked for.
+	Set                           bool
+	IssuerURL, ClientID, CAFile   string
+	UsernameClaim, UsernamePrefix string
+	GroupsClaim, GroupsPrefix     string
+	SigningAlgorithms             []string
+	RequiredClaims                map[string]string
+}
+
+// TokenWebhookConfig names a webhook that is asked whose a token is.
+type TokenWebhookConfig struct {
+	// ConfigFile is a kubeconfig of the webhook; "" asks none.
+	ConfigFile string
+	// Version of TokenReview that it speaks: v1 or v1beta1.
+	Version string
+	// CacheTTL is how long an answer is remembered.
+	CacheTTL time.Duration
 }
 
 // ServiceAccountConfig says how tokens of service accounts are issued and verified.
@@ -61,6 +89,8 @@ func DefaultAuthentication() AuthenticationConfig {
 		ServiceAccounts: ServiceAccountConfig{
 			Issuers: []string{defaultIssuer}, Lookup: true, ExtendExpiration: true,
 		},
+		OIDC:    OIDCConfig{UsernameClaim: "sub", SigningAlgorithms: []string{"RS256"}},
+		Webhook: TokenWebhookConfig{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 	}
 }
 
@@ -74,7 +104,14 @@ func (c *AuthenticationConfig) audiences() []string {
 
 // validate returns what is wrong with the configuration by itself.
 func (c *AuthenticationConfig) validate() []error {
-	return append(c.ServiceAccounts.validate(), c.RequestHeader.validate()...)
+	errs := append(c.ServiceAccounts.validate(), c.RequestHeader.validate()...)
+	switch {
+	case c.ConfigFile != "" && c.OIDC.Set:
+		errs = append(errs, errors.New("authentication-config file and oidc-* flags are mutually exclusive"))
+	case c.ConfigFile == "" && c.OIDC.Set && (c.OIDC.IssuerURL == "" || c.OIDC.ClientID == ""):
+		errs = append(errs, errors.New("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set"))
+	}
+	return errs
 }
 
 func (c *ServiceAccountConfig) validate() []error {

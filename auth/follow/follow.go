@@ -4,6 +4,7 @@ package follow
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"time"
 )
@@ -14,12 +15,19 @@ type File struct {
 	// Every is how often it is read.
 	Every time.Duration
 	// Use is handed content that differs from what it was handed before. An error
-	// means that what was in use stays so.
+	// means that what was in use stays so; one made by Again, that the content is to
+	// be tried again.
 	Use func(content []byte) error
-	// Failed is told why the file cannot be read or used; once for a content that
-	// cannot be used.
+	// Failed is told why the file cannot be read or used.
 	Failed func(error)
 }
+
+// Again marks an error that may be gone when the same content is used again.
+func Again(err error) error { return &again{err} }
+
+type again struct{ error }
+
+func (a *again) Unwrap() error { return a.error }
 
 // Run follows the file until ctx ends. current is the content in use.
 func (f *File) Run(ctx context.Context, current []byte) {
@@ -35,7 +43,7 @@ func (f *File) Run(ctx context.Context, current []byte) {
 	}
 }
 
-// look returns the content that was looked at last.
+// look returns the content that need not be looked at again.
 func (f *File) look(current []byte) []byte {
 	content, err := os.ReadFile(f.Path)
 	if err != nil {
@@ -45,8 +53,14 @@ func (f *File) look(current []byte) []byte {
 	if bytes.Equal(content, current) {
 		return current
 	}
-	if err := f.Use(content); err != nil {
-		f.Failed(err)
+	err = f.Use(content)
+	if err == nil {
+		return content
+	}
+	f.Failed(err)
+	var retry *again
+	if errors.As(err, &retry) {
+		return current
 	}
 	return content
 }

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/pflag"
 
 	"github.com/keelson-dev/keelson/server"
@@ -11,9 +15,63 @@ func authenticationFlags(f *pflag.FlagSet, c *server.AuthenticationConfig) {
 	f.BoolVar(&c.Anonymous, "anonymous-auth", c.Anonymous, "let requests without credentials in as system:anonymous, of the group system:unauthenticated")
 	f.StringSliceVar(&c.APIAudiences, "api-audiences", nil, "what tokens must be meant for; the issuers of service account tokens where none is given")
 	f.BoolVar(&c.BootstrapTokens, "enable-bootstrap-token-auth", false, "accept secrets of type bootstrap.kubernetes.io/token in kube-system as tokens of joining nodes")
+	f.StringVar(&c.ConfigFile, "authentication-config", "", "file of the AuthenticationConfiguration that names issuers of tokens and says who may go without; its changes are followed")
 	serviceAccountFlags(f, &c.ServiceAccounts)
 	requestHeaderFlags(f, &c.RequestHeader)
+	oidcFlags(f, &c.OIDC)
+	f.StringVar(&c.Webhook.ConfigFile, "authentication-token-webhook-config-file", "", "kubeconfig of the webhook that is asked whose a token is")
+	f.StringVar(&c.Webhook.Version, "authentication-token-webhook-version", c.Webhook.Version, "version of TokenReview that the webhook speaks: v1 or v1beta1")
+	f.DurationVar(&c.Webhook.CacheTTL, "authentication-token-webhook-cache-ttl", c.Webhook.CacheTTL, "how long an answer of the webhook is remembered")
 }
+
+// applyAuthentication notes what was asked for and not left to default.
+func applyAuthentication(f *pflag.FlagSet, c *server.AuthenticationConfig) {
+	c.AnonymousSet = f.Changed("anonymous-auth")
+	f.Visit(func(flag *pflag.Flag) {
+		if strings.HasPrefix(flag.Name, "oidc-") {
+			c.OIDC.Set = true
+		}
+	})
+}
+
+func oidcFlags(f *pflag.FlagSet, c *server.OIDCConfig) {
+	f.StringVar(&c.IssuerURL, "oidc-issuer-url", "", "https URL of an OpenID Connect issuer whose ID tokens are accepted")
+	f.StringVar(&c.ClientID, "oidc-client-id", "", "client that the tokens must be meant for; needed with --oidc-issuer-url")
+	f.StringVar(&c.CAFile, "oidc-ca-file", "", "PEM file of the authorities of the issuer's certificate, instead of the system's")
+	f.StringVar(&c.UsernameClaim, "oidc-username-claim", c.UsernameClaim, "claim that is the user name")
+	f.StringVar(&c.UsernamePrefix, "oidc-username-prefix", "", "what user names are prefixed with; - is nothing, and by default it is the issuer and #, but nothing for email")
+	f.StringVar(&c.GroupsClaim, "oidc-groups-claim", "", "claim that has the groups, a text or a list of them")
+	f.StringVar(&c.GroupsPrefix, "oidc-groups-prefix", "", "what groups are prefixed with")
+	f.StringSliceVar(&c.SigningAlgorithms, "oidc-signing-algs", c.SigningAlgorithms, "signatures that are accepted: RS256, RS384, RS512, ES256, ES384, ES512, PS256, PS384, PS512")
+	f.Var(&claimsValue{&c.RequiredClaims}, "oidc-required-claim", "claim=value that the tokens must have; may be repeated")
+}
+
+// claimsValue is a flag of name=value, of which the value may have commas.
+type claimsValue struct{ claims *map[string]string }
+
+// Set implements pflag.Value.
+func (v *claimsValue) Set(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok {
+		return errors.New("malformed pair, expect string=string")
+	}
+	if *v.claims == nil {
+		*v.claims = map[string]string{}
+	}
+	(*v.claims)[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	return nil
+}
+
+// String implements pflag.Value.
+func (v *claimsValue) String() string {
+	if v.claims == nil || len(*v.claims) == 0 {
+		return ""
+	}
+	return fmt.Sprint(*v.claims)
+}
+
+// Type implements pflag.Value.
+func (v *claimsValue) Type() string { return "claim=value" }
 
 func serviceAccountFlags(f *pflag.FlagSet, c *server.ServiceAccountConfig) {
 	f.StringArrayVar(&c.KeyFiles, "service-account-key-file", nil, "PEM file of RSA or ECDSA keys, public or private, that service account tokens are verified with; may be repeated")

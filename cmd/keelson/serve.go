@@ -37,6 +37,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
 			applyEtcd(c.Flags(), &config)
+			applyAuthentication(c.Flags(), &config.Authentication)
 			var err error
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err

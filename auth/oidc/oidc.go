@@ -1,0 +1,218 @@
+// Package oidc authenticates the ID tokens of OpenID Connect issuers, as the
+// --oidc-* flags or an AuthenticationConfiguration name them (KEP-3331).
+package oidc
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/request"
+)
+
+const (
+	// requestTimeout bounds one question to an issuer.
+	requestTimeout = 30 * time.Second
+	// retryDiscovery is how long an issuer that did not answer is left alone.
+	retryDiscovery = 10 * time.Second
+
+	wellKnown = "/.well-known/openid-configuration"
+)
+
+// Algorithms are the signatures that tokens may have.
+func Algorithms() []string {
+	return []string{
+		oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.RS256, oidc.RS384, oidc.RS512,
+	}
+}
+
+// Options are what issuers have in common.
+type Options struct {
+	// Algorithms are the signatures that are accepted.
+	Algorithms []string
+	Log        *slog.Logger
+	// Observe is told how long the check of a token took, by its issuer and whether it
+	// held; nil is not.
+	Observe func(issuer string, ok bool, took time.Duration)
+	Now     func() time.Time
+}
+
+// Issuer authenticates the tokens of one issuer. It is an authn.TokenUsers.
+type Issuer struct {
+	o       Options
+	config  *apiserver.JWTAuthenticator
+	mapping *Mapping
+	groups  *distributed // nil where groups are not a claim
+
+	client   *http.Client
+	verifier atomic.Pointer[oidc.IDTokenVerifier]
+	health   atomic.Pointer[error]
+}
+
+// NewIssuer returns an issuer that a configuration names, with the mapping that
+// Validate made of it. It asks the issuer for its keys until ctx ends.
+func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping *Mapping, o Options) (*Issuer, error) {
+	if kind := config.Issuer.EgressSelectorType; kind != "" {
+		return nil, fmt.Errorf("oidc: egress lookup for %q is not configured", kind)
+	}
+	for _, alg := range o.Algorithms {
+		if !slices.Contains(Algorithms(), alg) {
+			return nil, fmt.Errorf("oidc: unsupported signing alg: %q", alg)
+		}
+	}
+	client, err := newClient(&config.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	i := &Issuer{o: o, config: config, mapping: mapping, client: client}
+	i.unhealthy(fmt.Errorf("oidc: authenticator for issuer %q is not initialized", config.Issuer.URL))
+	if claim := config.ClaimMappings.Groups.Claim; claim != "" {
+		i.groups = newDistributed(ctx, claim, i)
+	}
+	go i.discover(ctx)
+	return i, nil
+}
+
+func newClient(c *apiserver.Issuer) (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CertificateAuthority != "" {
+		pool, err := poolOf(c.CertificateAuthority)
+		if err != nil {
+			return nil, err
+		}
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	client := &http.Client{Transport: transport, Timeout: requestTimeout}
+	discovery := deref(c.DiscoveryURL)
+	if discovery == "" {
+		return client, nil
+	}
+	elsewhere, err := url.Parse(discovery)
+	if err != nil {
+		return nil, fmt.Errorf("oidc: invalid discovery URL: %w", err)
+	}
+	client.Transport = &redirected{from: strings.TrimSuffix(c.URL, "/") + wellKnown, to: elsewhere, next: transport}
+	return client, nil
+}
+
+// redirected asks another place for one document.
+type redirected struct {
+	from string
+	to   *url.URL
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet && r.URL.String() == t.from {
+		r = r.Clone(r.Context())
+		r.URL, r.Host = t.to, ""
+	}
+	return t.next.RoundTrip(r)
+}
+
+// discover asks the issuer for its metadata until it answers.
+func (i *Issuer) discover(ctx context.Context) {
+	for {
+		verifier, err := i.newVerifier(ctx, i.config.Issuer.URL)
+		if err == nil {
+			i.verifier.Store(verifier)
+			i.health.Store(nil)
+			return
+		}
+		i.unhealthy(err)
+		i.o.Log.Error("an issuer of tokens does not answer", "issuer", i.config.Issuer.URL, "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryDiscovery):
+		}
+	}
+}
+
+// newVerifier asks an issuer where its keys are. ctx is that of the issuer's life:
+// the keys are fetched with it whenever a token has an unknown one.
+func (i *Issuer) newVerifier(ctx context.Context, issuer string) (*oidc.IDTokenVerifier, error) {
+	ctx = oidc.ClientContext(ctx, i.client)
+	provider, err := oidc.NewProvider(ctx, issuer)
+	if err != nil {
+		return nil, err
+	}
+	// Audiences are compared here, where there may be several.
+	return provider.VerifierContext(ctx, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: i.o.Algorithms, Now: i.o.Now}), nil
+}
+
+func (i *Issuer) unhealthy(err error) { i.health.Store(&err) }
+
+// Health says why tokens cannot be verified, nil if they can.
+func (i *Issuer) Health() error {
+	if err := i.health.Load(); err != nil {
+		return fmt.Errorf("oidc: authenticator for issuer %q is not healthy: %w", i.config.Issuer.URL, *err)
+	}
+	return nil
+}
+
+// UserOfToken implements authn.TokenUsers.
+func (i *Issuer) UserOfToken(ctx context.Context, t authn.BearerToken) (*request.User, error) {
+	if issuerOf(t.Text) != i.config.Issuer.URL {
+		return nil, nil
+	}
+	start := time.Now()
+	user, err := i.userOf(ctx, t.Text)
+	if i.o.Observe != nil {
+		i.o.Observe(i.config.Issuer.URL, err == nil, time.Since(start))
+	}
+	return user, err
+}
+
+func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error) {
+	verifier := i.verifier.Load()
+	if verifier == nil {
+		return nil, errors.New("oidc: authenticator not initialized")
+	}
+	c, err := i.verify(ctx, verifier, token)
+	if err != nil {
+		return nil, fmt.Errorf("oidc: verify token: %w", err)
+	}
+	if i.groups != nil {
+		if err := i.groups.fetch(ctx, c); err != nil {
+			return nil, fmt.Errorf("oidc: could not expand distributed claims: %w", err)
+		}
+	}
+	user, err := i.mapping.user(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return authn.WithAuthenticated(user), nil
+}
+
+// verify returns the claims of a token that is signed and meant for the server.
+func (i *Issuer) verify(ctx context.Context, verifier *oidc.IDTokenVerifier, token string) (claims, error) {
+	id, err := verifier.Verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if len(authn.Intersect(i.config.Issuer.Audiences, id.Audience)) == 0 {
+		return nil, fmt.Errorf("oidc: expected audience in %q got %q", slices.Sorted(slices.Values(i.config.Issuer.Audiences)), id.Audience)
+	}
+	var raw json.RawMessage
+	if err := id.Claims(&raw); err != nil {
+		return nil, err
+	}
+	var c claims
+	return c, json.Unmarshal(raw, &c)
+}

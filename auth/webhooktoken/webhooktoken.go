@@ -1,0 +1,127 @@
+// Package webhooktoken asks a webhook whose a bearer token is, by a TokenReview.
+package webhooktoken
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/webhook"
+)
+
+// requestTimeout bounds one question with all that is repeated.
+const requestTimeout = 10 * time.Second
+
+// Options are what an Authenticator needs.
+type Options struct {
+	Client *webhook.Client
+	// Version of TokenReview that the webhook speaks: v1 or v1beta1.
+	Version string
+	// Audiences are the server's own, for a webhook that knows none.
+	Audiences []string
+	Backoff   webhook.Backoff
+	// Observe is told of each answer by its code, "<error>" for none; nil is not.
+	Observe func(code string, took time.Duration)
+}
+
+// Authenticator is an authn.TokenAuthenticator.
+type Authenticator struct{ o Options }
+
+// New returns the authenticator.
+func New(o Options) (*Authenticator, error) {
+	if o.Version != "v1" && o.Version != "v1beta1" {
+		return nil, fmt.Errorf("unsupported authentication webhook version %q, supported versions are %q, %q", o.Version, "v1", "v1beta1")
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, time.Duration) {}
+	}
+	return &Authenticator{o}, nil
+}
+
+// AuthenticateToken implements authn.TokenAuthenticator.
+func (a *Authenticator) AuthenticateToken(ctx context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
+	status, err := a.review(ctx, t.Text, audiences)
+	if err != nil {
+		return nil, err
+	}
+	meant := a.o.Audiences
+	if len(status.Audiences) > 0 {
+		meant = status.Audiences
+	}
+	meant = authn.Intersect(audiences, meant)
+	switch {
+	case len(meant) == 0:
+		return nil, nil
+	case !status.Authenticated && status.Error != "":
+		return nil, errors.New(status.Error)
+	case !status.Authenticated:
+		return nil, nil
+	}
+	return &authn.Identity{User: authn.WithAuthenticated(userOf(&status.User)), Audiences: meant}, nil
+}
+
+func userOf(u *authenticationv1.UserInfo) *request.User {
+	out := &request.User{Name: u.Username, UID: u.UID, Groups: u.Groups}
+	if u.Extra != nil {
+		out.Extra = make(map[string][]string, len(u.Extra))
+		for key, values := range u.Extra {
+			out.Extra[key] = values
+		}
+	}
+	return out
+}
+
+// review asks the webhook. Both versions have the same fields.
+func (a *Authenticator) review(ctx context.Context, token string, audiences []string) (*authenticationv1.TokenReviewStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	question := &authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.GroupName + "/" + a.o.Version, Kind: "TokenReview"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
+	}
+	body, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	var said []byte
+	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
+		start := time.Now()
+		var err error
+		said, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout})
+		a.o.Observe(codeOf(err), time.Since(start))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var answer authenticationv1.TokenReview
+	if err := json.Unmarshal(said, &answer); err != nil {
+		return nil, errors.New("the webhook answered no TokenReview")
+	}
+	if answer.APIVersion != question.APIVersion || answer.Kind != question.Kind {
+		return nil, fmt.Errorf("the webhook answered apiVersion %q, kind %q to a %s of %s", answer.APIVersion, answer.Kind, question.Kind, question.APIVersion)
+	}
+	return &answer.Status, nil
+}
+
+// codeOf is the answer's code as metrics count it.
+func codeOf(err error) string {
+	const created = "201"
+	if err == nil {
+		return created
+	}
+	var status kerrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code != 0 {
+		return strconv.Itoa(int(status.Status().Code))
+	}
+	return "<error>"
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/keelson-dev/keelson/auth/anonymous"
+	"github.com/keelson-dev/keelson/auth/follow"
+	"github.com/keelson-dev/keelson/auth/oidc"
+)
+
+// issuerPatience is how long the issuers of a changed configuration may take to
+// answer.
+const issuerPatience = time.Minute
+
+// issuers are those of OpenID Connect.
+type issuers struct {
+	set       *oidc.Set // nil: none are configured
+	file      []byte    // the AuthenticationConfiguration at the start
+	anonymous *apiserver.AnonymousAuthConfig
+}
+
+// openIssuers reads which issuers of tokens are believed, and who may go without.
+func (s *Server) openIssuers(a *authentication) error {
+	c := &s.config.Authentication
+	config, err := s.authenticationConfiguration(a)
+	if err != nil {
+		return err
+	}
+	if config.Anonymous != nil && c.AnonymousSet {
+		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file")
+	}
+	mappings, errs := oidc.Validate(config, c.ServiceAccounts.Issuers)
+	if err := errs.ToAggregate(); err != nil {
+		return fmt.Errorf("invalid authentication configuration: %w", err)
+	}
+	if config.Anonymous != nil {
+		a.anonymous = anonymous.Rule{Enabled: config.Anonymous.Enabled}
+		for _, condition := range config.Anonymous.Conditions {
+			a.anonymous.Paths = append(a.anonymous.Paths, condition.Path)
+		}
+	}
+	a.issuers.anonymous = config.Anonymous
+	if len(config.JWT) == 0 && c.ConfigFile == "" {
+		return nil
+	}
+	algorithms := oidc.Algorithms()
+	if c.ConfigFile == "" {
+		algorithms = c.OIDC.SigningAlgorithms
+	}
+	a.issuers.set, err = oidc.NewSet(s.background, config, mappings, a.audiences, oidc.Options{
+		Algorithms: algorithms, Log: s.log, Now: time.Now,
+		Observe: func(issuer string, ok bool, took time.Duration) { s.metrics.IssuerToken(issuer, ok, took) },
+	})
+	return err
+}
+
+// authenticationConfiguration is what the file says, or the flags.
+func (s *Server) authenticationConfiguration(a *authentication) (*apiserver.AuthenticationConfiguration, error) {
+	c := &s.config.Authentication
+	if c.ConfigFile != "" {
+		content, err := os.ReadFile(c.ConfigFile)
+		if err != nil {
+			return nil, fmt.Errorf("--authentication-config: %w", err)
+		}
+		a.issuers.file = content
+		config, err := oidc.ParseConfig(content)
+		if err != nil {
+			return nil, fmt.Errorf("failed to load authentication configuration from file %q: %w", c.ConfigFile, err)
+		}
+		return config, nil
+	}
+	config := &apiserver.AuthenticationConfiguration{}
+	o := &c.OIDC
+	if o.IssuerURL == "" || o.ClientID == "" {
+		return config, nil
+	}
+	flags := oidc.Flags{
+		IssuerURL: o.IssuerURL, ClientID: o.ClientID, UsernameClaim: o.UsernameClaim, UsernamePrefix: o.UsernamePrefix,
+		GroupsClaim: o.GroupsClaim, GroupsPrefix: o.GroupsPrefix, RequiredClaims: o.RequiredClaims,
+	}
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+		}
+		flags.CA = string(pem)
+	}
+	config.JWT = []apiserver.JWTAuthenticator{flags.Issuer()}
+	return config, nil
+}
+
+// followIssuers takes up changes of the AuthenticationConfiguration until the server
+// stops.
+func (s *Server) followIssuers() {
+	c, in := &s.config.Authentication, &s.authentication.issuers
+	if c.ConfigFile == "" {
+		return
+	}
+	f := follow.File{
+		Path: c.ConfigFile, Every: fileReload, Use: s.replaceIssuers,
+		Failed: func(err error) {
+			s.metrics.AuthenticationReload(false)
+			s.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
+		},
+	}
+	f.Run(s.background, in.file)
+}
+
+// replaceIssuers uses another AuthenticationConfiguration. Who may go without
+// credentials stays as it was at the start.
+func (s *Server) replaceIssuers(content []byte) error {
+	in := &s.authentication.issuers
+	config, err := oidc.ParseConfig(content)
+	if err != nil {
+		return err
+	}
+	mappings, errs := oidc.Validate(config, s.config.Authentication.ServiceAccounts.Issuers)
+	if !reflect.DeepEqual(in.anonymous, config.Anonymous) {
+		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "changed from initial configuration file"))
+	}
+	if err := errs.ToAggregate(); err != nil {
+		return err
+	}
+	if err := in.set.Replace(s.background, issuerPatience, config, mappings); err != nil {
+		return follow.Again(err)
+	}
+	s.metrics.AuthenticationReload(true)
+	s.log.Info("the authentication configuration was reloaded", "file", s.config.Authentication.ConfigFile)
+	return nil
+}
