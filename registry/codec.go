@@ -139,8 +139,15 @@ func (c *codec) readJSON(value []byte, revision int64) (cache.Header, error) {
 	if err != nil {
 		return h, err
 	}
-	h.Data, err = wire.StampJSON(item, revision)
+	h.Data, err = c.stampJSON(item, revision)
 	return h, err
+}
+
+func (c *codec) stampJSON(doc []byte, revision int64) ([]byte, error) {
+	if c.kind.Trees() {
+		return wire.StampTree(doc, revision)
+	}
+	return wire.StampJSON(doc, revision)
 }
 
 // lacksDefaults says whether a stored message must get defaults.
@@ -165,7 +172,7 @@ func (c *codec) withDefaults(raw []byte) ([]byte, error) {
 // Restamp implements cache.Codec.
 func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
 	if c.kind.StorageJSON {
-		return wire.StampJSON(data, revision)
+		return c.stampJSON(data, revision)
 	}
 	return wire.Stamp(data, revision)
 }

@@ -193,7 +193,9 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		if err := sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
 			return nil, err
 		}
-		obj.SetResourceVersion(scale.ResourceVersion)
+		if scale.ResourceVersion != "" || !s.Kind.Trees() {
+			obj.SetResourceVersion(scale.ResourceVersion)
+		}
 		if scale.UID != "" && scale.UID != obj.GetUID() {
 			return nil, s.UIDMismatch(c.Object, scale.UID, obj.GetUID())
 		}

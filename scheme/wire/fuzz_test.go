@@ -316,3 +316,40 @@ func sameMembers(a, b map[string]json.RawMessage) bool {
 	}
 	return len(a) == len(b)
 }
+
+// FuzzStampTree holds the stamp against decoding, setting and encoding the tree.
+func FuzzStampTree(f *testing.F) {
+	for _, doc := range []string{
+		`{"metadata":{}}`, `{"apiVersion":"a/v1","kind":"K","metadata":{"name":"x","uid":"u"},"spec":{}}`,
+		`{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"annotations":{"a":"b"},"resourceVersion":"7","selfLink":"s"}}`,
+		`{"metadata":{"uid":"u"}}`, `{"metadata":{"zebra":1}}`, `{"metadata":{"name":"n","resourceVersions":"x"}}`,
+	} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		var tree map[string]any
+		if json.Unmarshal(doc, &tree) != nil {
+			t.Skip()
+		}
+		meta, ok := tree["metadata"].(map[string]any)
+		if !ok {
+			t.Skip()
+		}
+		sorted, err := json.Marshal(tree)
+		if err != nil {
+			t.Skip()
+		}
+		got, err := wire.StampTree(sorted, 4711)
+		if err != nil {
+			t.Fatalf("%s: %v", sorted, err)
+		}
+		meta["resourceVersion"] = "4711"
+		want, err := json.Marshal(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s\nstamped  %s\nencoded  %s", sorted, got, want)
+		}
+	})
+}

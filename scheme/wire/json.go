@@ -72,6 +72,55 @@ func StampJSON(doc []byte, revision int64) ([]byte, error) {
 	return append(out, doc[start+to:]...), nil
 }
 
+// StampTree is StampJSON for the document of a tree, whose members are in the order
+// of their names.
+func StampTree(doc []byte, revision int64) ([]byte, error) {
+	meta, start, _, found, err := Member(doc, "metadata")
+	if err != nil {
+		return nil, err
+	}
+	if !found || len(meta) < 2 || meta[0] != '{' {
+		return nil, ErrMalformedJSON
+	}
+	const name = "resourceVersion"
+	// The member goes to from, in place of what is up to to.
+	from, to := 1, 1
+	var replaced, before, after bool
+	err = eachMember(meta, func(key []byte, s, e int) bool {
+		switch c := bytes.Compare(key, []byte(name)); {
+		case c < 0:
+			from, to, before = e, e, true
+		case c == 0:
+			from, to, replaced = s, e, true
+			return false
+		default:
+			after = true
+			return false
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(doc)+len(name)+len(`"":"",`)+20)
+	out = append(out, doc[:start+from]...)
+	if !replaced {
+		if before {
+			out = append(out, ',')
+		}
+		out = append(out, '"')
+		out = append(out, name...)
+		out = append(out, `":`...)
+	}
+	out = append(out, '"')
+	out = strconv.AppendInt(out, revision, 10)
+	out = append(out, '"')
+	if !replaced && !before && after {
+		out = append(out, ',')
+	}
+	return append(out, doc[start+to:]...), nil
+}
+
 // eachMember calls f with the key and the span of the value of each member of a
 // JSON object, until f returns false.
 func eachMember(doc []byte, f func(key []byte, start, end int) bool) error {

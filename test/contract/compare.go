@@ -230,8 +230,11 @@ func diffObjects(path string, want, got map[string]any) []difference {
 	return out
 }
 
+// isZero says that a whole number is zero; -0 is the same.
+func isZero(n json.Number) bool { return n == "0" || n == "-0" }
+
 func sameNumber(a, b json.Number) bool {
-	if a == b {
+	if a == b || isZero(a) && isZero(b) {
 		return true
 	}
 	if isInteger(a) || isInteger(b) {

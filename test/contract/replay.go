@@ -16,10 +16,6 @@ const (
 	// Token is a member of system:masters on servers of Configure.
 	Token = "contract-token"
 
-	// customResources marks the scenarios that need CustomResourceDefinitions,
-	// which are not served yet.
-	customResources = "apiextensions.k8s.io"
-
 	// parallel is how many scenarios run at a time: most of their time is spent
 	// waiting for watches to end.
 	parallel = 48
@@ -47,7 +43,7 @@ func Recorded(dir string) ([]*Scenario, error) {
 	var out []*Scenario
 	names := map[string]bool{}
 	for _, f := range files {
-		scenarios, err := readScenarios(f, customResources)
+		scenarios, err := readScenarios(f)
 		if err != nil {
 			return nil, err
 		}
