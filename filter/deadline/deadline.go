@@ -15,8 +15,10 @@ import (
 )
 
 // New returns the filter. A request may ask for a shorter time than limit with
-// the parameter timeout. A long-running one has no deadline here; its context
-// ends when stopping does.
+// the parameter timeout. When it is up the request's context ends, and so does
+// reading a body that does not come; whatever error comes of that is answered 504
+// (package respond). A long-running request has no deadline here; its context ends
+// when stopping does.
 func New(limit time.Duration, stopping context.Context) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,8 +36,27 @@ func New(limit time.Duration, stopping context.Context) func(http.Handler) http.
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
+			if r.ContentLength != 0 {
+				defer boundReading(ctx, w)()
+			}
 			next.ServeHTTP(w, r.WithContext(ctx))
 		})
+	}
+}
+
+// boundReading ends the reading of a body with ctx. The returned function is called
+// when the request is done, after which w is used no more.
+func boundReading(ctx context.Context, w http.ResponseWriter) (done func()) {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		// A connection that has no deadlines is one of a test.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	})
+	return func() {
+		if !stop() {
+			<-ended
+		}
 	}
 }
 

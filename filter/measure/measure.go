@@ -46,22 +46,13 @@ var paths = map[string]bool{
 func labelsOf(r *http.Request, i *request.Info) metrics.Request {
 	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
 	if !i.IsResource() {
-		out.Verb = r.Method
+		out.Verb = Verb(r, i)
 		if paths[i.Path] {
 			out.Subresource = i.Path
 		}
 		return out
 	}
-	switch {
-	case i.Subresource == "exec", i.Subresource == "attach", i.Subresource == "portforward", i.Subresource == "proxy":
-		out.Verb = "CONNECT"
-	case i.Verb == "list", i.Verb == "watch", i.Verb == "deletecollection":
-		out.Verb = strings.ToUpper(i.Verb)
-	case i.Verb == "patch" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch"):
-		out.Verb = "APPLY"
-	default:
-		out.Verb = r.Method
-	}
+	out.Verb = Verb(r, i)
 	if strings.Contains(r.URL.RawQuery, "dryRun") {
 		out.DryRun = r.URL.Query().Get("dryRun")
 	}
@@ -74,4 +65,20 @@ func labelsOf(r *http.Request, i *request.Info) metrics.Request {
 		out.Scope = "cluster"
 	}
 	return out
+}
+
+// Verb is the name of what a request does in metrics and logs: its method, unless
+// the API has a word of its own.
+func Verb(r *http.Request, i *request.Info) string {
+	switch {
+	case !i.IsResource():
+		return r.Method
+	case i.Subresource == "exec", i.Subresource == "attach", i.Subresource == "portforward", i.Subresource == "proxy":
+		return "CONNECT"
+	case i.Verb == "list", i.Verb == "watch", i.Verb == "deletecollection":
+		return strings.ToUpper(i.Verb)
+	case i.Verb == "patch" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/apply-patch"):
+		return "APPLY"
+	}
+	return r.Method
 }

@@ -8,10 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/keelson-dev/keelson/filter/response"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // New returns the filter. A panic after the status was written ends the
@@ -33,7 +30,7 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 				if rw.Status != 0 {
 					panic(http.ErrAbortHandler)
 				}
-				respond.Error(rw, r, kerrors.NewInternalError(errors.New("this request caused an internal error; see the server's log")))
+				http.Error(rw, "This request caused apiserver to panic. Look in the logs for details.", http.StatusInternalServerError)
 			}()
 			next.ServeHTTP(rw, r)
 		})

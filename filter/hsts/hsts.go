@@ -1,0 +1,43 @@
+// Package hsts tells browsers to use HTTPS alone (RFC 6797).
+package hsts
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// header is the name in its canonical form.
+const header = "Strict-Transport-Security"
+
+// directive is one that may be given.
+var directive = regexp.MustCompile(`^(max-age=\d+|includeSubDomains|preload)$`)
+
+// Validate returns what is wrong with directives.
+func Validate(directives []string) error {
+	var errs []error
+	for _, d := range directives {
+		switch d = strings.TrimSpace(d); {
+		case d == "":
+			errs = append(errs, errors.New("empty value in strict-transport-security-directives"))
+		case !directive.MatchString(d):
+			errs = append(errs, errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// New returns the filter, nil for no directives.
+func New(directives []string) func(http.Handler) http.Handler {
+	if len(directives) == 0 {
+		return nil
+	}
+	value := []string{strings.Join(directives, "; ")}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header()[header] = value
+			next.ServeHTTP(w, r)
+		})
+	}
+}
