@@ -1,5 +1,5 @@
-// Package lifecycle refuses new content in namespaces that do not exist or are
-// being deleted (NamespaceLifecycle).
+// Package lifecycle refuses content of namespaces that do not exist, and new content
+// in those that are being deleted (NamespaceLifecycle).
 package lifecycle
 
 import (
@@ -33,7 +33,7 @@ type Namespaces interface {
 // with the cause NamespaceTerminating for one that is being deleted.
 func Plugin(in Namespaces) admission.Plugin {
 	check := func(ctx context.Context, a *admission.Attributes) error {
-		if a.Operation != admission.Create || a.Namespace == "" || a.Resource == namespaces || a.Resource == reviews {
+		if a.Operation != admission.Create && a.Operation != admission.Update || a.Namespace == "" || a.Resource == namespaces || a.Resource == reviews {
 			return nil
 		}
 		state, err := in.NamespaceState(ctx, a.Namespace)
@@ -42,7 +42,7 @@ func Plugin(in Namespaces) admission.Plugin {
 			return err
 		case state == registry.NamespaceMissing:
 			return kerrors.NewNotFound(namespaces, a.Namespace)
-		case state == registry.NamespaceTerminating:
+		case state == registry.NamespaceTerminating && a.Operation == admission.Create:
 			return terminating(a)
 		}
 		return nil
