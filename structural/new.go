@@ -22,7 +22,8 @@ func New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 
 // Written returns the structural schema of props as it is written, by which defaults
 // are judged before there are objects: they are not pruned, an int-or-string allows
-// what the type beside it allows, and values are held to any format.
+// what the type beside it allows, values are held to any format, an unknown type is
+// one that no value has, and that a condition allows no more properties is not seen.
 func Written(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return (&Cache{written: true}).New(props)
 }
@@ -94,7 +95,7 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 		return nil, digest{}, at.errorf("type must not be empty")
 	}
 	var known bool
-	if s.kinds, known = kindsOf(s.Type, s.IntOrString && !c.written); !known {
+	if s.kinds, known = kindsOf(s.Type, s.IntOrString && !c.written); !known && !c.written {
 		return nil, digest{}, at.errorf("type %q is unknown", s.Type)
 	}
 	content.text(s.Type, s.ListType, s.MapType)
@@ -103,9 +104,15 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 	if err := c.below(s, props, at, &content); err != nil {
 		return nil, digest{}, err
 	}
-	values, err := c.values(props, s.junctions(), at, &content)
+	values, err := c.values(props, nodeJunctions, at, &content)
 	if err != nil {
 		return nil, digest{}, err
+	}
+	if !known {
+		if values == nil {
+			values = &Values{}
+		}
+		values.unknown, s.kinds = s.Type, unknownKind
 	}
 	if values != nil {
 		values.check(c.checkedFormat(values.Format, s.Type, s.IntOrString))
@@ -165,13 +172,9 @@ func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *pla
 	return nil
 }
 
-// junctions says where below the node types may stand.
-func (s *Schema) junctions() junctions {
-	if s.IntOrString {
-		return junctions{anyOf: typesAllowed, firstAllOf: typesBelow}
-	}
-	return junctions{}
-}
+// nodeJunctions says where below a node types may stand: in the pattern of an
+// int-or-string, whether the node says that it is one or not.
+var nodeJunctions = junctions{anyOf: typesAllowed, firstAllOf: typesBelow}
 
 // takeDefault decodes the default and drops from it what the schema does not know,
 // unless it is taken as written.
@@ -363,7 +366,7 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 		content.text("items")
 		content.child(sum)
 	}
-	if props.AdditionalProperties != nil {
+	if props.AdditionalProperties != nil && !c.written {
 		out.NoProperties = true
 		content.text("noProperties")
 	}

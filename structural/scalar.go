@@ -70,6 +70,10 @@ func (v *checks) typed(x any, is, allowed kind, values *Values) int {
 	case format != "" && sequence && allowed&(integerKind|numberKind) == 0:
 		return 2 // the format itself judges strings, and nobody arrays
 	}
+	if allowed == unknownKind {
+		v.wrongType(values.unknown, is.String())
+		return 1
+	}
 	v.wrongType(allowed.String(), is.String())
 	return 1
 }

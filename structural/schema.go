@@ -84,6 +84,8 @@ type Values struct {
 	// is one of strings.
 	checked string
 	text    bool
+	// unknown is the type of a node whose kind is unknownKind.
+	unknown string
 }
 
 // A Condition is a schema below a combinator: it may only restrict values.
@@ -113,6 +115,8 @@ const (
 	integerKind
 	numberKind
 	booleanKind
+	// unknownKind is that of a type there is none of. No value has it.
+	unknownKind
 )
 
 // facts are what a walk over a schema may look for. A walk leaves out subtrees that

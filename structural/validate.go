@@ -154,7 +154,10 @@ func (v *checks) condition(c *Condition, x any) int {
 // null checks null.
 func (v *checks) null(allowed kind, nullable bool, values *Values) int {
 	passed := 1
-	if allowed != 0 && !nullable {
+	if allowed == unknownKind && !nullable {
+		v.wrongType(values.unknown, "null")
+		passed = 0
+	} else if allowed != 0 && !nullable {
 		v.wrongType(allowed.String(), "null")
 		passed = 0
 	}

@@ -47,7 +47,7 @@ func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *trail, pat
 	d.node(s.Items, resource, inMeta.item(), path.Child("items"))
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		below := inMeta.member(name)
-		if below == nil && s.EmbeddedResource && (name == "metadata" || name == "apiVersion" || name == "kind") {
+		if below == nil && s.EmbeddedResource && isMeta(name) {
 			below = &trail{name: name}
 		}
 		d.node(s.Properties[name], resource, below, path.Child("properties").Key(name))
@@ -115,23 +115,29 @@ func metadataProblems(value any, resource *structural.Schema, place *trail, path
 // hasUnprunedDefaults says that a default of the earlier definition has fields that
 // its schema does not specify.
 func hasUnprunedDefaults(e earlier) bool {
-	return slices.ContainsFunc(e.schemas(), anyUnpruned)
+	return slices.ContainsFunc(e.schemas(), func(s *structural.Schema) bool { return anyUnpruned(s, false) })
 }
 
-func anyUnpruned(s *structural.Schema) bool {
+// anyUnpruned looks for one in s and what is below. Within the metadata of an object
+// nothing is pruned.
+func anyUnpruned(s *structural.Schema, inMeta bool) bool {
 	if s == nil {
 		return false
 	}
-	if s.HasDefault && !isPruned(s) || anyUnpruned(s.Items) || anyUnpruned(s.AdditionalProperties) {
+	inMeta = inMeta && !s.EmbeddedResource
+	if s.HasDefault && !inMeta && !isPruned(s) || anyUnpruned(s.Items, inMeta) || anyUnpruned(s.AdditionalProperties, inMeta) {
 		return true
 	}
-	for _, p := range s.Properties {
-		if anyUnpruned(p) {
+	for name, p := range s.Properties {
+		if anyUnpruned(p, inMeta || s.EmbeddedResource && isMeta(name)) {
 			return true
 		}
 	}
 	return false
 }
+
+// isMeta says that a member is one that all objects have.
+func isMeta(name string) bool { return name == "metadata" || name == "apiVersion" || name == "kind" }
 
 // isPruned says that the default of s has no fields that s does not specify.
 func isPruned(s *structural.Schema) bool {

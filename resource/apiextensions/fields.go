@@ -8,6 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/structural"
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
@@ -77,15 +78,15 @@ func (c *specChecker) checkSubresources(s *apiextensionsv1.CustomResourceSubreso
 // theirs in the options.
 func (c *specChecker) checkSelectable(fields []apiextensionsv1.SelectableField, s *props, name string, parent *field.Path) {
 	path := parent.Child("selectableFields")
-	if s == nil {
-		s = &props{}
-	} else if why := unsupported(s); why != "" {
-		// Which fields there are cannot be said.
-		c.invalid(parent.Child("schema.openAPIV3Schema"), "", why)
-		return
+	var schema *structural.Schema
+	if s != nil {
+		if why := unsupported(s); why != "" {
+			c.invalid(parent.Child("schema.openAPIV3Schema"), "", why)
+		} else {
+			schema = outline(s)
+		}
 	}
 	var seen []string
-	schema := outline(s)
 	for i, f := range fields {
 		at := path.Index(i).Child("jsonPath")
 		if f.JSONPath == "" {

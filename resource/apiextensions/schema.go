@@ -64,13 +64,8 @@ func (c *specChecker) checkStructure(s *props, path *field.Path) (schema *struct
 	if !contains(s, func(s *props) bool { return hasDefault(s) || len(s.XValidations) > 0 }) {
 		return nil, ""
 	}
-	resource := *s
-	resource.XEmbeddedResource = true
-	schema, err := structural.Written(&resource)
+	schema, err := resourceSchema(s)
 	if err != nil {
-		if c.earlier.has(hasUnknownType) {
-			return nil, ""
-		}
 		return nil, err.Error()
 	}
 	if errs := c.defaultProblems(schema, path); len(errs) > 0 {
@@ -78,6 +73,13 @@ func (c *specChecker) checkStructure(s *props, path *field.Path) (schema *struct
 		return nil, ""
 	}
 	return schema, ""
+}
+
+// resourceSchema reads the schema of a resource, as it is written.
+func resourceSchema(s *props) (*structural.Schema, error) {
+	resource := *s
+	resource.XEmbeddedResource = true
+	return structural.Written(&resource)
 }
 
 // checkStatusRoot allows at the root only what stays true of the status alone,
@@ -216,7 +218,7 @@ func (c *schemaChecker) below(s *props, at scope, path *field.Path) {
 	}
 	for name, child := range properties(s.Properties) {
 		inside := in
-		if (at.isRoot || s.XEmbeddedResource) && (name == "metadata" || name == "kind" || name == "apiVersion") {
+		if (at.isRoot || s.XEmbeddedResource) && isMeta(name) {
 			inside.meta = true
 			if at.isRoot {
 				inside.noDefault = "in top-level " + name

@@ -183,21 +183,42 @@ func restrictsNamesOnly(m props) bool {
 		m.Properties = nil
 	}
 	m.Type, m.Default = "", nil
-	// Empty is as good as missing.
-	if len(m.Enum) == 0 {
-		m.Enum = nil
-	}
-	for _, list := range []*[]props{&m.AllOf, &m.AnyOf, &m.OneOf} {
-		if len(*list) == 0 {
-			*list = nil
-		}
-	}
-	return reflect.DeepEqual(m, props{})
+	return reflect.DeepEqual(withoutEmpty(m), props{})
 }
 
 // isIntOrString says that the alternatives are the two types of an int-or-string.
 func isIntOrString(anyOf []props) bool {
-	return len(anyOf) == 2 && reflect.DeepEqual(anyOf, []props{{Type: "integer"}, {Type: "string"}})
+	return len(anyOf) == 2 &&
+		reflect.DeepEqual(withoutEmpty(anyOf[0]), props{Type: "integer"}) &&
+		reflect.DeepEqual(withoutEmpty(anyOf[1]), props{Type: "string"})
+}
+
+// withoutEmpty drops the empty members that say as little as missing ones.
+func withoutEmpty(s props) props {
+	if s.Ref != nil && *s.Ref == "" {
+		s.Ref = nil
+	}
+	if len(s.Enum) == 0 {
+		s.Enum = nil
+	}
+	for _, list := range []*[]props{&s.AllOf, &s.AnyOf, &s.OneOf} {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	if s.Items != nil && s.Items.Schema == nil && len(s.Items.JSONSchemas) == 0 {
+		s.Items = nil
+	}
+	if len(s.PatternProperties) == 0 {
+		s.PatternProperties = nil
+	}
+	if len(s.Dependencies) == 0 {
+		s.Dependencies = nil
+	}
+	if len(s.Definitions) == 0 {
+		s.Definitions = nil
+	}
+	return s
 }
 
 // values checks the combinators of s. Those of an int-or-string may name types:

@@ -48,8 +48,10 @@ func (e earlier) schemas() []*structural.Schema {
 	var out []*structural.Schema
 	for i := range e.Spec.Versions {
 		// What is not structural has no rules that were ever compiled.
-		if s, err := structural.Written(schemaOf(&e.Spec.Versions[i])); err == nil {
-			out = append(out, s)
+		if s := schemaOf(&e.Spec.Versions[i]); s != nil {
+			if s, err := resourceSchema(s); err == nil {
+				out = append(out, s)
+			}
 		}
 	}
 	return out

@@ -283,7 +283,9 @@ func (c *specChecker) checkVersion(v *version, path *field.Path) {
 	}
 	subresources := c.top.subresources
 	if subresources == nil {
-		subresources = v.Subresources
+		// The first one of the name counts, if there are several.
+		named := func(other version) bool { return other.Name == v.Name }
+		subresources = c.top.versions[slices.IndexFunc(c.top.versions, named)].Subresources
 	}
 	c.checkSchema(v.Schema, hasStatus(subresources), v.Name, path.Child("schema"))
 	c.checkSubresources(v.Subresources, path.Child("subresources"))
