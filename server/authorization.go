@@ -3,12 +3,16 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/plugin/escalation"
+	"github.com/keelson-dev/keelson/auth/always"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/masters"
+	"github.com/keelson-dev/keelson/auth/node"
 	"github.com/keelson-dev/keelson/auth/rbac"
+	"github.com/keelson-dev/keelson/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/auth/review"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
 	"github.com/keelson-dev/keelson/registry"
@@ -20,13 +24,22 @@ type authorization struct {
 	// authorizers are asked from top to bottom.
 	authorizers authz.List
 	rbac        *rbac.Authorizer
+	node        *node.Authorizer
 	ready       chan struct{} // closed when the default roles are there
 }
 
 // buildAuthorization makes the authorizers. They know no objects before
 // startAuthorization.
 func (s *Server) buildAuthorization() error {
+	rules, err := policy.NodeRules()
+	if err != nil {
+		return err
+	}
 	z := &authorization{rbac: rbac.New(), ready: make(chan struct{})}
+	z.node = node.New(s.background, node.Options{
+		Registry: s.api.registry, Rules: rbac.Compile(rules), Log: s.log,
+		Observe: func(operation string, took time.Duration) { s.metrics.NodeGraph(operation, took) },
+	})
 	s.authorization = z
 	z.authorizers = authz.List{masters.Authorizer{}}
 	for _, mode := range s.config.Authorization.Modes {
@@ -41,8 +54,14 @@ func (s *Server) buildAuthorization() error {
 
 func (s *Server) authorizerOf(mode string) (authz.Authorizer, error) {
 	switch mode {
+	case ModeAlwaysAllow:
+		return always.Allow{}, nil
+	case ModeAlwaysDeny:
+		return always.Deny{}, nil
 	case ModeRBAC:
 		return s.authorization.rbac, nil
+	case ModeNode:
+		return s.authorization.node, nil
 	}
 	return nil, fmt.Errorf("authorization-mode %q is not a valid mode", mode)
 }

@@ -19,5 +19,5 @@ type AuthorizationConfig struct {
 // DefaultAuthorization is that of a cluster: kubelets by the node authorizer,
 // everybody by roles.
 func DefaultAuthorization() AuthorizationConfig {
-	return AuthorizationConfig{Modes: []string{ModeRBAC}}
+	return AuthorizationConfig{Modes: []string{ModeNode, ModeRBAC}}
 }

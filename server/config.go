@@ -47,6 +47,11 @@ type Config struct {
 	// Authorization is who may do what.
 	Authorization AuthorizationConfig
 
+	// Audit is what is noted of requests, and where.
+	Audit AuditConfig
+	// Filters is how requests are treated before they are served.
+	Filters FiltersConfig
+
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
 	TokenAuthFile string
 	// ClientCAFile has authorities whose client certificates are accepted beside
@@ -102,6 +107,7 @@ func DefaultConfig() Config {
 		DefaultServiceAccounts: true,
 		Authorization:          DefaultAuthorization(),
 		Authentication:         DefaultAuthentication(),
+		Audit:                  defaultAudit(),
 		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 		Profiling: true,
@@ -141,6 +147,8 @@ func (c *Config) validate() error {
 		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	errs = append(errs, c.Authentication.validate()...)
+	errs = append(errs, c.Audit.validate()...)
+	errs = append(errs, c.Filters.validate()...)
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")
 	}

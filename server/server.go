@@ -76,6 +76,8 @@ type Server struct {
 
 	authorization *authorization
 
+	audit *auditing // nil where nothing is audited
+
 	certs   *certs.Set
 	serving tls.Certificate
 	roots   []byte // what clients verify the server with, PEM
@@ -91,6 +93,7 @@ type Server struct {
 	endWatches context.CancelFunc
 
 	stopping   atomic.Bool
+	refusing   atomic.Bool  // new requests are sent elsewhere
 	active     atomic.Int64 // requests being served
 	stop       sync.Once
 	stopError  error
@@ -135,6 +138,7 @@ func (s *Server) startSteps(ctx context.Context) []step {
 		{"read the feature gates", s.readGates},
 		{"parse the service range", s.parseServices},
 		{"read the encryption configuration", s.openEncryption},
+		{"open what requests are audited with", s.openAudit},
 		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},
 		{"open the store", func() error { return s.openStore(ctx) }},
@@ -151,9 +155,11 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.stopping.Store(true); return nil }},
 		{"let load balancers notice", func() error { return sleep(ctx, s.config.ShutdownDelay) }},
+		{"send new requests elsewhere", func() error { return s.refuse(ctx) }},
 		{"close the listener", s.closeListener},
 		{"end watches", func() error { s.endWatches(); return nil }},
 		{"finish requests in flight", func() error { return s.drain(ctx) }},
+		{"hand on audit events", s.closeAudit},
 		{"end background work", func() error { s.endWork(); return nil }},
 		{"close the store and release the directory", s.release},
 	}
@@ -411,6 +417,8 @@ func (s *Server) buildHTTP() error {
 	handler := chain.New(s.routes, chain.Options{
 		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization.authorizers,
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
+		Audit: s.auditFilter(), Refusing: s.refusing.Load, CORSAllowedOrigins: s.config.Filters.CORSAllowedOrigins,
+		HSTSDirectives: s.config.Filters.HSTSDirectives, GoawayChance: s.config.Filters.GoawayChance,
 	})
 	s.http = &http.Server{
 		Handler:           s.counted(handler),
@@ -468,6 +476,28 @@ func (s *Server) closeListener() error {
 	return nil
 }
 
+// refuse answers new requests 429, where that was asked for, until those in flight
+// are finished.
+func (s *Server) refuse(ctx context.Context) error {
+	if !s.config.Filters.ShutdownSendRetryAfter {
+		return nil
+	}
+	s.refusing.Store(true)
+	s.endWatches()
+	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout)
+	defer cancel()
+	return s.idle(ctx)
+}
+
+// idle waits until no request is served.
+func (s *Server) idle(ctx context.Context) error {
+	var err error
+	for s.active.Load() > 0 && err == nil {
+		err = sleep(ctx, activePoll)
+	}
+	return err
+}
+
 // drain waits for requests in flight; those that take longer are cut off.
 // Connections are told to go away. http.Server.Shutdown alone would wait for a
 // client that keeps an idle HTTP/2 connection, so once nothing is in flight it has
@@ -480,10 +510,7 @@ func (s *Server) drain(ctx context.Context) error {
 		defer close(gone)
 		_ = s.http.Shutdown(ctx) // its error is that of ctx, or of the listener that is closed already
 	}()
-	var overdue error
-	for s.active.Load() > 0 && overdue == nil {
-		overdue = sleep(ctx, activePoll)
-	}
+	overdue := s.idle(ctx)
 	select {
 	case <-gone:
 	case <-time.After(goodbyeTime):
@@ -515,6 +542,7 @@ func (s *Server) release() error {
 	if s.listener != nil {
 		errs = append(errs, s.closeListener())
 	}
+	errs = append(errs, s.closeAudit())
 	if s.api != nil {
 		errs = append(errs, s.api.close())
 	}

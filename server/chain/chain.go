@@ -8,16 +8,22 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/filter/authorize"
 	"github.com/keelson-dev/keelson/filter/cachecontrol"
+	"github.com/keelson-dev/keelson/filter/cors"
 	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/goaway"
+	"github.com/keelson-dev/keelson/filter/hsts"
 	"github.com/keelson-dev/keelson/filter/impersonate"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/filter/info"
 	"github.com/keelson-dev/keelson/filter/measure"
 	"github.com/keelson-dev/keelson/filter/recovery"
+	"github.com/keelson-dev/keelson/filter/requestlog"
+	"github.com/keelson-dev/keelson/filter/retryafter"
 	"github.com/keelson-dev/keelson/metrics"
 )
 
@@ -31,24 +37,41 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stopping ends long-running requests.
 	Stopping context.Context
+	// Refusing says that new requests are sent elsewhere.
+	Refusing func() bool
+	// Audit is nil where nothing is audited.
+	Audit *audit.Auditor
+	// CORSAllowedOrigins and HSTSDirectives are empty, GoawayChance is 0, for nothing
+	// of the kind.
+	CORSAllowedOrigins, HSTSDirectives []string
+	GoawayChance                       float64
 }
 
 // New puts the filters before h. A request passes them from top to bottom.
 func New(h http.Handler, o Options) http.Handler {
 	filters := []func(http.Handler) http.Handler{
+		auditid.New(),
 		recovery.New(o.Log),
 		info.New(),
 		measure.New(o.Metrics),
-		auditid.New(),
+		o.Audit.Begin,
+		requestlog.New(o.Log),
+		retryafter.New(o.Refusing),
+		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
+		goaway.New(o.GoawayChance, nil),
 		deadline.New(o.RequestTimeout, o.Stopping),
+		cors.New(o.CORSAllowedOrigins),
 		authenticate.New(o.Authentication),
+		o.Audit.Filter,
 		impersonate.New(o.Authorizer, o.Metrics),
 		o.Limiter.Filter,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),
 	}
 	for i := len(filters) - 1; i >= 0; i-- {
-		h = filters[i](h)
+		if filters[i] != nil { // one that is not asked for
+			h = filters[i](h)
+		}
 	}
 	return h
 }

@@ -41,7 +41,7 @@ func testChain(tb testing.TB, h http.HandlerFunc) http.Handler {
 			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
 		},
 		Authorizer: authz.List{masters.Authorizer{}},
-		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(),
+		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(), Refusing: func() bool { return false },
 	})
 }
 

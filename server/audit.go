@@ -1,0 +1,193 @@
+package server
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/audit/policy"
+	"github.com/keelson-dev/keelson/audit/sink"
+	auditlog "github.com/keelson-dev/keelson/audit/sink/log"
+	auditwebhook "github.com/keelson-dev/keelson/audit/sink/webhook"
+	auditfilter "github.com/keelson-dev/keelson/filter/audit"
+	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/webhook"
+)
+
+const (
+	// auditBudget is how long a request waits for an audit log or webhook in the
+	// blocking modes.
+	auditBudget = 5 * time.Second
+	// auditFarewell is how long events that wait are handed on when the server stops.
+	auditFarewell = 5 * time.Second
+)
+
+// auditing is what audits a server's requests.
+type auditing struct {
+	policy *policy.Policy
+	sinks  audit.Union
+	files  []io.Closer
+	log    *slog.Logger
+	counts atomic.Pointer[metrics.Audit] // set when the metrics are there
+	// maxObject is the size from which no sink takes an object, 0 for none.
+	maxObject int64
+}
+
+// openAudit reads the policy and opens what events are written to.
+func (s *Server) openAudit() error {
+	c := &s.config.Audit
+	if c.PolicyFile == "" {
+		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
+			s.log.Info("without --audit-policy-file nothing is audited")
+		}
+		return nil
+	}
+	a := &auditing{log: s.log}
+	var err error
+	if a.policy, err = policy.Load(c.PolicyFile, s.log); err != nil {
+		return err
+	}
+	if c.Log.Path != "" {
+		out, err := a.openLog(&c.Log)
+		if err != nil {
+			return err
+		}
+		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
+	}
+	if c.Webhook.ConfigFile != "" {
+		backend, err := auditwebhook.New(c.Webhook.ConfigFile, webhook.Options{UserAgent: userAgent}, c.Webhook.InitialBackoff, a.report)
+		if err != nil {
+			return err
+		}
+		a.add(backend, &c.Webhook.AuditSinkConfig)
+	}
+	if len(a.sinks) > 0 {
+		s.audit = a
+	}
+	return nil
+}
+
+// userAgent is how the server names itself to webhooks.
+const userAgent = "kube-apiserver-admission"
+
+func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
+	if c.Path == "-" {
+		return os.Stdout, nil
+	}
+	file, err := auditlog.OpenFile(auditlog.FileOptions{
+		Path: c.Path, MaxSize: c.MaxSize, MaxAge: c.MaxAge, MaxBackups: c.MaxBackups, Compress: c.Compress,
+		Failed: func(err error) { a.log.Error("audit: old log files", "error", err) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.files = append(a.files, file)
+	return file, nil
+}
+
+// add puts a backend behind what its configuration asks for.
+func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
+	var s audit.Sink
+	if c.Mode == sink.ModeBatch {
+		s = sink.NewBatch(b, c.Batch, a.report)
+	} else {
+		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, auditBudget, a.report)
+	}
+	switch {
+	case !c.Truncate:
+		a.maxObject = -1
+	case a.maxObject >= 0:
+		a.maxObject = max(a.maxObject, c.MaxEventSize)
+	}
+	if c.Truncate {
+		s = &sink.Truncate{Next: s, MaxEventSize: c.MaxEventSize, MaxBatchSize: c.MaxBatchSize, Report: a.report}
+	}
+	a.sinks = append(a.sinks, s)
+}
+
+// report is an audit.Report. Events are named, not shown: they may hold secrets.
+func (a *auditing) report(part string, err error, events []*audit.Event) {
+	if counts := a.counts.Load(); counts != nil {
+		counts.Error(part, len(events))
+	}
+	ids := make([]string, 0, len(events))
+	for _, e := range events {
+		ids = append(ids, string(e.AuditID))
+	}
+	a.log.Error("audit events are lost or late", "plugin", part, "error", err, "events", len(events), "audit-IDs", ids)
+}
+
+// auditFilter returns what the chain needs, nil where nothing is audited.
+func (s *Server) auditFilter() *auditfilter.Auditor {
+	counts := s.metrics.NewAudit()
+	if s.audit == nil {
+		return nil
+	}
+	s.audit.counts.Store(counts)
+	return &auditfilter.Auditor{
+		Policy: s.audit.policy, Sink: s.audit.sinks, New: newObjects(s.api.kinds),
+		Observe: func(l audit.Level) { counts.Level(l.String()) }, Count: counts.Event, Rejected: counts.Rejected,
+		MaxObject: max(s.audit.maxObject, 0),
+	}
+}
+
+// newObjects returns a function that makes empty objects of the built-in kinds.
+func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Object {
+	makers := map[schema.GroupVersionKind]func() runtime.Object{
+		{Version: "v1", Kind: "Status"}:                                          func() runtime.Object { return &metav1.Status{} },
+		{Version: "v1", Kind: "APIVersions"}:                                     func() runtime.Object { return &metav1.APIVersions{} },
+		{Version: "v1", Kind: "APIGroup"}:                                        func() runtime.Object { return &metav1.APIGroup{} },
+		{Version: "v1", Kind: "APIGroupList"}:                                    func() runtime.Object { return &metav1.APIGroupList{} },
+		{Version: "v1", Kind: "APIResourceList"}:                                 func() runtime.Object { return &metav1.APIResourceList{} },
+		{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}:     func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+		{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadataList"}: func() runtime.Object { return &metav1.PartialObjectMetadataList{} },
+		{Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale"}:           func() runtime.Object { return &autoscalingv1.Scale{} },
+	}
+	for _, k := range kinds {
+		for i := range k.Versions {
+			v := &k.Versions[i]
+			group := k.Group
+			if v.Group != "" {
+				group = v.Group
+			}
+			makers[schema.GroupVersionKind{Group: group, Version: v.Name, Kind: k.Name}] = func() runtime.Object { return v.New() }
+		}
+	}
+	return func(gvk schema.GroupVersionKind) runtime.Object {
+		if make := makers[gvk]; make != nil {
+			return make()
+		}
+		return nil
+	}
+}
+
+// closeAudit hands on the events that wait.
+func (s *Server) closeAudit() error {
+	if s.audit == nil {
+		return nil
+	}
+	a := s.audit
+	s.audit = nil
+	ctx, cancel := context.WithTimeout(context.Background(), auditFarewell)
+	defer cancel()
+	err := a.sinks.Close(ctx)
+	if err != nil {
+		return err // a file that hangs may be in use
+	}
+	for _, f := range a.files {
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
