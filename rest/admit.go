@@ -67,6 +67,9 @@ func (h *Handler) updateOptions(info *request.Info, s *served, sub *registry.Sub
 			return a.validate(ctx, obj, old)
 		},
 		CreateAdmit: func(ctx context.Context, obj, old registry.Object) error {
+			if err := s.admitsNew(obj.GetName()); err != nil {
+				return err
+			}
 			if err := h.mayCreate(ctx, info); err != nil {
 				return err
 			}

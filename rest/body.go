@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -136,7 +137,7 @@ func (s *served) decoder() scheme.Decoder {
 // version's defaults. What strict decoding finds becomes warnings or the error,
 // as fieldValidation asks.
 func (s *served) decodeBody(r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	obj, err := decodeWith(s.decoder(), s.coerce, r, media, body, v)
+	obj, err := s.decodeOwn(r, media, body, v)
 	if err != nil {
 		return nil, err
 	}
@@ -154,38 +155,56 @@ func (s *served) coerce(obj registry.Object, track bool) ([]error, error) {
 		return nil, nil
 	}
 	unknown, err := s.version.Coerce(obj, track)
-	var strict []error
-	for _, path := range unknown {
-		strict = append(strict, fmt.Errorf("unknown field %q", path))
-	}
-	return strict, err
+	return unknownFields(unknown), err
 }
 
-// decodeWith reads an object from the body; coerce, which may be nil, is given it
-// before strict errors are judged.
-func decodeWith(d scheme.Decoder, coerce func(registry.Object, bool) ([]error, error), r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	track := v != patch.Ignore
-	decoded, strict, err := d.Decode(media, body, track)
-	if errors.Is(err, scheme.ErrNoProtobuf) {
-		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
+func unknownFields(paths []string) []error {
+	var strict []error
+	for _, path := range paths {
+		strict = append(strict, fmt.Errorf("unknown field %q", path))
 	}
+	return strict
+}
+
+// decodeWith reads an object of a built-in type from the body.
+func decodeWith(d scheme.Decoder, r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
+	decoded, strict, err := d.Decode(media, body, v != patch.Ignore)
 	if err != nil {
 		return nil, err
 	}
-	if coerce != nil {
-		unknown, err := coerce(decoded.(registry.Object), track)
-		if err != nil {
-			return nil, d.CannotHandle(err)
-		}
-		strict = append(strict, unknown...)
+	return decoded.(registry.Object), judge(d, r, strict, v)
+}
+
+// decodeOwn reads an object of the resource's own kind from the body.
+func (s *served) decodeOwn(r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
+	d := s.decoder()
+	track := v != patch.Ignore
+	decoded, strict, err := d.Decode(media, body, track)
+	switch {
+	case errors.Is(err, scheme.ErrNoProtobuf):
+		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
+	case err != nil:
+		return nil, cmp.Or(s.strayed(r, body, v), err)
 	}
-	if len(strict) > 0 {
-		if v == patch.Strict {
-			return nil, d.StrictError(strict)
-		}
-		for _, w := range patch.Warnings(strict) {
-			request.Warn(r.Context(), w)
-		}
+	obj := decoded.(registry.Object)
+	unknown, err := s.coerce(obj, track)
+	if err != nil {
+		return nil, d.CannotHandle(err)
 	}
-	return decoded.(registry.Object), nil
+	return obj, judge(d, r, append(strict, unknown...), v)
+}
+
+// judge makes of what strict decoding finds warnings or the error, as
+// fieldValidation asks.
+func judge(d scheme.Decoder, r *http.Request, strict []error, v patch.Validation) error {
+	switch {
+	case len(strict) == 0:
+		return nil
+	case v == patch.Strict:
+		return d.StrictError(strict)
+	}
+	for _, w := range patch.Warnings(strict) {
+		request.Warn(r.Context(), w)
+	}
+	return nil
 }

@@ -41,6 +41,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.I
 
 // store hands a new object, defaulted, to the registry.
 func (h *Handler) store(ctx context.Context, s *served, namespace string, obj registry.Object, o writeOptions) (registry.Result, error) {
+	if err := s.admitsNew(obj.GetName()); err != nil {
+		return registry.Result{}, err
+	}
 	registry.WipeServerFields(obj)
 	obj, err := h.own(s, "", nil, obj, o.manager)
 	if err != nil {

@@ -73,6 +73,8 @@ type served struct {
 	objectHead, listHead   []byte
 	objectProto, listProto wire.EnvelopeHead
 	fields                 *fieldSet
+	// terminating refuses new objects.
+	terminating bool
 }
 
 // New makes the handler.

@@ -149,7 +149,7 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 		return err
 	}
 	sub := s.Kind.Subresource(info.Subresource)
-	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), nil, r, media, body, o.validation)
+	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, media, body, o.validation)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[s.kindOf(sub).GroupKind()]), nil, r, media, body, o.validation)
+	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[s.kindOf(sub).GroupKind()]), r, media, body, o.validation)
 	if err != nil {
 		return err
 	}
