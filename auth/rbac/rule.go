@@ -5,7 +5,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -79,10 +78,17 @@ func has(list []string, s string) bool {
 	return false
 }
 
-// RulesAllow says whether one of the rules allows what is asked for.
-func RulesAllow(a authz.Attributes, rules []rbacv1.PolicyRule) bool {
-	for _, r := range compile(rules) {
-		if r.allows(a.Info) {
+// Rules are rules that are ready to be asked. They are not changed.
+type Rules []rule
+
+// Compile returns rules that are ready to be asked; they keep what they are made
+// of.
+func Compile(rules []rbacv1.PolicyRule) Rules { return compile(rules) }
+
+// Allow says whether one of the rules allows what a request asks for.
+func (r Rules) Allow(i *request.Info) bool {
+	for n := range r {
+		if r[n].allows(i) {
 			return true
 		}
 	}

@@ -1,0 +1,187 @@
+package node
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// podReferences are the objects that a pod's node needs to run it. A mirror pod
+// is made by the node itself: it must not gain anything by it.
+func podReferences(p *corev1.Pod) []object {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return nil
+	}
+	r := references{namespace: p.Namespace}
+	r.add(serviceAccount, p.Spec.ServiceAccountName)
+	for _, s := range p.Spec.ImagePullSecrets {
+		r.add(secret, s.Name)
+	}
+	for i := range p.Spec.InitContainers {
+		r.container(p.Spec.InitContainers[i].Env, p.Spec.InitContainers[i].EnvFrom)
+	}
+	for i := range p.Spec.Containers {
+		r.container(p.Spec.Containers[i].Env, p.Spec.Containers[i].EnvFrom)
+	}
+	for i := range p.Spec.EphemeralContainers {
+		r.container(p.Spec.EphemeralContainers[i].Env, p.Spec.EphemeralContainers[i].EnvFrom)
+	}
+	for i := range p.Spec.Volumes {
+		r.volume(p.Name, &p.Spec.Volumes[i])
+	}
+	for i := range p.Spec.ResourceClaims {
+		r.resourceClaim(&p.Spec.ResourceClaims[i], p.Status.ResourceClaimStatuses)
+	}
+	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
+		r.add(resourceClaim, extended.ResourceClaimName)
+	}
+	return r.list
+}
+
+// references collects objects of one namespace.
+type references struct {
+	namespace string
+	list      []object
+}
+
+func (r *references) add(k kind, name string) {
+	if name != "" {
+		r.list = append(r.list, object{k, r.namespace, name})
+	}
+}
+
+func (r *references) container(env []corev1.EnvVar, from []corev1.EnvFromSource) {
+	for _, f := range from {
+		if f.SecretRef != nil {
+			r.add(secret, f.SecretRef.Name)
+		}
+		if f.ConfigMapRef != nil {
+			r.add(configMap, f.ConfigMapRef.Name)
+		}
+	}
+	for _, e := range env {
+		if e.ValueFrom == nil {
+			continue
+		}
+		if ref := e.ValueFrom.SecretKeyRef; ref != nil {
+			r.add(secret, ref.Name)
+		}
+		if ref := e.ValueFrom.ConfigMapKeyRef; ref != nil {
+			r.add(configMap, ref.Name)
+		}
+	}
+}
+
+func (r *references) volume(podName string, v *corev1.Volume) {
+	local := func(ref *corev1.LocalObjectReference) {
+		if ref != nil {
+			r.add(secret, ref.Name)
+		}
+	}
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		r.add(claim, v.PersistentVolumeClaim.ClaimName)
+	case v.Ephemeral != nil:
+		r.add(claim, podName+"-"+v.Name)
+	case v.Secret != nil:
+		r.add(secret, v.Secret.SecretName)
+	case v.ConfigMap != nil:
+		r.add(configMap, v.ConfigMap.Name)
+	case v.Projected != nil:
+		for _, s := range v.Projected.Sources {
+			if s.Secret != nil {
+				r.add(secret, s.Secret.Name)
+			}
+			if s.ConfigMap != nil {
+				r.add(configMap, s.ConfigMap.Name)
+			}
+		}
+	case v.AzureFile != nil:
+		r.add(secret, v.AzureFile.SecretName)
+	case v.CephFS != nil:
+		local(v.CephFS.SecretRef)
+	case v.Cinder != nil:
+		local(v.Cinder.SecretRef)
+	case v.FlexVolume != nil:
+		local(v.FlexVolume.SecretRef)
+	case v.RBD != nil:
+		local(v.RBD.SecretRef)
+	case v.ScaleIO != nil:
+		local(v.ScaleIO.SecretRef)
+	case v.ISCSI != nil:
+		local(v.ISCSI.SecretRef)
+	case v.StorageOS != nil:
+		local(v.StorageOS.SecretRef)
+	case v.CSI != nil:
+		local(v.CSI.NodePublishSecretRef)
+	}
+}
+
+// resourceClaim adds the claim itself or the one that was made of a template, once
+// its name is known.
+func (r *references) resourceClaim(c *corev1.PodResourceClaim, statuses []corev1.PodResourceClaimStatus) {
+	if c.ResourceClaimName != nil {
+		r.add(resourceClaim, *c.ResourceClaimName)
+		return
+	}
+	for _, s := range statuses {
+		if s.Name == c.Name && s.ResourceClaimName != nil {
+			r.add(resourceClaim, *s.ResourceClaimName)
+		}
+	}
+}
+
+// volumeSecrets are the secrets that a node needs to mount a volume; those that a
+// controller needs are not among them. Old volumes leave out the namespace: it is
+// that of the claim.
+func volumeSecrets(v *corev1.PersistentVolume) []object {
+	var list []object
+	add := func(namespace, name string) {
+		if name != "" {
+			list = append(list, object{secret, namespace, name})
+		}
+	}
+	orClaim := func(namespace string) string {
+		if namespace == "" && v.Spec.ClaimRef != nil {
+			return v.Spec.ClaimRef.Namespace
+		}
+		return namespace
+	}
+	inClaim := func(ref *corev1.SecretReference) {
+		if ref != nil {
+			add(orClaim(ref.Namespace), ref.Name)
+		}
+	}
+	own := func(ref *corev1.SecretReference) {
+		if ref != nil {
+			add(ref.Namespace, ref.Name)
+		}
+	}
+	switch s := &v.Spec.PersistentVolumeSource; {
+	case s.AzureFile != nil:
+		namespace := ""
+		if s.AzureFile.SecretNamespace != nil {
+			namespace = *s.AzureFile.SecretNamespace
+		}
+		add(orClaim(namespace), s.AzureFile.SecretName)
+	case s.CephFS != nil:
+		inClaim(s.CephFS.SecretRef)
+	case s.Cinder != nil:
+		own(s.Cinder.SecretRef)
+	case s.FlexVolume != nil:
+		inClaim(s.FlexVolume.SecretRef)
+	case s.RBD != nil:
+		inClaim(s.RBD.SecretRef)
+	case s.ScaleIO != nil:
+		inClaim(s.ScaleIO.SecretRef)
+	case s.ISCSI != nil:
+		inClaim(s.ISCSI.SecretRef)
+	case s.StorageOS != nil:
+		if s.StorageOS.SecretRef != nil {
+			add(s.StorageOS.SecretRef.Namespace, s.StorageOS.SecretRef.Name)
+		}
+	case s.CSI != nil:
+		own(s.CSI.NodePublishSecretRef)
+		own(s.CSI.NodeStageSecretRef)
+		own(s.CSI.NodeExpandSecretRef)
+	}
+	return list
+}

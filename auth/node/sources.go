@@ -1,0 +1,91 @@
+package node
+
+import (
+	"bytes"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// source is a resource that the graph is made of.
+type source struct {
+	resource schema.GroupResource
+	kind     kind
+	concerns func(o, prev *cache.Object) bool
+	apply    func([]follow.Change)
+}
+
+func (a *Authorizer) sources(g *Graph) []source {
+	each := func(name string, k kind, set func(registry.Object), remove func(object)) func([]follow.Change) {
+		return func(changes []follow.Change) {
+			for _, c := range changes {
+				start := time.Now()
+				if c.Object != nil {
+					set(c.Object)
+					a.o.Observe("Add"+name, time.Since(start))
+				} else {
+					remove(object{k, c.Namespace, c.Name})
+					a.o.Observe("Delete"+name, time.Since(start))
+				}
+			}
+		}
+	}
+	return []source{
+		{corev1.Resource("pods"), pod, podConcerns, each("Pod", pod, func(o registry.Object) { g.SetPod(o.(*corev1.Pod)) }, g.Delete)},
+		{corev1.Resource("persistentvolumes"), volume, nil, each("PV", volume, func(o registry.Object) { g.SetVolume(o.(*corev1.PersistentVolume)) },
+			func(o object) { g.DeleteVolume(o.name) })},
+		{storagev1.Resource("volumeattachments"), attachment, nil, each("VolumeAttachment", attachment, func(o registry.Object) {
+			v := o.(*storagev1.VolumeAttachment)
+			g.SetOwn(object{attachment, "", v.Name}, v.Spec.NodeName)
+		}, g.Delete)},
+		{resourcev1.Resource("resourceslices"), slice, nil, each("ResourceSlice", slice, func(o registry.Object) {
+			s := o.(*resourcev1.ResourceSlice)
+			node := ""
+			if s.Spec.NodeName != nil {
+				node = *s.Spec.NodeName
+			}
+			g.SetOwn(object{slice, "", s.Name}, node)
+		}, g.Delete)},
+	}
+}
+
+// Fields of a pod's message.
+var (
+	podUID           = []int32{1, 5}
+	podSpec          = []int32{2}
+	podNode          = []int32{2, 10}
+	podClaims        = []int32{2, 39}
+	podExtendedClaim = []int32{3, 18}
+)
+
+// podConcerns says whether a pod has come to need something else. Most changes of
+// a pod are of its status alone, and they are many.
+func podConcerns(o, prev *cache.Object) bool {
+	if o.Err() != nil || prev != nil && prev.Err() != nil {
+		return true
+	}
+	if prev == nil {
+		return has(o, podNode)
+	}
+	return !same(o, prev, podUID) || !same(o, prev, podSpec) ||
+		has(o, podClaims) || has(o, podExtendedClaim) || has(prev, podExtendedClaim)
+}
+
+func has(o *cache.Object, path []int32) bool {
+	v, err := wire.Find(o.Data, path)
+	return err != nil || v.Found
+}
+
+func same(a, b *cache.Object, path []int32) bool {
+	x, errX := wire.Find(a.Data, path)
+	y, errY := wire.Find(b.Data, path)
+	return errX == nil && errY == nil && x.Found == y.Found && bytes.Equal(x.Bytes, y.Bytes)
+}
