@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -172,10 +171,6 @@ func isText(contentType string) bool {
 // again: connections that were lost, and answers 429, 500 and 504 or with Retry-After.
 func IsTransient(err error) bool {
 	if isConnectionLost(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
-		return true
-	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Reason == metav1.StatusReasonServerTimeout {
 		return true
 	}
 	_, says := apierrors.SuggestsClientDelay(err)

@@ -176,6 +176,8 @@ func (e endpoint) client(address string, o Options) (*Client, error) {
 		DialContext: e.dial, TLSClientConfig: config, TLSHandshakeTimeout: 10 * time.Second, Protocols: protocols,
 		MaxConnsPerHost: MaxConns, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
+		// A connection of HTTP/2 whose other end is gone is found out within this time.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	c := &Client{
 		url:       url.URL{Scheme: e.scheme, Host: e.host, Path: path.Join("/", e.path)},
