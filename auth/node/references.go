@@ -10,6 +10,20 @@ func podReferences(p *corev1.Pod) []object {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return nil
 	}
+	return allReferences(p)
+}
+
+// RefersToSecrets says whether a pod refers to a secret, by its name.
+func RefersToSecrets(p *corev1.Pod) bool {
+	for _, o := range allReferences(p) {
+		if o.kind == secret {
+			return true
+		}
+	}
+	return false
+}
+
+func allReferences(p *corev1.Pod) []object {
 	r := references{namespace: p.Namespace}
 	r.add(serviceAccount, p.Spec.ServiceAccountName)
 	for _, s := range p.Spec.ImagePullSecrets {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/auth/node"
 )
 
 const (
@@ -113,6 +114,9 @@ func (p *plugin) account(ctx context.Context, namespace, name string) (*corev1.S
 func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return a.Forbidden(errors.New("a mirror pod may not reference service accounts"))
+	}
+	if node.RefersToSecrets(pod) {
+		return a.Forbidden(errors.New("a mirror pod may not reference secrets"))
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Projected == nil {
