@@ -1,0 +1,171 @@
+package x509
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// issuer makes certificates.
+type issuer struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{t: t}
+	i.cert, i.key = i.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true})
+	return i
+}
+
+func (i *issuer) issue(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	i.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	if template.NotAfter.IsZero() {
+		template.NotBefore, template.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour)
+	}
+	if template.ExtKeyUsage == nil {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	}
+	parent, signer := i.cert, i.key
+	if parent == nil {
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return cert, key
+}
+
+func (i *issuer) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.cert.Raw})
+}
+
+func with(ctx context.Context, certs ...*x509.Certificate) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+	r.TLS = &tls.ConnectionState{PeerCertificates: certs}
+	return r
+}
+
+func TestCertificates(t *testing.T) {
+	ca, other := newIssuer(t), newIssuer(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	uid := func(values ...any) pkix.Name {
+		n := pkix.Name{CommonName: "jane", Organization: []string{"dev"}}
+		for _, v := range values {
+			n.ExtraNames = append(n.ExtraNames, pkix.AttributeTypeAndValue{Type: oidUID, Value: v})
+		}
+		return n
+	}
+	for name, c := range map[string]struct {
+		by       *issuer
+		template x509.Certificate
+		user     string // with the UID
+		err      string
+	}{
+		"a user":        {ca, x509.Certificate{Subject: uid()}, "jane/", ""},
+		"with a UID":    {ca, x509.Certificate{Subject: uid("u1")}, "jane/u1", ""},
+		"with two UIDs": {ca, x509.Certificate{Subject: uid("u1", "u2")}, "", "expected 1 UID, but found multiple: [u1 u2]"},
+		"an empty UID":  {ca, x509.Certificate{Subject: uid("")}, "", "UID cannot be an empty string"},
+		"nobody":        {ca, x509.Certificate{}, "", ""},
+		"another's":     {other, x509.Certificate{Subject: uid()}, "", "certificate signed by unknown authority"},
+		"expired":       {ca, x509.Certificate{Subject: uid(), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}, "", "certificate has expired"},
+		"of a server":   {ca, x509.Certificate{Subject: uid(), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, "", "incompatible key usage"},
+	} {
+		cert, _ := c.by.issue(&c.template)
+		a := &Authenticator{Roots: func() *x509.CertPool { return pool }}
+		user, err := a.Authenticate(with(t.Context(), cert))
+		got := ""
+		if user != nil {
+			got = user.Name + "/" + user.UID
+			if id := user.Extra[extraCredential]; len(id) != 1 || !strings.HasPrefix(id[0], "X509SHA256=") {
+				t.Errorf("%s: credential %q", name, id)
+			}
+		}
+		if got != c.user || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+}
+
+// TestAuthoritiesAreReplaced: on one connection, the same certificate is good, and
+// then is not, when the file has another authority.
+func TestAuthoritiesAreReplaced(t *testing.T) {
+	one, two := newIssuer(t), newIssuer(t)
+	path := filepath.Join(t.TempDir(), "ca.crt")
+	write := func(content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(one.pem())
+	authorities, err := OpenAuthorities(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	follow, end := context.WithCancel(t.Context())
+	defer end()
+	go authorities.Follow(follow, time.Millisecond, func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	})
+	a := &Authenticator{Roots: authorities.Pool}
+	mine, _ := one.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "jane"}})
+	theirs, _ := two.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "june"}})
+	ctx := WithConnection(t.Context())
+	if user, err := a.Authenticate(with(ctx, mine)); user == nil {
+		t.Fatal(err)
+	}
+	before := authorities.Pool()
+	write([]byte("no certificate"))
+	<-failed
+	if user, _ := a.Authenticate(with(ctx, mine)); user == nil {
+		t.Error("a file without certificates is taken up")
+	}
+	write(two.pem())
+	for authorities.Pool() == before {
+		time.Sleep(time.Millisecond)
+	}
+	if user, _ := a.Authenticate(with(ctx, mine)); user != nil {
+		t.Error("an authority that is gone counts")
+	}
+	if user, err := a.Authenticate(with(WithConnection(t.Context()), theirs)); user == nil {
+		t.Error(err)
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	one, two := newIssuer(t), newIssuer(t)
+	both := append(one.pem(), two.pem()...)
+	if !Overlap(both, two.pem()) || Overlap(one.pem(), two.pem()) || Overlap(nil, nil) {
+		t.Error("wrong")
+	}
+}
