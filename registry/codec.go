@@ -204,6 +204,11 @@ func (c *codec) storedAsServed() bool { return c.kind.StorageJSON && c.kind.Stor
 // data that Read would make of it with an empty resourceVersion.
 func (c *codec) encode(obj Object) (value []byte, err error) {
 	obj.SetResourceVersion("")
+	return c.encodeWhole(obj)
+}
+
+// encodeWhole makes a value with the object's resourceVersion in it.
+func (c *codec) encodeWhole(obj Object) (value []byte, err error) {
 	if c.kind.Trees() {
 		document, err := c.kind.Documents.Encode(context.Background(), obj)
 		if err != nil {

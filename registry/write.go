@@ -87,7 +87,8 @@ func objectAt(key string, revision int64, h cache.Header) *cache.Object {
 
 // dryResult is the result of a write that is not done.
 func (r *Resource) dryResult(key string, obj Object) (Result, error) {
-	revision, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
+	version := obj.GetResourceVersion()
+	revision, _ := strconv.ParseInt(version, 10, 64)
 	value, err := r.codec.encode(obj)
 	if err != nil {
 		return Result{}, err
@@ -97,7 +98,14 @@ func (r *Resource) dryResult(key string, obj Object) (Result, error) {
 		return Result{}, err
 	}
 	if revision == 0 {
-		// Read stamps every object; this one was never stored.
+		// Read stamps every object; this one was never stored. It shows what the
+		// client sent, which need not be a number.
+		if version != "" {
+			obj.SetResourceVersion(version)
+			if value, err = r.codec.encodeWhole(obj); err != nil {
+				return Result{}, err
+			}
+		}
 		if o.Data, err = r.codec.plain(value); err != nil {
 			return Result{}, err
 		}
