@@ -15,7 +15,6 @@ import (
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
-	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
 )
@@ -27,12 +26,21 @@ type router struct {
 	metrics, slis http.Handler
 	discovery     *discovery.Handler
 	openapi       http.Handler
-	api           *rest.Handler // built-in resources, below a group's version
-	custom        *crd.Server   // custom resources
+	api           resources   // built-in ones, below a group's version
+	custom        *crd.Server // custom resources
 	snapshots     http.Handler
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
+}
+
+// resources serves those that it has. rest.Handler does.
+type resources interface {
+	http.Handler
+	// Has says whether a version of a group has a resource, Knows whether there is
+	// the group.
+	Has(group, version, resource string) bool
+	Knows(group string) bool
 }
 
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {

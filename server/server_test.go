@@ -312,12 +312,20 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// ownResources answers in its own way.
+type ownResources struct {
+	resources
+	serve http.HandlerFunc
+}
+
+func (s ownResources) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serve(w, r) }
+
 // TestStopOrder: while a request is in flight, readiness fails, new connections
 // are refused and watches end; the request finishes.
 func TestStopOrder(t *testing.T) {
 	s := start(t, testConfig(t))
 	entered, release, watchEnded := make(chan bool, 2), make(chan bool), make(chan error, 1)
-	s.api.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.routes.api = ownResources{s.routes.api, func(w http.ResponseWriter, r *http.Request) {
 		entered <- true
 		if request.InfoFrom(r.Context()).Verb == "watch" {
 			<-r.Context().Done()
@@ -332,8 +340,7 @@ func TestStopOrder(t *testing.T) {
 		if _, err := s.store.Revision(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
-	})
-	s.routes.api = s.api.handler
+	}}
 	c := client(t, s, true)
 	result := make(chan answer, 2)
 	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/pods"} {
@@ -368,7 +375,7 @@ func TestStopOrder(t *testing.T) {
 
 func TestPanicIsAnswered(t *testing.T) {
 	s := start(t, testConfig(t))
-	s.routes.api = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) })
+	s.routes.api = ownResources{s.routes.api, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) }}
 	c := client(t, s, true)
 	a := call(t, c, "GET", s.URL()+"/api/v1/pods")
 	if a.status != http.StatusInternalServerError || strings.Contains(a.body, "boom") {
