@@ -22,9 +22,10 @@ import (
 //go:embed objects.jsonl
 var objects []byte
 
+// Label, with LabelValue, is on every default object.
 const (
-	label      = "kubernetes.io/bootstrapping"
-	labelValue = "rbac-defaults"
+	Label      = "kubernetes.io/bootstrapping"
+	LabelValue = "rbac-defaults"
 )
 
 // NodeRole is the ClusterRole of what all nodes are allowed. It is bound to
@@ -108,7 +109,7 @@ func complete(obj scheme.Object) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[label] = labelValue
+	labels[Label] = LabelValue
 	obj.SetLabels(labels)
 	switch b := obj.(type) {
 	case *rbacv1.ClusterRoleBinding:
