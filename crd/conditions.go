@@ -57,28 +57,25 @@ func (s *Server) look(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		s.given(name, after)
+		s.given(d, after)
 	}
 	return err
 }
 
 // given takes note of the names that a definition was given, before the change
 // comes back from the store, and looks again at those that may want one it gave up.
-func (s *Server) given(name string, after status) {
+func (s *Server) given(d *definition, after status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.byName[name]
-	if d == nil {
-		return
-	}
-	gaveUp := !sameNames(&d.status.names, &after.names)
-	copied := *d
-	copied.status = after
-	copied.kinds = d.kinds
-	s.byName[name], s.groups[d.group][name] = &copied, &copied
-	if gaveUp {
+	if !sameNames(&d.status.names, &after.names) {
 		s.reconsider(d.group)
 	}
+	if s.byName[d.name] != d {
+		return // the change came back already, or another one
+	}
+	copied := *d
+	copied.status = after
+	s.byName[d.name], s.groups[d.group][d.name] = &copied, &copied
 }
 
 // writeStatus changes a definition's status as the server's own field manager.

@@ -200,7 +200,7 @@ func (s *Server) put(d *definition) {
 // expose serves d in place of old; either may be nil.
 func (s *Server) expose(old, d *definition) {
 	if old != nil && (d == nil || d.key() != old.key() || !d.serves()) {
-		s.served.CompareAndDelete(old.key(), old)
+		s.served.Delete(old.key())
 	}
 	if d != nil && d.serves() {
 		s.served.Store(d.key(), d)
@@ -287,9 +287,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxChanges is how often a request begins again because its definition changed
-// under it.
-const maxChanges = 10
+// A request begins again when its definition changes under it, up to maxChanges
+// times, the later the longer after the change.
+const (
+	maxChanges  = 60
+	changePause = time.Millisecond
+)
 
 // serve serves a request by its definition, and again where that changed before
 // anything was done.
@@ -303,6 +306,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Inf
 		if d = s.find(info); d == nil || !d.fits(info) {
 			respond.NotFoundPage(w)
 			return nil
+		}
+		select {
+		case <-time.After(time.Duration(try) * changePause):
+		case <-r.Context().Done():
+			return r.Context().Err()
 		}
 		if try == maxChanges {
 			return kerrors.NewServerTimeout(schema.GroupResource{Group: info.Group, Resource: info.Resource}, info.Verb, 1)

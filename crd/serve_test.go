@@ -1,0 +1,416 @@
+package crd_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/crd"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+// world is a server of custom resources over a store in memory.
+type world struct {
+	t      *testing.T
+	server *httptest.Server
+	store  storage.Store
+	custom *crd.Server
+	// conversions counts the objects that a converter was asked for; broken makes it
+	// fail.
+	conversions atomic.Int64
+	broken      atomic.Bool
+}
+
+// Convert implements crd.Converter: spec.size of v1 is spec.length of v2.
+func (w *world) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+	w.conversions.Add(int64(len(objs)))
+	if w.broken.Load() {
+		return nil, errors.New("conversion webhook failed")
+	}
+	for _, obj := range objs {
+		from, into := "size", "length"
+		if to.Version == "v1" {
+			from, into = into, from
+		}
+		if v, ok, _ := unstructured.NestedInt64(obj.Object, "spec", from); ok {
+			unstructured.RemoveNestedField(obj.Object, "spec", from)
+			if err := unstructured.SetNestedField(obj.Object, v, "spec", into); err != nil {
+				return nil, err
+			}
+		}
+		obj.SetAPIVersion(to.String())
+	}
+	return objs, nil
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, store: store}
+	c := cache.New(cache.Options{Store: store})
+	reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs := rest.New(rest.Options{Registry: reg})
+	w.custom = crd.New(crd.Options{
+		Registry: reg, Rest: verbs, Exclusive: true,
+		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (crd.Converter, error) { return w, nil },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.custom.Run(ctx) })
+	groups := discovery.New(nil, "")
+	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		info := request.ParseInfo(r)
+		r = r.WithContext(request.WithUser(request.WithInfo(r.Context(), info), &request.User{Name: "admin", Groups: []string{request.GroupMasters}}))
+		switch {
+		case !info.IsResource():
+			w.custom.Publish(groups)
+			groups.ServeHTTP(rw, r)
+		case w.custom.Serves(info):
+			w.custom.ServeHTTP(rw, r)
+		case verbs.Knows(info.Group):
+			verbs.ServeHTTP(rw, r)
+		default:
+			http.NotFound(rw, r)
+		}
+	}))
+	t.Cleanup(func() {
+		w.server.CloseClientConnections()
+		w.server.Close()
+		cancel()
+		running.Wait()
+		c.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := w.custom.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// answer is the status and the body of a request.
+type answer struct {
+	code int
+	body map[string]any
+	text string
+}
+
+func (w *world) do(method, path, contentType, body string) answer {
+	w.t.Helper()
+	r, err := http.NewRequest(method, w.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", contentType)
+	response, err := w.server.Client().Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a := answer{code: response.StatusCode, text: string(text)}
+	_ = json.Unmarshal(text, &a.body) // nil for what is no object
+	return a
+}
+
+func (w *world) get(path string) answer { w.t.Helper(); return w.do("GET", path, "", "") }
+
+func (w *world) must(want int, method, path, contentType, body string) answer {
+	w.t.Helper()
+	a := w.do(method, path, contentType, body)
+	if a.code != want {
+		w.t.Fatalf("%s %s: %d, want %d: %s", method, path, a.code, want, a.text)
+	}
+	return a
+}
+
+// await asks until the answer has the status.
+func (w *world) await(want int, path string) answer {
+	w.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		a := w.get(path)
+		if a.code == want {
+			return a
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: %d, want %d: %s", path, a.code, want, a.text)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+const (
+	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	asJSON      = "application/json"
+	asMerge     = "application/merge-patch+json"
+)
+
+// definition is one of widgets with these versions, each a JSON object.
+func definition(group string, versions ...string) string {
+	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.%s"},
+		"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},"versions":[%s]}}`, group, group, strings.Join(versions, ","))
+}
+
+func versionOf(name, storage, field string) string {
+	return fmt.Sprintf(`{"name":%q,"served":true,"storage":%s,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{
+		"spec":{"type":"object","properties":{%q:{"type":"integer"},"color":{"type":"string"}}},
+		"status":{"type":"object","properties":{"phase":{"type":"string"}}}}}}}`, name, storage, field)
+}
+
+func widget(group, version, name, spec string) string {
+	return fmt.Sprintf(`{"apiVersion":"%s/%s","kind":"Widget","metadata":{"name":%q},"spec":%s}`, group, version, name, spec)
+}
+
+func TestStoredVersionNeedsNoConversion(t *testing.T) {
+	w := newWorld(t)
+	w.must(201, "POST", definitions, asJSON, definition("a.example.com", versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	const v1, v2 = "/apis/a.example.com/v1/namespaces/x/widgets", "/apis/a.example.com/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	w.broken.Store(true)
+	w.must(201, "POST", v1, asJSON, widget("a.example.com", "v1", "a", `{"size":1}`))
+	w.must(200, "GET", v1, "", "")
+	w.must(200, "GET", v1+"/a", "", "")
+	w.must(200, "PATCH", v1+"/a", asMerge, `{"spec":{"size":2}}`)
+	w.must(200, "PATCH", v1+"/a/status", asMerge, `{"status":{"phase":"Ready"}}`)
+	w.must(200, "DELETE", v1+"/a", "", "")
+	if n := w.conversions.Load(); n != 0 {
+		t.Errorf("%d objects were converted for the stored version", n)
+	}
+	// A converter that fails is felt by those who need it, and by them alone.
+	w.must(201, "POST", v1, asJSON, widget("a.example.com", "v1", "b", `{"size":1}`))
+	w.must(500, "GET", v2+"/b", "", "")
+	w.must(500, "POST", v2, asJSON, widget("a.example.com", "v2", "c", `{"length":1}`))
+	w.must(200, "GET", v1+"/b", "", "")
+}
+
+func TestListConvertsOnce(t *testing.T) {
+	w := newWorld(t)
+	w.must(201, "POST", definitions, asJSON, definition("b.example.com", versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	const v1, v2 = "/apis/b.example.com/v1/namespaces/x/widgets", "/apis/b.example.com/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	const objects = 20
+	for i := range objects {
+		w.must(201, "POST", v1, asJSON, widget("b.example.com", "v1", fmt.Sprint("w", i), fmt.Sprintf(`{"size":%d}`, i)))
+	}
+	for range 3 {
+		items := w.must(200, "GET", v2, "", "").body["items"].([]any)
+		if len(items) != objects {
+			t.Fatalf("%d items, want %d", len(items), objects)
+		}
+		for _, item := range items {
+			if _, ok, _ := unstructured.NestedFloat64(item.(map[string]any), "spec", "length"); !ok || item.(map[string]any)["apiVersion"] != "b.example.com/v2" {
+				t.Fatalf("item %v", item)
+			}
+		}
+	}
+	if n := w.conversions.Load(); n != objects {
+		t.Errorf("%d objects were converted, want %d: each once, and kept", n, objects)
+	}
+}
+
+// TestChangeUnderLoad changes a definition while objects are written and read: no
+// request may fail because of it, and what is read is always of the schema.
+func TestChangeUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	const group = "c.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	var writers sync.WaitGroup
+	var failed atomic.Pointer[string]
+	stop := make(chan struct{})
+	for id := range 4 {
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				name := fmt.Sprintf("w%d-%d", id, i)
+				body := widget(group, "v1", name, `{"size":1,"color":"red","old":true}`)
+				for _, a := range []answer{w.do("POST", path, asJSON, body), w.get(path + "/" + name), w.get(path + "?limit=3")} {
+					if a.code >= 300 {
+						text := fmt.Sprint(a.code, " ", a.text)
+						failed.Store(&text)
+						return
+					}
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, fmt.Sprintf(`{"spec":{"names":{"categories":["c%d"]}}}`, i))
+	}
+	close(stop)
+	writers.Wait()
+	if text := failed.Load(); text != nil {
+		t.Errorf("a request failed when the definition changed: %s", *text)
+	}
+}
+
+func TestReadsFollowTheSchema(t *testing.T) {
+	w := newWorld(t)
+	const group = "d.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	w.must(201, "POST", path, asJSON, widget(group, "v1", "a", `{"size":1,"color":"red"}`))
+	schema := `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
+		"spec":{"type":"object","properties":{"size":{"type":"integer"},"shape":{"type":"string","default":"round"}}}}}}}]}}`
+	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, schema)
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		spec := w.must(200, "GET", path+"/a", "", "").body["spec"].(map[string]any)
+		if spec["shape"] == "round" && spec["color"] == nil && spec["size"] == 1.0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("spec %v: not as the schema is now", spec)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// Without a write, what is stored stays what it was.
+	e, _, err := w.store.Get(t.Context(), "/registry/"+group+"/widgets/x/a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(e.Value, []byte(`"color":"red"`)) || bytes.Contains(e.Value, []byte("round")) {
+		t.Errorf("stored %s", e.Value)
+	}
+}
+
+func TestDeletionWaitsForObjects(t *testing.T) {
+	w := newWorld(t)
+	const group = "e.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
+	w.await(200, path)
+	w.must(201, "POST", path, asJSON, widget(group, "v1", "free", `{}`))
+	held := strings.Replace(widget(group, "v1", "held", `{}`), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1)
+	w.must(201, "POST", path, asJSON, held)
+	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
+	w.await(404, path+"/free")
+	w.must(200, "GET", path+"/held", "", "")
+	w.must(200, "GET", definitions+"/widgets."+group, "", "")
+	refused := w.must(403, "POST", path, asJSON, widget(group, "v1", "late", `{}`))
+	if want := "create not allowed while custom resource definition is terminating"; !strings.Contains(refused.text, want) {
+		t.Errorf("%s: want %q", refused.text, want)
+	}
+	w.must(403, "PATCH", path+"/late?fieldManager=m", "application/apply-patch+yaml", widget(group, "v1", "late", `{}`))
+	w.must(200, "PATCH", path+"/held", asMerge, `{"metadata":{"finalizers":null}}`)
+	w.await(404, definitions+"/widgets."+group)
+	w.await(404, path)
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	if items := w.await(200, path).body["items"].([]any); len(items) != 0 {
+		t.Errorf("the new definition begins with %v", items)
+	}
+}
+
+// TestFreedNames gives a name that a deleted definition had to one that waited.
+func TestFreedNames(t *testing.T) {
+	w := newWorld(t)
+	const group = "f.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	w.await(200, "/apis/"+group+"/v1/widgets")
+	other := strings.NewReplacer("widgets."+group, "gadgets."+group, `"plural":"widgets"`, `"plural":"gadgets","singular":"gadget"`).
+		Replace(definition(group, versionOf("v1", "true", "size")))
+	w.must(201, "POST", definitions, asJSON, other)
+	w.awaitCondition("gadgets."+group, "NamesAccepted", "ListKindConflict")
+	w.must(404, "GET", "/apis/"+group+"/v1/gadgets", "", "")
+	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
+	w.awaitCondition("gadgets."+group, "NamesAccepted", "NoConflicts")
+	w.await(200, "/apis/"+group+"/v1/gadgets")
+}
+
+func (w *world) awaitCondition(name, kind, reason string) {
+	w.t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		a := w.must(200, "GET", definitions+"/"+name, "", "")
+		list, _, _ := unstructured.NestedSlice(a.body, "status", "conditions")
+		for _, c := range list {
+			if c := c.(map[string]any); c["type"] == kind && c["reason"] == reason {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s has no condition %s with reason %s: %v", name, kind, reason, list)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestWatchEndsWithTheSchema ends watches when a definition changes: their events
+// would be of the old schema.
+func TestWatchEndsWithTheSchema(t *testing.T) {
+	w := newWorld(t)
+	const group = "g.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const path = "/apis/" + group + "/v1/widgets"
+	w.await(200, path)
+	response, err := w.server.Client().Get(w.server.URL + path + "?watch=1&timeoutSeconds=60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[`+versionOf("v1", "true", "length")+`]}}`)
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(response.Body)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("the watch ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the watch goes on")
+	}
+}
+
+func TestDiscoveryFollows(t *testing.T) {
+	w := newWorld(t)
+	const group = "h.example.com"
+	w.must(404, "GET", "/apis/"+group, "", "")
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1beta1", "true", "size"), versionOf("v1", "false", "length")))
+	a := w.await(200, "/apis/"+group)
+	if v, _, _ := unstructured.NestedString(a.body, "preferredVersion", "version"); v != "v1" {
+		t.Errorf("preferred version %q, want v1: %s", v, a.text)
+	}
+	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
+	w.await(404, "/apis/"+group)
+}
