@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -35,8 +36,8 @@ import (
 const (
 	accountKeyName = "sa.key"
 
-	// fileReload is how often files that may be replaced are looked at.
-	fileReload = 5 * time.Second
+	// reloadEvery is how often files that may be replaced are looked at.
+	reloadEvery = 5 * time.Second
 )
 
 // authentication is who is let into a server, and as whom.
@@ -232,11 +233,14 @@ func (s *Server) followAuthentication() {
 	}
 	for _, authorities := range []*clientcert.Authorities{s.authentication.clientCAs, s.authentication.proxyCAs} {
 		if authorities != nil {
-			go authorities.Follow(s.background, fileReload, failed)
+			go authorities.Follow(s.background, s.reloadEvery(), failed)
 		}
 	}
 	go s.followIssuers()
 }
+
+// reloadEvery is how often files that may be replaced are looked at.
+func (s *Server) reloadEvery() time.Duration { return cmp.Or(s.config.fileReload, reloadEvery) }
 
 // tlsConfig asks clients for a certificate of the authorities in use.
 func (s *Server) tlsConfig() *tls.Config {

@@ -90,6 +90,10 @@ type Config struct {
 	// Profiling serves /debug/pprof.
 	Profiling bool
 
+	// fileReload is how often files that may be replaced are looked at; 0 is
+	// the usual. It is for tests.
+	fileReload time.Duration
+
 	// Log receives the server's log; nil is slog.Default().
 	Log *slog.Logger
 	// SetVerbosity changes how much is logged, as PUT /debug/flags/v asks for; nil

@@ -103,7 +103,7 @@ func (s *Server) followIssuers() {
 		return
 	}
 	f := follow.File{
-		Path: c.ConfigFile, Every: fileReload, Use: s.replaceIssuers,
+		Path: c.ConfigFile, Every: s.reloadEvery(), Use: s.replaceIssuers,
 		Failed: func(err error) {
 			s.metrics.AuthenticationReload(false)
 			s.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)

@@ -21,9 +21,13 @@ type BearerToken struct {
 	Hash [sha256.Size]byte
 }
 
+// ordinaryLength is that of tokens which are hashed without allocation.
+const ordinaryLength = 2048
+
 // NewBearerToken hashes a token.
 func NewBearerToken(text string) BearerToken {
-	return BearerToken{Text: text, Hash: sha256.Sum256([]byte(text))}
+	var onStack [ordinaryLength]byte
+	return BearerToken{Text: text, Hash: sha256.Sum256(append(onStack[:0], text...))}
 }
 
 // Identity is whom a token stands for.
