@@ -139,7 +139,7 @@ func (v *Validator) Evaluate(ctx context.Context, path *field.Path, obj, old any
 	}
 	e := &evaluation{ctx: ctx, Result: Result{Remaining: budget}}
 	var c *correlation
-	if old != nil {
+	if !isNil(old) {
 		c = &correlation{schema: v.root.schema.schema, value: obj, old: old, known: true}
 	}
 	e.value(v.root, path, obj, old, c)
