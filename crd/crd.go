@@ -15,13 +15,13 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
@@ -38,8 +38,16 @@ type Options struct {
 	Exclusive bool
 	// Converters makes the converters of definitions.
 	Converters Converters
-	Log        *slog.Logger
-	Now        func() time.Time
+	// Documents is told which definitions have OpenAPI documents; nil is not.
+	Documents Documents
+	Log       *slog.Logger
+	Now       func() time.Time
+}
+
+// Documents are the OpenAPI documents of custom resources.
+type Documents interface {
+	Set(openapi.Definition)
+	Remove(name string)
 }
 
 // resource is the resource of definitions.
@@ -69,8 +77,6 @@ type Server struct {
 	work  *queue
 	ready chan struct{} // closed when the definitions of the start are known
 	tasks sync.WaitGroup
-	// documents counts changes of what is served, for OpenAPI.
-	documents atomic.Uint64
 }
 
 // New makes a server; Run makes it work.
@@ -213,7 +219,15 @@ func (s *Server) expose(old, d *definition) {
 			s.stale[x.group] = true
 		}
 	}
-	s.documents.Add(1)
+	if s.o.Documents == nil {
+		return
+	}
+	switch {
+	case d != nil && d.status.established():
+		s.o.Documents.Set(d.document())
+	case old != nil:
+		s.o.Documents.Remove(old.name)
+	}
 }
 
 // drop forgets a definition that is gone. The names it had are free.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/scheme"
@@ -213,3 +214,17 @@ func (s *status) established() bool { return s.is(apiextensionsv1.Established) }
 func beforeDot(s string) string { name, _, _ := strings.Cut(s, "."); return name }
 
 func beforeSlash(s string) string { name, _, _ := strings.Cut(s, "/"); return name }
+
+// document is what OpenAPI documents are made of.
+func (d *definition) document() openapi.Definition {
+	out := openapi.Definition{
+		Name: d.name, Group: d.group, Spec: d.spec,
+		NonStructural: d.status.is(apiextensionsv1.NonStructuralSchema),
+	}
+	for i := range d.versions {
+		if v := &d.versions[i]; v.served {
+			out.Versions = append(out.Versions, v.name)
+		}
+	}
+	return out
+}

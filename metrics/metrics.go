@@ -75,6 +75,8 @@ type Options struct {
 	// Objects returns the number of stored objects by resource, where it is known
 	// without reading; nil is not reported.
 	Objects func() map[GroupResource]int64
+	// Also are the collectors of parts that count for themselves.
+	Also []prometheus.Collector
 }
 
 // GroupResource names a resource.
@@ -139,6 +141,7 @@ func New(o Options) *Metrics {
 	})
 	build.Set(1)
 
+	m.registry.MustRegister(o.Also...)
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, build,
 		&derived{o: o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

@@ -7,7 +7,6 @@ import (
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
-	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
@@ -22,7 +21,7 @@ type api struct {
 	caches   []*cache.Cache
 	registry *registry.Registry
 	handler  *rest.Handler
-	custom   *crd.Server
+	custom   *custom
 	ready    chan struct{} // closed when the system namespaces are there
 }
 
@@ -63,7 +62,9 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	s.serveAuthentication(&options)
 	verbs := rest.New(options)
 	a.handler = verbs
-	a.custom = s.buildCustom(a.registry, verbs)
+	if a.custom, err = s.buildCustom(a.registry, verbs); err != nil {
+		return err
+	}
 	go a.custom.Run(s.background)
 	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
 		return err

@@ -2,16 +2,15 @@ package server
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/crd/convert"
+	crdopenapi "github.com/keelson-dev/keelson/crd/openapi"
+	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/webhook"
@@ -20,43 +19,46 @@ import (
 // maxWebhooks is how many clients of webhooks are kept with their connections.
 const maxWebhooks = 512
 
-// buildCustom makes what serves custom resources.
-func (s *Server) buildCustom(g *registry.Registry, verbs *rest.Handler) *crd.Server {
-	options := convert.Options{
-		Webhooks: webhook.NewPool(webhook.Options{Resolve: serviceAddress(g)}, maxWebhooks),
+// custom is what serves custom resources.
+type custom struct {
+	*crd.Server
+	documents *crdopenapi.Source
+	// calls and conversions count calls of webhooks.
+	calls       *webhook.Metrics
+	conversions *convert.Metrics
+}
+
+func (s *Server) buildCustom(g *registry.Registry, verbs *rest.Handler) (*custom, error) {
+	builtin, err := openapi.Builtin()
+	if err != nil {
+		return nil, err
 	}
-	return crd.New(crd.Options{
-		Registry: g, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Log: s.log,
+	c := &custom{documents: crdopenapi.New(builtin), calls: webhook.NewMetrics(), conversions: convert.NewMetrics()}
+	options := convert.Options{
+		Webhooks: webhook.NewPool(webhook.Options{Resolve: serviceAddresses(g), Metrics: c.calls}, maxWebhooks),
+		Metrics:  c.conversions,
+	}
+	c.Server = crd.New(crd.Options{
+		Registry: g, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Documents: c.documents, Log: s.log,
 		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (crd.Converter, error) {
 			return convert.New(options, name, spec)
 		},
 	})
+	return c, nil
 }
 
-// serviceAddress finds a Service by its cluster IP, as kube-apiserver does where it
-// does not route to endpoints itself.
-func serviceAddress(g *registry.Registry) webhook.Resolver {
-	return func(ctx context.Context, namespace, name string, port int32) (string, error) {
+// collectors are the metrics of conversions.
+func (c *custom) collectors() []prometheus.Collector {
+	return []prometheus.Collector{c.calls, c.conversions}
+}
+
+// serviceAddresses finds the Services that webhooks are behind.
+func serviceAddresses(g *registry.Registry) webhook.Resolver {
+	return webhook.ResolveByClusterIP(func(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 		obj, err := g.Lookup(ctx, corev1.Resource("services"), namespace, name)
-		if err != nil {
-			return "", err
+		if obj == nil || err != nil {
+			return nil, err
 		}
-		service, ok := obj.(*corev1.Service)
-		if !ok {
-			return "", fmt.Errorf("service %q not found", name)
-		}
-		if service.Spec.Type == corev1.ServiceTypeExternalName {
-			return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), nil
-		}
-		for i := range service.Spec.Ports {
-			if service.Spec.Ports[i].Port != port {
-				continue
-			}
-			if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
-				return net.JoinHostPort(ip, strconv.Itoa(int(port))), nil
-			}
-			return "", fmt.Errorf("service %q has no cluster IP", namespace+"/"+name)
-		}
-		return "", kerrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", port, name))
-	}
+		return obj.(*corev1.Service), nil
+	})
 }

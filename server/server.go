@@ -395,7 +395,7 @@ func (s *Server) notStopping(context.Context) error {
 }
 
 func (s *Server) buildHTTP() error {
-	documents, err := openapi.New(openapi.Options{})
+	documents, err := openapi.New(openapi.Options{Sources: []openapi.Source{s.api.custom.documents}})
 	if err != nil {
 		return err
 	}
@@ -404,12 +404,12 @@ func (s *Server) buildHTTP() error {
 	s.metrics = metrics.New(metrics.Options{
 		Build: buildLabels(), Known: s.hasResource, InFlight: limiter.Current,
 		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageCluster: s.clusterName(),
-		Objects: s.api.objects,
+		Objects: s.api.objects, Also: s.api.custom.collectors(),
 	})
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
-		discovery: s.discovery, openapi: documents, api: s.api.handler, custom: s.api.custom,
+		discovery: s.discovery, openapi: documents, api: s.api.handler, custom: s.api.custom.Server,
 		snapshots: newSnapshots(s.store, s.log),
 		issuer:    s.issuerDiscovery(),
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
