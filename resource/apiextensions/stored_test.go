@@ -13,7 +13,7 @@ import (
 // TestStoredTwin compares the stored documents of recorded definitions with those
 // of the API's own conversions, which go through the internal version.
 func TestStoredTwin(t *testing.T) {
-	for c := range readJudged(t) {
+	for c := range readJudged(t, "testdata/causes.jsonl.gz") {
 		if len(c.Causes) > 0 {
 			continue
 		}

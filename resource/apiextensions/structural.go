@@ -188,9 +188,15 @@ func restrictsNamesOnly(m props) bool {
 
 // isIntOrString says that the alternatives are the two types of an int-or-string.
 func isIntOrString(anyOf []props) bool {
-	return len(anyOf) == 2 &&
-		reflect.DeepEqual(withoutEmpty(anyOf[0]), props{Type: "integer"}) &&
-		reflect.DeepEqual(withoutEmpty(anyOf[1]), props{Type: "string"})
+	return len(anyOf) == 2 && saysType(anyOf[0], "integer") && saysType(anyOf[1], "string")
+}
+
+// saysType says that a condition names a type and nothing else.
+func saysType(s props, name string) bool {
+	if !restrictsValues(s.AdditionalProperties) {
+		s.AdditionalProperties = nil
+	}
+	return reflect.DeepEqual(withoutEmpty(s), props{Type: name})
 }
 
 // withoutEmpty drops the empty members that say as little as missing ones.
