@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
@@ -36,6 +38,9 @@ type Config struct {
 	// AdjustEngine changes the options of the embedded engine before it is opened;
 	// nil does not. Tests put failing disks under it.
 	AdjustEngine func(*embedded.Options)
+	// OpenStore opens a store of one's own in place of the embedded engine; nil does
+	// not. It is for measurements of what is around the store.
+	OpenStore func(context.Context) (storage.Store, error)
 
 	// BindAddress is the IP address to listen on, SecurePort the port; 0 picks a
 	// free one.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 	"github.com/keelson-dev/keelson/storage/encrypt"
 )
@@ -17,6 +18,14 @@ import (
 func (s *Server) openStore(ctx context.Context) error {
 	if s.config.Storage == StorageEtcd {
 		return s.openEtcd(ctx)
+	}
+	if s.config.OpenStore != nil {
+		store, err := s.config.OpenStore(ctx)
+		if err != nil {
+			return err
+		}
+		s.keepAll(store)
+		return nil
 	}
 	options := embedded.Options{Logger: s.log, OnFailure: func(err error) {
 		s.fail(fmt.Errorf("the store failed: %w", err))
@@ -37,9 +46,14 @@ func (s *Server) openStore(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("cannot open the store: %w", err)
 	}
+	s.keepAll(store)
+	return nil
+}
+
+// keepAll makes a store that of every resource.
+func (s *Server) keepAll(store storage.Store) {
 	s.store = store
 	s.places = []place{{store: store, holds: func(*registry.Kind, string) bool { return true }}}
-	return nil
 }
 
 // openEncryption reads how values are encrypted.

@@ -77,7 +77,7 @@ func newBench(ctx context.Context, o *options, dir string, progress io.Writer) (
 		if err != nil {
 			return nil, err
 		}
-		b.launcher = &launcher{command: o.start, dir: dir, token: o.token, log: log}
+		b.launcher = &launcher{command: o.start, etcd: o.etcd, dir: dir, token: o.token, log: log}
 		b.report.Server = o.start
 	} else {
 		address, err := loopback(o.server)
@@ -130,6 +130,9 @@ func (b *bench) run() {
 		for i := rows; i < len(b.report.Rows); i++ {
 			b.report.Rows[i].Others = busy
 		}
+	}
+	if b.options.against != "" {
+		return
 	}
 	if err := b.bareFloors(); err != nil {
 		fmt.Fprintln(b.progress, "bench: floors:", err)

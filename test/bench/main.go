@@ -26,6 +26,9 @@ type options struct {
 	server, token string
 	pid           int
 	start         string
+	against       string
+	rounds        int
+	etcd          string
 	dir           string
 	rows          *regexp.Regexp
 	pods          int
@@ -40,6 +43,13 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == floorCommand {
 		if err := serveFloor(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: floor:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 4 && os.Args[1] == nullCommand {
+		if err := serveNull(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: null:", err)
 			os.Exit(1)
 		}
 		return
@@ -64,7 +74,10 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.StringVar(&o.server, "server", "", "https:// URL of a running server on this machine")
 	f.StringVar(&o.token, "token", "benchtoken", "bearer token of a member of system:masters")
 	f.IntVar(&o.pid, "pid", 0, "process of --server, for memory and processor time; its descendants count")
-	f.StringVar(&o.start, "start", "", "instead of --server: command line that starts one; {dir}, {port} and {tokens} are replaced")
+	f.StringVar(&o.start, "start", "", "instead of --server: command line that starts one; {dir}, {port}, {tokens}, {key}, {etcd} and {bench} are replaced")
+	f.StringVar(&o.against, "against", "", "command line of a second server, to compare the one of --start with")
+	f.IntVar(&o.rounds, "rounds", 3, "rounds of a comparison, of which the best counts")
+	f.StringVar(&o.etcd, "etcd", "", "program of etcd, for command lines with {etcd}")
 	f.StringVar(&o.dir, "dir", "", "directory, on the disk to measure, for data of servers and floors (default a temporary one)")
 	f.StringVar(&rows, "rows", "", "regular expression of the rows to measure (default all)")
 	f.IntVar(&o.pods, "pods", 10_000, "pods to create and list")
@@ -82,6 +95,9 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	}
 	if (o.server == "") == (o.start == "") {
 		return nil, errors.New("give either --server or --start")
+	}
+	if o.against != "" && (o.start == "" || o.rounds < 1) {
+		return nil, errors.New("--against needs --start and at least one round")
 	}
 	if o.pods < 1 || o.pods > 1_000_000 || o.connections < 1 || o.connections > inFlight {
 		return nil, fmt.Errorf("--pods must be between 1 and 1000000, --connections between 1 and %d", inFlight)
@@ -113,6 +129,9 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) (err err
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if o.against != "" {
+		return compare(ctx, o, dir, out, errOut)
+	}
 	b, err := newBench(ctx, o, dir, errOut)
 	if err != nil {
 		return err

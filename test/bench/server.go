@@ -52,7 +52,8 @@ func loopback(server string) (string, error) {
 
 // launcher starts servers of a command line.
 type launcher struct {
-	command string // with {dir}, {port} and {tokens}
+	command string // with {dir}, {port}, {tokens}, {key}, {etcd} and {bench}
+	etcd    string // the program that {etcd} is the URL of
 	dir     string // for their data
 	token   string
 	log     *os.File
@@ -62,6 +63,7 @@ type launcher struct {
 type instance struct {
 	target
 	cmd   *exec.Cmd
+	etcd  *etcd // that belongs to it; may be nil
 	dir   string
 	ended chan error
 	ready time.Duration // from the start of the process to /readyz 200
@@ -85,16 +87,33 @@ func (l *launcher) start(ctx context.Context) (*instance, error) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, err
 	}
-	words := strings.Fields(strings.NewReplacer("{dir}", data, "{port}", port, "{tokens}", tokens).Replace(l.command))
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	key := filepath.Join(dir, "key.pem")
+	if err := writeKey(key); err != nil {
+		return nil, err
+	}
+	s := &instance{dir: dir, ended: make(chan error, 1)}
+	cluster := ""
+	if strings.Contains(l.command, "{etcd}") {
+		if s.etcd, err = startEtcd(l.etcd, dir, l.log); err != nil {
+			return nil, err
+		}
+		cluster = s.etcd.url
+	}
+	words := strings.Fields(strings.NewReplacer("{dir}", data, "{port}", port, "{tokens}", tokens, "{key}", key, "{etcd}", cluster, "{bench}", self).Replace(l.command))
 	if len(words) == 0 {
 		return nil, errors.New("--start is empty")
 	}
-	s := &instance{dir: dir, ended: make(chan error, 1), cmd: exec.Command(words[0], words[1:]...)}
+	s.cmd = exec.Command(words[0], words[1:]...)
 	s.address, s.bearer = net.JoinHostPort("127.0.0.1", port), "Bearer "+l.token
 	s.cmd.Stdout, s.cmd.Stderr = l.log, l.log
 	ownGroup(s.cmd)
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
+		s.stopEtcd()
 		return nil, err
 	}
 	s.pid = s.cmd.Process.Pid
@@ -165,5 +184,12 @@ func (s *instance) stop() {
 	case <-time.After(stopLimit):
 	}
 	_ = killGroup(s.cmd) // what it left behind
+	s.stopEtcd()
 	_ = os.RemoveAll(s.dir)
+}
+
+func (s *instance) stopEtcd() {
+	if s.etcd != nil {
+		s.etcd.stop()
+	}
 }
