@@ -76,6 +76,7 @@ type compiledVersion struct {
 type compiled struct {
 	schemas *structural.Cache
 	types   merge.Cache
+	rules   rules.Cache
 }
 
 func newCompiled() *compiled { return &compiled{schemas: structural.NewCache()} }
@@ -190,7 +191,7 @@ func (s *Server) compileVersion(d *definition, v *apiextensionsv1.CustomResource
 	if c.schema, err = s.schemas.schemas.New(v.Schema.OpenAPIV3Schema); err != nil {
 		return nil, err
 	}
-	c.rules = rules.Compile(c.schema, true)
+	c.rules = s.schemas.rules.Compile(c.schema, true)
 	return c, nil
 }
 
