@@ -25,6 +25,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/tokencache"
 	"github.com/keelson-dev/keelson/auth/webhooktoken"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
+	"github.com/keelson-dev/keelson/controller/legacytokens"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
@@ -49,6 +50,7 @@ type authentication struct {
 	proxyNames requestheader.Names
 	anonymous  anonymous.Rule
 	issuers    issuers
+	legacy     legacytokens.Tracker
 	// tokens are asked from top to bottom, and so are authenticators.
 	tokens         authn.TokenUnion
 	authenticators authn.Union
@@ -59,6 +61,7 @@ type authentication struct {
 func (s *Server) buildAuthentication(reg *registry.Registry) error {
 	c := &s.config.Authentication
 	a := &authentication{audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous}}
+	a.legacy.Objects, a.legacy.Log, a.legacy.Now = reg, s.log, time.Now
 	s.authentication = a
 	if err := s.openAuthorities(a); err != nil {
 		return err
@@ -122,7 +125,7 @@ func (s *Server) tokenAuthenticators(a *authentication, reg *registry.Registry) 
 	}
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
 		Keys: a.keys, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
-		Objects: reg, Lookup: c.ServiceAccounts.Lookup, Count: s.countTokenUse, Now: time.Now,
+		Objects: reg, Lookup: c.ServiceAccounts.Lookup, Tracker: &a.legacy, Count: s.countTokenUse, Now: time.Now,
 	}))
 	if c.BootstrapTokens {
 		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, &bootstraptoken.Authenticator{Objects: reg, Log: s.log, Now: time.Now}))
@@ -237,6 +240,8 @@ func (s *Server) followAuthentication() {
 		}
 	}
 	go s.followIssuers()
+	s.authentication.legacy.Creator = s.api.handler
+	go s.authentication.legacy.Run(s.background)
 }
 
 // reloadEvery is how often files that may be replaced are looked at.
