@@ -1,22 +1,20 @@
 package apiextensions
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"github.com/keelson-dev/keelson/structural"
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
-// ruleTexts checks what the rules of a schema say beside their expressions.
-func (c *schemaChecker) ruleTexts(s *props, path *field.Path) {
-	if !c.texts {
-		return
+// ruleTexts checks what rules say beside their expressions. Those of a schema that
+// can be read are checked with them.
+func (c *schemaChecker) ruleTexts() {
+	for _, r := range c.ruled {
+		var fields *structural.Schema
+		if unsupported(r.schema) == "" {
+			fields = outline(r.schema)
+		}
+		c.errs = append(c.errs, rules.CheckTexts(r.path, r.schema.XValidations, fields)...)
 	}
-	var fields *structural.Schema
-	if unsupported(s) == "" {
-		fields = outline(s)
-	}
-	c.errs = append(c.errs, rules.CheckTexts(path, s.XValidations, fields)...)
 }
 
 // outline is the fields of a schema that has no unsupported members but need not be

@@ -29,20 +29,22 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 	if s.Nullable {
 		c.errs = append(c.errs, field.Forbidden(path.Child("nullable"), "nullable cannot be true at the root"))
 	}
-	var schema *structural.Schema
-	var unreadable string
-	if c.structural {
-		schema, unreadable = c.checkStructure(s, path)
-	}
-	// The rules of what can be read are checked with their expressions.
-	walk := schemaChecker{earlier: c.earlier, texts: schema == nil}
+	walk := schemaChecker{earlier: c.earlier}
 	walk.check(s, scope{isRoot: true}, path)
+	var schema *structural.Schema
+	unreadable := walk.unsupported
+	if c.structural && unreadable == "" {
+		schema, unreadable = c.checkStructure(s, walk.judges, path)
+	}
+	if schema == nil {
+		walk.ruleTexts()
+	}
 	c.errs = append(c.errs, walk.errs...)
-	if unreadable != "" && len(c.errs) == before {
+	if c.structural && unreadable != "" && len(c.errs) == before {
 		// Other causes say the same better.
 		c.invalid(path, "", unreadable)
 	}
-	if schema != nil && walk.rules {
+	if schema != nil && len(walk.ruled) > 0 {
 		c.errs = append(c.errs, rules.Check(schema, rules.CheckOptions{
 			Path: path, Root: true, Found: walk.errs,
 			Previous: c.earlier.schemas(), Unchanged: c.earlier.hasSchema(version, v),
@@ -50,18 +52,16 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 	}
 }
 
-// checkStructure reads a schema of a resource as a structural one with good
-// defaults; nil if it is none, or if it has nothing that must be read: no defaults
-// and no rules. Why it cannot be read at all is not reported but returned.
-func (c *specChecker) checkStructure(s *props, path *field.Path) (schema *structural.Schema, unreadable string) {
-	if why := unsupported(s); why != "" {
-		return nil, why
-	}
+// checkStructure reads a schema of a resource that has no unsupported members as a
+// structural one with good defaults. It returns nil if it is none, or if nothing
+// needs it: the schema judges no values here, by defaults or rules. Why it cannot be
+// read is not reported but returned.
+func (c *specChecker) checkStructure(s *props, judges bool, path *field.Path) (schema *structural.Schema, unreadable string) {
 	if errs := structuralProblems(s, path); len(errs) > 0 {
 		c.errs = append(c.errs, errs...)
 		return nil, ""
 	}
-	if !contains(s, func(s *props) bool { return hasDefault(s) || len(s.XValidations) > 0 }) {
+	if !judges {
 		return nil, ""
 	}
 	schema, err := resourceSchema(s)
@@ -120,11 +120,18 @@ func internalItems(items *apiextensionsv1.JSONSchemaPropsOrArray) any {
 // that do not need it to be structural.
 type schemaChecker struct {
 	earlier earlier
-	// texts asks for the rules, as far as they are no expressions.
-	texts bool
-	// rules says that there are some.
-	rules bool
-	errs  field.ErrorList
+	errs    field.ErrorList
+	// unsupported says which member, if any, keeps the schema from being read.
+	unsupported string
+	// judges says that there are defaults or rules, ruled where there are rules.
+	judges bool
+	ruled  []ruled
+}
+
+// ruled is a schema with rules.
+type ruled struct {
+	schema *props
+	path   *field.Path
 }
 
 // scope is what the place of a schema means for it.
@@ -160,9 +167,12 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	if errs := listItemProblems(s, path); len(errs) > 0 && !c.earlier.has(hasVagueItems) {
 		c.errs = append(c.errs, errs...)
 	}
+	if c.unsupported == "" {
+		c.unsupported = unsupportedMember(s)
+	}
+	c.judges = c.judges || s.Default != nil || len(s.XValidations) > 0
 	if len(s.XValidations) > 0 {
-		c.rules = true
-		c.ruleTexts(s, path)
+		c.ruled = append(c.ruled, ruled{s, path})
 	}
 }
 

@@ -24,8 +24,8 @@ func properties(named map[string]props) iter.Seq2[string, *props] {
 	}
 }
 
-// schemas goes through s and every schema below it, in whatever role and order. The
-// schemas may be copies.
+// schemas goes through s and every schema below it, in whatever role. The schemas
+// may be copies, and come in no order.
 func schemas(s *props) iter.Seq[*props] {
 	return func(yield func(*props) bool) { eachSchema(s, yield) }
 }
@@ -35,12 +35,13 @@ func eachSchema(s *props, yield func(*props) bool) bool {
 }
 
 func eachBelow(s *props, yield func(*props) bool) bool {
-	if s.Items != nil && !(eachSchema(s.Items.Schema, yield) && eachOf(s.Items.JSONSchemas, yield)) {
-		return false
-	}
-	return eachOf(s.AllOf, yield) && eachOf(s.AnyOf, yield) && eachOf(s.OneOf, yield) && eachSchema(s.Not, yield) &&
-		eachNamed(s.Properties, yield) && eachNamed(s.PatternProperties, yield) && eachNamed(s.Definitions, yield) &&
-		eachOrBool(s.AdditionalProperties, yield) && eachOrBool(s.AdditionalItems, yield) && eachDependency(s, yield)
+	return eachSchema(s.Not, yield) && eachOf(s.AllOf, yield) && eachOf(s.AnyOf, yield) && eachOf(s.OneOf, yield) && eachItem(s, yield) &&
+		eachNamed(s.Properties, yield) && eachOrBool(s.AdditionalProperties, yield) &&
+		eachNamed(s.PatternProperties, yield) && eachNamed(s.Definitions, yield) && eachOrBool(s.AdditionalItems, yield) && eachDependency(s, yield)
+}
+
+func eachItem(s *props, yield func(*props) bool) bool {
+	return s.Items == nil || eachSchema(s.Items.Schema, yield) && eachOf(s.Items.JSONSchemas, yield)
 }
 
 func eachOf(list []props, yield func(*props) bool) bool {
