@@ -3,8 +3,8 @@ package rules
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -101,21 +101,25 @@ func tokenLength(s string) int {
 	return len(s)
 }
 
-var escapeSequence = regexp.MustCompile(`\\.`)
-
 // unquote returns what a string in single quotes says.
 func unquote(s string) (string, error) {
 	if len(s) < 2 || s[0] != '\'' || s[len(s)-1] != '\'' {
 		return "", fmt.Errorf("expected single quoted string but got %s", s)
 	}
-	var bad error
-	out := escapeSequence.ReplaceAllStringFunc(s[1:len(s)-1], func(escape string) string {
-		i := strings.IndexByte(`abfnrtv'\`, escape[1])
-		if i < 0 {
-			bad = fmt.Errorf("invalid string literal: invalid escape char %s", escape)
-			return ""
+	rest := s[1 : len(s)-1]
+	var out strings.Builder
+	for {
+		i := strings.IndexByte(rest, '\\')
+		if i < 0 || i+1 == len(rest) {
+			return out.String() + rest, nil
 		}
-		return "\a\b\f\n\r\t\v'\\"[i : i+1]
-	})
-	return out, bad
+		at := strings.IndexByte(`abfnrtv'\`, rest[i+1])
+		if at < 0 {
+			_, n := utf8.DecodeRuneInString(rest[i+1:])
+			return "", fmt.Errorf("invalid string literal: invalid escape char %s", rest[i:i+1+n])
+		}
+		out.WriteString(rest[:i])
+		out.WriteByte("\a\b\f\n\r\t\v'\\"[at])
+		rest = rest[i+2:]
+	}
 }

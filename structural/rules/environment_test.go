@@ -1,0 +1,36 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/keelson-dev/keelson/structural"
+)
+
+// TestNewExpressionsMayUseWhatStoredOnesMay: today nothing is newer than what a
+// rollback allows for. When that changes, the contract has to be recorded again.
+func TestNewExpressionsMayUseWhatStoredOnesMay(t *testing.T) {
+	names := func(functions ...string) []string { slices.Sort(functions); return functions }
+	fresh, stored := environments().NewExpressionsEnv(), environments().StoredExpressionsEnv()
+	a := names(slices.Collect(maps.Keys(fresh.Functions()))...)
+	b := names(slices.Collect(maps.Keys(stored.Functions()))...)
+	if !slices.Equal(a, b) {
+		t.Errorf("new expressions may use\n%q\nstored ones\n%q", a, b)
+	}
+}
+
+func TestStoredExpressionsAreThoseOfAllNodes(t *testing.T) {
+	s := parseSchema(t, `{"type":"object","x-kubernetes-validations":[{"rule":"r0","messageExpression":"m0"}],"properties":{
+		"a":{"type":"array","items":{"type":"string","x-kubernetes-validations":[{"rule":"r1"}]}},
+		"b":{"type":"object","additionalProperties":{"type":"string","x-kubernetes-validations":[{"rule":"r2"}]}}}}`)
+	got := storedExpressions([]*structural.Schema{s, nil})
+	for _, want := range [][2]string{{rulePart, "r0"}, {messagePart, "m0"}, {rulePart, "r1"}, {rulePart, "r2"}} {
+		if !got[want] {
+			t.Errorf("%q is not there: %v", want, got)
+		}
+	}
+	if got[[2]string{rulePart, "m0"}] {
+		t.Error("a messageExpression counts as a rule")
+	}
+}
