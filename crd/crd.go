@@ -71,6 +71,12 @@ type Server struct {
 	groups map[string]map[string]*definition
 	// stale are the groups whose discovery is out of date.
 	stale map[string]bool
+	// versions counts the definitions that serve a version of a group; changed are
+	// those that came or went since Changes was called, and changes has room for one.
+	versions map[schema.GroupVersion]int
+	changed  map[schema.GroupVersion]bool
+	changes  chan struct{}
+	told     bool // Changes was called
 	// finishing are the definitions whose objects are being deleted.
 	finishing map[string]context.CancelFunc
 
@@ -90,6 +96,7 @@ func New(o Options) *Server {
 	return &Server{
 		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
 		byName: map[string]*definition{}, groups: map[string]map[string]*definition{}, stale: map[string]bool{},
+		versions: map[schema.GroupVersion]int{}, changed: map[schema.GroupVersion]bool{}, changes: make(chan struct{}, 1),
 		finishing: map[string]context.CancelFunc{}, work: newQueue(), ready: make(chan struct{}),
 	}
 }
@@ -219,6 +226,8 @@ func (s *Server) expose(old, d *definition) {
 			s.stale[x.group] = true
 		}
 	}
+	s.count(old, -1)
+	s.count(d, 1)
 	if s.o.Documents == nil {
 		return
 	}

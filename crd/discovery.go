@@ -1,12 +1,14 @@
 package crd
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sort"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/keelson-dev/keelson/discovery"
@@ -96,4 +98,59 @@ func (d *definition) storageHash() string {
 		}
 	}
 	return ""
+}
+
+// count notes that a definition serves its versions, or does not any more. mu is
+// held.
+func (s *Server) count(d *definition, by int) {
+	if d == nil {
+		return
+	}
+	for i := range d.versions {
+		if !d.versions[i].served {
+			continue
+		}
+		gv := schema.GroupVersion{Group: d.group, Version: d.versions[i].name}
+		before := s.versions[gv]
+		if s.versions[gv] += by; s.versions[gv] == 0 {
+			delete(s.versions, gv)
+		}
+		if before > 0 != (s.versions[gv] > 0) {
+			s.changed[gv] = true
+		}
+	}
+	if len(s.changed) > 0 {
+		select {
+		case s.changes <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Changes waits until versions of groups came or went, and returns for each whether
+// it is served now. The first call returns all that are. It is for one caller.
+func (s *Server) Changes(ctx context.Context) (map[schema.GroupVersion]bool, error) {
+	if err := s.Ready(ctx); err != nil {
+		return nil, err
+	}
+	for {
+		s.mu.Lock()
+		changed, first := s.changed, !s.told
+		s.told = true
+		if len(changed) > 0 {
+			s.changed = map[schema.GroupVersion]bool{}
+			for gv := range changed {
+				changed[gv] = s.versions[gv] > 0
+			}
+		}
+		s.mu.Unlock()
+		if first || len(changed) > 0 {
+			return changed, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.changes:
+		}
+	}
 }

@@ -1,0 +1,210 @@
+// Package apiservice keeps an APIService for every version of every group that this
+// server serves itself: those of the built-in groups, made at the start, and those
+// of custom resources, which come and go with their definitions.
+package apiservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Label says who keeps an APIService: OnStart is made at the start and may be
+// changed, Always is kept as it is and goes with what it stands for.
+const (
+	Label   = "kube-aggregator.kubernetes.io/automanaged"
+	OnStart = "onstart"
+	Always  = "true"
+)
+
+// Priorities of custom resources: after all built-in groups, in the order of names.
+const (
+	customGroup   = 1000
+	customVersion = 100
+)
+
+// manager is the field manager of what the controller makes.
+const manager = "kube-apiserver"
+
+// retryAfter is how long the controller rests after a failure.
+const retryAfter = time.Second
+
+var resource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
+
+// Creator creates an object of a resource as a client named manager would.
+type Creator interface {
+	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
+}
+
+// Custom tells which versions of which groups have custom resources.
+type Custom interface {
+	// Changes waits for changes since the last call, and returns for each group and
+	// version whether it is served now. The first call returns all that are.
+	Changes(ctx context.Context) (map[schema.GroupVersion]bool, error)
+}
+
+// Builtin is a version of a built-in group with its group's priority.
+type Builtin struct {
+	schema.GroupVersion
+	Priority int
+}
+
+// Controller keeps the APIServices.
+type Controller struct {
+	Registry *registry.Registry
+	Creator  Creator
+	Builtin  []Builtin
+	Custom   Custom
+	Log      *slog.Logger
+}
+
+// Start makes what is missing of the APIServices of built-in groups.
+func (c *Controller) Start(ctx context.Context) error {
+	// At the same time, they share their syncs.
+	errs := make([]error, len(c.Builtin))
+	var creates sync.WaitGroup
+	for i, b := range c.Builtin {
+		creates.Go(func() {
+			errs[i] = c.create(ctx, b.GroupVersion, OnStart, b.Priority, versionPriority(b.GroupVersion))
+		})
+	}
+	creates.Wait()
+	return errors.Join(errs...)
+}
+
+// versionPriority orders the versions of a built-in group.
+func versionPriority(gv schema.GroupVersion) int {
+	switch gv {
+	case schema.GroupVersion{Version: "v1"}:
+		return 1
+	case schema.GroupVersion{Group: "autoscaling", Version: "v2"}:
+		return 30
+	case schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}, schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}:
+		return 21
+	}
+	if gv.Version == "v1" {
+		return 15
+	}
+	return 9
+}
+
+// Run follows the custom resources until ctx ends or the store is closed.
+func (c *Controller) Run(ctx context.Context) {
+	pending := map[schema.GroupVersion]bool{}
+	first := true
+	for ctx.Err() == nil {
+		changes, err := c.Custom.Changes(ctx)
+		if err != nil {
+			return // the end
+		}
+		for gv, served := range changes {
+			pending[gv] = served
+		}
+		if first {
+			if err := c.forget(ctx, pending); err != nil && !c.rest(ctx, err) {
+				return
+			}
+			first = false
+		}
+		for len(pending) > 0 {
+			if err := c.apply(ctx, pending); err != nil && !c.rest(ctx, err) {
+				return
+			}
+		}
+	}
+}
+
+// rest waits after a failure; false is the end.
+func (c *Controller) rest(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+		return false
+	}
+	c.Log.Warn("APIServices: trying again", "error", err)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(retryAfter):
+		return true
+	}
+}
+
+// apply makes and removes APIServices, and takes off pending what is done.
+func (c *Controller) apply(ctx context.Context, pending map[schema.GroupVersion]bool) error {
+	for gv, served := range pending {
+		var err error
+		if served {
+			err = c.create(ctx, gv, Always, customGroup, customVersion)
+		} else {
+			err = c.remove(ctx, gv)
+		}
+		if err != nil {
+			return err
+		}
+		delete(pending, gv)
+	}
+	return nil
+}
+
+// forget removes the APIServices of custom resources that went while nobody looked.
+func (c *Controller) forget(ctx context.Context, served map[schema.GroupVersion]bool) error {
+	objs, err := c.Registry.List(ctx, resource, "")
+	if err != nil {
+		return err
+	}
+	for _, obj := range objs {
+		spec := obj.(*apiregistrationv1.APIService).Spec
+		gv := schema.GroupVersion{Group: spec.Group, Version: spec.Version}
+		if obj.GetLabels()[Label] == Always && !served[gv] {
+			if err := c.remove(ctx, gv); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func name(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
+
+// create makes an APIService. One that is there stays as it is: somebody may have
+// put a server of their own in place of this one.
+func (c *Controller) create(ctx context.Context, gv schema.GroupVersion, kept string, group, version int) error {
+	if found, err := c.Registry.Lookup(ctx, resource, "", name(gv)); err != nil || found != nil {
+		return err
+	}
+	s := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: name(gv), Labels: map[string]string{Label: kept}},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version,
+			GroupPriorityMinimum: int32(group), VersionPriority: int32(version),
+		},
+	}
+	err := c.Creator.CreateAs(ctx, resource.Resource, "v1", resource.Group, s, manager)
+	if err != nil && !kerrors.IsAlreadyExists(err) {
+		return fmt.Errorf("APIService %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// remove deletes an APIService that the controller keeps.
+func (c *Controller) remove(ctx context.Context, gv schema.GroupVersion) error {
+	found, err := c.Registry.Lookup(ctx, resource, "", name(gv))
+	if err != nil || found == nil || found.GetLabels()[Label] != Always {
+		return err
+	}
+	err = c.Registry.Delete(ctx, resource, "", name(gv), registry.DeleteOptions{})
+	if err != nil && !kerrors.IsNotFound(err) {
+		return fmt.Errorf("APIService %s: %w", name(gv), err)
+	}
+	return nil
+}
