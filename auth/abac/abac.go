@@ -1,0 +1,170 @@
+// Package abac authorizes by a file of policies, one JSON document a line.
+package abac
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/request"
+)
+
+const (
+	apiVersion = "abac.authorization.kubernetes.io/v1beta1"
+	kind       = "Policy"
+	wildcard   = "*"
+)
+
+// Spec is what one policy allows, as v1beta1 words it.
+type Spec struct {
+	User            string `json:"user,omitempty"`
+	Group           string `json:"group,omitempty"`
+	Readonly        bool   `json:"readonly,omitempty"`
+	APIGroup        string `json:"apiGroup,omitempty"`
+	Resource        string `json:"resource,omitempty"`
+	Namespace       string `json:"namespace,omitempty"`
+	NonResourcePath string `json:"nonResourcePath,omitempty"`
+}
+
+// Policies implement authz.Authorizer. They are not changed.
+type Policies []Spec
+
+// ReadFile reads a file of policies. Empty lines and those that begin with # do
+// not count.
+func ReadFile(path string) (Policies, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out Policies
+	for n, line := range bytes.Split(content, []byte("\n")) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		spec, err := parse(line)
+		if err != nil {
+			return nil, fmt.Errorf("error reading policy file %s, line %d: %s: %w", path, n+1, line, err)
+		}
+		out = append(out, spec)
+	}
+	return out, nil
+}
+
+// parse reads a policy of v1beta1, or of the form before that had a version.
+func parse(line []byte) (Spec, error) {
+	var policy struct {
+		metav1.TypeMeta
+		Spec Spec `json:"spec"`
+	}
+	if err := json.Unmarshal(line, &policy); err != nil {
+		return Spec{}, err
+	}
+	if policy.APIVersion == "" && policy.Kind == "" {
+		return parseUnversioned(line)
+	}
+	if policy.APIVersion != apiVersion || policy.Kind != kind {
+		return Spec{}, fmt.Errorf("expected %s of %s, got apiVersion %q, kind %q", kind, apiVersion, policy.APIVersion, policy.Kind)
+	}
+	return everybody(policy.Spec), nil
+}
+
+// everybody makes "*" of a user or group what it means: whoever is signed in.
+func everybody(s Spec) Spec {
+	if s.User == wildcard || s.Group == wildcard {
+		s.User, s.Group = "", request.GroupAuthenticated
+	}
+	return s
+}
+
+// parseUnversioned reads a policy in which what is left out matches all.
+func parseUnversioned(line []byte) (Spec, error) {
+	var old struct {
+		User      string `json:"user"`
+		Group     string `json:"group"`
+		Readonly  bool   `json:"readonly"`
+		Resource  string `json:"resource"`
+		Namespace string `json:"namespace"`
+	}
+	if err := json.Unmarshal(line, &old); err != nil {
+		return Spec{}, err
+	}
+	s := Spec{User: old.User, Group: old.Group, Readonly: old.Readonly, APIGroup: wildcard, Resource: old.Resource, Namespace: old.Namespace}
+	if s.User == "" && s.Group == "" {
+		s.Group = request.GroupAuthenticated
+	}
+	if s.Namespace == "" && s.Resource == "" {
+		s.NonResourcePath = wildcard
+	}
+	if s.Namespace == "" {
+		s.Namespace = wildcard
+	}
+	if s.Resource == "" {
+		s.Resource = wildcard
+	}
+	return everybody(s), nil
+}
+
+// Authorize implements authz.Authorizer.
+func (p Policies) Authorize(_ context.Context, at authz.Attributes) (authz.Decision, string, error) {
+	for i := range p {
+		if p[i].allows(at) {
+			return authz.Allow, "", nil
+		}
+	}
+	return authz.NoOpinion, "No policy matched.", nil
+}
+
+// RulesFor implements authz.RuleResolver.
+func (p Policies) RulesFor(_ context.Context, u *request.User, namespace string) (authz.Rules, error) {
+	var out authz.Rules
+	for i := range p {
+		s := &p[i]
+		if !s.isFor(u) || s.Namespace != wildcard && s.Namespace != namespace {
+			continue
+		}
+		verbs := []string{wildcard}
+		if s.Readonly {
+			verbs = []string{"get", "list", "watch"}
+		}
+		if s.Resource != "" {
+			out.Resource = append(out.Resource, authorizationv1.ResourceRule{Verbs: verbs, APIGroups: []string{s.APIGroup}, Resources: []string{s.Resource}})
+		}
+		if s.NonResourcePath != "" {
+			out.NonResource = append(out.NonResource, authorizationv1.NonResourceRule{Verbs: verbs, NonResourceURLs: []string{s.NonResourcePath}})
+		}
+	}
+	return out, nil
+}
+
+func (s *Spec) allows(at authz.Attributes) bool {
+	i := at.Info
+	if !s.isFor(at.User) || s.Readonly && !readOnly(i.Verb) {
+		return false
+	}
+	if i.IsResource() {
+		return matches(s.Namespace, i.Namespace) && matches(s.Resource, i.Resource) && matches(s.APIGroup, i.Group)
+	}
+	prefix, wild := strings.CutSuffix(s.NonResourcePath, wildcard)
+	return s.NonResourcePath == i.Path || wild && strings.HasPrefix(i.Path, strings.TrimRight(prefix, wildcard))
+}
+
+func matches(policy, value string) bool { return policy == wildcard || policy == value }
+
+func readOnly(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
+
+// isFor says whether the policy is for that user: for nobody if it names neither
+// a user nor a group, for both of them if it names both.
+func (s *Spec) isFor(u *request.User) bool {
+	if s.User == "" && s.Group == "" {
+		return false
+	}
+	return (s.User == "" || s.User == u.Name) && (s.Group == "" || u.InGroup(s.Group))
+}

@@ -1,0 +1,160 @@
+package rbac
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/follow"
+)
+
+const (
+	// aggregator is the field manager of the rules of aggregates, that of the
+	// controller of the same purpose in kube-controller-manager.
+	aggregator = "clusterrole-aggregation-controller"
+
+	// retryAfter is how long is waited after a failed write.
+	retryAfter = time.Second
+)
+
+// Aggregation gives ClusterRoles that have an aggregationRule the rules of those
+// that it selects.
+type Aggregation struct {
+	Registry *registry.Registry
+	Writer   Writer
+	Log      *slog.Logger
+
+	mu    sync.Mutex // guards roles
+	roles map[string]*rbacv1.ClusterRole
+}
+
+// Start brings all aggregates up to date and follows ClusterRoles until ctx ends.
+func (a *Aggregation) Start(ctx context.Context) error {
+	a.roles = map[string]*rbacv1.ClusterRole{}
+	wake := make(chan struct{}, 1)
+	note := func(changes []follow.Change) {
+		a.mu.Lock()
+		for _, c := range changes {
+			if role, ok := c.Object.(*rbacv1.ClusterRole); ok {
+				a.roles[c.Name] = role
+			} else {
+				delete(a.roles, c.Name)
+			}
+		}
+		a.mu.Unlock()
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	_, err := follow.Start(ctx, follow.Options{
+		Resource: a.Registry.Resource(rbacv1.Resource("clusterroles")), Apply: note, Log: a.Log,
+		Reset: func(all []follow.Change) {
+			a.mu.Lock()
+			clear(a.roles)
+			a.mu.Unlock()
+			note(all)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.bringUpToDate(ctx); err != nil {
+		return err
+	}
+	go a.run(ctx, wake)
+	return nil
+}
+
+func (a *Aggregation) run(ctx context.Context, wake <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		}
+		for a.bringUpToDate(ctx) != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(retryAfter):
+			}
+		}
+	}
+}
+
+// bringUpToDate writes the rules of the aggregates that have others. One that
+// selects another aggregate follows when that one's write is seen.
+func (a *Aggregation) bringUpToDate(ctx context.Context) error {
+	a.mu.Lock()
+	wanted := Aggregates(slices.Collect(maps.Values(a.roles)))
+	for name, rules := range wanted {
+		if equality.Semantic.DeepEqual(rules, a.roles[name].Rules) {
+			delete(wanted, name)
+		}
+	}
+	a.mu.Unlock()
+	for name, rules := range wanted {
+		err := a.Writer.UpdateAs(ctx, "clusterroles", version, rbacv1.GroupName, "", name, aggregator, func(obj registry.Object) error {
+			if role := obj.(*rbacv1.ClusterRole); role.AggregationRule != nil {
+				role.Rules = rules
+			}
+			return nil
+		})
+		if err != nil && !kerrors.IsNotFound(err) {
+			a.Log.Warn("aggregating ClusterRoles", "name", name, "error", err)
+			return err
+		}
+	}
+	return nil
+}
+
+// Aggregates returns the rules that each aggregate among the roles has to have:
+// those of the roles that it selects, by selector and name, each once.
+func Aggregates(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule {
+	slices.SortFunc(roles, func(a, b *rbacv1.ClusterRole) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	out := map[string][]rbacv1.PolicyRule{}
+	for _, role := range roles {
+		if role.AggregationRule == nil {
+			continue
+		}
+		rules := []rbacv1.PolicyRule{}
+		for i := range role.AggregationRule.ClusterRoleSelectors {
+			selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+			if err != nil {
+				continue // validation keeps such selectors out
+			}
+			for _, from := range roles {
+				if from.Name != role.Name && selector.Matches(labels.Set(from.Labels)) {
+					rules = addEach(rules, from.Rules)
+				}
+			}
+		}
+		out[role.Name] = rules
+	}
+	return out
+}
+
+func addEach(rules, more []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	for _, r := range more {
+		if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, r) }) {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
