@@ -25,6 +25,25 @@ func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespac
 	return r.Decode(o)
 }
 
+// Stored returns the latest state of an object, decoded, nil if there is none. It
+// asks the store and leaves the resource out of memory: for what is asked rarely.
+func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
+	r := g.resources[gr]
+	if r == nil {
+		return nil, apierr.PathNotFound()
+	}
+	key := r.Key(namespace, name)
+	entry, _, err := r.store.Get(ctx, r.prefix+key, 0)
+	if err != nil || entry.ModRevision == 0 {
+		return nil, err
+	}
+	o, err := r.objectOf(key, entry.Value, entry.ModRevision)
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(o)
+}
+
 // Life is what tells whether an object is still the one that somebody knew.
 type Life struct {
 	// UID is "" where there is no such object.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -70,14 +71,25 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		return err
 	}
 	close(a.ready)
-	if err := s.startAuthorization(ctx, a.registry, verbs); err != nil {
+	if err := both(
+		func() error { return s.startAuthorization(ctx, a.registry, verbs) },
+		func() error { return s.startControlPlane(ctx, a.registry, verbs) },
+	); err != nil {
 		return err
 	}
+	go s.controlPlane.keeper.Run(s.background)
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}
 		go accounts.Run(s.background)
 	}
 	return nil
+}
+
+// both does two things at the same time.
+func both(a, b func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- b() }()
+	return errors.Join(a(), <-done)
 }
 
 // bootstrapped waits until the objects that every server starts with are there.

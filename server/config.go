@@ -57,6 +57,9 @@ type Config struct {
 	// Filters is how requests are treated before they are served.
 	Filters FiltersConfig
 
+	// ControlPlane is how the server presents itself to the cluster.
+	ControlPlane ControlPlaneConfig
+
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
 	TokenAuthFile string
 	// ClientCAFile has authorities whose client certificates are accepted beside
@@ -117,6 +120,7 @@ func DefaultConfig() Config {
 		Authorization:          DefaultAuthorization(),
 		Authentication:         DefaultAuthentication(),
 		Audit:                  defaultAudit(),
+		ControlPlane:           ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
 		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 		Profiling: true,
@@ -156,9 +160,9 @@ func (c *Config) validate() error {
 		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	errs = append(errs, c.Authentication.validate()...)
-	errs = append(errs, c.Authorization.validate()...)
 	errs = append(errs, c.Audit.validate()...)
 	errs = append(errs, c.Filters.validate()...)
+	errs = append(errs, c.ControlPlane.validate()...)
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")
 	}

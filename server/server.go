@@ -78,6 +78,8 @@ type Server struct {
 
 	audit *auditing // nil where nothing is audited
 
+	controlPlane *controlPlane
+
 	certs   *certs.Set
 	serving tls.Certificate
 	roots   []byte // what clients verify the server with, PEM
@@ -154,6 +156,7 @@ func (s *Server) startSteps(ctx context.Context) []step {
 func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.stopping.Store(true); return nil }},
+		{"leave the endpoints of the API", func() error { return s.leave(ctx) }},
 		{"let load balancers notice", func() error { return sleep(ctx, s.config.ShutdownDelay) }},
 		{"send new requests elsewhere", func() error { return s.refuse(ctx) }},
 		{"close the listener", s.closeListener},
@@ -356,7 +359,13 @@ func (s *Server) checks() []health.Check {
 		{Name: "informer-sync", On: health.Readyz, Probe: s.cacheFollows},
 		{Name: "poststarthook/crd-informer-synced", On: health.Everywhere, Probe: s.api.custom.Ready},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
+		{Name: "poststarthook/start-cluster-authentication-info-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
+		{Name: "poststarthook/start-kube-apiserver-identity-lease-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
 		{Name: "poststarthook/rbac/bootstrap-roles", On: health.Everywhere, Probe: s.authorization.bootstrapped},
+		{Name: "poststarthook/scheduling/bootstrap-system-priority-classes", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
+		{Name: "poststarthook/priority-and-fairness-config-producer", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
+		{Name: "poststarthook/bootstrap-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
+		{Name: "poststarthook/start-kubernetes-service-cidr-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
 		{Name: "shutdown", On: health.Readyz, Probe: s.notStopping},
 	}
 	if s.encryption != nil && s.encryption.HasPlugins() {
@@ -415,7 +424,7 @@ func (s *Server) buildHTTP() error {
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}
 	handler := chain.New(s.routes, chain.Options{
-		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization,
+		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization.authorizers,
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
 		Audit: s.auditFilter(), Refusing: s.refusing.Load, CORSAllowedOrigins: s.config.Filters.CORSAllowedOrigins,
 		HSTSDirectives: s.config.Filters.HSTSDirectives, GoawayChance: s.config.Filters.GoawayChance,
@@ -460,7 +469,6 @@ func (s *Server) writeKubeconfig() error {
 
 func (s *Server) serve() error {
 	s.followAuthentication()
-	s.followAuthorization()
 	go func() {
 		err := s.http.ServeTLS(s.listener, "", "")
 		if !s.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {

@@ -38,7 +38,6 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
 			applyEtcd(c.Flags(), &config)
 			applyAuthentication(c.Flags(), &config.Authentication)
-			applyAuthorization(c.Flags(), &config.Authorization)
 			var err error
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
@@ -56,9 +55,9 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f.StringVar(&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"")
 	f.StringVar(&config.ClientCAFile, "client-ca-file", "", "PEM file of authorities whose client certificates are accepted, beside the server's own")
 	authenticationFlags(f, &config.Authentication)
-	authorizationFlags(f, &config.Authorization)
 	auditFlags(f, &config.Audit)
 	filterFlags(f, &config.Filters)
+	controlPlaneFlags(f, &config.ControlPlane)
 	f.StringVar(&config.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate and its chain, instead of the server's own")
 	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
 	f.StringVar(&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange, "range of service addresses in CIDR notation; two, separated by a comma, for dual stack")

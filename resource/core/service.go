@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -49,6 +50,7 @@ func services() *registry.Kind {
 			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList { return validateServiceUpdate(o, old) },
 			Spec:           func(s *corev1.Service) any { return &s.Spec },
 			Status:         func(s *corev1.Service) any { return &s.Status },
+			PrepareCreate:  func(_ context.Context, s *corev1.Service) { completeAddresses(s) },
 			PrepareUpdate:  prepareServiceUpdate,
 			Warn:           func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
 			Cells:          serviceCells,
@@ -119,6 +121,27 @@ func hasNodePorts(s *corev1.Service) bool {
 
 func hasHealthCheckPort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// completeAddresses fills in what an address that the client chose says by itself:
+// that it is the only one, and of which family.
+func completeAddresses(s *corev1.Service) {
+	spec := &s.Spec
+	ip, err := netip.ParseAddr(spec.ClusterIP)
+	if !hasClusterIP(s) || err != nil || len(spec.ClusterIPs) > 1 {
+		return
+	}
+	if len(spec.ClusterIPs) == 0 {
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+	if len(spec.IPFamilies) == 0 {
+		family := corev1.IPv4Protocol
+		if ip.Is6() {
+			family = corev1.IPv6Protocol
+		}
+		spec.IPFamilies = []corev1.IPFamily{family}
+	}
+	setDefaultPointer(&spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack)
 }
 
 // prepareServiceUpdate lets a service change its type by naming the type alone:

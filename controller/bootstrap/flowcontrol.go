@@ -1,0 +1,278 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	// flowProducer and flowConsumer are the field managers of the objects and of
+	// their status.
+	flowProducer = "api-priority-and-fairness-config-producer-v1"
+	flowConsumer = "api-priority-and-fairness-config-consumer-v1"
+)
+
+var (
+	flowSchemas    = flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas")
+	priorityLevels = flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
+)
+
+// flowObjects are the default objects of flow control, one a line.
+//
+//go:embed flowcontrol.jsonl
+var flowObjects []byte
+
+// flow is an object of flow control: a FlowSchema or a PriorityLevelConfiguration.
+type flow struct {
+	registry.Object
+	gvr schema.GroupVersionResource
+	// mandatory objects are always as they are here; others may be taken over by an
+	// operator, who sets their annotation to false.
+	mandatory bool
+}
+
+// readFlows returns the default objects.
+func readFlows() (levels, schemas []flow, err error) {
+	for line := range bytes.Lines(flowObjects) {
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(line, &kind); err != nil {
+			return nil, nil, err
+		}
+		if kind.Kind == "FlowSchema" {
+			obj := &flowcontrolv1.FlowSchema{}
+			err = json.Unmarshal(line, obj)
+			schemas = append(schemas, flow{obj, flowSchemas, isMandatory(obj.Name)})
+		} else {
+			obj := &flowcontrolv1.PriorityLevelConfiguration{}
+			err = json.Unmarshal(line, obj)
+			levels = append(levels, flow{obj, priorityLevels, isMandatory(obj.Name)})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return levels, schemas, nil
+}
+
+func isMandatory(name string) bool {
+	return name == flowcontrolv1.PriorityLevelConfigurationNameExempt || name == flowcontrolv1.PriorityLevelConfigurationNameCatchAll
+}
+
+// flowControl makes the default priority levels and flow schemas, brings those that
+// nobody took over up to date, removes those that are no longer among them, and
+// says of every flow schema whether its priority level is there.
+func (k *Keeper) flowControl(ctx context.Context) error {
+	levels, schemas, err := readFlows()
+	if err != nil {
+		return err
+	}
+	for _, list := range [][]flow{levels, schemas} {
+		if err := together(list, func(f flow) error { return k.ensureFlow(ctx, f) }); err != nil {
+			return err
+		}
+		if err := k.removeFlows(ctx, list); err != nil {
+			return err
+		}
+	}
+	return k.flowStatus(ctx)
+}
+
+// together calls f for all at the same time, and returns the first error: the store
+// makes the writes of a moment durable together.
+func together[T any](list []T, f func(T) error) error {
+	errs := make([]error, len(list))
+	var running sync.WaitGroup
+	for i, e := range list {
+		running.Go(func() { errs[i] = f(e) })
+	}
+	running.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) ensureFlow(ctx context.Context, f flow) error {
+	name := f.GetName()
+	current, err := k.Registry.Lookup(ctx, f.gvr.GroupResource(), "", name)
+	if err != nil {
+		return err
+	}
+	if current == nil {
+		f.SetAnnotations(map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: "true"})
+		return k.create(ctx, f.gvr, f.Object, flowProducer)
+	}
+	if !f.revise(current) {
+		return nil
+	}
+	return k.update(ctx, f.gvr, "", name, flowProducer, func(obj registry.Object) error {
+		f.revise(obj)
+		return nil
+	})
+}
+
+// revise makes an object that is there what it has to be, and says whether that
+// changed it.
+func (f *flow) revise(obj registry.Object) bool {
+	follows := f.mandatory || followsDefaults(obj)
+	changed := follows && f.replaceSpec(obj)
+	value, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
+	if err == nil && value == follows {
+		return changed
+	}
+	annotations := map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: strconv.FormatBool(follows)}
+	for key, value := range obj.GetAnnotations() {
+		if key != flowcontrolv1.AutoUpdateAnnotationKey {
+			annotations[key] = value
+		}
+	}
+	obj.SetAnnotations(annotations)
+	return true
+}
+
+// followsDefaults says whether nobody took an object over: by its annotation or,
+// without one that holds, because its specification was never changed.
+func followsDefaults(obj registry.Object) bool {
+	value, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
+	if err != nil {
+		return obj.GetGeneration() == 1
+	}
+	return value
+}
+
+// replaceSpec sets the specification and says whether it was another.
+func (f *flow) replaceSpec(obj registry.Object) bool {
+	switch current := obj.(type) {
+	case *flowcontrolv1.FlowSchema:
+		wanted := f.Object.(*flowcontrolv1.FlowSchema).Spec
+		if equality.Semantic.DeepEqual(wanted, current.Spec) {
+			return false
+		}
+		current.Spec = *wanted.DeepCopy()
+	case *flowcontrolv1.PriorityLevelConfiguration:
+		wanted := f.Object.(*flowcontrolv1.PriorityLevelConfiguration).Spec.DeepCopy()
+		if wanted.Exempt != nil && current.Spec.Exempt != nil {
+			wanted.Exempt = current.Spec.Exempt // the operator's
+		}
+		if equality.Semantic.DeepEqual(*wanted, current.Spec) {
+			return false
+		}
+		current.Spec = *wanted
+	}
+	return true
+}
+
+// removeFlows removes objects that were defaults once, and that nobody took over.
+func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
+	gvr := wanted[0].gvr
+	resource := k.Registry.Resource(gvr.GroupResource())
+	snap, err := resource.Current(ctx)
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, f := range wanted {
+		names[f.GetName()] = true
+	}
+	var old []string
+	snap.Ascend("", "", func(o *cache.Object) bool {
+		if names[o.Name] {
+			return true
+		}
+		var obj registry.Object
+		if obj, err = resource.Decode(o); err != nil {
+			return false
+		}
+		if value, notBool := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); notBool == nil && value {
+			old = append(old, o.Name)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return together(old, func(name string) error {
+		_, err := resource.Delete(ctx, "", name, &metav1.DeleteOptions{}, nil)
+		return err
+	})
+}
+
+// flowStatus says of every flow schema whether its priority level is there.
+func (k *Keeper) flowStatus(ctx context.Context) error {
+	schemas := k.Registry.Resource(flowSchemas.GroupResource())
+	levels, err := k.Registry.Resource(priorityLevels.GroupResource()).Current(ctx)
+	if err != nil {
+		return err
+	}
+	snap, err := schemas.Current(ctx)
+	if err != nil {
+		return err
+	}
+	var conditions []*flowcontrolv1.FlowSchema
+	snap.Ascend("", "", func(o *cache.Object) bool {
+		var obj registry.Object
+		if obj, err = schemas.Decode(o); err != nil {
+			return false
+		}
+		schema, ok := obj.(*flowcontrolv1.FlowSchema)
+		if !ok {
+			return true
+		}
+		_, found := levels.Get(schema.Spec.PriorityLevelConfiguration.Name)
+		if c := danglingCondition(schema, found); c != nil {
+			c.LastTransitionTime = metav1.NewTime(k.Now())
+			status := &flowcontrolv1.FlowSchema{TypeMeta: metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"}}
+			status.Name = schema.Name
+			status.Status.Conditions = []flowcontrolv1.FlowSchemaCondition{*c}
+			conditions = append(conditions, status)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return together(conditions, func(c *flowcontrolv1.FlowSchema) error {
+		document, err := json.Marshal(map[string]any{
+			"apiVersion": c.APIVersion, "kind": c.Kind, "metadata": map[string]string{"name": c.Name}, "status": c.Status,
+		})
+		if err != nil {
+			return err
+		}
+		return k.Writer.ApplyAs(ctx, flowSchemas.Resource, flowSchemas.Version, flowSchemas.Group, "", c.Name, "status", flowConsumer, document)
+	})
+}
+
+// danglingCondition returns the condition that a flow schema has to have, nil if it
+// has it.
+func danglingCondition(s *flowcontrolv1.FlowSchema, found bool) *flowcontrolv1.FlowSchemaCondition {
+	level := s.Spec.PriorityLevelConfiguration.Name
+	wanted := flowcontrolv1.FlowSchemaCondition{
+		Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
+		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level),
+	}
+	if !found {
+		wanted.Status, wanted.Reason = flowcontrolv1.ConditionTrue, "NotFound"
+		wanted.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
+	}
+	for _, c := range s.Status.Conditions {
+		if c.Type == wanted.Type && c.Status == wanted.Status && c.Reason == wanted.Reason && c.Message == wanted.Message {
+			return nil
+		}
+	}
+	return &wanted
+}

@@ -1,0 +1,133 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/cryptobyte"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	identityLabel = "apiserver.kubernetes.io/identity"
+	component     = "kube-apiserver"
+
+	// identitySeconds is how long the identity of a server counts after it was last
+	// renewed.
+	identitySeconds = 3600
+	// renewIdentity is much shorter, and long enough for an idle server to be idle.
+	renewIdentity = 5 * time.Minute
+	// collectIdentities is how often those of servers that are gone are removed.
+	collectIdentities = time.Hour
+)
+
+var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
+
+// identity is what a Keeper knows of its lease.
+type identity struct {
+	mu                 sync.Mutex // guards what follows
+	holder             string     // of this run
+	renewed, collected time.Time
+}
+
+// ServerName returns the name of a server's lease: a hash of its machine's name.
+func ServerName(hostname string) string {
+	var b cryptobyte.Builder
+	for _, part := range []string{hostname, component} {
+		b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(part)) })
+	}
+	hash := sha256.Sum256(b.BytesOrPanic()) // the length of a name fits
+	const size = 16
+	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:size]))
+}
+
+// lease makes the lease that tells who this server is, and renews it.
+func (k *Keeper) lease(ctx context.Context) error {
+	k.identity.mu.Lock()
+	defer k.identity.mu.Unlock()
+	now := k.Now()
+	name := ServerName(k.Hostname)
+	if k.identity.holder == "" {
+		k.identity.holder = name + "_" + string(uuid.NewUUID())
+	}
+	current, found, err := stored[*coordinationv1.Lease](ctx, k, leases, metav1.NamespaceSystem, name)
+	if err != nil {
+		return err
+	}
+	fresh := found && current.Spec.HolderIdentity != nil && *current.Spec.HolderIdentity == k.identity.holder && now.Sub(k.identity.renewed) < renewIdentity
+	if !fresh {
+		if err := k.renew(ctx, name, found, now); err != nil {
+			return err
+		}
+		k.identity.renewed = now
+	}
+	if k.identity.collected.IsZero() {
+		k.identity.collected = now // the others may still start
+	}
+	if now.Sub(k.identity.collected) < collectIdentities {
+		return nil
+	}
+	k.identity.collected = now
+	return k.collectLeases(ctx, now)
+}
+
+func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Time) error {
+	fill := func(l *coordinationv1.Lease) {
+		seconds, renewed := int32(identitySeconds), metav1.NewMicroTime(now)
+		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &k.identity.holder, &seconds, &renewed
+		metav1.SetMetaDataLabel(&l.ObjectMeta, identityLabel, component)
+		metav1.SetMetaDataLabel(&l.ObjectMeta, corev1.LabelHostname, k.Hostname)
+	}
+	if !found {
+		l := &coordinationv1.Lease{}
+		l.Namespace, l.Name = metav1.NamespaceSystem, name
+		fill(l)
+		return k.create(ctx, leases, l, manager)
+	}
+	return k.update(ctx, leases, metav1.NamespaceSystem, name, manager, func(obj registry.Object) error {
+		fill(obj.(*coordinationv1.Lease))
+		return nil
+	})
+}
+
+// collectLeases removes the identities of servers that are gone.
+func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
+	resource := k.Registry.Resource(leases.GroupResource())
+	snap, err := resource.Current(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []string
+	snap.Ascend("", metav1.NamespaceSystem+"/", func(o *cache.Object) bool {
+		var obj registry.Object
+		if obj, err = resource.Decode(o); err != nil {
+			return false
+		}
+		if l, ok := obj.(*coordinationv1.Lease); ok && l.Labels[identityLabel] == component && expired(l, now) {
+			gone = append(gone, l.Name)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return together(gone, func(name string) error {
+		_, err := resource.Delete(ctx, metav1.NamespaceSystem, name, &metav1.DeleteOptions{}, nil)
+		return err
+	})
+}
+
+func expired(l *coordinationv1.Lease, now time.Time) bool {
+	s := l.Spec
+	return s.RenewTime == nil || s.LeaseDurationSeconds == nil || s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second).Before(now)
+}

@@ -1,0 +1,115 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// Alone is the Reconciler of a server that shares its store with no other.
+type Alone struct{ Address string }
+
+// Servers implements Reconciler.
+func (a Alone) Servers(context.Context) ([]string, error) { return []string{a.Address}, nil }
+
+// Leave implements Reconciler.
+func (a Alone) Leave(context.Context) ([]string, error) { return nil, nil }
+
+const (
+	leasePrefix = registryRoot + "masterleases/"
+	// registryRoot is where the keys of kube-apiserver begin.
+	registryRoot = "/registry/"
+	// leaseSeconds is how long a server counts after it was last heard of: longer
+	// than interval.
+	leaseSeconds = 15
+)
+
+// leaseHead is the envelope of a lease.
+var leaseHead = wire.NewEnvelopeHead("v1", "Endpoints")
+
+// Leases is the Reconciler of servers that share an etcd cluster, kube-apiserver
+// among them: each has a key there that goes when it is not refreshed.
+type Leases struct {
+	Store   storage.Store
+	Address string
+}
+
+// Servers implements Reconciler.
+func (l *Leases) Servers(ctx context.Context) ([]string, error) {
+	key := leasePrefix + l.Address
+	for {
+		entry, _, err := l.Store.Get(ctx, key, 0)
+		if err != nil {
+			return nil, err
+		}
+		value, err := l.lease(entry.Value)
+		if err != nil {
+			return nil, err
+		}
+		_, err = l.Store.Commit(ctx, storage.Txn{
+			Conditions: []storage.Condition{{Key: key, ModRevision: entry.ModRevision}},
+			Ops:        []storage.Op{{Key: key, Value: value, TTL: leaseSeconds}},
+		})
+		var conflict *storage.ConflictError
+		if err == nil {
+			return l.list(ctx)
+		}
+		if !errors.As(err, &conflict) {
+			return nil, err
+		}
+	}
+}
+
+// lease returns the value that refreshes a lease: its generation grows.
+func (l *Leases) lease(before []byte) ([]byte, error) {
+	e := &corev1.Endpoints{}
+	if before != nil {
+		raw, err := wire.Raw(before)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.Unmarshal(raw); err != nil {
+			return nil, err
+		}
+	}
+	e.Generation++
+	e.Subsets = []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: l.Address}}}}
+	return scheme.EncodeEnvelope(leaseHead, e)
+}
+
+// list returns the addresses of all leases.
+func (l *Leases) list(ctx context.Context) ([]string, error) {
+	result, err := l.Store.Range(ctx, storage.RangeRequest{Start: leasePrefix, End: storage.PrefixEnd(leasePrefix)})
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, entry := range result.Entries {
+		raw, err := wire.Raw(entry.Value)
+		if err != nil {
+			return nil, err
+		}
+		var e corev1.Endpoints
+		if err := e.Unmarshal(raw); err != nil {
+			return nil, err
+		}
+		if len(e.Subsets) > 0 && len(e.Subsets[0].Addresses) > 0 && !slices.Contains(addresses, e.Subsets[0].Addresses[0].IP) {
+			addresses = append(addresses, e.Subsets[0].Addresses[0].IP)
+		}
+	}
+	return addresses, nil
+}
+
+// Leave implements Reconciler.
+func (l *Leases) Leave(ctx context.Context) ([]string, error) {
+	if _, err := l.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Delete(leasePrefix + l.Address)}}); err != nil {
+		return nil, err
+	}
+	return l.list(ctx)
+}

@@ -1,0 +1,125 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+const (
+	// serviceName is the name of the Service of the API, of its endpoints, and of the
+	// default range of service addresses.
+	serviceName = "kubernetes"
+	servicePort = 443
+	portName    = "https"
+
+	// rangeManager is the field manager of the range's status.
+	rangeManager = "kubernetes-service-cidr-controller"
+)
+
+var (
+	services     = corev1.SchemeGroupVersion.WithResource("services")
+	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
+	ipAddresses  = networkingv1.SchemeGroupVersion.WithResource("ipaddresses")
+)
+
+// serviceRange makes the default range of service addresses, and says that it is
+// ready. One that is there and is another stays, unless this server adds the other
+// family of addresses to it.
+func (k *Keeper) serviceRange(ctx context.Context) error {
+	var wanted []string
+	for _, p := range k.Services {
+		wanted = append(wanted, p.String())
+	}
+	current, found, err := stored[*networkingv1.ServiceCIDR](ctx, k, serviceCIDRs, "", serviceName)
+	if err != nil {
+		return err
+	}
+	if !found {
+		current = &networkingv1.ServiceCIDR{Spec: networkingv1.ServiceCIDRSpec{CIDRs: wanted}}
+		current.Name = serviceName
+		if err := k.create(ctx, serviceCIDRs, current.DeepCopy(), manager); err != nil {
+			return err
+		}
+	}
+	if len(wanted) == 2 && len(current.Spec.CIDRs) == 1 && wanted[0] == current.Spec.CIDRs[0] {
+		current.Spec.CIDRs = wanted
+		err := k.update(ctx, serviceCIDRs, "", serviceName, manager, func(obj registry.Object) error {
+			obj.(*networkingv1.ServiceCIDR).Spec.CIDRs = wanted
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if current.DeletionTimestamp != nil || !slices.Equal(current.Spec.CIDRs, wanted) || isDecided(current) {
+		return nil
+	}
+	return k.rangeReady(ctx)
+}
+
+// isDecided says whether somebody has said whether the range is ready.
+func isDecided(c *networkingv1.ServiceCIDR) bool {
+	return slices.ContainsFunc(c.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionUnknown
+	})
+}
+
+func (k *Keeper) rangeReady(ctx context.Context) error {
+	document, err := json.Marshal(map[string]any{
+		"apiVersion": networkingv1.SchemeGroupVersion.String(), "kind": "ServiceCIDR",
+		"metadata": map[string]string{"name": serviceName},
+		"status": map[string]any{"conditions": []map[string]any{{
+			"type": networkingv1.ServiceCIDRConditionReady, "status": metav1.ConditionTrue,
+			"message": "Kubernetes default Service CIDR is ready", "lastTransitionTime": metav1.NewTime(k.Now()),
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+	return k.Writer.ApplyAs(ctx, serviceCIDRs.Resource, serviceCIDRs.Version, serviceCIDRs.Group, "", serviceName, "status", rangeManager, document)
+}
+
+// service makes the Service that programs in the cluster reach the API by, and takes
+// its address. One that is there is left as it is.
+func (k *Keeper) service(ctx context.Context) error {
+	_, found, err := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault, serviceName)
+	if err != nil || found {
+		return err
+	}
+	ip := k.Services[0].Addr().Next()
+	address := &networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{
+		ParentRef: &networkingv1.ParentReference{Resource: services.Resource, Namespace: corev1.NamespaceDefault, Name: serviceName},
+	}}
+	address.Name = ip.String()
+	family := corev1.IPv4Protocol
+	if ip.Is6() {
+		family = corev1.IPv6Protocol
+	}
+	address.Labels = map[string]string{
+		networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: "ipallocator.k8s.io",
+	}
+	if err := k.create(ctx, ipAddresses, address, manager); err != nil {
+		return err
+	}
+	policy := corev1.IPFamilyPolicySingleStack
+	s := &corev1.Service{Spec: corev1.ServiceSpec{
+		Ports:     []corev1.ServicePort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(int32(k.Port))}},
+		ClusterIP: ip.String(), IPFamilyPolicy: &policy,
+		SessionAffinity: corev1.ServiceAffinityNone, Type: corev1.ServiceTypeClusterIP,
+	}}
+	s.Namespace, s.Name = corev1.NamespaceDefault, serviceName
+	s.Labels = map[string]string{"provider": "kubernetes", "component": "apiserver"}
+	if k.NodePort > 0 {
+		s.Spec.Type = corev1.ServiceTypeNodePort
+		s.Spec.Ports[0].NodePort = int32(k.NodePort)
+	}
+	return k.create(ctx, services, s, manager)
+}
