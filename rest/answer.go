@@ -43,6 +43,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
+	registry.WipeServerFields(obj)
 	if err := s.placeIn(info.Namespace, obj); err != nil {
 		return err
 	}
