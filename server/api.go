@@ -77,6 +77,9 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
+	if err := s.startAPIServices(ctx, verbs); err != nil {
+		return err
+	}
 	go s.controlPlane.keeper.Run(s.background)
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}

@@ -160,6 +160,7 @@ func (c *Config) validate() error {
 		add("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	errs = append(errs, c.Authentication.validate()...)
+	errs = append(errs, c.Authorization.validate()...)
 	errs = append(errs, c.Audit.validate()...)
 	errs = append(errs, c.Filters.validate()...)
 	errs = append(errs, c.ControlPlane.validate()...)

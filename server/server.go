@@ -424,7 +424,7 @@ func (s *Server) buildHTTP() error {
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}
 	handler := chain.New(s.routes, chain.Options{
-		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization.authorizers,
+		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization,
 		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
 		Audit: s.auditFilter(), Refusing: s.refusing.Load, CORSAllowedOrigins: s.config.Filters.CORSAllowedOrigins,
 		HSTSDirectives: s.config.Filters.HSTSDirectives, GoawayChance: s.config.Filters.GoawayChance,
@@ -469,6 +469,7 @@ func (s *Server) writeKubeconfig() error {
 
 func (s *Server) serve() error {
 	s.followAuthentication()
+	s.followAuthorization()
 	go func() {
 		err := s.http.ServeTLS(s.listener, "", "")
 		if !s.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {

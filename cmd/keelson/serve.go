@@ -38,6 +38,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 			config.MinRequestTimeout = time.Duration(minTimeout) * time.Second
 			applyEtcd(c.Flags(), &config)
 			applyAuthentication(c.Flags(), &config.Authentication)
+			applyAuthorization(c.Flags(), &config.Authorization)
 			var err error
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
@@ -55,6 +56,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f.StringVar(&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"")
 	f.StringVar(&config.ClientCAFile, "client-ca-file", "", "PEM file of authorities whose client certificates are accepted, beside the server's own")
 	authenticationFlags(f, &config.Authentication)
+	authorizationFlags(f, &config.Authorization)
 	auditFlags(f, &config.Audit)
 	filterFlags(f, &config.Filters)
 	controlPlaneFlags(f, &config.ControlPlane)
@@ -111,6 +113,7 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 // serve runs a server until ctx ends or the server cannot go on.
 func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	pace.Start(os.Getenv)
+	pace.Trim()
 	s, err := server.Start(ctx, config)
 	if err != nil {
 		return err
