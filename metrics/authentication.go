@@ -17,6 +17,8 @@ type authentication struct {
 	users     map[string]prometheus.Counter
 	tokens    map[string]prometheus.Counter
 	certs     prometheus.Histogram
+	cached    map[bool]prometheus.Counter // hit or not
+	fetched   map[bool]prometheus.Counter // with success or not
 	issuers   *prometheus.HistogramVec
 	reloads   *prometheus.CounterVec
 	reloaded  *prometheus.GaugeVec
@@ -63,6 +65,11 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		Help:    "[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.",
 		Buckets: certificateBuckets,
 	})
+	asked := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "authentication_token_cache_request_total", Help: "[ALPHA] Tokens looked up, by whether they were known."}, []string{"status"})
+	a.cached = map[bool]prometheus.Counter{true: asked.WithLabelValues("hit"), false: asked.WithLabelValues("miss")}
+	fetches := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "authentication_token_cache_fetch_total", Help: "[ALPHA] Tokens checked because they were not known, by result."}, []string{"status"})
+	a.fetched = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("error")}
+	r.MustRegister(asked, fetches)
 	a.issuers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
 		Help:    "[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating a token for cache miss only (i.e. when the token is not found in the cache).",
@@ -145,4 +152,14 @@ func status(ok bool) string {
 		return "success"
 	}
 	return "failure"
+}
+
+// TokenCached counts a token that was known already.
+func (m *Metrics) TokenCached() { m.authn.cached[true].Inc() }
+
+// TokenFetched counts a token that was not known, and whether its check found
+// anything out.
+func (m *Metrics) TokenFetched(ok bool) {
+	m.authn.cached[false].Inc()
+	m.authn.fetched[ok].Inc()
 }

@@ -54,7 +54,7 @@ func (s *Server) openIssuers(a *authentication) error {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
 	a.issuers.set, err = oidc.NewSet(s.background, config, mappings, a.audiences, oidc.Options{
-		Algorithms: algorithms, Log: s.log, Now: time.Now,
+		Algorithms: algorithms, Log: s.log, Cached: s.tokensCached(), Now: time.Now,
 		Observe: func(issuer string, ok bool, took time.Duration) { s.metrics.IssuerToken(issuer, ok, took) },
 	})
 	return err

@@ -20,6 +20,7 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/auth/tokencache"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -47,7 +48,9 @@ type Options struct {
 	// Observe is told how long the check of a token took, by its issuer and whether it
 	// held; nil is not.
 	Observe func(issuer string, ok bool, took time.Duration)
-	Now     func() time.Time
+	// Cached counts tokens that need not be looked at again.
+	Cached tokencache.Counter
+	Now    func() time.Time
 }
 
 // Issuer authenticates the tokens of one issuer. It is an authn.TokenUsers.

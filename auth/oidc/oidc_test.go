@@ -22,6 +22,7 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/auth/tokencache"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -124,7 +125,7 @@ func (p *provider) config() apiserver.JWTAuthenticator {
 }
 
 func options() Options {
-	return Options{Algorithms: Algorithms(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: time.Now}
+	return Options{Algorithms: Algorithms(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Cached: tokencache.Uncounted(), Now: time.Now}
 }
 
 // open returns the issuer of a configuration when it is ready.

@@ -62,7 +62,7 @@ func (s *Set) generation(ctx context.Context, c *apiserver.AuthenticationConfigu
 		g.issuers = append(g.issuers, issuer)
 		union = append(union, authn.ForAudiences(s.own, issuer))
 	}
-	g.tokens = tokencache.NewRecent(union, remember, 0, s.o.Now)
+	g.tokens = tokencache.NewRecent(union, remember, 0, s.o.Now, s.o.Cached)
 	return g, nil
 }
 

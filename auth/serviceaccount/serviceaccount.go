@@ -58,8 +58,9 @@ type Options struct {
 	Lookup bool
 	// Tracker is told of uses of legacy tokens; nil is not.
 	Tracker Tracker
-	// Count counts uses.
-	Count func(Use)
+	// Count counts uses, Cached tokens whose signature was verified before.
+	Count  func(Use)
+	Cached tokencache.Counter
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -102,9 +103,15 @@ func New(o Options) *Authenticator {
 // AuthenticateToken implements authn.TokenAuthenticator.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
 	v, ok := a.known.Get(t.Hash)
-	if !ok {
+	if ok {
+		a.o.Cached.Hit()
+	} else {
 		var err error
-		if v, err = a.verify(t.Text); v == nil {
+		v, err = a.verify(t.Text)
+		if v != nil || err != nil {
+			a.o.Cached.Miss(err == nil)
+		}
+		if v == nil {
 			return nil, err
 		}
 		a.known.Put(t.Hash, v)

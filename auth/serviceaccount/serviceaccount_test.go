@@ -28,6 +28,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/auth/tokencache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -141,7 +142,7 @@ func newParty(t testing.TB) *party {
 		Issuer: &Issuer{Keys: keys, Name: issuer, Audiences: []string{issuer}, Extend: true, Now: w.clock},
 		Authenticator: New(Options{
 			Keys: keys, Issuers: []string{issuer}, Audiences: []string{issuer}, Objects: w, Lookup: true, Tracker: w,
-			Count: func(u Use) { w.uses = append(w.uses, u) }, Now: w.clock,
+			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.Uncounted(), Now: w.clock,
 		}),
 	}
 }
@@ -450,7 +451,7 @@ func TestKeysAreRotated(t *testing.T) {
 	before := &Issuer{Keys: openKeys(t, KeyOptions{SigningFile: old}), Name: "https://old", Audiences: []string{issuer}, Now: w.clock}
 	keys := openKeys(t, KeyOptions{Files: []string{old}, SigningFile: young})
 	p := &party{world: w, Issuer: before, Authenticator: New(Options{
-		Keys: keys, Issuers: []string{issuer, "https://old"}, Audiences: []string{issuer}, Objects: w, Count: func(Use) {}, Now: w.clock,
+		Keys: keys, Issuers: []string{issuer, "https://old"}, Audiences: []string{issuer}, Objects: w, Count: func(Use) {}, Cached: tokencache.Uncounted(), Now: w.clock,
 	})}
 	if _, err := p.who(t, p.token(t, authenticationv1.TokenRequestSpec{})); err != nil {
 		t.Errorf("the old key: %v", err)

@@ -19,6 +19,7 @@ type Recent struct {
 	tokens           authn.TokenAuthenticator
 	success, failure time.Duration
 	now              func() time.Time
+	count            Counter
 	known            *Cache[answer]
 
 	mu     sync.Mutex // guards asking
@@ -43,14 +44,15 @@ const recentSize = 4096
 
 // NewRecent remembers whose a token is for success, and that it is nobody's for
 // failure; 0 does not.
-func NewRecent(tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time) *Recent {
-	return &Recent{tokens: tokens, success: success, failure: failure, now: now, known: New[answer](recentSize), asking: map[Key]*question{}}
+func NewRecent(tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, count Counter) *Recent {
+	return &Recent{tokens: tokens, success: success, failure: failure, now: now, count: count, known: New[answer](recentSize), asking: map[Key]*question{}}
 }
 
 // AuthenticateToken implements authn.TokenAuthenticator.
 func (r *Recent) AuthenticateToken(ctx context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
 	key := keyOf(t.Hash, audiences)
 	if a, ok := r.known.Get(key); ok && r.now().Before(a.until) {
+		r.count.Hit()
 		return a.identity, nil
 	}
 	r.mu.Lock()
@@ -77,6 +79,7 @@ func (r *Recent) ask(ctx context.Context, key Key, q *question, t authn.BearerTo
 	ctx, cancel := context.WithTimeout(ctx, longestQuestion)
 	defer cancel()
 	q.identity, q.err = r.tokens.AuthenticateToken(ctx, t, audiences)
+	r.count.Miss(q.err == nil)
 	keep := r.success
 	if q.identity == nil {
 		keep = r.failure

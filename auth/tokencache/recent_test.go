@@ -36,7 +36,7 @@ func TestRecentRemembersForAWhile(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	r := NewRecent(o, 10*time.Second, 5*time.Second, func() time.Time { return now })
+	r := NewRecent(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, Uncounted())
 	for _, step := range []struct {
 		after    time.Duration
 		token    string
@@ -61,7 +61,7 @@ func TestThoseWhoAskTogetherWaitForOneAnswer(t *testing.T) {
 		<-release
 		return &authn.Identity{User: &request.User{Name: "jane"}}, nil
 	}}
-	r := NewRecent(o, time.Hour, 0, time.Now)
+	r := NewRecent(o, time.Hour, 0, time.Now, Uncounted())
 	token := authn.NewBearerToken("x")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

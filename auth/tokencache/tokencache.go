@@ -10,6 +10,17 @@ import (
 // Key is the hash of a token.
 type Key = [sha256.Size]byte
 
+// Counter counts what a cache is good for. Both functions must be there.
+type Counter struct {
+	// Hit is called for a token that is known, Miss for one that had to be looked at,
+	// with whether that found anything out.
+	Hit  func()
+	Miss func(ok bool)
+}
+
+// Uncounted counts nothing.
+func Uncounted() Counter { return Counter{Hit: func() {}, Miss: func(bool) {}} }
+
 // Cache is a bounded map. It is safe for concurrent use.
 //
 // It has two generations: what is asked for moves to the young one, and when that
