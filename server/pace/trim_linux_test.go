@@ -1,0 +1,46 @@
+package pace
+
+import (
+	"os"
+	"testing"
+)
+
+// TestTrim lets go of the test's own program and goes on running.
+func TestTrim(t *testing.T) {
+	spans := programSpans()
+	if len(spans) == 0 {
+		t.Fatal("the program is not mapped")
+	}
+	total := 0
+	for _, span := range spans {
+		total += len(span)
+	}
+	info, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(total) > info.Size()+int64(len(spans)*os.Getpagesize()) {
+		t.Errorf("%d bytes are mapped of a program of %d", total, info.Size())
+	}
+	if trim() == 0 {
+		t.Error("no time was used")
+	}
+}
+
+func TestProgramSpan(t *testing.T) {
+	const program = "/bin/x"
+	for line, want := range map[string]int{
+		"00400000-00402000 r-xp 00000000 08:01 1 /bin/x": 0x2000,
+		"00400000-00402000 r--p 00000000 08:01 1 /bin/x": 0x2000,
+		"00400000-00402000 rw-p 00000000 08:01 1 /bin/x": 0, // written to: its pages would be lost
+		"00400000-00402000 r-xp 00000000 08:01 1 /bin/y": 0,
+		"7ffc0000-7ffc1000 r-xp 00000000 00:00 0 [vdso]": 0,
+		"00402000-00400000 r-xp 00000000 08:01 1 /bin/x": 0,
+		"zz-00402000 r-xp 00000000 08:01 1 /bin/x":       0,
+		"00400000-00402000 r-xp 00000000 00:00 0":        0,
+	} {
+		if got := len(programSpan(line, program)); got != want {
+			t.Errorf("%s: %d bytes, want %d", line, got, want)
+		}
+	}
+}
