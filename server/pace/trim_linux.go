@@ -23,8 +23,10 @@ const (
 // that are not used again. A page that is comes back from the system's cache.
 func Trim() {
 	time.AfterFunc(trimAfter, func() {
-		for used := trim(); ; time.Sleep(trimEvery) {
-			if now := cpuTime(); now-used < idleCPU {
+		used := trim()
+		for {
+			time.Sleep(trimEvery)
+			if cpuTime()-used < idleCPU {
 				trim()
 			}
 			used = cpuTime()
