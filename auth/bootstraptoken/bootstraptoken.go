@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"log/slog"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,13 +31,13 @@ const (
 	keyUsage      = "usage-bootstrap-authentication"
 )
 
-var (
-	tokenForm = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
-	groupForm = regexp.MustCompile(`\Asystem:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]\z`)
-)
+const (
+	idLength, secretLength = 6, 16
 
-// tokenLength spares other tokens the regular expression.
-const tokenLength = 6 + 1 + 16
+	groupPrefix = "system:bootstrappers:"
+	// longestGroup is what may follow groupPrefix.
+	longestGroup = 256
+)
 
 // Objects finds secrets. registry.Registry is one.
 type Objects interface {
@@ -55,14 +54,10 @@ type Authenticator struct {
 
 // UserOfToken implements authn.TokenUsers.
 func (a *Authenticator) UserOfToken(ctx context.Context, t authn.BearerToken) (*request.User, error) {
-	if len(t.Text) != tokenLength {
+	id, private, ok := split(t.Text)
+	if !ok {
 		return nil, nil
 	}
-	parts := tokenForm.FindStringSubmatch(t.Text)
-	if parts == nil {
-		return nil, nil
-	}
-	id, private := parts[1], parts[2]
 	obj, err := a.Objects.Lookup(ctx, corev1.Resource("secrets"), namespace, namePrefix+id)
 	secret, ok := obj.(*corev1.Secret)
 	if err != nil || !ok {
@@ -78,6 +73,33 @@ func (a *Authenticator) UserOfToken(ctx context.Context, t authn.BearerToken) (*
 		return nil, nil
 	}
 	return authn.WithAuthenticated(&request.User{Name: userPrefix + id, Groups: groups}), nil
+}
+
+// split takes a token of the form of bootstrap tokens apart.
+func split(token string) (id, secret string, ok bool) {
+	if len(token) != idLength+1+secretLength || token[idLength] != '.' {
+		return "", "", false
+	}
+	id, secret = token[:idLength], token[idLength+1:]
+	return id, secret, all(id, isAlphanumeric) && all(secret, isAlphanumeric)
+}
+
+func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+
+func all(s string, is func(byte) bool) bool {
+	for i := range len(s) {
+		if !is(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayHave says whether a token may make its user a member of the group.
+func mayHave(group string) bool {
+	own, ok := strings.CutPrefix(group, groupPrefix)
+	return ok && own != "" && len(own) <= longestGroup && isAlphanumeric(own[len(own)-1]) &&
+		all(own, func(c byte) bool { return isAlphanumeric(c) || c == ':' || c == '-' })
 }
 
 // refuse says why the secret does not stand for the token, "" where it does.
@@ -113,7 +135,7 @@ func groupsOf(extra string) ([]string, bool) {
 	groups := []string{defaultGroup}
 	if extra != "" {
 		for group := range strings.SplitSeq(extra, ",") {
-			if !groupForm.MatchString(group) {
+			if !mayHave(group) {
 				return nil, false
 			}
 			groups = append(groups, group)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,19 @@ func TestToken(t *testing.T) {
 		}}
 		if c.holds && !reflect.DeepEqual(user, want) {
 			t.Errorf("%s: %+v", name, user)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	for group, ok := range map[string]bool{
+		"system:bootstrappers:a": true, "system:bootstrappers:a:b-c": true, "system:bootstrappers:-a": true,
+		"system:bootstrappers:" + strings.Repeat("a", 256): true, "system:bootstrappers:" + strings.Repeat("a", 257): false,
+		"system:bootstrappers": false, "system:bootstrappers:": false, "system:bootstrappers:a-": false, "system:bootstrappers:A": false,
+		"system:masters": false, "": false, " system:bootstrappers:a": false, "system:bootstrappers:a\n": false,
+	} {
+		if mayHave(group) != ok {
+			t.Errorf("%.40q: %v", group, !ok)
 		}
 	}
 }
