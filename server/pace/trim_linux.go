@@ -2,6 +2,7 @@ package pace
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -51,28 +52,39 @@ func cpuTime() time.Duration {
 }
 
 // programSpans are the parts of the address space that map the program's file and
-// are never written.
+// hold nothing but what is in it. What the linker wrote at the start (relocations,
+// made read-only afterwards) would be lost.
 func programSpans() [][]byte {
 	program, err := os.Executable()
 	if err != nil {
 		return nil
 	}
-	maps, err := os.Open("/proc/self/maps")
+	maps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return nil
 	}
 	defer maps.Close()
+	return cleanSpans(maps, program)
+}
+
+// cleanSpans reads /proc/self/smaps: a line for a mapping, and lines of what is in it.
+func cleanSpans(maps io.Reader, program string) [][]byte {
 	var spans [][]byte
+	var span []byte // of the mapping that the lines are about; nil is not ours
 	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		if span := programSpan(lines.Text(), program); span != nil {
+		name, value, isProperty := strings.Cut(lines.Text(), ": ")
+		switch {
+		case !isProperty:
+			span = programSpan(lines.Text(), program)
+		case name == "Anonymous" && span != nil && strings.TrimSpace(value) == "0 kB":
 			spans = append(spans, span)
 		}
 	}
 	return spans
 }
 
-// programSpan is the memory of a line of /proc/self/maps, nil for one that is not of
-// the program's file or may be written.
+// programSpan is the memory of a mapping of the program's file that cannot be written
+// to, nil for another one.
 func programSpan(line, program string) []byte {
 	fields := strings.Fields(line)
 	const fewest = 6

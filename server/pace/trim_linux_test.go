@@ -2,6 +2,7 @@ package pace
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -24,6 +25,21 @@ func TestTrim(t *testing.T) {
 	}
 	if trim() == 0 {
 		t.Error("no time was used")
+	}
+}
+
+// TestWrittenPagesStay keeps a mapping that was written to before it became
+// read-only: its pages are not those of the file any more.
+func TestWrittenPagesStay(t *testing.T) {
+	const maps = "00400000-00402000 r-xp 00000000 08:01 1                          /bin/x\n" +
+		"Size:                  8 kB\nAnonymous:             0 kB\nVmFlags: rd ex mr\n" +
+		"00402000-00403000 r--p 00002000 08:01 1                          /bin/x\n" +
+		"Size:                  4 kB\nAnonymous:             4 kB\nVmFlags: rd mr\n" +
+		"00403000-00409000 r--p 00002000 08:01 1                          /lib/y\n" +
+		"Size:                 24 kB\nAnonymous:             0 kB\n"
+	spans := cleanSpans(strings.NewReader(maps), "/bin/x")
+	if len(spans) != 1 || len(spans[0]) != 0x2000 {
+		t.Errorf("%d spans: want the first mapping alone", len(spans))
 	}
 }
 
