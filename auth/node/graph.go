@@ -67,7 +67,7 @@ func (g *Graph) Related(node string, o object) bool {
 	}
 	switch o.kind {
 	case volume:
-		return g.volumeRelated(node, o.name)
+		return o.namespace == "" && g.volumeRelated(node, o.name)
 	case secret:
 		for name := range g.volumes[o] {
 			if g.volumeRelated(node, name) {

@@ -2,10 +2,35 @@ package rbac
 
 import (
 	"fmt"
+	"slices"
+	"sort"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/keelson-dev/keelson/request"
 )
+
+// ConfirmHeld returns nil if a user has all that rules allow in a namespace, and
+// else an *EscalationError that lists what the user lacks.
+func (x *Index) ConfirmHeld(u *request.User, namespace string, rules []rbacv1.PolicyRule) error {
+	held, resolution := x.Rules(u, namespace)
+	lacking := Uncovered(held, rules)
+	if len(lacking) == 0 {
+		return nil
+	}
+	lines := make([]string, 0, len(lacking))
+	for _, r := range compact(lacking) {
+		lines = append(lines, describeRule(&r))
+	}
+	sort.Strings(lines)
+	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
+	if resolution != nil {
+		message += fmt.Sprintf("; resolution errors: [%v]", resolution)
+	}
+	return &EscalationError{message}
+}
 
 // Uncovered returns what wanted allows beyond held, in rules of one group,
 // resource, verb and name each.
@@ -120,3 +145,8 @@ func describeRule(r *rbacv1.PolicyRule) string {
 	add("Verbs", r.Verbs)
 	return "{" + strings.Join(parts, ", ") + "}"
 }
+
+// EscalationError says that a user is about to grant what it does not have.
+type EscalationError struct{ message string }
+
+func (e *EscalationError) Error() string { return e.message }

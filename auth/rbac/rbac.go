@@ -7,9 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sort"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -158,25 +155,5 @@ func (a *Authorizer) ConfirmHeld(ctx context.Context, u *request.User, namespace
 	if err := a.sync(ctx); err != nil {
 		return err
 	}
-	held, resolution := a.index.Rules(u, namespace)
-	lacking := Uncovered(held, rules)
-	if len(lacking) == 0 {
-		return nil
-	}
-	lines := make([]string, 0, len(lacking))
-	for _, r := range compact(lacking) {
-		lines = append(lines, describeRule(&r))
-	}
-	sort.Strings(lines)
-	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
-		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
-	if resolution != nil {
-		message += fmt.Sprintf("; resolution errors: [%v]", resolution)
-	}
-	return &EscalationError{message}
+	return a.index.ConfirmHeld(u, namespace, rules)
 }
-
-// EscalationError says that a user is about to grant what it does not have.
-type EscalationError struct{ message string }
-
-func (e *EscalationError) Error() string { return e.message }
