@@ -65,7 +65,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	if _, err := clientcert.Verify(r.TLS.PeerCertificates, a.Roots(), a.Now()); err != nil {
+	if err := clientcert.VerifyOnce(r, a.Roots(), a.Now()); err != nil {
 		return nil, err
 	}
 	proxy := r.TLS.PeerCertificates[0].Subject.CommonName

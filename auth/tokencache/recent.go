@@ -37,6 +37,7 @@ type question struct {
 	done     chan struct{} // closed when what follows is set
 	identity *authn.Identity
 	err      error
+	panicked any // what the authenticator panicked with, nil if it did not
 }
 
 // recentSize is how many answers are remembered at least.
@@ -66,6 +67,9 @@ func (r *Recent) AuthenticateToken(ctx context.Context, t authn.BearerToken, aud
 	r.mu.Unlock()
 	select {
 	case <-q.done:
+		if q.panicked != nil {
+			panic(q.panicked) // where it is answered and logged
+		}
 		return q.identity, q.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -78,6 +82,13 @@ const longestQuestion = 30 * time.Second
 func (r *Recent) ask(ctx context.Context, key Key, q *question, t authn.BearerToken, audiences []string) {
 	ctx, cancel := context.WithTimeout(ctx, longestQuestion)
 	defer cancel()
+	defer func() {
+		q.panicked = recover()
+		r.mu.Lock()
+		delete(r.asking, key)
+		r.mu.Unlock()
+		close(q.done)
+	}()
 	q.identity, q.err = r.tokens.AuthenticateToken(ctx, t, audiences)
 	r.count.Miss(q.err == nil)
 	keep := r.success
@@ -87,10 +98,6 @@ func (r *Recent) ask(ctx context.Context, key Key, q *question, t authn.BearerTo
 	if q.err == nil && keep > 0 {
 		r.known.Put(key, answer{q.identity, r.now().Add(keep)})
 	}
-	r.mu.Lock()
-	delete(r.asking, key)
-	r.mu.Unlock()
-	close(q.done)
 }
 
 // keyOf is the hash of a token and of the audiences that it is to be meant for.

@@ -83,3 +83,15 @@ func TestThoseWhoAskTogetherWaitForOneAnswer(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 }
+
+// TestAPanicIsTheRequests: it must not end the server.
+func TestAPanicIsTheRequests(t *testing.T) {
+	r := NewRecent(&oracle{say: func(string) (*authn.Identity, error) { panic("boom") }}, time.Hour, 0, time.Now, Uncounted())
+	defer func() {
+		if got := recover(); got != "boom" {
+			t.Errorf("recovered %v", got)
+		}
+	}()
+	identity, err := r.AuthenticateToken(t.Context(), authn.NewBearerToken("x"), nil)
+	t.Errorf("%v %v", identity, err)
+}

@@ -68,12 +68,12 @@ func (a *Authenticator) verify(sent []*x509.Certificate, roots *x509.CertPool, n
 	if a.Observe != nil {
 		a.Observe(leaf.NotAfter.Sub(now))
 	}
-	chains, err := Verify(sent, roots, now)
+	chains, err := verifyChains(sent, roots, now)
 	if err != nil {
 		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",
 			leaf.SerialNumber, colons(leaf.SubjectKeyId), colons(leaf.AuthorityKeyId), err)
 	}
-	v := &verified{roots: roots, until: Lifetime(chains)}
+	v := &verified{roots: roots, until: lifetime(chains)}
 	user, err := userOf(leaf)
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func (a *Authenticator) verify(sent []*x509.Certificate, roots *x509.CertPool, n
 	return v, nil
 }
 
-// Verify verifies a client's certificates.
-func Verify(sent []*x509.Certificate, roots *x509.CertPool, now time.Time) ([][]*x509.Certificate, error) {
+// verifyChains verifies a client's certificates.
+func verifyChains(sent []*x509.Certificate, roots *x509.CertPool, now time.Time) ([][]*x509.Certificate, error) {
 	options := x509.VerifyOptions{
 		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -144,8 +144,8 @@ func colons(id []byte) string {
 	return strings.Join(pairs, ":")
 }
 
-// Lifetime returns until when the longest-lived of the chains holds.
-func Lifetime(chains [][]*x509.Certificate) time.Time {
+// lifetime returns until when the longest-lived of the chains holds.
+func lifetime(chains [][]*x509.Certificate) time.Time {
 	var best time.Time
 	for _, chain := range chains {
 		end := chain[0].NotAfter
@@ -163,10 +163,42 @@ func Lifetime(chains [][]*x509.Certificate) time.Time {
 
 type connKey struct{}
 
-// connection remembers the last verification on one connection: a certificate
+// connection remembers the last verifications on one connection: a certificate
 // cannot change within it.
 type connection struct {
 	verified atomic.Pointer[verified]
+	proof    atomic.Pointer[proof]
+}
+
+// proof is what VerifyOnce found.
+type proof struct {
+	err   error
+	roots *x509.CertPool
+	until time.Time
+}
+
+// failureHolds is for how long a certificate that does not hold is not looked at
+// again: it may begin to.
+const failureHolds = 10 * time.Second
+
+// VerifyOnce says whether the certificates of a request hold, and looks once a
+// connection. It is for one pool beside that of an Authenticator.
+func VerifyOnce(r *http.Request, roots *x509.CertPool, now time.Time) error {
+	conn, _ := r.Context().Value(connKey{}).(*connection)
+	if conn != nil {
+		if p := conn.proof.Load(); p != nil && p.roots == roots && now.Before(p.until) {
+			return p.err
+		}
+	}
+	chains, err := verifyChains(r.TLS.PeerCertificates, roots, now)
+	p := &proof{err: err, roots: roots, until: now.Add(failureHolds)}
+	if err == nil {
+		p.until = lifetime(chains)
+	}
+	if conn != nil {
+		conn.proof.Store(p)
+	}
+	return err
 }
 
 type verified struct {

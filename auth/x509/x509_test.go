@@ -169,3 +169,31 @@ func TestOverlap(t *testing.T) {
 		t.Error("wrong")
 	}
 }
+
+// TestVerifyOnce: what was found on a connection counts for the same authorities
+// only, and a failure for a while only.
+func TestVerifyOnce(t *testing.T) {
+	ca, other := newIssuer(t), newIssuer(t)
+	mine, theirs := x509.NewCertPool(), x509.NewCertPool()
+	mine.AddCert(ca.cert)
+	theirs.AddCert(other.cert)
+	now := time.Now()
+	cert, _ := ca.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "proxy"}, NotBefore: now.Add(5 * time.Second), NotAfter: now.Add(time.Minute)})
+	r := with(WithConnection(t.Context()), cert)
+	for _, step := range []struct {
+		roots *x509.CertPool
+		after time.Duration
+		holds bool
+	}{
+		{mine, 0, false},               // not yet
+		{mine, 6 * time.Second, false}, // is not looked at again
+		{mine, 11 * time.Second, true}, // is
+		{theirs, 11 * time.Second, false},
+		{mine, 12 * time.Second, true},
+		{mine, 2 * time.Minute, false}, // expired meanwhile
+	} {
+		if err := VerifyOnce(r, step.roots, now.Add(step.after)); (err == nil) != step.holds {
+			t.Errorf("after %v: %v", step.after, err)
+		}
+	}
+}
