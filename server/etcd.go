@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +66,9 @@ func (c EtcdConfig) validate() (errs []error) {
 	}
 	return errs
 }
+
+// root is what keys in etcd begin with, as a path without a slash at its end.
+func (c EtcdConfig) root() string { return path.Join("/", c.Prefix) }
 
 // override is a cluster with the resources that are kept there.
 type override struct {
@@ -148,7 +152,7 @@ func (s *Server) openCluster(ctx context.Context, servers []string) (*etcd.Store
 		poll = -1
 	}
 	return etcd.Open(ctx, etcd.Options{
-		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.Prefix,
+		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
 	})
 }

@@ -69,8 +69,9 @@ type Server struct {
 	// overridden are further stores, for some resources.
 	overridden []storage.Store
 	// encryption is nil where values are stored as they are.
-	encryption *encrypt.Encryption
-	api        *api
+	encryption        *encrypt.Encryption
+	encryptionMetrics *encrypt.Metrics
+	api               *api
 
 	authentication *authentication
 
@@ -413,7 +414,7 @@ func (s *Server) buildHTTP() error {
 	s.metrics = metrics.New(metrics.Options{
 		Build: buildLabels(), Known: s.hasResource, InFlight: limiter.Current,
 		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageCluster: s.clusterName(),
-		Objects: s.api.objects, Also: s.api.custom.collectors(),
+		Objects: s.api.objects, Also: append(s.api.custom.collectors(), s.encryptionMetrics.Collectors()...),
 	})
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),

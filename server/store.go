@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,13 +59,21 @@ func (s *Server) keepAll(store storage.Store) {
 
 // openEncryption reads how values are encrypted.
 func (s *Server) openEncryption() error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	s.encryptionMetrics = encrypt.NewMetrics(host)
 	if s.config.EncryptionProviderConfig == "" {
 		return nil
 	}
-	var err error
-	s.encryption, err = encrypt.Open(encrypt.Options{
-		File: s.config.EncryptionProviderConfig, Reload: s.config.EncryptionReload, Logger: s.log,
-	})
+	options := encrypt.Options{
+		File: s.config.EncryptionProviderConfig, Reload: s.config.EncryptionReload, Metrics: s.encryptionMetrics, Logger: s.log,
+	}
+	if s.config.Storage == StorageEtcd {
+		options.Root = s.config.Etcd.root()
+	}
+	s.encryption, err = encrypt.Open(options)
 	return err
 }
 

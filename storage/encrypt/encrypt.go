@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Transformer changes values on their way to the store and back. Its methods may
@@ -59,13 +60,15 @@ type prefixed struct {
 
 // chain reads with any of its transformers and writes with the first.
 type chain struct {
-	list []prefixed
-	none error // no prefix fits
+	list    []prefixed
+	none    error    // no prefix fits
+	metrics *Metrics // nil: nothing is counted
 }
 
 func (c chain) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
-	first := c.list[0]
+	began, first := time.Now(), c.list[0]
 	out, err := first.ToStore(ctx, authenticated, plain)
+	c.metrics.transformed(ctx, toStorage, first.prefix, began, err)
 	if err != nil || first.prefix == "" {
 		return out, err
 	}
@@ -73,6 +76,7 @@ func (c chain) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte
 }
 
 func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
+	began := time.Now()
 	var errs []error
 	for i, t := range c.list {
 		rest, ok := bytes.CutPrefix(value, []byte(t.prefix))
@@ -80,6 +84,11 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 			continue
 		}
 		plain, stale, err := t.FromStore(ctx, authenticated, rest)
+		if t.prefix != "" {
+			c.metrics.transformed(ctx, fromStorage, t.prefix, began, err)
+		} else if err == nil {
+			c.metrics.transformed(ctx, fromStorage, "identity", began, nil)
+		}
 		switch {
 		case err == nil:
 			return plain, stale || i != 0, nil
@@ -90,6 +99,7 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 	}
 	switch len(errs) {
 	case 0:
+		c.metrics.transformed(ctx, fromStorage, "unknown", began, c.none)
 		return nil, false, c.none
 	case 1:
 		return nil, false, errs[0]

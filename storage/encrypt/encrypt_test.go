@@ -361,7 +361,7 @@ func FuzzFromStore(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p, err := newProviders(c, nil)
+	p, err := newProviders(c, nil, NewMetrics(""))
 	if err != nil {
 		f.Fatal(err)
 	}

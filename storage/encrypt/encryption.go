@@ -27,6 +27,8 @@ type Options struct {
 	// Root is what the keys in etcd begin with in place of /registry, without a
 	// slash at its end; "" is /registry. It is part of what values authenticate.
 	Root string
+	// Metrics count what is done; nil counts for nobody.
+	Metrics *Metrics
 	// Logger is told of reloads and of plug-ins that fail; nil discards.
 	Logger *slog.Logger
 }
@@ -65,6 +67,9 @@ func Open(o Options) (*Encryption, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics("")
+	}
 	if o.ReloadEvery <= 0 {
 		o.ReloadEvery = defaultReloadEvery
 	}
@@ -78,6 +83,7 @@ func Open(o Options) (*Encryption, error) {
 		return nil, err
 	}
 	e.last = document
+	o.Metrics.loaded(document)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if err := p.prime(e.ctx); err != nil {
 		o.Logger.Error("a KMS provider does not answer", "error", err)
@@ -112,7 +118,7 @@ func (e *Encryption) build(document []byte) (*providers, error) {
 	c, err := parse(document)
 	if err == nil {
 		var p *providers
-		if p, err = newProviders(c, e.o.Logger); err == nil {
+		if p, err = newProviders(c, e.o.Logger, e.o.Metrics); err == nil {
 			return p, nil
 		}
 	}
@@ -145,7 +151,10 @@ func (e *Encryption) follow() {
 			return
 		case <-ticker.C:
 		}
-		err := e.reload()
+		changed, err := e.reload()
+		if changed || err != nil {
+			e.o.Metrics.reload(err)
+		}
 		if err != nil && err.Error() != said {
 			e.o.Logger.Error("the encryption configuration cannot be reloaded; the one before stays in use", "error", err)
 		}
@@ -156,34 +165,36 @@ func (e *Encryption) follow() {
 	}
 }
 
-// reload uses the file if it changed and all its plug-ins answer.
-func (e *Encryption) reload() error {
+// reload uses the file if it changed and all its plug-ins answer, and says whether it
+// did.
+func (e *Encryption) reload() (changed bool, err error) {
 	document, err := readConfig(e.o.File)
 	if err != nil {
-		return err
+		return false, err
 	}
 	e.mu.Lock()
 	same := bytes.Equal(document, e.last)
 	e.mu.Unlock()
 	if same {
-		return nil
+		return false, nil
 	}
 	next, err := e.build(document)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := next.prime(e.ctx); err != nil {
 		next.close()
-		return err
+		return false, err
 	}
 	next.start()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := e.current.Swap(next)
 	e.last = document
+	e.o.Metrics.loaded(document)
 	e.old[before] = time.AfterFunc(lingering, func() { e.retire(before) })
 	e.o.Logger.Info("the encryption configuration was reloaded", "file", e.o.File)
-	return nil
+	return true, nil
 }
 
 func (e *Encryption) retire(p *providers) {
@@ -224,13 +235,18 @@ type ResourceTransformer struct {
 
 // ToStore returns the value to store under key.
 func (t *ResourceTransformer) ToStore(ctx context.Context, key string, plain []byte) ([]byte, error) {
-	return t.e.current.Load().of(t.gr).ToStore(ctx, t.authenticated(key), plain)
+	return t.e.current.Load().of(t.gr).ToStore(t.named(ctx), t.authenticated(key), plain)
 }
 
 // FromStore returns the plain value of what is stored under key, and whether a
 // write would store it another way.
 func (t *ResourceTransformer) FromStore(ctx context.Context, key string, value []byte) ([]byte, bool, error) {
-	return t.e.current.Load().of(t.gr).FromStore(ctx, t.authenticated(key), value)
+	return t.e.current.Load().of(t.gr).FromStore(t.named(ctx), t.authenticated(key), value)
+}
+
+// named tells metrics which resource it is.
+func (t *ResourceTransformer) named(ctx context.Context) context.Context {
+	return context.WithValue(ctx, resourceKey{}, t.gr.String())
 }
 
 func (t *ResourceTransformer) authenticated(key string) []byte {

@@ -38,6 +38,7 @@ type plugin struct {
 	name    string
 	timeout time.Duration // of one call
 	log     *slog.Logger
+	metrics *Metrics
 	now     func() time.Time
 
 	conn   *grpc.ClientConn
@@ -65,7 +66,7 @@ type writeSource struct {
 
 // dialPlugin makes the client of a plug-in; nothing is sent yet. endpoint is a path,
 // or a name in the abstract space after an @.
-func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger) (*plugin, error) {
+func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger, metrics *Metrics) (*plugin, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", endpoint)
 	}
@@ -73,13 +74,14 @@ func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger) 
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket of this machine
 		grpc.WithContextDialer(dial),
 		grpc.WithAuthority("localhost"),
+		grpc.WithUnaryInterceptor(metrics.intercept(name)),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("KMS provider %s: %w", name, err)
 	}
 	return &plugin{
-		name: name, timeout: timeout, log: log, now: time.Now,
+		name: name, timeout: timeout, log: log, metrics: metrics, now: time.Now,
 		conn: conn, client: kmsv2.NewKeyManagementServiceClient(conn),
 		open: map[[sha256.Size]byte]Transformer{}, health: errors.New("the plug-in was not asked yet"),
 	}, nil
@@ -148,8 +150,10 @@ func (p *plugin) refresh(ctx context.Context) error {
 		return fmt.Errorf("expected KMSv2 API version v2, got %s", status.Version)
 	}
 	if err := checkKeyID(status.KeyId); err != nil {
+		p.metrics.invalid(p.name, status.KeyId)
 		return fmt.Errorf("got invalid KMSv2 KeyID hash %x: %w", sha256.Sum256([]byte(status.KeyId)), err)
 	}
+	p.metrics.confirmed(p.name, status.KeyId)
 	if s := p.current.Load(); s == nil || s.envelope.keyID != status.KeyId {
 		if err := p.renew(ctx, status.KeyId); err != nil {
 			return err
@@ -161,8 +165,10 @@ func (p *plugin) refresh(ctx context.Context) error {
 
 // renew makes a seed and has it encrypted by the plug-in's key.
 func (p *plugin) renew(ctx context.Context, keyID string) error {
-	seed := make([]byte, seedSize)
-	if _, err := rand.Read(seed); err != nil {
+	began, seed := time.Now(), make([]byte, seedSize)
+	_, err := rand.Read(seed)
+	p.metrics.generated(began, err)
+	if err != nil {
 		return err
 	}
 	answer, err := p.client.Encrypt(ctx, &kmsv2.EncryptRequest{Plaintext: seed, Uid: string(uuid.NewUUID())})
@@ -201,6 +207,7 @@ func (p *plugin) ToStore(ctx context.Context, authenticated, plain []byte) ([]by
 	if err != nil {
 		return nil, err
 	}
+	p.metrics.keyOf(toStorage, p.name, s.envelope.keyID)
 	e := s.envelope
 	e.data = data
 	return e.append(nil), nil
@@ -220,6 +227,7 @@ func (p *plugin) FromStore(ctx context.Context, authenticated, value []byte) ([]
 	if err != nil {
 		return nil, false, err
 	}
+	p.metrics.keyOf(fromStorage, p.name, e.keyID)
 	s := p.current.Load()
 	stale := s != nil && (e.keyID != s.envelope.keyID || e.sourceType != s.envelope.sourceType)
 	return plain, stale, nil
@@ -235,6 +243,7 @@ func (p *plugin) opened(ctx context.Context, e *envelope) (Transformer, error) {
 	if t != nil {
 		return t, nil
 	}
+	p.metrics.misses.Inc()
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	answer, err := p.client.Decrypt(ctx, &kmsv2.DecryptRequest{
@@ -261,4 +270,5 @@ func (p *plugin) keep(hash [sha256.Size]byte, t Transformer) {
 		delete(p.open, p.order[0])
 		p.order = append(p.order[:0], p.order[1:]...)
 	}
+	p.metrics.sources.WithLabelValues(p.name).Set(float64(len(p.order)))
 }

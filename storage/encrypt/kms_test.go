@@ -177,11 +177,11 @@ func TestReload(t *testing.T) {
 
 	// What cannot be used changes nothing.
 	write("nonsense")
-	if err := e.reload(); err == nil {
+	if _, err := e.reload(); err == nil {
 		t.Error("nonsense was loaded")
 	}
 	write(document(entry("secrets", kmsProvider("vault", socketIn(t)), first)))
-	if err := e.reload(); err == nil {
+	if _, err := e.reload(); err == nil {
 		t.Error("a plug-in that does not answer was taken")
 	}
 	mustRead(t, e, someKey, value, false)

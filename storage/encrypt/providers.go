@@ -26,12 +26,12 @@ var (
 	errNoSecretKey = errors.New("no matching key was found for the provided Secretbox transformer")
 )
 
-func newProviders(c *configuration, log *slog.Logger) (*providers, error) {
+func newProviders(c *configuration, log *slog.Logger, metrics *Metrics) (*providers, error) {
 	p := &providers{resources: map[schema.GroupResource]chain{}, cancel: func() {}}
 	for _, r := range c.Resources {
 		var list []prefixed
 		for i := range r.Providers {
-			t, err := p.provider(&r.Providers[i], log)
+			t, err := p.provider(&r.Providers[i], log, metrics)
 			if err != nil {
 				p.close()
 				return nil, err
@@ -40,15 +40,15 @@ func newProviders(c *configuration, log *slog.Logger) (*providers, error) {
 		}
 		for _, name := range r.Resources {
 			gr := schema.ParseGroupResource(name)
-			p.resources[gr] = chain{append(p.resources[gr].list, list...), errNoPrefix}
+			p.resources[gr] = chain{append(p.resources[gr].list, list...), errNoPrefix, metrics}
 		}
 	}
 	return p, nil
 }
 
-func (p *providers) provider(c *providerConfiguration, log *slog.Logger) (prefixed, error) {
+func (p *providers) provider(c *providerConfiguration, log *slog.Logger, metrics *Metrics) (prefixed, error) {
 	keys := func(prefix string, make func([]byte) (Transformer, error), k *keysConfiguration, none error) (prefixed, error) {
-		inner := chain{none: none}
+		inner := chain{none: none, metrics: metrics}
 		for _, key := range k.Keys {
 			secret, err := base64.StdEncoding.DecodeString(key.Secret)
 			if err != nil {
@@ -74,7 +74,7 @@ func (p *providers) provider(c *providerConfiguration, log *slog.Logger) (prefix
 		if err != nil {
 			return prefixed{}, err
 		}
-		plug, err := dialPlugin(c.KMS.Name, socket, c.KMS.Timeout.Duration, log)
+		plug, err := dialPlugin(c.KMS.Name, socket, c.KMS.Timeout.Duration, log, metrics)
 		if err != nil {
 			return prefixed{}, err
 		}

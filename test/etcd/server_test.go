@@ -3,6 +3,8 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/encrypt"
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
@@ -107,7 +110,7 @@ func TestOverrides(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
@@ -137,7 +140,7 @@ func TestPrefix(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
 	r, err := c.open(t, etcd.Options{}).Range(ctx, storage.RangeRequest{})
@@ -300,4 +303,40 @@ func TestServerWithoutQuorum(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestPrefixIsAuthenticated: where values authenticate their key, it is the key in
+// etcd, as kube-apiserver has it.
+func TestPrefixIsAuthenticated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{aesgcm: {keys: [{name: k, secret: AAECAwQFBgcICQoLDA0ODw==}]}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, 1, nil)
+	client := serve(t, c, func(c *keelson.Config) {
+		c.Etcd.Prefix, c.EncryptionProviderConfig = "tenants/one/", file
+	})
+	ctx := t.Context()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+	if _, err := client.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e, err := encrypt.Open(encrypt.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	const key = "/tenants/one/secrets/default/one"
+	stored, _, err := c.open(t, etcd.Options{}).Get(ctx, key, 0)
+	if err != nil || stored.ModRevision == 0 {
+		t.Fatalf("%+v, %v", stored, err)
+	}
+	secrets := e.Resource(corev1.Resource("secrets"))
+	if plain, _, err := secrets.FromStore(ctx, key, stored.Value); err != nil || !strings.HasPrefix(string(plain), "k8s\x00") {
+		t.Errorf("%.20q, %v", plain, err)
+	}
+	if _, _, err := secrets.FromStore(ctx, "/registry/secrets/default/one", stored.Value); err == nil {
+		t.Error("the value is read under another key")
+	}
 }

@@ -60,6 +60,9 @@ func newObject(key, value, label string, revision int64) *object {
 
 func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
+// foreign says that the object is one that a server writes by itself.
+func (o *object) foreign() bool { return strings.HasPrefix(o.Metadata.Namespace, "kube-") }
+
 func (o *object) state() history.State {
 	revision, _ := strconv.ParseInt(o.Metadata.ResourceVersion, 10, 64)
 	return history.State{Revision: revision, Value: o.Data[dataName], Label: o.Metadata.Labels[labelName]}
@@ -157,7 +160,9 @@ func take(op *history.Op, answer []byte) error {
 		}
 		op.Items = map[string]history.State{}
 		for _, o := range list.Items {
-			op.Items[o.key()] = o.state()
+			if !o.foreign() {
+				op.Items[o.key()] = o.state()
+			}
 		}
 		var err error
 		op.Revision, err = strconv.ParseInt(list.Metadata.ResourceVersion, 10, 64)
@@ -323,6 +328,9 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) error {
 		var obj object
 		if err := json.Unmarshal(line.Object, &obj); err != nil {
 			return err
+		}
+		if obj.foreign() {
+			continue
 		}
 		e := history.Event{Type: history.EventType(line.Type), Key: obj.key(), State: obj.state()}
 		more := true
