@@ -166,6 +166,11 @@ func (c *Cache) Resource(config Config) *Resource {
 func (c *Cache) Remove(prefix string) {
 	c.mu.Lock()
 	r := c.resources[prefix]
+	if r != nil {
+		// Before the feed passes it by: a reader that sees what the feed applied
+		// sees this too.
+		r.ended.CompareAndSwap(nil, &ErrRemoved)
+	}
 	delete(c.resources, prefix)
 	c.mu.Unlock()
 	if r != nil {

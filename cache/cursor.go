@@ -207,7 +207,7 @@ func (c *Cursor) Revision() int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	st := r.state.Load()
-	if st == nil {
+	if st == nil || r.err() != nil {
 		return c.revision
 	}
 	if c.posting == nil || c.next < c.posting.Floor() {

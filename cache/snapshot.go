@@ -41,6 +41,10 @@ func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
 				return Snapshot{}, err
 			}
 		default:
+			// One that was removed meanwhile may lack the latest changes.
+			if err := r.err(); err != nil {
+				return Snapshot{}, err
+			}
 			return r.snapshot(st.objects, max(applied, st.revision)), nil
 		}
 	}

@@ -81,6 +81,15 @@ type compiled struct {
 
 func newCompiled() *compiled { return &compiled{schemas: structural.NewCache()} }
 
+// follow takes note of the kinds before, which requests may still use.
+func (k *kinds) follow(old *kinds) {
+	old.mu.Lock()
+	defer old.mu.Unlock()
+	if k.previous = old; old.state == empty {
+		k.previous = old.previous // nobody used these
+	}
+}
+
 // enter counts a request that uses the kinds; false where they are closed, and
 // another definition has taken their place.
 func (k *kinds) enter() bool {
@@ -228,14 +237,14 @@ func (s *Server) settle(k *kinds) {
 	if !k.exclusive {
 		return
 	}
-	s.tasks.Go(func() {
+	go func() {
 		if previous != nil {
 			previous.inFlight.Wait()
 		}
 		if snap, err := s.definitions.Current(context.Background()); err == nil {
 			k.since.Store(snap.Revision())
 		}
-	})
+	}()
 }
 
 // decodeSpec decodes the specification, schemas included.

@@ -78,7 +78,7 @@ type Server struct {
 	changes  chan struct{}
 	told     bool // Changes was called
 	// finishing are the definitions whose objects are being deleted.
-	finishing map[string]context.CancelFunc
+	finishing map[string]bool
 
 	work  *queue
 	ready chan struct{} // closed when the definitions of the start are known
@@ -97,7 +97,7 @@ func New(o Options) *Server {
 		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
 		byName: map[string]*definition{}, groups: map[string]map[string]*definition{}, stale: map[string]bool{},
 		versions: map[schema.GroupVersion]int{}, changed: map[schema.GroupVersion]bool{}, changes: make(chan struct{}, 1),
-		finishing: map[string]context.CancelFunc{}, work: newQueue(), ready: make(chan struct{}),
+		finishing: map[string]bool{}, work: newQueue(), ready: make(chan struct{}),
 	}
 }
 
@@ -210,16 +210,17 @@ func (s *Server) put(d *definition) {
 	s.expose(old, d)
 }
 
-// expose serves d in place of old; either may be nil.
+// expose serves d in place of old; either may be nil. mu is held. The old kinds are
+// closed before the new ones can be compiled: both have the same place in the cache.
 func (s *Server) expose(old, d *definition) {
+	if old != nil && (d == nil || d.kinds != old.kinds) {
+		old.kinds.close()
+	}
 	if old != nil && (d == nil || d.key() != old.key() || !d.serves()) {
 		s.served.Delete(old.key())
 	}
 	if d != nil && d.serves() {
 		s.served.Store(d.key(), d)
-	}
-	if old != nil && (d == nil || d.kinds != old.kinds) {
-		old.kinds.close()
 	}
 	for _, x := range []*definition{old, d} {
 		if x != nil {

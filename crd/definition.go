@@ -137,7 +137,9 @@ func newDefinition(r *registry.Resource, o *cache.Object) (*definition, error) {
 func (d *definition) inherit(old *definition) {
 	if d.uid == old.uid && d.spec == old.spec && sameNames(&d.status.names, &old.status.names) && d.terminating() == old.terminating() {
 		d.kinds, d.spec = old.kinds, old.spec
+		return
 	}
+	d.kinds.follow(old.kinds)
 }
 
 func sameNames(a, b *apiextensionsv1.CustomResourceDefinitionNames) bool {

@@ -26,21 +26,17 @@ const objectsWait = time.Minute
 func (s *Server) finish(ctx context.Context, d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.finishing[d.name] != nil {
+	if s.finishing[d.name] {
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	s.finishing[d.name] = cancel
+	s.finishing[d.name] = true
 	s.tasks.Go(func() {
 		err := s.deleteObjects(ctx, d)
-		cancel()
 		s.mu.Lock()
 		delete(s.finishing, d.name)
 		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("the objects of a deleted definition stay for now", "name", d.name, "error", err)
-		}
-		if err != nil {
 			time.AfterFunc(retryAfter, func() { s.work.add(d.name) })
 		}
 	})
