@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -35,24 +34,16 @@ func gathered(t *testing.T, m *Metrics) map[string]float64 {
 			if len(labels) > 0 {
 				name += "{" + strings.Join(labels, ",") + "}"
 			}
-			if v := valueOf(f, s); v != 0 {
+			v := s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
+			if strings.HasSuffix(f.GetName(), "timestamp_seconds") {
+				v = 1
+			}
+			if v != 0 {
 				out[name] = v
 			}
 		}
 	}
 	return out
-}
-
-func valueOf(f *dto.MetricFamily, s *dto.Metric) float64 {
-	switch {
-	case s.Histogram != nil:
-		return float64(s.Histogram.GetSampleCount())
-	case s.Counter != nil:
-		return s.Counter.GetValue()
-	case strings.HasSuffix(f.GetName(), "timestamp_seconds"):
-		return 1
-	}
-	return s.Gauge.GetValue()
 }
 
 // want compares the series that begin with one of the prefixes.
