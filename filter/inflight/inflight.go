@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/keelson-dev/keelson/filter/deadline"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
+
+// retryAfter is when a client may try again, in seconds.
+const retryAfter = "1"
 
 // Limiter counts requests that change something and those that read, each up to
 // its limit. Long-running requests and those of system:masters are not bounded.
@@ -39,8 +39,8 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		}
 		defer counter.Add(-1)
 		if n := counter.Add(1); limit > 0 && n > limit && !request.UserFrom(r.Context()).InGroup(request.GroupMasters) {
-			const retryAfterSeconds = 1
-			respond.Error(w, r, kerrors.NewTooManyRequests("too many requests, please try again later", retryAfterSeconds))
+			w.Header().Set("Retry-After", retryAfter)
+			http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 			return
 		}
 		next.ServeHTTP(w, r)

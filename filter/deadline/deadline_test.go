@@ -1,0 +1,101 @@
+package deadline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/respond"
+)
+
+func filtered(limit time.Duration, stopping context.Context, h http.HandlerFunc) http.Handler {
+	next := New(limit, stopping)(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(request.WithInfo(r.Context(), request.ParseInfo(r))))
+	})
+}
+
+const timedOut = `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}` + "\n"
+
+// TestTheTimeIsUp: whatever error comes of the end of the context is this answer.
+func TestTheTimeIsUp(t *testing.T) {
+	for _, url := range []string{"/api/v1/pods", "/api/v1/pods?timeout=1ms"} {
+		limit := time.Millisecond
+		if url != "/api/v1/pods" {
+			limit = time.Hour
+		}
+		w := httptest.NewRecorder()
+		filtered(limit, t.Context(), func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			respond.Error(w, r, kerrors.NewInternalError(errors.New("interrupted")))
+		}).ServeHTTP(w, httptest.NewRequest("GET", url, nil))
+		if w.Code != http.StatusGatewayTimeout || w.Body.String() != timedOut || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %d %v %q", url, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
+func TestTimeouts(t *testing.T) {
+	for url, want := range map[string]time.Duration{
+		"/api/v1/pods": time.Minute, "/api/v1/pods?timeout=10s": 10 * time.Second, "/api/v1/pods?timeout=0s": time.Minute,
+		"/api/v1/pods?timeout=2m": time.Minute, "/api/v1/pods?timeout=-1s": time.Minute, "/api/v1/pods?timeout=": time.Minute,
+	} {
+		begin := time.Now()
+		filtered(time.Minute, t.Context(), func(_ http.ResponseWriter, r *http.Request) {
+			end, ok := r.Context().Deadline()
+			if !ok || end.Before(begin.Add(want)) || end.After(time.Now().Add(want)) {
+				t.Errorf("%s: %v after %v, %v", url, end, begin, ok)
+			}
+		}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", url, nil))
+	}
+	w := httptest.NewRecorder()
+	filtered(time.Minute, t.Context(), func(http.ResponseWriter, *http.Request) { t.Error("served") }).
+		ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?timeout=x", nil))
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("%d", w.Code)
+	}
+}
+
+func TestLongRunningRequestsEndWithTheServer(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	filtered(time.Nanosecond, stopping, func(_ http.ResponseWriter, r *http.Request) {
+		if _, ok := r.Context().Deadline(); ok {
+			t.Error("a watch has a deadline")
+		}
+		stop()
+		<-r.Context().Done()
+	}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/pods?watch=1", nil))
+}
+
+// TestABodyThatDoesNotCome: a client that sends nothing of what it announced does
+// not hold a handler for longer than the request's time.
+func TestABodyThatDoesNotCome(t *testing.T) {
+	s := httptest.NewServer(filtered(10*time.Millisecond, t.Context(), func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		if err == nil {
+			t.Error("the body came")
+		}
+		respond.Error(w, r, kerrors.NewBadRequest(err.Error()))
+	}))
+	defer s.Close()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn) // the test's own time bounds it
+	if err != nil || len(answer) < 12 || string(answer[9:12]) != "504" {
+		t.Errorf("%q %v", answer, err)
+	}
+}
