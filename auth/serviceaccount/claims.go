@@ -52,6 +52,8 @@ const (
 	extraNode       = "authentication.kubernetes.io/node-name"
 	extraNodeUID    = "authentication.kubernetes.io/node-uid"
 	extraCredential = "authentication.kubernetes.io/credential-id"
+	// credentialPrefix begins the ID of a token as a credential.
+	credentialPrefix = "JTI="
 )
 
 // UserName is the name of a service account as a user.
@@ -74,7 +76,7 @@ func (c *claims) user(legacy bool) *request.User {
 	u := newUser(b.Namespace, b.Account.Name, b.Account.UID)
 	extra := map[string][]string{}
 	if c.ID != "" {
-		extra[extraCredential] = []string{"JTI=" + c.ID}
+		extra[extraCredential] = []string{credentialPrefix + c.ID}
 	}
 	if b.Pod != nil && b.Pod.Name != "" && b.Pod.UID != "" {
 		extra[extraPod], extra[extraPodUID] = []string{b.Pod.Name}, []string{b.Pod.UID}

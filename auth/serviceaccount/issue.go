@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -33,6 +34,10 @@ const (
 	extendedRequest = 60*60 + 7
 	// ExtendedLife is how long it lives then.
 	ExtendedLife = 365 * 24 * time.Hour
+
+	// issuedCredential is the audit annotation by which a token's later uses, whose
+	// user has the same ID, lead back to the request for it.
+	issuedCredential = "authentication.kubernetes.io/issued-credential-id"
 )
 
 // Issuer answers requests for tokens.
@@ -77,10 +82,12 @@ func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.Creat
 		return nil, err
 	}
 	i.shorten(ctx, req)
-	token, err := i.issue(req, b, now)
+	id := uuid.NewUUID()
+	token, err := i.issue(req, b, string(id), now)
 	if err != nil {
 		return nil, kerrors.NewInternalError(fmt.Errorf("failed to generate token: %w", err))
 	}
+	audit.Annotate(ctx, issuedCredential, credentialPrefix+string(id))
 	req.Status = authenticationv1.TokenRequestStatus{
 		Token:               token,
 		ExpirationTimestamp: metav1.NewTime(now.Add(time.Duration(*req.Spec.ExpirationSeconds) * time.Second)),
@@ -185,7 +192,7 @@ func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name strin
 }
 
 // issue makes the token.
-func (i *Issuer) issue(req *authenticationv1.TokenRequest, b boundClaims, now time.Time) (string, error) {
+func (i *Issuer) issue(req *authenticationv1.TokenRequest, b boundClaims, id string, now time.Time) (string, error) {
 	asked := time.Duration(*req.Spec.ExpirationSeconds) * time.Second
 	life := asked
 	if i.Extend && b.Pod != nil && asked == extendedRequest*time.Second && i.forUs(req.Spec.Audiences) {
@@ -194,7 +201,7 @@ func (i *Issuer) issue(req *authenticationv1.TokenRequest, b boundClaims, now ti
 	}
 	c := &claims{
 		Claims: jwt.Claims{
-			Issuer: i.Name, Subject: UserName(req.Namespace, req.Name), Audience: req.Spec.Audiences, ID: string(uuid.NewUUID()),
+			Issuer: i.Name, Subject: UserName(req.Namespace, req.Name), Audience: req.Spec.Audiences, ID: id,
 			IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
 		},
 		Kubernetes: b,

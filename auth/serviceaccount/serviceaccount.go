@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/tokencache"
 	"github.com/keelson-dev/keelson/registry"
@@ -116,7 +117,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, t authn.BearerTok
 		}
 		a.known.Put(t.Hash, v)
 	}
-	meant, err := a.meantFor(v, audiences)
+	meant, err := a.meantFor(ctx, v, audiences)
 	if err != nil {
 		return nil, err
 	}
@@ -174,9 +175,10 @@ func (a *Authenticator) verifySignature(signed *jose.JSONWebSignature) ([]byte, 
 }
 
 // meantFor returns the audiences that the token is meant for, of those asked for.
-func (a *Authenticator) meantFor(v *verified, audiences []string) ([]string, error) {
+func (a *Authenticator) meantFor(ctx context.Context, v *verified, audiences []string) ([]string, error) {
 	own := []string(v.claims.Audience)
 	if len(own) == 0 {
+		audit.Annotate(ctx, "authentication.k8s.io/legacy-token", v.claims.Subject)
 		a.o.Count(UseWithoutAudience)
 		own = a.o.Audiences
 	}
