@@ -64,11 +64,17 @@ func (w *world) Convert(_ context.Context, objs []*unstructured.Unstructured, to
 	return objs, nil
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld begins with what is in the store already.
+func newWorld(t *testing.T, stored ...storage.Op) *world {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(stored) > 0 {
+		if _, err := store.Commit(t.Context(), storage.Txn{Ops: stored}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w := &world{t: t, store: store}
 	c := cache.New(cache.Options{Store: store})
