@@ -774,6 +774,33 @@ func TestUnreadableObject(t *testing.T) {
 	}
 }
 
+// TestUnreadableObjectConcernsFieldWatchers: what could not be read when it came may
+// be of any field, and of another than what follows it.
+func TestUnreadableObjectConcernsFieldWatchers(t *testing.T) {
+	s := newFakeStore()
+	c := newCache(t, s, nil)
+	r := c.Resource(podConfig())
+	put(t, s, "a/p", "n1|red|x")
+	from := snapshot(t, r, 0).Revision()
+	one, two := watch(t, r, from, Interest{Index: "node", Value: "n1"}), watch(t, r, from, Interest{Index: "node", Value: "n2"})
+	elsewhere := watch(t, r, from, Interest{Namespace: "b", Index: "node", Value: "n2"})
+	put(t, s, "a/new", "nonsense")
+	snapshot(t, r, put(t, s, "a/new", "n3|red|x"))
+	for name, cursor := range map[string]*Cursor{"n1": one, "n2": two} {
+		if events, _, err := cursor.Next(t.Context()); err != nil || len(events) != 2 {
+			t.Errorf("%s: %d events, %v", name, len(events), err)
+		}
+	}
+	late := watch(t, r, from, Interest{Index: "node", Value: "n2"}) // from the log, not from a posting
+	if events, _, err := late.Next(t.Context()); err != nil || len(events) != 2 {
+		t.Errorf("late: %d events, %v", len(events), err)
+	}
+	snapshot(t, r, put(t, s, "b/q", "n2|red|x"))
+	if events, _, err := elsewhere.Next(t.Context()); err != nil || len(events) != 1 {
+		t.Errorf("elsewhere: %d events, %v", len(events), err)
+	}
+}
+
 func TestOffers(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)

@@ -312,9 +312,11 @@ func (c *Cursor) concerns(e *Event) bool {
 	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
 }
 
+// matches says whether an object may match the interest: the fields of one that
+// could not be read are not known.
 func (c *Cursor) matches(o *Object) bool {
 	return c.matchesNames(o.Namespace, o.Name) &&
-		(c.field < 0 || c.field < len(o.Fields) && o.Fields[c.field] == c.in.Value)
+		(c.field < 0 || o.Err() != nil || c.field < len(o.Fields) && o.Fields[c.field] == c.in.Value)
 }
 
 func (c *Cursor) matchesNames(namespace, name string) bool {

@@ -211,10 +211,11 @@ func (e *Event) subject() interest.Subject {
 	o := e.object()
 	s := interest.Subject{Key: o.Key, Namespace: o.Namespace, Name: o.Name}
 	if e.Prev != nil {
-		s.Old = e.Prev.Fields
+		s.Old, s.Unknown = e.Prev.Fields, e.Prev.Err() != nil
 	}
 	if e.Object != nil {
 		s.New = e.Object.Fields
+		s.Unknown = s.Unknown || e.Object.Err() != nil
 	}
 	return s
 }

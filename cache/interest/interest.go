@@ -30,6 +30,9 @@ type Subject struct {
 	// Old and New are the values of the indexed fields before and after; nil
 	// where the object did not exist.
 	Old, New []string
+	// Unknown says that the values before or after could not be read: the event
+	// may concern any interest by a field.
+	Unknown bool
 }
 
 // Index holds the posting lists. W is what the user keeps with each of them. The
@@ -114,6 +117,14 @@ func (x *Index[W]) each(s Subject, yield func(*Posting[W])) {
 	x.one(Namespace, s.Namespace, yield)
 	x.one(Name, s.Name, yield)
 	x.one(Object, s.Key, yield)
+	if s.Unknown {
+		for key, p := range x.postings {
+			if key.Kind >= 0 {
+				yield(p)
+			}
+		}
+		return
+	}
 	for i := range max(0, len(x.kinds)-fixedKinds) {
 		if i < len(s.Old) {
 			x.one(Kind(i), s.Old[i], yield)

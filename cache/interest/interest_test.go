@@ -18,7 +18,7 @@ func concerns(k Key, s Subject) bool {
 		return k.Value == s.Key
 	}
 	has := func(fields []string) bool { return int(k.Kind) < len(fields) && fields[k.Kind] == k.Value }
-	return has(s.Old) || has(s.New)
+	return s.Unknown || has(s.Old) || has(s.New)
 }
 
 type holder struct {
@@ -66,6 +66,7 @@ func play(t *testing.T, script []byte) {
 			if d&2 == 0 || s.Old == nil {
 				s.New = []string{value(d >> 3), value(d >> 5)}[:1+d>>7]
 			}
+			s.Unknown = a >= 224
 			var touched []*Posting[int]
 			x.Append(uint64(len(events)), s, func(p *Posting[int]) { touched = append(touched, p) })
 			for _, h := range holders {
