@@ -48,7 +48,9 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 		if err != nil {
 			return err
 		}
-		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		if !s.Kind.Trees() {
+			obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		}
 		items[i] = obj
 	}
 	body, err := scheme.AppendCBOR(nil, map[string]any{

@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	restclient "k8s.io/client-go/rest"
 
@@ -56,6 +58,79 @@ func TestCBOR(t *testing.T) {
 	}
 	if status, _ := off.do(t, http.MethodGet, collection, "", nil); status != http.StatusNotAcceptable {
 		t.Errorf("list without the gate: %d", status)
+	}
+}
+
+// TestCBOROfCustomResources writes, patches and lists a custom resource in CBOR.
+func TestCBOROfCustomResources(t *testing.T) {
+	config := keelson.InMemory()
+	config.FeatureGates = []string{"CBORServingAndStorage=true"}
+	s := startServer(t, config)
+	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.cbor.example.com"},
+		"spec":{"group":"cbor.example.com","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,
+		"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"}}}}}}}]}}`
+	if status, answer := s.do(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", []byte(definition)); status != http.StatusCreated {
+		t.Fatalf("definition: %d %s", status, answer)
+	}
+	const collection = "/apis/cbor.example.com/v1/namespaces/default/widgets"
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if status, _ := s.do(t, http.MethodGet, collection, "", nil); status == http.StatusOK {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the resource is not served: %d", status)
+		}
+	}
+	encode := func(v any) []byte {
+		b, err := direct.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	widget := func(size any) map[string]any {
+		return map[string]any{"apiVersion": "cbor.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"size": size, "unknown": true}}
+	}
+	steps := []struct {
+		method, path, contentType string
+		body                      any
+		status                    int
+	}{
+		{http.MethodPost, collection, "application/cbor", widget(1), http.StatusCreated},
+		{http.MethodPost, collection + "?fieldValidation=Strict", "application/cbor", widget(1), http.StatusBadRequest},
+		{http.MethodPost, collection, "application/cbor", widget("one"), http.StatusUnprocessableEntity},
+		{http.MethodPatch, collection + "/a?fieldManager=m&force=true", "application/apply-patch+cbor", map[string]any{
+			"apiVersion": "cbor.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"size": 2}}, http.StatusOK},
+		{http.MethodGet, collection + "/a", "", nil, http.StatusOK},
+	}
+	var answer []byte
+	for _, step := range steps {
+		var body []byte
+		if step.body != nil {
+			body = encode(step.body)
+		}
+		var status int
+		if status, answer = s.do(t, step.method, step.path, step.contentType, body); status != step.status {
+			var shown any
+			_ = direct.Unmarshal(answer, &shown) // only to be shown
+			t.Fatalf("%s %s: %d, want %d: %v", step.method, step.path, status, step.status, shown)
+		}
+	}
+	var list unstructured.UnstructuredList
+	_, answer = s.do(t, http.MethodGet, collection, "", nil)
+	var tree map[string]any
+	if err := direct.Unmarshal(answer, &tree); err != nil {
+		t.Fatal(err)
+	}
+	list.SetUnstructuredContent(tree)
+	if list.GetKind() != "WidgetList" || len(list.Items) != 1 {
+		t.Fatalf("list %v", tree)
+	}
+	item := list.Items[0]
+	if size, _, err := unstructured.NestedInt64(item.Object, "spec", "size"); item.GetKind() != "Widget" || size != 2 || err != nil {
+		t.Errorf("item %v", item.Object)
+	}
+	if _, found, err := unstructured.NestedFieldNoCopy(item.Object, "spec", "unknown"); found || err != nil {
+		t.Errorf("an unknown field was kept: %v", item.Object)
 	}
 }
 

@@ -3,6 +3,7 @@ package scheme
 import (
 	"encoding/json"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
@@ -50,6 +51,21 @@ func CBORToJSON(doc []byte) ([]byte, error) {
 	return json.Marshal(v)
 }
 
+// treeOfCBOR makes a custom resource of a decoded body. A map with a key twice was
+// refused before.
+func (d Decoder) treeOfCBOR(gvk schema.GroupVersionKind, doc map[string]any, body []byte) (runtime.Object, []error, error) {
+	shown, err := json.Marshal(doc)
+	if err != nil {
+		return nil, nil, d.unrecognized(body, err)
+	}
+	if err := d.checkTree(gvk, shown, body); err != nil {
+		return nil, nil, err
+	}
+	tree := d.New().(*unstructured.Unstructured)
+	tree.Object = doc
+	return tree, nil, nil
+}
+
 // decodeCBOR reads a CBOR body.
 func (d Decoder) decodeCBOR(body []byte, strict bool) (runtime.Object, []error, error) {
 	var doc map[string]any
@@ -59,6 +75,9 @@ func (d Decoder) decodeCBOR(body []byte, strict bool) (runtime.Object, []error, 
 	apiVersion, _ := doc["apiVersion"].(string)
 	kind, _ := doc["kind"].(string)
 	gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+	if d.Tree {
+		return d.treeOfCBOR(gvk, doc, body)
+	}
 	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
 		return nil, nil, err
 	}
