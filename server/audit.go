@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
-	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,14 +23,6 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-const (
-	// auditBudget is how long a request waits for an audit log or webhook in the
-	// blocking modes.
-	auditBudget = 5 * time.Second
-	// auditFarewell is how long events that wait are handed on when the server stops.
-	auditFarewell = 5 * time.Second
-)
-
 // auditing is what audits a server's requests.
 type auditing struct {
 	policy *policy.Policy
@@ -41,6 +32,7 @@ type auditing struct {
 	counts atomic.Pointer[metrics.Audit] // set when the metrics are there
 	// maxObject is the size from which no sink takes an object, 0 for none.
 	maxObject int64
+	c         *AuditConfig
 }
 
 // openAudit reads the policy and opens what events are written to.
@@ -52,7 +44,7 @@ func (s *Server) openAudit() error {
 		}
 		return nil
 	}
-	a := &auditing{log: s.log}
+	a := &auditing{log: s.log, c: c}
 	var err error
 	if a.policy, err = policy.Load(c.PolicyFile, s.log); err != nil {
 		return err
@@ -101,7 +93,7 @@ func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
 	if c.Mode == sink.ModeBatch {
 		s = sink.NewBatch(b, c.Batch, a.report)
 	} else {
-		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, auditBudget, a.report)
+		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, a.c.budget, a.report)
 	}
 	switch {
 	case !c.Truncate:
@@ -178,7 +170,7 @@ func (s *Server) closeAudit() error {
 	}
 	a := s.audit
 	s.audit = nil
-	ctx, cancel := context.WithTimeout(context.Background(), auditFarewell)
+	ctx, cancel := context.WithTimeout(context.Background(), a.c.farewell)
 	defer cancel()
 	err := a.sinks.Close(ctx)
 	if err != nil {

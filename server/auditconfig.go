@@ -21,6 +21,10 @@ type AuditConfig struct {
 	PolicyFile string
 	Log        AuditLogConfig
 	Webhook    AuditWebhookConfig
+
+	// budget is how long a request waits for a log or webhook in the blocking modes,
+	// farewell how long events that wait are handed on when the server stops.
+	budget, farewell time.Duration
 }
 
 // AuditLogConfig is the log of events.
@@ -64,6 +68,7 @@ func defaultAudit() AuditConfig {
 		bufferSize                 = 10000
 	)
 	return AuditConfig{
+		budget: 5 * time.Second, farewell: 5 * time.Second,
 		Log: AuditLogConfig{
 			MaxAge: 366, MaxBackups: 100, MaxSize: 100, Format: log.FormatJSON, Version: auditVersion,
 			AuditSinkConfig: AuditSinkConfig{

@@ -189,13 +189,18 @@ func TestClientCertificate(t *testing.T) {
 func TestHealthAnswers(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := client(t, s, true)
+	const hooks = "[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
+		"[+]poststarthook/start-cluster-authentication-info-controller ok\n[+]poststarthook/start-kube-apiserver-identity-lease-controller ok\n" +
+		"[+]poststarthook/rbac/bootstrap-roles ok\n[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n" +
+		"[+]poststarthook/priority-and-fairness-config-producer ok\n[+]poststarthook/bootstrap-controller ok\n" +
+		"[+]poststarthook/start-kubernetes-service-cidr-controller ok\n"
 	for path, want := range map[string]answer{
 		"/healthz":                   {status: 200, body: "ok"},
 		"/readyz/shutdown":           {status: 200, body: "ok"},
 		"/livez/shutdown":            {status: 404, body: "404 page not found\n"},
 		"/healthz/":                  {status: 404, body: "404 page not found\n"},
-		"/livez?verbose":             {status: 200, body: "[+]ping ok\n[+]log ok\n[+]etcd ok\n[+]poststarthook/start-system-namespaces-controller ok\nlivez check passed\n"},
-		"/livez?verbose&exclude=log": {status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]etcd ok\n[+]poststarthook/start-system-namespaces-controller ok\nlivez check passed\n"},
+		"/livez?verbose":             {status: 200, body: "[+]ping ok\n[+]log ok\n[+]etcd ok\n" + hooks + "livez check passed\n"},
+		"/livez?verbose&exclude=log": {status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]etcd ok\n" + hooks + "livez check passed\n"},
 		"/livez?exclude=no":          {status: 200, body: "ok"},
 	} {
 		if a := call(t, c, "GET", s.URL()+path); a.status != want.status || a.body != want.body {
