@@ -209,15 +209,9 @@ func (s *Server) followAuthorization() {
 	file := follow.File{
 		Path: s.config.Authorization.ConfigFile, Every: reloadEvery,
 		Use: func(content []byte) error {
-			c, err := authzconfig.Load(content, z.required)
-			if err != nil {
+			if err := s.useAuthorization(content); err != nil {
 				return err
 			}
-			list, err := s.authorizersOf(c)
-			if err != nil {
-				return err
-			}
-			z.current.Store(&list)
 			s.log.Info("reloaded the authorization configuration")
 			s.metrics.AuthorizationReload(true, identity, hash(content))
 			return nil
@@ -228,6 +222,20 @@ func (s *Server) followAuthorization() {
 		},
 	}
 	go file.Run(s.background, z.content)
+}
+
+// useAuthorization puts a configuration in force.
+func (s *Server) useAuthorization(content []byte) error {
+	c, err := authzconfig.Load(content, s.authorization.required)
+	if err != nil {
+		return err
+	}
+	list, err := s.authorizersOf(c)
+	if err != nil {
+		return err
+	}
+	s.authorization.current.Store(&list)
+	return nil
 }
 
 func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
