@@ -91,10 +91,17 @@ func decodeTree(doc []byte) (*unstructured.Unstructured, error) {
 	return tree, scheme.UnmarshalTree(doc, &tree.Object)
 }
 
-// Encode implements registry.Documents.
+// Encode implements registry.Documents. Fields that were applied and that the schema
+// does not know, and nulls, get as far as here: they are validated and owned, but not
+// stored.
 func (d *documents) Encode(ctx context.Context, obj registry.Object) ([]byte, error) {
 	tree := obj.(*unstructured.Unstructured)
 	if d.version == d.storage {
+		if v := d.byName[d.version]; v != nil {
+			if _, err := v.coerce(tree, false); err != nil {
+				return nil, err
+			}
+		}
 		return scheme.MarshalTree(tree)
 	}
 	out, err := d.convert(ctx, []*unstructured.Unstructured{tree}, d.storage)

@@ -127,6 +127,14 @@ func (c *codec) normal(value []byte, revision int64) ([]byte, error) {
 	return c.kind.Documents.Normal(bytes.TrimSpace(value), revision)
 }
 
+// unstamped is what reading value would give, but for the resourceVersion.
+func (c *codec) unstamped(value []byte) ([]byte, error) {
+	if c.kind.Trees() {
+		return c.normal(value, 0)
+	}
+	return c.plain(value)
+}
+
 // protoForm is where a message made of a document is kept.
 func (r *Resource) protoForm() cache.FormID { return r.versionForm(r.codec.storage) + 1 }
 

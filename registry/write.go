@@ -106,7 +106,7 @@ func (r *Resource) dryResult(key string, obj Object) (Result, error) {
 				return Result{}, err
 			}
 		}
-		if o.Data, err = r.codec.plain(value); err != nil {
+		if o.Data, err = r.codec.unstamped(value); err != nil {
 			return Result{}, err
 		}
 	}
