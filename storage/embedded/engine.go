@@ -63,7 +63,9 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{opts: o, fs: o.FS}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	if err := s.openDB(func(*pebble.Options) {}); err != nil {
+	d := &damage{store: s, said: map[string]bool{}}
+	err := s.openDB(func(p *pebble.Options) { d.log, p.EventListener = p.Logger, d.listener() })
+	if err != nil {
 		return nil, err
 	}
 	revision, err := s.recover()
@@ -72,6 +74,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	s.start(revision)
+	d.pipeline.Store(s.pipeline)
 	return s, nil
 }
 

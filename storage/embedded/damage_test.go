@@ -1,0 +1,172 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// damaged returns the directory of a store of 300 keys, a byte of whose table was
+// changed.
+func damaged(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	s := mustOpen(t, Options{Dir: dir, HistoryWindow: -1})
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range 300 {
+		value := make([]byte, 1000)
+		for j := range value {
+			value[j] = byte(rng.Uint32())
+		}
+		mustCommit(t, s, storage.Put(fmt.Sprintf("/%03d", i), value))
+	}
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 1 {
+		t.Fatal(tables, err)
+	}
+	content, err := os.ReadFile(tables[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 0x10
+	if err := os.WriteFile(tables[0], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// lines is a log handler that keeps messages.
+type lines struct {
+	slog.Handler
+	mu  sync.Mutex // guards all
+	all []string
+}
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, r.Message)
+	return nil
+}
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, m := range l.all {
+		if strings.Contains(m, part) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestDamageMetWhileServing: what needs a damaged block is an error, all else is
+// served, and nothing is taken for missing.
+func TestDamageMetWhileServing(t *testing.T) {
+	ctx := t.Context()
+	log := &lines{}
+	failed := make(chan error, 1)
+	s, err := Open(Options{
+		Dir: damaged(t), HistoryWindow: -1, Logger: slog.New(log),
+		OnFailure: func(err error) { failed <- err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var bad []string
+	for i := range 300 {
+		key := fmt.Sprintf("/%03d", i)
+		e, _, err := s.Get(ctx, key, 0)
+		switch {
+		case err != nil:
+			bad = append(bad, key)
+		case e.ModRevision == 0 || len(e.Value) != 1000:
+			t.Errorf("%s is taken for %d bytes at revision %d", key, len(e.Value), e.ModRevision)
+		}
+	}
+	if len(bad) == 0 || len(bad) > 30 {
+		t.Fatalf("%d keys cannot be read", len(bad))
+	}
+	if n := log.count("damaged"); n != 1 {
+		t.Errorf("it is said %d times", n)
+	}
+	if r, err := s.Range(ctx, storage.RangeRequest{Start: "/", End: "0"}); err == nil {
+		t.Errorf("a range over all has %d entries", len(r.Entries))
+	}
+	if r, err := s.Range(ctx, storage.RangeRequest{Start: "/000", End: "/010"}); err != nil || len(r.Entries) != 10 {
+		t.Errorf("a range of others: %d entries, %v", len(r.Entries), err)
+	}
+	for _, txn := range []storage.Txn{
+		{Ops: []storage.Op{storage.Put(bad[0], nil)}},
+		{Ops: []storage.Op{storage.Delete(bad[0])}},
+		{Conditions: []storage.Condition{{Key: bad[0]}}, Ops: []storage.Op{storage.Put(bad[0], nil)}},
+	} {
+		var conflict *storage.ConflictError
+		if _, err := s.Commit(ctx, txn); err == nil || errors.As(err, &conflict) || errors.Is(err, storage.ErrFailed) {
+			t.Errorf("a transaction over what cannot be read: %v", err)
+		}
+	}
+	mustCommit(t, s, storage.Put("/000", []byte("changed")), storage.Delete("/001"), storage.Put("/new", nil))
+	w, err := s.Watch(ctx, "/", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	seen := int64(1)
+	for err == nil {
+		var b storage.Batch
+		if b, err = w.Next(ctx); err != nil {
+			break
+		}
+		for _, e := range b.Events {
+			if e.Entry.ModRevision != seen+1 && e.Entry.ModRevision != seen {
+				t.Fatalf("a watch goes from revision %d to %d", seen, e.Entry.ModRevision)
+			}
+			seen = e.Entry.ModRevision
+		}
+		if b.Revision >= 302 {
+			t.Fatal("a watch passes over what cannot be read")
+		}
+	}
+
+	// A compaction over it stops the store.
+	select {
+	case err := <-failed:
+		t.Fatal(err)
+	default:
+	}
+	if err := s.db.Compact(ctx, []byte{0}, []byte{0xff}, false); err == nil {
+		t.Fatal("it was compacted")
+	}
+	select {
+	case err := <-failed:
+		if !errors.Is(err, storage.ErrFailed) || !strings.Contains(err.Error(), "damaged") {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nobody is told")
+	}
+	if _, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put("/000", nil)}}); !errors.Is(err, storage.ErrFailed) {
+		t.Errorf("a transaction afterwards: %v", err)
+	}
+}
