@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -69,19 +70,7 @@ func (c *Client) call(ctx context.Context, method, path string, header map[strin
 	}
 	req.URL, req.Host = target, target.Host
 	req.Header = http.Header{"Authorization": {"Bearer " + c.token}, "Accept": {"application/json"}, "User-Agent": {""}}
-	for k, v := range header {
-		switch v := v.(type) {
-		case nil:
-			req.Header.Del(k)
-		case []any:
-			req.Header.Del(k)
-			for _, e := range v {
-				req.Header.Add(k, fmt.Sprint(e))
-			}
-		default:
-			req.Header.Set(k, fmt.Sprint(v))
-		}
-	}
+	setHeaders(req.Header, header)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return 0, nil, nil, err
@@ -89,6 +78,28 @@ func (c *Client) call(ctx context.Context, method, path string, header map[strin
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, resp.Header, data, err
+}
+
+// setHeaders replaces headers. A name that is there twice, in different cases, is
+// sent with both values, the upper case first.
+func setHeaders(h http.Header, header map[string]any) {
+	replaced := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		canonical := http.CanonicalHeaderKey(name)
+		if !replaced[canonical] {
+			h.Del(name)
+		}
+		replaced[canonical] = true
+		switch v := header[name].(type) {
+		case nil:
+		case []any:
+			for _, e := range v {
+				h.Add(name, fmt.Sprint(e))
+			}
+		default:
+			h.Add(name, fmt.Sprint(v))
+		}
+	}
 }
 
 // unreserved are the bytes of a path that are sent as they are.

@@ -14,7 +14,7 @@ import (
 
 const (
 	// Token is a member of system:masters on servers of Configure.
-	Token = "contract-token"
+	Token = "admintoken"
 
 	// parallel is how many scenarios run at a time: most of their time is spent
 	// waiting for watches to end.
