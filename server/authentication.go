@@ -245,8 +245,17 @@ func (s *Server) followAuthentication() {
 		}
 	}
 	go s.followIssuers()
+	go s.keepAccountKey()
 	s.authentication.legacy.Creator = s.api.handler
 	go s.authentication.legacy.Run(s.background)
+}
+
+// keepAccountKey makes the key of service account tokens of a new data directory,
+// which controllers read that sign tokens themselves.
+func (s *Server) keepAccountKey() {
+	if err := s.authentication.keys.KeepOwn(s.background); err != nil && s.background.Err() == nil {
+		s.log.Error("the key of service account tokens cannot be kept", "error", err)
+	}
 }
 
 // reloadEvery is how often files that may be replaced are looked at.

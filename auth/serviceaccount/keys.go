@@ -1,6 +1,7 @@
 package serviceaccount
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -68,9 +69,10 @@ func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 
 // Keys are what tokens are signed and verified with.
 //
-// Where no key is given the server has one of its own. It is made when it is
-// first needed, which most servers of a test never do: making it takes 50 ms or
-// more of a core.
+// Where no key is given the server has one of its own. Making it takes 50 ms or more
+// of a core, so nobody waits for it: a server with a data directory makes it beside
+// its first requests, because other programs sign with its file; one in memory when
+// it is first needed.
 type Keys struct {
 	given  []publicKey
 	signer crypto.Signer // nil: the own key signs
@@ -201,17 +203,28 @@ func (k *Keys) signing() (crypto.Signer, publicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own == nil {
-		if err := k.makeOwn(); err != nil {
+		if err := k.makeOwn(context.Background()); err != nil {
 			return nil, publicKey{}, fmt.Errorf("cannot make a key for service account tokens: %w", err)
 		}
 	}
 	return k.own.signer, k.own.public, nil
 }
 
+// KeepOwn makes the file of the own key, unless it is there, another key signs, or
+// ctx ends before.
+func (k *Keys) KeepOwn(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.signer != nil || k.own != nil || k.ownPath == "" {
+		return nil
+	}
+	return k.makeOwn(ctx)
+}
+
 // makeOwn makes the own key and keeps it: a token must not outlive it.
-func (k *Keys) makeOwn() error {
+func (k *Keys) makeOwn(ctx context.Context) error {
 	key, err := rsa.GenerateKey(rand.Reader, ownKeyBits)
-	if err != nil {
+	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
 	}
 	if k.ownPath != "" {

@@ -467,6 +467,37 @@ func TestKeysAreRotated(t *testing.T) {
 	}
 }
 
+func TestTheFileOfTheOwnKeyIsMadeOnceAndOnlyWhereItIsUsed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sa.key")
+	write := func(path string, content []byte, mode fs.FileMode) error { return os.WriteFile(path, content, mode) }
+	ended, end := context.WithCancel(t.Context())
+	end()
+	k := openKeys(t, KeyOptions{OwnFile: path, WriteFile: write})
+	if err := k.KeepOwn(ended); !errors.Is(err, context.Canceled) || len(k.known("")) != 0 {
+		t.Errorf("of a server that stops: %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a server that stops wrote: %v", err)
+	}
+	for range 2 {
+		if err := k.KeepOwn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := k.known("")
+	if again := openKeys(t, KeyOptions{OwnFile: path}).known(""); len(known) != 1 || len(again) != 1 || again[0].id != known[0].id {
+		t.Errorf("%d keys, %d in the file", len(known), len(again))
+	}
+	other := filepath.Join(t.TempDir(), "sa.key")
+	given := openKeys(t, KeyOptions{OwnFile: other, WriteFile: write, SigningFile: path})
+	if err := given.KeepOwn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a key that nobody uses was kept: %v", err)
+	}
+}
+
 func TestTheOwnKeyIsMadeWhenItIsNeededAndKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sa.key")
 	write := func(path string, content []byte, mode fs.FileMode) error { return os.WriteFile(path, content, mode) }
