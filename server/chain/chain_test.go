@@ -10,18 +10,25 @@ import (
 	"testing"
 	"time"
 
+	events "github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/audit/policy"
+	"github.com/keelson-dev/keelson/audit/sink"
+	auditlog "github.com/keelson-dev/keelson/audit/sink/log"
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/auth/masters"
 	"github.com/keelson-dev/keelson/auth/token"
+	"github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
 )
 
-func testChain(tb testing.TB, h http.HandlerFunc) http.Handler {
+func testChain(tb testing.TB, h http.HandlerFunc) http.Handler { return auditedChain(tb, h, nil) }
+
+func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) http.Handler {
 	tb.Helper()
 	tokens, err := token.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
 	if err != nil {
@@ -41,7 +48,7 @@ func testChain(tb testing.TB, h http.HandlerFunc) http.Handler {
 			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
 		},
 		Authorizer: authz.List{masters.Authorizer{}},
-		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(), Refusing: func() bool { return false },
+		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(), Refusing: func() bool { return false }, Audit: auditor,
 	})
 }
 
@@ -89,9 +96,24 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
 
-func BenchmarkChain(b *testing.B) {
+func BenchmarkChain(b *testing.B) { benchmark(b, nil) }
+
+// BenchmarkAuditedChain is the same with two events of the level Metadata for each
+// request, written to nowhere.
+func BenchmarkAuditedChain(b *testing.B) {
+	p, err := policy.Parse([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]"), slog.Default())
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmark(b, &audit.Auditor{
+		Policy: p, Sink: sink.NewBlocking(auditlog.New(io.Discard, auditlog.FormatJSON, nil), false, time.Minute, nil),
+		Observe: func(events.Level) {}, Count: func() {}, Rejected: func() {},
+	})
+}
+
+func benchmark(b *testing.B, auditor *audit.Auditor) {
 	body := []byte("{}")
-	h := testChain(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	h := auditedChain(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }, auditor)
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/pods/a", nil)
 	auth := []string{"Bearer admintoken"}
 	w := &discard{http.Header{}}
