@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	kubeversion "k8s.io/apimachinery/pkg/version"
 
+	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/structural"
@@ -33,7 +34,7 @@ type kinds struct {
 	// defaultsReturn says that what writes take away comes back as a default.
 	defaultsReturn bool
 	byName         map[string]*compiledVersion
-	converter      Converter
+	converter      convert.Converter
 	// since is the revision after which every object was written in the normal form
 	// of these kinds.
 	since atomic.Int64

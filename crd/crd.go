@@ -17,12 +17,15 @@ import (
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/follow"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/rest"
@@ -36,8 +39,8 @@ type Options struct {
 	// Exclusive says that nobody else writes to the store: what was written since a
 	// definition took effect need not be pruned and defaulted again when it is read.
 	Exclusive bool
-	// Converters makes the converters of definitions.
-	Converters Converters
+	// Converters makes the converter of a definition.
+	Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error)
 	// Documents is told which definitions have OpenAPI documents; nil is not.
 	Documents Documents
 	Log       *slog.Logger
@@ -106,18 +109,23 @@ const retryAfter = time.Second
 
 // Run works until ctx ends or the store is closed.
 func (s *Server) Run(ctx context.Context) {
-	s.tasks.Go(func() { s.reconcile(ctx) })
-	for ctx.Err() == nil {
-		err := s.follow(ctx)
-		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+	for {
+		_, err := follow.Start(ctx, follow.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
+		if err == nil {
 			break
+		}
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			return
 		}
 		s.o.Log.Warn("custom resource definitions: starting over", "error", err)
 		select {
 		case <-ctx.Done():
+			return
 		case <-time.After(retryAfter):
 		}
 	}
+	close(s.ready)
+	s.reconcile(ctx)
 	s.tasks.Wait()
 }
 
@@ -131,64 +139,34 @@ func (s *Server) Ready(ctx context.Context) error {
 	}
 }
 
-// follow takes in all definitions, and then their changes.
-func (s *Server) follow(ctx context.Context) error {
-	snap, err := s.definitions.Current(ctx)
-	if err != nil {
-		return err
-	}
+// reset takes in all definitions, and forgets those that are gone.
+func (s *Server) reset(all []follow.Change) {
 	gone := s.names()
-	snap.Ascend("", "", func(o *cache.Object) bool {
-		delete(gone, o.Name)
-		err = s.take(ctx, o)
-		return err == nil
-	})
-	if err != nil {
-		return err
+	for _, c := range all {
+		delete(gone, c.Name)
 	}
 	for name := range gone {
 		s.drop(name)
 	}
-	select {
-	case <-s.ready:
-	default:
-		close(s.ready)
-	}
-	cursor, err := s.definitions.Watch(ctx, snap.Revision(), cache.Interest{})
-	if err != nil {
-		return err
-	}
-	defer cursor.Close()
-	for {
-		events, _, err := cursor.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, e := range events {
-			if e.Object == nil {
-				s.drop(e.Prev.Name)
-			} else if err := s.take(ctx, e.Object); err != nil {
-				return err
-			}
-		}
-	}
+	s.apply(all)
 }
 
-// take takes in a definition as it is now. One that cannot be read is not served.
-func (s *Server) take(ctx context.Context, o *cache.Object) error {
-	o, err := s.definitions.Readable(ctx, o)
-	if err != nil {
-		s.o.Log.Error("a custom resource definition cannot be read", "error", err)
-		return nil
+// apply takes in changes of definitions. One that cannot be read is not served.
+func (s *Server) apply(changes []follow.Change) {
+	for _, c := range changes {
+		if c.Stored == nil {
+			s.drop(c.Name)
+			continue
+		}
+		d, err := newDefinition(s.definitions, c.Stored)
+		if err != nil {
+			s.o.Log.Error("a custom resource definition cannot be read", "name", c.Name, "error", err)
+			s.drop(c.Name)
+			continue
+		}
+		s.put(d)
+		s.work.add(d.name)
 	}
-	d, err := newDefinition(s.definitions, o)
-	if err != nil {
-		s.o.Log.Error("a custom resource definition cannot be read", "name", o.Name, "error", err)
-		return nil
-	}
-	s.put(d)
-	s.work.add(d.name)
-	return nil
 }
 
 // put makes d the state of its definition.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/crd"
+	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -42,7 +43,7 @@ type world struct {
 	broken      atomic.Bool
 }
 
-// Convert implements crd.Converter: spec.size of v1 is spec.length of v2.
+// Convert implements convert.Converter: spec.size of v1 is spec.length of v2.
 func (w *world) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	w.conversions.Add(int64(len(objs)))
 	if w.broken.Load() {
@@ -85,7 +86,7 @@ func newWorld(t *testing.T, stored ...storage.Op) *world {
 	verbs := rest.New(rest.Options{Registry: reg})
 	w.custom = crd.New(crd.Options{
 		Registry: reg, Rest: verbs, Exclusive: true,
-		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (crd.Converter, error) { return w, nil },
+		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) { return w, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

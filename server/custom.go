@@ -40,7 +40,7 @@ func (s *Server) buildCustom(g *registry.Registry, verbs *rest.Handler) (*custom
 	}
 	c.Server = crd.New(crd.Options{
 		Registry: g, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Documents: c.documents, Log: s.log,
-		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (crd.Converter, error) {
+		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) {
 			return convert.New(options, name, spec)
 		},
 	})

@@ -25,6 +25,8 @@ type Change struct {
 	Namespace, Name string
 	// Object is nil where the object is gone. It belongs to the receiver.
 	Object registry.Object
+	// Stored is set in place of Object where Options.Stored asks for it.
+	Stored *cache.Object
 }
 
 // Options say what is followed and who is told.
@@ -40,6 +42,8 @@ type Options struct {
 	// what does not is not decoded. prev is nil for a new object. Removed objects
 	// always matter. nil: all do.
 	Concerns func(o, prev *cache.Object) bool
+	// Stored hands over objects as they are stored, undecoded.
+	Stored bool
 	Log      *slog.Logger
 }
 
@@ -135,7 +139,11 @@ func (f *Follower) append(ctx context.Context, changes []Change, o, prev *cache.
 	}
 	change := Change{Namespace: o.Namespace, Name: o.Name}
 	readable, err := f.o.Resource.Readable(ctx, o)
-	if err == nil {
+	switch {
+	case err != nil:
+	case f.o.Stored:
+		change.Stored = readable
+	default:
 		change.Object, err = f.o.Resource.Decode(readable)
 	}
 	if err != nil {
