@@ -36,6 +36,9 @@ type bench struct {
 	namespaces []string  // made on the server
 	pods       string    // the namespace of the pods; empty: they are not made
 	bodies     [][]byte
+	// definitions are the names of those made on the server, custom the objects of one.
+	definitions []string
+	custom      custom
 }
 
 // step measures some rows.
@@ -62,6 +65,12 @@ func (b *bench) steps() []step {
 		step{[]string{"memory-load"}, b.memoryAfterLoad},
 		step{[]string{"watch-200"}, b.watchFew},
 		step{[]string{"watch-2000", "watch-memory"}, b.watchMany},
+		step{[]string{"crd-served", "crd-cpu", "crd-memory", "crd-discovery", "crd-openapi"}, b.defineSpread},
+		step{[]string{"crd-one-group"}, b.defineTogether},
+		step{[]string{"custom-create"}, b.createCustom},
+		step{[]string{"custom-memory"}, b.memoryOfCustom},
+		step{[]string{"custom-list"}, b.listCustom},
+		step{[]string{"custom-get"}, b.getCustom},
 	)
 	if b.options.long {
 		steps = append(steps, step{[]string{"memory-configmaps"}, b.memoryOfConfigMaps})
@@ -177,7 +186,7 @@ func (b *bench) fresh() error {
 		b.instance.stop()
 		b.instance, b.server = nil, nil
 	}
-	b.pods, b.namespaces = "", nil
+	b.pods, b.namespaces, b.definitions, b.custom = "", nil, nil, custom{}
 	s, err := b.launcher.start(b.ctx)
 	if err != nil {
 		return err
@@ -250,6 +259,9 @@ func (b *bench) namespace(purpose string) (string, error) {
 // cleanUp deletes what the run made. Servers without controllers do not empty a
 // namespace by themselves, so it does what a namespace controller would.
 func (b *bench) cleanUp() {
+	if err := b.deleteDefinitions(); err != nil {
+		fmt.Fprintf(b.progress, "bench: definitions are left: %v\n", err)
+	}
 	for _, ns := range b.namespaces {
 		if err := b.deleteNamespace(ns); err != nil {
 			fmt.Fprintf(b.progress, "bench: namespace %s is left: %v\n", ns, err)

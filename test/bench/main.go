@@ -32,6 +32,7 @@ type options struct {
 	dir           string
 	rows          *regexp.Regexp
 	pods          int
+	definitions   int
 	connections   int
 	long          bool
 	json, label   string
@@ -81,6 +82,7 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.StringVar(&o.dir, "dir", "", "directory, on the disk to measure, for data of servers and floors (default a temporary one)")
 	f.StringVar(&rows, "rows", "", "regular expression of the rows to measure (default all)")
 	f.IntVar(&o.pods, "pods", 10_000, "pods to create and list")
+	f.IntVar(&o.definitions, "definitions", 1000, "custom resource definitions to create")
 	f.IntVar(&o.connections, "connections", 1, "connections that the 64 requests in flight are spread over")
 	f.BoolVar(&o.long, "long", false, "also the rows that take minutes")
 	f.StringVar(&o.json, "json", "", "file to write the figures to")
@@ -98,6 +100,9 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	}
 	if o.against != "" && (o.start == "" || o.rounds < 1) {
 		return nil, errors.New("--against needs --start and at least one round")
+	}
+	if o.definitions < 1 || o.definitions > 100_000 {
+		return nil, errors.New("--definitions must be between 1 and 100000")
 	}
 	if o.pods < 1 || o.pods > 1_000_000 || o.connections < 1 || o.connections > inFlight {
 		return nil, fmt.Errorf("--pods must be between 1 and 1000000, --connections between 1 and %d", inFlight)

@@ -146,24 +146,30 @@ func (b *bench) list(l listing) error {
 		return err
 	}
 	a.body = nil
-	t, err := repeat(b.server, r, l.most, listTime)
+	return b.timeList(l.key, r, l.most, func(size int) string {
+		if l.gzip {
+			return fmt.Sprintf("%.1f MB for %.1f MB", float64(size)/megabyte, float64(plain)/megabyte)
+		}
+		return fmt.Sprintf("%.1f MB", float64(size)/megabyte)
+	})
+}
+
+// timeList adds the row of a list, beside as many bytes of the floor server.
+func (b *bench) timeList(row string, r *request, most int, describe func(size int) string) error {
+	t, err := repeat(b.server, r, most, listTime)
 	if err != nil {
 		return err
 	}
-	bare := &request{method: http.MethodGet, path: "/bytes?n=" + strconv.Itoa(t.size), accept: l.accept}
+	bare := &request{method: http.MethodGet, path: "/bytes?n=" + strconv.Itoa(t.size), accept: r.accept}
 	if _, err := repeat(&b.floor.target, bare, 1, 0); err != nil { // makes the bytes
 		return err
 	}
-	floor, err := repeat(&b.floor.target, bare, l.most, listTime)
+	floor, err := repeat(&b.floor.target, bare, most, listTime)
 	if err != nil {
 		return err
 	}
-	size := fmt.Sprintf("%.1f MB", float64(t.size)/megabyte)
-	if l.gzip {
-		size += fmt.Sprintf(" for %.1f MB", float64(plain)/megabyte)
-	}
-	b.add(figure{Row: l.key, Value: ms(t.wall), Floor: ms(floor.wall),
-		Detail: details(size, fmt.Sprintf("best of %d %s", t.times, short(t.best)), cpuDetail(t.cpu), "floor "+cpuDetail(floor.cpu))})
+	b.add(figure{Row: row, Value: ms(t.wall), Floor: ms(floor.wall),
+		Detail: details(describe(t.size), fmt.Sprintf("best of %d %s", t.times, short(t.best)), cpuDetail(t.cpu), "floor "+cpuDetail(floor.cpu))})
 	return nil
 }
 
@@ -233,10 +239,17 @@ func (b *bench) get(row, accept string) error {
 		return err
 	}
 	paths := make([]string, b.options.pods)
-	const stride = 7919 // a prime: neighbours in time are none in the tree
 	for i := range paths {
 		paths[i] = b.podPath(i * stride % len(paths))
 	}
+	return b.timeGets(row, accept, paths, len(a.body))
+}
+
+// stride is a prime: neighbours in time are none in the tree.
+const stride = 7919
+
+// timeGets adds the row of reading objects of a size one by one.
+func (b *bench) timeGets(row, accept string, paths []string, size int) error {
 	p := plan{inFlight: inFlight, connections: b.options.connections, limit: getTime, prepare: func(i int, r *request) {
 		*r = request{method: http.MethodGet, path: paths[i%len(paths)], accept: accept}
 	}}
@@ -244,12 +257,12 @@ func (b *bench) get(row, accept string) error {
 	if err != nil {
 		return err
 	}
-	floor, err := b.bareGets(len(a.body))
+	floor, err := b.bareGets(size)
 	if err != nil {
 		return err
 	}
 	b.add(figure{Row: row, Value: o.rate(), Floor: floor.rate(),
-		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("%d B", len(a.body)), "floor "+cpuDetail(floor.cpuEach()), failures(o))})
+		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("%d B", size), "floor "+cpuDetail(floor.cpuEach()), failures(o))})
 	return nil
 }
 

@@ -76,6 +76,16 @@ var expectations = []expectation{
 	{"watch-200", "watch fan-out, 200 watchers x 2,000 events", perSecond, 72800, "400,000/s", "0.7 x floor"},
 	{"watch-2000", "watch fan-out, 2,000 watchers x 300 events", perSecond, 104000, "400,000/s", "0.7 x floor"},
 	{"watch-memory", "memory of each of these watchers", kilobytes, 63, "24 KB", "floor + 3 KB"},
+	{"crd-served", "from creating a definition to listing its objects, p50", milliseconds, 500, "20 ms", "5 ms"},
+	{"crd-cpu", "processor time of a definition of 40 fields", milliseconds, 149, "10 ms", "3 ms"},
+	{"crd-memory", "memory of a definition of 40 fields", megabytes, 7, "0.5 MB", "0.1 MB"},
+	{"crd-one-group", "the first, all definitions in one group", milliseconds, 500, "20 ms", "5 ms"},
+	{"crd-discovery", "/apis of all groups, after one more definition", milliseconds, 0, "50 ms", "10 ms"},
+	{"crd-openapi", "/openapi/v3, after one more definition", milliseconds, 0, "50 ms", "10 ms"},
+	{"custom-create", "create custom objects, 4 KB JSON, 64 in flight, durable", perSecond, 0, "3,000/s", "6,000/s"},
+	{"custom-list", "list 10,000 custom objects of 4 KB, resourceVersion=0", milliseconds, 0, "2 x floor", "1.2 x floor"},
+	{"custom-get", "get custom object of 4 KB", perSecond, 0, "15,000/s", "28,000/s"},
+	{"custom-memory", "memory of each of 10,000 custom objects of 4 KB", kilobytes, 0, "2.5 x floor", "1.5 x floor"},
 	{"memory-configmaps", "memory of each of 60,000 ConfigMaps of 0.4 KB", kilobytes, 11, "1.2 KB", "0.8 KB"},
 }
 
