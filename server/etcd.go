@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
@@ -91,13 +92,18 @@ func parseOverrides(values []string) ([]override, error) {
 			return nil, errOverride
 		}
 		servers := strings.Split(parts[1], ";")
-		i := slices.IndexFunc(out, func(o override) bool { return slices.Equal(o.servers, servers) })
+		i := slices.IndexFunc(out, func(o override) bool { return sameSet(o.servers, servers) })
 		if i < 0 {
 			i, out = len(out), append(out, override{servers: servers})
 		}
 		out[i].resources = append(out[i].resources, schema.GroupResource{Group: group, Resource: name})
 	}
 	return out, nil
+}
+
+// sameSet says whether two lists have the same elements.
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // place is a store with a cache of its own, and what is kept there. Of several
@@ -178,20 +184,32 @@ func (s *Server) stores() []storage.Store {
 	return list
 }
 
-// storesAnswer returns a probe that reads the revision of every store.
-func (s *Server) storesAnswer(timeout time.Duration) func(context.Context) error {
+// storeChecks are the health checks of the default store and of those of overrides,
+// by the names of the reference.
+func (s *Server) storeChecks() []health.Check {
+	alive, ready := s.config.Etcd.HealthcheckTimeout, s.config.Etcd.ReadycheckTimeout
+	list := []health.Check{
+		{Name: "etcd", On: health.Everywhere, Probe: answers(s.store, alive)},
+		{Name: "etcd-readiness", On: health.Readyz, Probe: answers(s.store, ready)},
+	}
+	for i, store := range s.overridden {
+		list = append(list,
+			health.Check{Name: fmt.Sprintf("etcd-override-%d", i), Group: "etcd", On: health.Everywhere, Probe: answers(store, alive)},
+			health.Check{Name: fmt.Sprintf("etcd-override-readiness-%d", i), Group: "etcd-readiness", On: health.Readyz, Probe: answers(store, ready)})
+	}
+	return list
+}
+
+// answers returns a probe that reads the revision of a store.
+func answers(store storage.Store, timeout time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
-		for _, store := range s.stores() {
-			if _, err := store.Revision(ctx); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := store.Revision(ctx)
+		return err
 	}
 }
 

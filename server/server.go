@@ -355,8 +355,9 @@ func (s *Server) checks() []health.Check {
 	list := []health.Check{
 		{Name: "ping", On: health.Everywhere, Probe: always},
 		{Name: "log", On: health.Everywhere, Probe: s.logWorks},
-		{Name: "etcd", On: health.Everywhere, Probe: s.storesAnswer(s.config.Etcd.HealthcheckTimeout)},
-		{Name: "etcd-readiness", On: health.Readyz, Probe: s.storesAnswer(s.config.Etcd.ReadycheckTimeout)},
+	}
+	list = append(list, s.storeChecks()...)
+	list = append(list, []health.Check{
 		{Name: "informer-sync", On: health.Readyz, Probe: s.cacheFollows},
 		{Name: "poststarthook/crd-informer-synced", On: health.Everywhere, Probe: s.api.custom.Ready},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
@@ -368,7 +369,7 @@ func (s *Server) checks() []health.Check {
 		{Name: "poststarthook/bootstrap-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
 		{Name: "poststarthook/start-kubernetes-service-cidr-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
 		{Name: "shutdown", On: health.Readyz, Probe: s.notStopping},
-	}
+	}...)
 	if s.encryption != nil && s.encryption.HasPlugins() {
 		list = append(list, health.Check{Name: "kms-providers", On: health.Everywhere, Probe: s.encryption.Healthy})
 	}

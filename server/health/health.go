@@ -27,7 +27,9 @@ const (
 // Check is one named condition. Probe is called with each request; it must be
 // cheap and return within the context's time.
 type Check struct {
-	Name  string
+	Name string
+	// Group is another name that excludes it, with all of the group; "" is no group.
+	Group string
 	On    Endpoint
 	Probe func(context.Context) error
 }
@@ -97,9 +99,9 @@ func (h *Handler) serveOne(w http.ResponseWriter, r *http.Request, endpoint, nam
 
 func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint string) {
 	query := r.URL.Query()
-	excluded := map[string]bool{}
+	excluded, unknown := map[string]bool{}, map[string]bool{}
 	for _, name := range query["exclude"] {
-		excluded[name] = true
+		excluded[name], unknown[name] = true, true
 	}
 	var out bytes.Buffer
 	var failed []string
@@ -108,8 +110,13 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint stri
 			continue
 		}
 		if excluded[c.Name] {
-			delete(excluded, c.Name)
+			delete(unknown, c.Name)
 			fmt.Fprintf(&out, "[+]%s excluded: ok\n", c.Name)
+			continue
+		}
+		if c.Group != "" && excluded[c.Group] {
+			delete(unknown, c.Group)
+			fmt.Fprintf(&out, "[+]%s excluded with %s: ok\n", c.Name, c.Group)
 			continue
 		}
 		if err := h.run(r.Context(), c, endpoint); err != nil {
@@ -120,8 +127,8 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint stri
 		}
 		fmt.Fprintf(&out, "[+]%s ok\n", c.Name)
 	}
-	if len(excluded) > 0 {
-		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", quoted(excluded))
+	if len(unknown) > 0 {
+		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", quoted(unknown))
 	}
 	if failed != nil {
 		h.log.Info("health check failed", "endpoint", endpoint, "checks", strings.Join(failed, ","))

@@ -132,6 +132,39 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
+// TestOverridesAreChecked: each further cluster has health checks of its own, which
+// go with the group of the first.
+func TestOverridesAreChecked(t *testing.T) {
+	main, other := start(t, 1, nil), start(t, 1, nil)
+	client := serve(t, main, func(c *keelson.Config) {
+		c.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";"), "/secrets#" + strings.Join(other.endpoints(), ";")}
+	})
+	get := func(path string, query ...string) string {
+		r := client.RESTClient().Get().AbsPath(path).Param("verbose", "")
+		for _, name := range query {
+			r = r.Param("exclude", name)
+		}
+		body, err := r.DoRaw(t.Context())
+		return fmt.Sprintf("%s %v", body, err)
+	}
+	const checks = "[+]etcd ok\n[+]etcd-readiness ok\n[+]etcd-override-0 ok\n[+]etcd-override-readiness-0 ok\n"
+	if got := get("/readyz"); !strings.Contains(got, checks) || strings.Contains(got, "override-1") {
+		t.Error(got)
+	}
+	other.stop(0)
+	if got := get("/readyz"); !strings.Contains(got, "[+]etcd ok\n[+]etcd-readiness ok\n[-]etcd-override-0 failed: reason withheld\n[-]etcd-override-readiness-0 failed") {
+		t.Error(got)
+	}
+	if got := get("/livez", "etcd"); !strings.Contains(got, "[+]etcd excluded: ok\n[+]etcd-override-0 excluded with etcd: ok\n") || !strings.Contains(got, "check passed") {
+		t.Error(got)
+	}
+	other.restart(0)
+	within(t, "ready again", func() error {
+		_, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context())
+		return err
+	})
+}
+
 // TestPrefix keeps everything elsewhere.
 func TestPrefix(t *testing.T) {
 	c := start(t, 1, nil)
