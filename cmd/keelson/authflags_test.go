@@ -1,0 +1,36 @@
+package main
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keelson-dev/keelson/server"
+)
+
+func TestAuthenticationFlags(t *testing.T) {
+	parse := func(args ...string) (server.AuthenticationConfig, error) {
+		c := server.DefaultAuthentication()
+		f := pflag.NewFlagSet("keelson", pflag.ContinueOnError)
+		authenticationFlags(f, &c)
+		err := f.Parse(args)
+		applyAuthentication(f, &c)
+		return c, err
+	}
+	c, err := parse()
+	if err != nil || c.AnonymousSet || c.OIDC.Set || !c.Anonymous || len(c.ServiceAccounts.Issuers) != 1 {
+		t.Errorf("without flags: %+v %v", c, err)
+	}
+	c, err = parse("--anonymous-auth=true", "--service-account-issuer=https://a,b", "--service-account-issuer=https://c",
+		"--oidc-required-claim=a=1,2", "--oidc-required-claim=b=x=y")
+	if err != nil || !c.AnonymousSet || !c.OIDC.Set || !maps.Equal(c.OIDC.RequiredClaims, map[string]string{"a": "1,2", "b": "x=y"}) {
+		t.Errorf("%+v %v", c, err)
+	}
+	if got := c.ServiceAccounts.Issuers; len(got) != 2 || got[0] != "https://a,b" || got[1] != "https://c" {
+		t.Errorf("issuers %q", got)
+	}
+	if _, err := parse("--oidc-required-claim=a"); err == nil {
+		t.Error("a claim without a value")
+	}
+}
