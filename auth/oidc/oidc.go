@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -155,8 +156,54 @@ func (i *Issuer) newVerifier(ctx context.Context, issuer string) (*oidc.IDTokenV
 	if err != nil {
 		return nil, err
 	}
-	// Audiences are compared here, where there may be several.
-	return provider.VerifierContext(ctx, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: i.o.Algorithms, Now: i.o.Now}), nil
+	var metadata struct {
+		KeysURI string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&metadata); err != nil {
+		return nil, err
+	}
+	if metadata.KeysURI == "" {
+		return nil, errors.New("provider did not return JWKS URL")
+	}
+	paced := *i.client
+	paced.Transport = &pacedTransport{next: i.client.Transport, now: i.o.Now}
+	keys := oidc.NewRemoteKeySet(oidc.ClientContext(ctx, &paced), metadata.KeysURI)
+	// Audiences are compared in verify: there may be several.
+	return oidc.NewVerifier(issuer, keys, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: i.o.Algorithms, Now: i.o.Now}), nil
+}
+
+// keysInterval is how often an issuer is asked for its keys at most: whoever makes
+// up a token with an unknown key would make the server ask.
+const keysInterval = time.Second
+
+var errAskedAlready = errors.New("the issuer was asked for its keys a moment ago")
+
+// pacedTransport refuses to ask more often.
+type pacedTransport struct {
+	next http.RoundTripper
+	now  func() time.Time
+
+	mu    sync.Mutex // guards asked
+	asked time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *pacedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.may() {
+		return nil, errAskedAlready
+	}
+	return t.next.RoundTrip(r)
+}
+
+func (t *pacedTransport) may() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if now.Sub(t.asked) < keysInterval {
+		return false
+	}
+	t.asked = now
+	return true
 }
 
 func (i *Issuer) unhealthy(err error) { i.health.Store(&err) }

@@ -251,6 +251,40 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
+// TestForgeriesDoNotMakeTheServerAsk: each has a key that the issuer never had, for
+// which the keys could be new.
+func TestForgeriesDoNotMakeTheServerAsk(t *testing.T) {
+	p := newProvider(t)
+	config := p.config()
+	mappings, errs := Validate(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{config}}, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	now, o := time.Now(), options()
+	o.Now = func() time.Time { return now }
+	i, err := NewIssuer(t.Context(), &config, mappings[0], o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&generation{issuers: []*Issuer{i}}).await(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	forged := map[string]any{"iss": p.URL, "aud": client, "sub": "jane", "exp": now.Add(time.Hour).Unix()}
+	for range 20 {
+		if user, _ := i.UserOfToken(t.Context(), authn.NewBearerToken(signed(t, newKey(t), forged))); user != nil {
+			t.Errorf("%+v", user)
+		}
+	}
+	if n := p.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	p.key = newKey(t) // is rotated
+	now = now.Add(2 * keysInterval)
+	if user, err := i.UserOfToken(t.Context(), authn.NewBearerToken(p.token(t, nil))); user == nil {
+		t.Error(err)
+	}
+}
+
 func TestDiscoveryElsewhere(t *testing.T) {
 	p := newProvider(t)
 	config := p.config()
