@@ -20,9 +20,15 @@ func (r *Resource) validateMeta(obj Object) field.ErrorList {
 	}
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, validate, path)
+	return append(errs, r.validateFinalizers(obj, path)...)
+}
+
+// validateFinalizers wants a domain in the names that are not standard.
+func (r *Resource) validateFinalizers(obj Object, path *field.Path) field.ErrorList {
 	if r.Kind.AnyFinalizer {
-		return errs
+		return nil
 	}
+	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		if !strings.Contains(name, "/") && !standardFinalizers[name] {
 			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
@@ -46,6 +52,7 @@ func (r *Resource) validateMetaUpdate(obj, old Object) field.ErrorList {
 		return errs
 	}
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
+	errs = append(errs, r.validateFinalizers(obj, path)...)
 	if r.Kind.MetaOnUpdate == MetaWhole {
 		errs = append(errs, r.validateMeta(obj)...)
 	}

@@ -44,7 +44,7 @@ type Options struct {
 	Concerns func(o, prev *cache.Object) bool
 	// Stored hands over objects as they are stored, undecoded.
 	Stored bool
-	Log      *slog.Logger
+	Log    *slog.Logger
 }
 
 // Follower follows one resource until the context of Start ends.
