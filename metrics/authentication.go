@@ -22,6 +22,7 @@ type authentication struct {
 	issuers   *prometheus.HistogramVec
 	reloads   *prometheus.CounterVec
 	reloaded  *prometheus.GaugeVec
+	config    *prometheus.GaugeVec
 }
 
 // The uses of service account tokens that are counted.
@@ -78,11 +79,15 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 	a.reloads = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_authentication_config_controller_automatic_reloads_total",
 		Help: "[BETA] Total number of automatic reloads of authentication configuration split by status and apiserver identity.",
-	}, []string{"status"})
+	}, []string{"status", "apiserver_id_hash"})
 	a.reloaded = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
 		Help: "[BETA] Timestamp of the last automatic reload of authentication configuration split by status and apiserver identity.",
-	}, []string{"status"})
+	}, []string{"status", "apiserver_id_hash"})
+	a.config = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "apiserver_authentication_config_controller_last_config_info",
+		Help: "[ALPHA] Information about the last applied authentication configuration with hash as label, split by apiserver identity.",
+	}, []string{"apiserver_id_hash", "hash"})
 	a.users = resolve(users, append([]string{userEmail, userOther}, knownUsers...)...)
 	a.attempts = resolve(attempts, "success", "failure", "error")
 	for result := range a.attempts {
@@ -92,7 +97,7 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		a.tokens[name] = prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 		r.MustRegister(a.tokens[name])
 	}
-	r.MustRegister(attempts, durations, users, a.certs, a.issuers, a.reloads, a.reloaded)
+	r.MustRegister(attempts, durations, users, a.certs, a.issuers, a.reloads, a.reloaded, a.config)
 	return a
 }
 
@@ -140,11 +145,18 @@ func (m *Metrics) IssuerToken(issuer string, ok bool, took time.Duration) {
 	m.authn.issuers.WithLabelValues(status(ok), "sha256:"+hex.EncodeToString(hash[:])).Observe(took.Seconds())
 }
 
+// AuthenticationLoaded notes the configuration in use. The server and the
+// configuration are told by their hashes.
+func (m *Metrics) AuthenticationLoaded(server, config string) {
+	m.authn.config.Reset()
+	m.authn.config.WithLabelValues(server, config).Set(1)
+}
+
 // AuthenticationReload counts a change of the authentication configuration that was
 // taken up, or could not be.
-func (m *Metrics) AuthenticationReload(ok bool) {
-	m.authn.reloads.WithLabelValues(status(ok)).Inc()
-	m.authn.reloaded.WithLabelValues(status(ok)).SetToCurrentTime()
+func (m *Metrics) AuthenticationReload(ok bool, server string) {
+	m.authn.reloads.WithLabelValues(status(ok), server).Inc()
+	m.authn.reloaded.WithLabelValues(status(ok), server).SetToCurrentTime()
 }
 
 func status(ok bool) string {

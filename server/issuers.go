@@ -102,10 +102,21 @@ func (s *Server) followIssuers() {
 	if c.ConfigFile == "" {
 		return
 	}
+	identity := hash([]byte(s.hostPort()))
+	s.metrics.AuthenticationLoaded(identity, hash(in.file))
 	f := follow.File{
-		Path: c.ConfigFile, Every: s.reloadEvery(), Use: s.replaceIssuers,
+		Path: c.ConfigFile, Every: s.reloadEvery(),
+		Use: func(content []byte) error {
+			if err := s.replaceIssuers(content); err != nil {
+				return err
+			}
+			s.log.Info("the authentication configuration was reloaded", "file", c.ConfigFile)
+			s.metrics.AuthenticationReload(true, identity)
+			s.metrics.AuthenticationLoaded(identity, hash(content))
+			return nil
+		},
 		Failed: func(err error) {
-			s.metrics.AuthenticationReload(false)
+			s.metrics.AuthenticationReload(false, identity)
 			s.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
 		},
 	}
@@ -130,7 +141,5 @@ func (s *Server) replaceIssuers(content []byte) error {
 	if err := in.set.Replace(s.background, issuerPatience, config, mappings); err != nil {
 		return follow.Again(err)
 	}
-	s.metrics.AuthenticationReload(true)
-	s.log.Info("the authentication configuration was reloaded", "file", s.config.Authentication.ConfigFile)
 	return nil
 }

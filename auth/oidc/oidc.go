@@ -70,7 +70,7 @@ type Issuer struct {
 // Validate made of it. It asks the issuer for its keys until ctx ends.
 func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping *Mapping, o Options) (*Issuer, error) {
 	if kind := config.Issuer.EgressSelectorType; kind != "" {
-		return nil, fmt.Errorf("oidc: egress lookup for %q is not configured", kind)
+		return nil, fmt.Errorf("oidc: egress lookup required with egress selector type %q", kind)
 	}
 	for _, alg := range o.Algorithms {
 		if !slices.Contains(Algorithms(), alg) {
