@@ -94,6 +94,18 @@ func (e *etcdServer) keys(ctx context.Context, prefix string) (int, error) {
 	return strconv.Atoi(answer.Count)
 }
 
+// get returns the value of a key, nil if there is none.
+func (e *etcdServer) get(ctx context.Context, key string) ([]byte, error) {
+	var answer struct {
+		Kvs []struct{ Value []byte }
+	}
+	err := e.call(ctx, "/v3/kv/range", map[string][]byte{"key": []byte(key)}, &answer)
+	if err != nil || len(answer.Kvs) == 0 {
+		return nil, err
+	}
+	return answer.Kvs[0].Value, nil
+}
+
 // apiServer is an API server, Keelson or the reference, as a program.
 type apiServer struct {
 	*process
