@@ -103,6 +103,9 @@ func (s *Server) openAuthorities(a *authentication) (err error) {
 func (s *Server) openAccountKeys(a *authentication) (err error) {
 	c := &s.config.Authentication.ServiceAccounts
 	o := serviceaccount.KeyOptions{Files: c.KeyFiles, SigningFile: c.SigningKeyFile, WriteFile: certs.WriteFile}
+	if s.config.Storage == StorageEtcd && c.SigningKeyFile == "" {
+		s.log.Warn("service account tokens are signed with this server's own key, which other servers on the cluster do not have; see --service-account-signing-key-file")
+	}
 	if s.config.DataDir != "" {
 		o.OwnFile = filepath.Join(s.config.DataDir, pkiName, accountKeyName)
 	}
