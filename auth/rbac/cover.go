@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/request"
 )
 
 // ConfirmHeld returns nil if a user has all that rules allow in a namespace, and
-// else an *EscalationError that lists what the user lacks.
-func (x *Index) ConfirmHeld(u *request.User, namespace string, rules []rbacv1.PolicyRule) error {
-	held, resolution := x.Rules(u, namespace)
+// else an *EscalationError that lists what the user lacks. Of roles that are not
+// there it says that the request's resource was not found, as the reference does.
+func (x *Index) ConfirmHeld(u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error {
+	held, missing := x.rulesOf(u, namespace)
 	lacking := Uncovered(held, rules)
 	if len(lacking) == 0 {
 		return nil
@@ -26,8 +28,8 @@ func (x *Index) ConfirmHeld(u *request.User, namespace string, rules []rbacv1.Po
 	sort.Strings(lines)
 	message := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
-	if resolution != nil {
-		message += fmt.Sprintf("; resolution errors: [%v]", resolution)
+	if err := joined(missing, func(b *binding) error { return b.notFoundAs(resource) }); err != nil {
+		message += fmt.Sprintf("; resolution errors: [%v]", err)
 	}
 	return &EscalationError{message}
 }

@@ -76,16 +76,13 @@ func findIn(grants []*grant, i *request.Info) *grant {
 
 // missing returns the errors of the user's bindings whose role is not there.
 func (x *Index) missing(u *request.User, namespace string) error {
-	var failed []error
+	var missing []*binding
 	x.eachGrant(u, namespace, true, func(g *grant) {
 		if !g.role.exists {
-			failed = append(failed, g.binding.notFound())
+			missing = append(missing, g.binding)
 		}
 	})
-	if failed == nil {
-		return nil
-	}
-	return utilerrors.NewAggregate(failed)
+	return joined(missing, (*binding).notFound)
 }
 
 // eachGrant visits the grants of a user, those of the cluster first. Of large
@@ -118,10 +115,14 @@ func (x *Index) eachGrant(u *request.User, namespace string, broad bool, visit f
 // Rules returns all rules that apply to a user in a namespace, with an error that
 // names the roles that could not be found.
 func (x *Index) Rules(u *request.User, namespace string) ([]rbacv1.PolicyRule, error) {
+	rules, missing := x.rulesOf(u, namespace)
+	return rules, joined(missing, (*binding).notFound)
+}
+
+// rulesOf returns all rules of a user, and the bindings whose role is not there.
+func (x *Index) rulesOf(u *request.User, namespace string) (rules []rbacv1.PolicyRule, missing []*binding) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var rules []rbacv1.PolicyRule
-	var failed []error
 	seen := map[*binding]bool{}
 	x.eachGrant(u, namespace, false, func(g *grant) {
 		if seen[g.binding] {
@@ -129,16 +130,25 @@ func (x *Index) Rules(u *request.User, namespace string) ([]rbacv1.PolicyRule, e
 		}
 		seen[g.binding] = true
 		if !g.role.exists {
-			failed = append(failed, g.binding.notFound())
+			missing = append(missing, g.binding)
 		}
 		for i := range g.role.rules {
 			rules = append(rules, *g.role.rules[i].PolicyRule)
 		}
 	})
-	if failed == nil {
-		return rules, nil
+	return rules, missing
+}
+
+// joined words the errors of bindings as one, nil of none.
+func joined(bindings []*binding, word func(*binding) error) error {
+	if len(bindings) == 0 {
+		return nil
 	}
-	return rules, utilerrors.NewAggregate(failed)
+	errs := make([]error, len(bindings))
+	for i, b := range bindings {
+		errs[i] = word(b)
+	}
+	return utilerrors.NewAggregate(errs)
 }
 
 // RoleRules returns the rules of the role that a binding in namespace refers to.

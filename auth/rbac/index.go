@@ -3,11 +3,13 @@ package rbac
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/request"
 )
@@ -369,13 +371,15 @@ func (r *role) eachTarget(visit func(key string)) {
 
 // notFound is the error of a reference to a role that is not there.
 func (b *binding) notFound() error {
-	switch b.ref.Kind {
-	case kindRole:
-		return kerrors.NewNotFound(rbacv1.Resource("role"), b.ref.Name)
-	case kindClusterRole:
-		return kerrors.NewNotFound(rbacv1.Resource("clusterrole"), b.ref.Name)
+	return b.notFoundAs(rbacv1.Resource(strings.ToLower(b.ref.Kind)))
+}
+
+// notFoundAs words it as if the role were of some resource.
+func (b *binding) notFoundAs(resource schema.GroupResource) error {
+	if b.ref.Kind != kindRole && b.ref.Kind != kindClusterRole {
+		return fmt.Errorf("unsupported role reference kind: %q", b.ref.Kind)
 	}
-	return fmt.Errorf("unsupported role reference kind: %q", b.ref.Kind)
+	return kerrors.NewNotFound(resource, b.ref.Name)
 }
 
 // mostLooked bounds the search for the first subject of a binding that is a user:

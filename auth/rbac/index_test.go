@@ -381,3 +381,30 @@ func BenchmarkChange(b *testing.B) {
 		x.SetBinding("team", "b1", rbacv1.RoleRef{Kind: "Role", Name: "role1"}, subjects)
 	}
 }
+
+func TestWhatIsLackingIsListed(t *testing.T) {
+	x := NewIndex()
+	x.SetRole("ns", "r", []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}})
+	ella := []rbacv1.Subject{{Kind: "User", Name: "ella"}}
+	x.SetBinding("ns", "b", rbacv1.RoleRef{Kind: "Role", Name: "r"}, ella)
+	x.SetBinding("ns", "broken", rbacv1.RoleRef{Kind: "Role", Name: "gone"}, ella)
+	u := &request.User{Name: "ella", Groups: []string{"system:authenticated"}}
+	wanted := []rbacv1.PolicyRule{
+		{Verbs: []string{"get", "list"}, APIGroups: []string{"", "apps"}, Resources: []string{"configmaps"}},
+		{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"b", "a"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}},
+	}
+	err := x.ConfirmHeld(u, "ns", rbacv1.Resource("roles"), wanted)
+	want := `user "ella" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:
+{APIGroups:[""], Resources:["configmaps"], Verbs:["list"]}
+{APIGroups:[""], Resources:["secrets"], ResourceNames:["a"], Verbs:["get"]}
+{APIGroups:[""], Resources:["secrets"], ResourceNames:["b"], Verbs:["get"]}
+{APIGroups:["apps"], Resources:["configmaps"], Verbs:["get" "list"]}
+{NonResourceURLs:["/metrics"], Verbs:["get"]}; resolution errors: [roles.rbac.authorization.k8s.io "gone" not found]`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	if err := x.ConfirmHeld(u, "ns", rbacv1.Resource("roles"), wanted[:0]); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
@@ -150,10 +151,11 @@ func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespac
 }
 
 // ConfirmHeld returns nil if a user has all that rules allow in a namespace, as
-// of every acknowledged write, and else an error that lists what the user lacks.
-func (a *Authorizer) ConfirmHeld(ctx context.Context, u *request.User, namespace string, rules []rbacv1.PolicyRule) error {
+// of every acknowledged write, and else an error that lists what the user lacks,
+// in a request for resource.
+func (a *Authorizer) ConfirmHeld(ctx context.Context, u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error {
 	if err := a.sync(ctx); err != nil {
 		return err
 	}
-	return a.index.ConfirmHeld(u, namespace, rules)
+	return a.index.ConfirmHeld(u, namespace, resource, rules)
 }

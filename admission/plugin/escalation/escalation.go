@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/auth/authz"
@@ -26,8 +27,8 @@ type Holdings interface {
 	// the cluster) refers to; an error of reason NotFound if there is none.
 	RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
 	// ConfirmHeld returns an error that lists what of the rules a user does not
-	// hold in a namespace, nil if that is nothing.
-	ConfirmHeld(ctx context.Context, u *request.User, namespace string, rules []rbacv1.PolicyRule) error
+	// hold in a namespace, nil if that is nothing. resource is what the request is for.
+	ConfirmHeld(ctx context.Context, u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error
 }
 
 // everything are the rules that allow all.
@@ -97,16 +98,16 @@ func onlyOwnersChange(a *admission.Attributes) bool {
 }
 
 func (g guard) role(ctx context.Context, u *request.User, a *admission.Attributes, rules []rbacv1.PolicyRule, aggregate bool) error {
-	if g.allowed(ctx, u, a.Resource.Resource, "escalate", a.Namespace, requestName(ctx)) {
+	if g.allowed(ctx, u, a.Resource, "escalate", a.Namespace, requestName(ctx)) {
 		return nil
 	}
-	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, rules); err != nil {
+	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	if !aggregate {
 		return nil
 	}
-	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, everything); err != nil {
+	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, everything); err != nil {
 		return forbidden(a, errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
@@ -114,7 +115,7 @@ func (g guard) role(ctx context.Context, u *request.User, a *admission.Attribute
 
 func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attributes, ref rbacv1.RoleRef) error {
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
-	if resource != "" && ref.APIGroup == rbacv1.GroupName && g.allowed(ctx, u, resource, "bind", a.Namespace, ref.Name) {
+	if resource != "" && g.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
 		return nil
 	}
 	rules, err := g.holdings.RoleRules(ctx, ref, a.Namespace)
@@ -125,7 +126,7 @@ func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attrib
 	if err != nil {
 		return err
 	}
-	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, rules); err != nil {
+	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	return nil
@@ -133,9 +134,9 @@ func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attrib
 
 // allowed asks for a verb that lets its holder go beyond its own permissions.
 // What cannot be decided is not allowed.
-func (g guard) allowed(ctx context.Context, u *request.User, resource, verb, namespace, name string) bool {
+func (g guard) allowed(ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string) bool {
 	decision, _, _ := g.authorizer.Authorize(ctx, authz.Attributes{User: u, Info: &request.Info{
-		Verb: verb, Group: rbacv1.GroupName, Version: "*", Resource: resource, Namespace: namespace, Name: name,
+		Verb: verb, Group: resource.Group, Version: "*", Resource: resource.Resource, Namespace: namespace, Name: name,
 	}})
 	return decision == authz.Allow
 }

@@ -8,6 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/auth/authz"
@@ -29,11 +30,11 @@ func (h held) RoleRules(_ context.Context, ref rbacv1.RoleRef, _ string) ([]rbac
 	return nil, kerrors.NewNotFound(rbacv1.Resource("role"), ref.Name)
 }
 
-func (h held) ConfirmHeld(_ context.Context, u *request.User, _ string, rules []rbacv1.PolicyRule) error {
+func (h held) ConfirmHeld(_ context.Context, u *request.User, _ string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error {
 	x := rbac.NewIndex()
 	x.SetRole("", "held", h)
 	x.SetBinding("", "held", rbacv1.RoleRef{Kind: "ClusterRole", Name: "held"}, []rbacv1.Subject{{Kind: "User", Name: u.Name}})
-	return x.ConfirmHeld(u, "", rules)
+	return x.ConfirmHeld(u, "", resource, rules)
 }
 
 // permits are the questions that an authorizer allows: "verb resource/name".
