@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/plugin/certificates"
 	"github.com/keelson-dev/keelson/admission/plugin/ingressclass"
 	"github.com/keelson-dev/keelson/admission/plugin/lifecycle"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
@@ -10,12 +11,13 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/storageclass"
 	"github.com/keelson-dev/keelson/admission/plugin/taint"
 	"github.com/keelson-dev/keelson/admission/plugin/toleration"
+	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// admissionChain is the order of admission, the reference's. last are judges of
-// what the others made.
-func admissionChain(reg *registry.Registry, last ...admission.Plugin) *admission.Chain {
+// admissionChain is the order of admission, the reference's. Some ask z whether a
+// user may do more than the request itself. last are judges of what the others made.
+func admissionChain(reg *registry.Registry, z authz.Authorizer, last ...admission.Plugin) *admission.Chain {
 	return admission.NewChain(append([]admission.Plugin{
 		lifecycle.Plugin(reg),
 		serviceaccount.Plugin(reg),
@@ -23,6 +25,9 @@ func admissionChain(reg *registry.Registry, last ...admission.Plugin) *admission
 		priority.Plugin(reg),
 		toleration.Plugin(),
 		protection.Plugin(),
+		certificates.Approval(z),
+		certificates.Signing(z),
+		certificates.SubjectRestriction(),
 		ingressclass.Plugin(reg),
 		storageclass.Plugin(reg),
 	}, last...)...)

@@ -1,0 +1,141 @@
+package certificates
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/admissiontest"
+	"github.com/keelson-dev/keelson/auth/authz"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// permits are the questions that an authorizer allows: "verb signer".
+type permits map[string]error
+
+func (p permits) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
+	if a.User.Name != "u" || !a.Info.IsResource() || a.Info.Group != "certificates.k8s.io" || a.Info.Resource != "signers" {
+		return authz.NoOpinion, "", errors.New("asked for something else")
+	}
+	if err, ok := p[a.Info.Verb+" "+a.Info.Name]; ok {
+		return authz.Allow, "", err
+	}
+	return authz.NoOpinion, "", nil
+}
+
+const signer = "example.com/serving"
+
+func csr(signer string) *certificatesv1.CertificateSigningRequest {
+	r := &certificatesv1.CertificateSigningRequest{}
+	r.Name, r.Spec.SignerName = "r", signer
+	return r
+}
+
+// update is the change of a subresource from old, whose signer the client says is
+// another one.
+func update(subresource string, change func(*certificatesv1.CertificateSigningRequest)) *admission.Attributes {
+	changed := csr("other.example/signer")
+	change(changed)
+	a := admissiontest.Change(resource, changed, csr(signer))
+	a.Subresource = subresource
+	return a
+}
+
+func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
+	nothing := func(*certificatesv1.CertificateSigningRequest) {}
+	certificate := func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("c") }
+	condition := func(r *certificatesv1.CertificateSigningRequest) {
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue}}
+	}
+	user := request.WithUser(t.Context(), &request.User{Name: "u"})
+	const approvalRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to approve requests with signerName "example.com/serving"`
+	const signingRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to sign requests with signerName "example.com/serving"`
+	for name, c := range map[string]struct {
+		permits permits
+		in      *admission.Attributes
+		want    string
+	}{
+		"approval":                      {nil, update("approval", condition), approvalRefused},
+		"approval of nothing":           {nil, update("approval", nothing), approvalRefused},
+		"approval, signer":              {permits{"approve example.com/serving": nil}, update("approval", condition), ""},
+		"approval, domain":              {permits{"approve example.com/*": nil}, update("approval", condition), ""},
+		"approval, the client's signer": {permits{"approve other.example/signer": nil, "approve other.example/*": nil}, update("approval", condition), approvalRefused},
+		"approval, another verb":        {permits{"sign example.com/serving": nil}, update("approval", condition), approvalRefused},
+		"approval, in doubt":            {permits{"approve example.com/serving": errors.New("half")}, update("approval", condition), approvalRefused},
+		"signing":                       {nil, update("status", certificate), signingRefused},
+		"signing, a condition":          {nil, update("status", condition), signingRefused},
+		"signing nothing":               {nil, update("status", nothing), ""},
+		"signing, signer":               {permits{"sign example.com/serving": nil}, update("status", certificate), ""},
+		"signing, domain":               {permits{"sign example.com/*": nil}, update("status", condition), ""},
+		"signing, another verb":         {permits{"approve example.com/serving": nil}, update("status", certificate), signingRefused},
+		"the request itself":            {nil, update("", certificate), ""},
+	} {
+		chain := admission.NewChain(Approval(c.permits), Signing(c.permits))
+		err := chain.Validate(user, c.in)
+		if got := message(err); got != c.want || err != nil && !kerrors.IsForbidden(err) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	if err := admission.NewChain(Approval(permits{}), Signing(permits{})).Validate(t.Context(), update("approval", condition)); err != nil {
+		t.Errorf("the server itself: %v", err)
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestNobodyRequestsTheGroupOfAdministrators(t *testing.T) {
+	const refused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`
+	for name, c := range map[string]struct {
+		signer string
+		groups []string
+		want   string
+	}{
+		"administrators":    {certificatesv1.KubeAPIServerClientSignerName, []string{"a", "system:masters"}, refused},
+		"others":            {certificatesv1.KubeAPIServerClientSignerName, []string{"a"}, ""},
+		"of another signer": {signer, []string{"system:masters"}, ""},
+	} {
+		r := csr(c.signer)
+		r.Spec.Request = encodedRequest(t, c.groups)
+		if got := message(SubjectRestriction().Validate(t.Context(), admissiontest.Creation(resource, r))); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	broken := csr(certificatesv1.KubeAPIServerClientSignerName)
+	broken.Spec.Request = []byte("x")
+	const want = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: failed to parse CSR: PEM block type must be CERTIFICATE REQUEST`
+	if got := message(SubjectRestriction().Validate(t.Context(), admissiontest.Creation(resource, broken))); got != want {
+		t.Errorf("got %q", got)
+	}
+	if err := SubjectRestriction().Validate(t.Context(), admissiontest.Change(resource, broken, broken)); err != nil {
+		t.Errorf("an update: %v", err)
+	}
+}
+
+func encodedRequest(t *testing.T, groups []string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "n", Organization: groups}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}

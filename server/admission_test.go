@@ -1,0 +1,62 @@
+package server
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDecidingOnCertificatesNeedsTheSigner: who may update the approval of requests
+// approves only those of signers that he may act for.
+func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
+	s := start(t, testConfig(t))
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "n"}}, newAuthority(t).key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "r"}, "spec": map[string]any{
+		"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), "signerName": "example.com/s", "usages": []string{"client auth"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	post(t, s, path, string(body), http.StatusCreated)
+	const roles = "/apis/rbac.authorization.k8s.io/v1/"
+	grant := func(name, rule string) {
+		post(t, s, roles+"clusterroles", `{"metadata":{"name":"`+name+`"},"rules":[`+rule+`]}`, http.StatusCreated)
+		post(t, s, roles+"clusterrolebindings", `{"metadata":{"name":"`+name+`"},"subjects":[{"kind":"User","name":"u"}],"roleRef":{"kind":"ClusterRole","name":"`+name+`"}}`, http.StatusCreated)
+	}
+	approve := func() *httptest.ResponseRecorder {
+		patch := `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"r"}]}}`
+		r := httptest.NewRequest(http.MethodPatch, path+"/r/approval", strings.NewReader(patch))
+		r.Header.Set("Authorization", "Bearer admintoken")
+		r.Header.Set("Impersonate-User", "u")
+		r.Header.Set("Content-Type", "application/merge-patch+json")
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, r)
+		return w
+	}
+	// Grants come to be known a little after they are written.
+	await := func(status int, words string) {
+		t.Helper()
+		w := approve()
+		for end := time.Now().Add(10 * time.Second); (w.Code != status || !strings.Contains(w.Body.String(), words)) && time.Now().Before(end); w = approve() {
+			time.Sleep(time.Millisecond)
+		}
+		if w.Code != status || !strings.Contains(w.Body.String(), words) {
+			t.Errorf("%d %s, want %d with %s", w.Code, w.Body, status, words)
+		}
+	}
+	grant("subresource", `{"verbs":["patch"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}`)
+	await(http.StatusForbidden, `user not permitted to approve requests with signerName \"example.com/s\"`)
+	grant("signer", `{"verbs":["approve"],"apiGroups":["certificates.k8s.io"],"resources":["signers"],"resourceNames":["example.com/*"]}`)
+	await(http.StatusOK, `"Approved"`)
+}
