@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -63,7 +64,7 @@ func (s *Server) openEncryption() error {
 	if err != nil {
 		return err
 	}
-	s.encryptionMetrics = encrypt.NewMetrics(host)
+	s.encryptionMetrics = encrypt.NewMetrics(bootstrap.ServerName(host))
 	if s.config.EncryptionProviderConfig == "" {
 		return nil
 	}
