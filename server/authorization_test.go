@@ -1,9 +1,12 @@
 package server
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -167,7 +170,19 @@ func TestClusterScopedThroughANamespace(t *testing.T) {
 	c.namespace("mine")
 	c.bind("mine", "all", "ClusterRole", "cluster-admin")
 	c.becomes(http.StatusOK, http.MethodGet, "/api/v1/namespaces/mine/secrets")
+	c.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Cluster",
+		"names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	const things = "/apis/example.com/v1/things"
+	for range 3000 {
+		if call(t, c.admin, http.MethodGet, c.URL()+things).status == http.StatusOK {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.make(things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"}}`)
 	for _, path := range []string{
+		"/apis/example.com/v1/namespaces/mine/things/x", "/apis/example.com/v1/namespaces/mine/things",
 		"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles/cluster-admin", "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles",
 		"/api/v1/namespaces/mine/nodes", "/api/v1/namespaces/mine/persistentvolumes/x", "/apis/apiextensions.k8s.io/v1/namespaces/mine/customresourcedefinitions",
 	} {
@@ -279,6 +294,53 @@ func TestModes(t *testing.T) {
 				t.Errorf("the administrator: %d %s", a.status, a.body)
 			}
 		})
+	}
+}
+
+// TestAWebhookIsAsked has a webhook that allows pods, behind a condition.
+func TestAWebhookIsAsked(t *testing.T) {
+	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		allowed := strings.Contains(string(text), `"resource":"pods"`)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":%v,"reason":"as the webhook says"}}`, allowed)
+	}))
+	defer hook.Close()
+	dir := t.TempDir()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"hook","user":""}}],
+		"clusters":[{"name":"hook","cluster":{"server":%q,"certificate-authority-data":%q}}]}`, hook.URL, base64.StdEncoding.EncodeToString(authority))
+	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config := testConfig(t)
+	config.Authorization.ConfigFile = filepath.Join(dir, "authorization.yaml")
+	text := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[
+		{"type":"Webhook","name":"hook","webhook":{"timeout":"3s","subjectAccessReviewVersion":"v1","matchConditionSubjectAccessReviewVersion":"v1","failurePolicy":"Deny",
+		"connectionInfo":{"type":"KubeConfigFile","kubeConfigFile":%q},"matchConditions":[{"expression":"request.user == 'dave'"}]}},
+		{"type":"RBAC","name":"rbac"}]}`, filepath.Join(dir, "kubeconfig"))
+	if err := os.WriteFile(config.Authorization.ConfigFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, config)
+	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
+		t.Errorf("pods: %d %s", a.status, a.body)
+	}
+	if a := c.dave(http.MethodGet, "/api/v1/secrets"); a.status != http.StatusForbidden || !strings.HasSuffix(a.message(), ": as the webhook says") {
+		t.Errorf("secrets: %d %s", a.status, a.body)
+	}
+	if a := call(t, c.user, http.MethodGet, c.URL()+"/api/v1/pods"); a.status != http.StatusForbidden || strings.Contains(a.message(), "webhook") {
+		t.Errorf("somebody that the condition leaves out: %d %s", a.status, a.body)
+	}
+	hook.Close()
+	if a := c.dave(http.MethodGet, "/api/v1/nodes"); a.status/100 == 2 {
+		t.Errorf("without the webhook: %d %s", a.status, a.body)
+	}
+	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
+		t.Errorf("what is remembered: %d %s", a.status, a.body)
 	}
 }
 
