@@ -117,30 +117,53 @@ func (c *codec) read(value []byte, revision int64) (cache.Header, error) {
 
 func (c *codec) readJSON(value []byte, revision int64) (cache.Header, error) {
 	var h cache.Header
+	var item []byte
+	var labels map[string]string
+	var err error
+	if c.kind.Trees() {
+		// Valid JSON: it was decoded, or this server made it.
+		if item, err = c.normal(value, revision); err == nil {
+			labels, err = treeLabels(item)
+		}
+	} else {
+		if labels, err = documentLabels(value); err == nil {
+			item, err = c.plain(value)
+		}
+	}
+	if err != nil {
+		return h, err
+	}
+	for k, v := range labels {
+		h.Labels = append(h.Labels, cache.Label{Key: k, Value: v})
+	}
+	sortLabels(h.Labels)
+	h.Data, err = c.stampJSON(item, revision)
+	return h, err
+}
+
+// documentLabels reads the labels of a stored document, all of which it checks.
+func documentLabels(doc []byte) (map[string]string, error) {
 	var head struct {
 		Metadata struct {
 			Labels map[string]string `json:"labels"`
 		} `json:"metadata"`
 	}
-	if err := json.Unmarshal(value, &head); err != nil {
-		return h, err
+	err := json.Unmarshal(doc, &head)
+	return head.Metadata.Labels, err
+}
+
+// treeLabels reads the labels of a valid document, and no more of it.
+func treeLabels(doc []byte) (labels map[string]string, err error) {
+	meta, _, _, found, err := wire.Member(doc, "metadata")
+	if err != nil || !found {
+		return nil, err
 	}
-	for k, v := range head.Metadata.Labels {
-		h.Labels = append(h.Labels, cache.Label{Key: k, Value: v})
+	text, _, _, found, err := wire.Member(meta, "labels")
+	if err != nil || !found {
+		return nil, err
 	}
-	sortLabels(h.Labels)
-	var item []byte
-	var err error
-	if c.kind.Trees() {
-		item, err = c.normal(value, revision)
-	} else {
-		item, err = c.plain(value)
-	}
-	if err != nil {
-		return h, err
-	}
-	h.Data, err = c.stampJSON(item, revision)
-	return h, err
+	err = scheme.UnmarshalTree(text, &labels)
+	return labels, err
 }
 
 func (c *codec) stampJSON(doc []byte, revision int64) ([]byte, error) {

@@ -22,7 +22,7 @@ func MarshalTree(obj Object) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is no tree", obj)
 	}
-	return Marshal(tree.Object)
+	return appendTree(nil, tree.Object)
 }
 
 // unmarshalTree reads a document into a tree; strict errors are duplicate members.
