@@ -485,7 +485,9 @@ func (w *apiWorld) mapped(field string, v any) any {
 		for i, inner := range v {
 			v[i] = w.mapped(field, inner)
 		}
-		if field == "causes" { // those of a conflict of several managers have no order
+		// Causes of a conflict of several managers have no order; managers have that
+		// of their times, which a world may reach in another second than the next.
+		if field == "causes" || field == "managedFields" {
 			slices.SortFunc(v, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
 		return v
