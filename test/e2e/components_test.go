@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -233,13 +234,13 @@ type kubelet struct {
 	client kubernetes.Interface
 	node   string
 	t      *testing.T
+	since  metav1.Time // that the node is ready
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
 }
 
 func newKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet {
 	t.Helper()
-	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
-	}
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
@@ -249,32 +250,53 @@ func newKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := metav1.Now()
 	if len(node.Spec.Taints) != 1 {
 		t.Errorf("the node was made with taints %v", node.Spec.Taints)
 	}
-	node.Status = corev1.NodeStatus{
-		Capacity: capacity, Allocatable: capacity,
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}},
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
-	}
-	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	k := &kubelet{client, name, t}
+	return runKubelet(t, client, name)
+}
+
+// runKubelet plays the kubelet of a node that is there.
+func runKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{}, 2)
-	go func() { k.renew(ctx); done <- struct{}{} }()
-	go func() { k.run(ctx); done <- struct{}{} }()
-	t.Cleanup(func() { cancel(); <-done; <-done })
+	k := &kubelet{client: client, node: name, t: t, since: metav1.Now(), cancel: cancel}
+	k.loops.Go(func() { k.renew(ctx) })
+	k.loops.Go(func() { k.run(ctx) })
+	t.Cleanup(k.stop)
 	return k
 }
 
-// renew keeps the node's lease.
+// stop ends it; the node is silent from then on.
+func (k *kubelet) stop() {
+	k.cancel()
+	k.loops.Wait()
+}
+
+// report says that the node is ready, in the form of kubelets.
+func (k *kubelet) report(ctx context.Context) error {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	patch, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
+		Capacity: capacity, Allocatable: capacity,
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(), LastTransitionTime: k.since}},
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = k.client.CoreV1().Nodes().Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// renew keeps the node's status and its lease.
 func (k *kubelet) renew(ctx context.Context) {
 	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: k.node}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &k.node, LeaseDurationSeconds: ptr.To[int32](40)}}
 	for {
+		if err := k.report(ctx); err != nil && ctx.Err() == nil {
+			k.t.Logf("kubelet: status: %v", err)
+		}
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 		renewed, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
 		if kerrors.IsNotFound(err) {

@@ -41,7 +41,7 @@ type answer struct {
 
 func (k kubectl) try(t *testing.T, in string, args ...string) answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := k.command(ctx, args...)
 	var out, errOut bytes.Buffer

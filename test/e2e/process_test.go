@@ -94,14 +94,15 @@ type server struct {
 	*process
 	dir  string // logs and data
 	port int
+	args []string // of this test
 }
 
 const adminToken = "e2e-admin-token"
 
 // serve starts Keelson on fresh data.
-func serve(t *testing.T) *server {
+func serve(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{dir: logDir(t)}
+	s := &server{dir: logDir(t), args: args}
 	tokens := adminToken + `,admin,admin,"system:masters"` + "\n"
 	if err := os.WriteFile(filepath.Join(s.dir, "tokens.csv"), []byte(tokens), 0o600); err != nil {
 		t.Fatal(err)
@@ -114,11 +115,11 @@ func serve(t *testing.T) *server {
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	began := time.Now()
-	s.process = start(t, filepath.Join(s.dir, "keelson.log"), s.greeted, program(t, "keelson"), "serve",
+	s.process = start(t, filepath.Join(s.dir, "keelson.log"), s.greeted, program(t, "keelson"), append([]string{"serve",
 		"--data-dir", filepath.Join(s.dir, "data"),
 		"--secure-port", strconv.Itoa(s.port),
 		"--token-auth-file", filepath.Join(s.dir, "tokens.csv"),
-		"--service-cluster-ip-range", "10.0.0.0/16")
+		"--service-cluster-ip-range", "10.0.0.0/16"}, s.args...)...)
 	t.Logf("keelson is up on port %d after %v", s.port, time.Since(began).Round(time.Millisecond))
 }
 
