@@ -3,8 +3,11 @@ package crd_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 )
 
 const asApply = "application/apply-patch+yaml"
@@ -48,5 +51,21 @@ func TestWhatIsAppliedIsRead(t *testing.T) {
 	// Who owns the unknown field is kept.
 	if !reflect.DeepEqual(stored["spec"], spec) || stored["status"] != nil || !bytes.Contains(e.Value, []byte(`"f:unknown"`)) {
 		t.Errorf("stored %s", e.Value)
+	}
+}
+
+// TestEstablishedIsServed uses the resources of definitions as soon as these say that
+// they are established.
+func TestEstablishedIsServed(t *testing.T) {
+	w := newWorld(t)
+	for i := range 50 {
+		group := fmt.Sprintf("e%d.example.com", i)
+		w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(w.must(200, "GET", definitions+"/widgets."+group, "", "").text, `"type":"Established"`); {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is not established", group)
+			}
+		}
+		w.must(200, "GET", "/apis/"+group+"/v1/widgets", "", "")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -83,9 +84,11 @@ type Server struct {
 	// finishing are the definitions whose objects are being deleted.
 	finishing map[string]bool
 
-	work  *queue
-	ready chan struct{} // closed when the definitions of the start are known
-	tasks sync.WaitGroup
+	// follower brings the definitions; nil before the first of them.
+	follower atomic.Pointer[follow.Follower]
+	work     *queue
+	ready    chan struct{} // closed when the definitions of the start are known
+	tasks    sync.WaitGroup
 }
 
 // New makes a server; Run makes it work.
@@ -110,8 +113,9 @@ const retryAfter = time.Second
 // Run works until ctx ends or the store is closed.
 func (s *Server) Run(ctx context.Context) {
 	for {
-		_, err := follow.Start(ctx, follow.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
+		f, err := follow.Start(ctx, follow.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
 		if err == nil {
+			s.follower.Store(f)
 			break
 		}
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
@@ -258,7 +262,41 @@ func (s *Server) names() map[string]bool {
 // Serves says whether a request is for a resource of a definition.
 func (s *Server) Serves(info *request.Info) bool {
 	d := s.find(info)
+	if (d == nil || !d.fits(info)) && s.catchUp(info) {
+		d = s.find(info)
+	}
 	return d != nil && d.fits(info)
+}
+
+// catchUpTime bounds the wait of catchUp.
+const catchUpTime = time.Second
+
+// catchUp waits until the definition of a request's resource is taken in as readers
+// see it already: who has read that it is established may use it. It returns false if
+// there is nothing to wait for.
+func (s *Server) catchUp(info *request.Info) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
+	defer cancel()
+	f := s.follower.Load()
+	if f == nil {
+		return false
+	}
+	snap, err := s.definitions.NotOlderThan(ctx, 0)
+	if err != nil {
+		return false
+	}
+	name := info.Resource + "." + info.Group
+	o, ok := snap.Get(name)
+	if !ok {
+		return false
+	}
+	s.mu.Lock()
+	d := s.byName[name]
+	s.mu.Unlock()
+	if d != nil && d.revision >= o.Revision {
+		return false
+	}
+	return f.Sync(ctx) == nil
 }
 
 func (s *Server) find(info *request.Info) *definition {
