@@ -132,11 +132,12 @@ func (s *Server) bound(d *definition, version string) (*rest.Bound, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.state == empty {
-		k.err = s.compile(d)
+		if k.err = s.compile(d); k.err != nil {
+			s.o.Log.Error("a custom resource cannot be served", "definition", d.name, "error", k.err)
+		}
 		k.state = compiledState
 	}
 	if k.err != nil {
-		s.o.Log.Error("a custom resource cannot be served", "definition", d.name, "error", k.err)
 		return nil, kerrors.NewInternalError(fmt.Errorf("error resolving resource"))
 	}
 	return k.bound[version], nil
