@@ -3,6 +3,7 @@ package scheme
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,14 +17,25 @@ func UnmarshalTree(doc []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(doc, into)
 }
 
-// MarshalTree encodes an *unstructured.Unstructured without a newline at its end.
+// MarshalTree encodes an *unstructured.Unstructured without a newline at its end,
+// for which there is room. The result has no more capacity than that: it may be kept.
 func MarshalTree(obj Object) ([]byte, error) {
 	tree, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("%T is no tree", obj)
 	}
-	return appendTree(nil, tree.Object)
+	buffer := treeBuffers.Get().(*[]byte)
+	defer treeBuffers.Put(buffer)
+	b, err := appendTree((*buffer)[:0], tree.Object)
+	if err != nil {
+		return nil, err
+	}
+	*buffer = b
+	return append(make([]byte, 0, len(b)+1), b...), nil
 }
+
+// treeBuffers are what trees are encoded in before their size is known.
+var treeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // unmarshalTree reads a document into a tree; strict errors are duplicate members.
 func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, strict bool) ([]error, error) {
