@@ -25,22 +25,20 @@ import (
 )
 
 // TestComponents runs the real kube-controller-manager and kube-scheduler on the
-// server, with a node and a kubelet played by the test.
-func TestComponents(suite *testing.T) {
-	t := suite
-	s := serve(t)
-	client := kubernetes.NewForConfigOrDie(s.config(t))
-	k := newKubectl(s, program(t, "kubectl"))
-	pki := filepath.Join(s.dir, "data", "pki")
-	start(t, filepath.Join(s.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"),
-		"--kubeconfig", s.kubeconfig(), "--secure-port=0", "--v=2", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--root-ca-file", filepath.Join(pki, "ca.crt"), "--service-account-private-key-file", filepath.Join(pki, "ca.key"),
+// server, with a node and a kubelet played by the test, each as its own user.
+func TestComponents(t *testing.T) {
+	c := newCluster(t)
+	client := c.admin.client()
+	k := c.kubectl(t, c.admin)
+	manager := []string{
+		"--kubeconfig", c.user(t, "system:kube-controller-manager").kubeconfig, "--secure-port=0", "--v=2", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--root-ca-file", c.authority.certFile, "--service-account-private-key-file", c.accountKey, "--use-service-account-credentials",
 		"--controllers=*", "--allocate-node-cidrs=false", "--namespace-sync-period=10s",
-		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s")
-	start(t, filepath.Join(s.dir, "kube-scheduler.log"), nil, program(t, "kube-scheduler"),
-		"--kubeconfig", s.kubeconfig(), "--secure-port=0", "--v=3", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s")
-	kubelet := newKubelet(t, client, "node-1")
+	}
+	start(t, filepath.Join(c.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"), manager...)
+	start(t, filepath.Join(c.dir, "kube-scheduler.log"), nil, program(t, "kube-scheduler"),
+		"--kubeconfig", c.user(t, "system:kube-scheduler").kubeconfig, "--secure-port=0", "--v=3", "--kube-api-qps=500", "--kube-api-burst=1000")
+	kubelet := newKubelet(t, c.user(t, "system:node:node-1", "system:nodes").client(), "node-1")
 
 	t.Run("leader election", func(t *testing.T) {
 		for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
@@ -178,8 +176,10 @@ func TestComponents(suite *testing.T) {
 		k.says(t, words("get pods -n shop -l app=ss -o name"), `^pod/ss-0$`, `^pod/ss-1$`)
 	})
 	t.Run("restart", func(t *testing.T) {
-		s.kill()
-		s.start(suite)
+		if c.restart == nil {
+			t.Skip("not of this server")
+		}
+		c.restart()
 		k.run(t, words("scale deployment web --replicas=4 -n shop")...)
 		running(t, 4, "nginx:1.27")
 	})

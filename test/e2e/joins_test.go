@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -293,6 +294,7 @@ func (j *joined) restarted(t *testing.T) {
 	if j.restart == nil {
 		t.Skip("not of this server")
 	}
+	j.faults(t) // the counters begin anew
 	j.restart()
 	j.k.run(t, words("scale deployment web -n shop --replicas=12")...)
 	j.running(t, "app=web", 12)
@@ -301,9 +303,39 @@ func (j *joined) restarted(t *testing.T) {
 // refused is what a log says when its program may not do something.
 var refused = regexp.MustCompile(`(?i)forbidden|unauthorized`)
 
+// counted is a sample of the server's counter of requests that it answered with an
+// error.
+var counted = regexp.MustCompile(`^apiserver_request_total\{.*code="([45]\d\d)".*\} (\d+)`)
+
+// faults asks the server what it answered with errors: none was its own.
+func (j *joined) faults(t *testing.T) {
+	t.Helper()
+	status, body, err := j.admin.call(t.Context(), "GET", "/metrics", "", "")
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("/metrics: %d %v", status, err)
+	}
+	for line := range strings.Lines(body) {
+		match := counted.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		t.Log(strings.TrimSpace(line))
+		// Before it is ready, a server says so with a 500 of no resource.
+		if strings.HasPrefix(match[1], "5") && !strings.Contains(line, `resource=""`) {
+			t.Errorf("the server failed: %s", line)
+		}
+	}
+}
+
 // refusals reads the logs. What a namespace that ends refuses is no matter of who asks.
 func (j *joined) refusals(t *testing.T) {
-	for name := range j.processes {
+	j.faults(t)
+	for name, p := range j.processes {
+		select {
+		case <-p.ended:
+			t.Errorf("%s ended: %v", name, p.err)
+		default:
+		}
 		content, err := os.ReadFile(j.log(name))
 		if err != nil {
 			t.Fatal(err)

@@ -153,6 +153,8 @@ func (j *joined) disruption(t *testing.T) {
 func (j *joined) quota(t *testing.T) {
 	j.k.run(t, words("create quota all -n shop --hard=pods=200,services=9,count/widgets.e2e.example.com=5,count/deployments.apps=7")...)
 	j.shows(t, "10 1 1 0", `{.status.used.pods} {.status.used.services} {.status.used.count/deployments\.apps} {.status.used.count/widgets\.e2e\.example\.com}`, "quota", "all")
+	// What is created is counted by the server at once where it enforces quotas, and
+	// else when anything of the namespace changes.
 	j.k.runWith(t, widget("counted", ""), "create", "-n", "shop", "-f", "-")
 	j.shows(t, "1", `{.status.used.count/widgets\.e2e\.example\.com}`, "quota", "all")
 	j.k.run(t, words("delete quota all -n shop")...)
