@@ -101,7 +101,7 @@ func (s *Server) want(group string, wanted *names, approval string, badAuthority
 		set(c)
 	}
 	if !sameNames(wanted, &now.names) || now.condition(apiextensionsv1.NamesAccepted) == nil {
-		given, accepted := s.takenIn(group).accept(*wanted, now.names)
+		given, accepted := s.takenIn(group, wanted).accept(*wanted, now.names)
 		changed = changed || !sameNames(&given, &now.names)
 		out.names = given
 		set(accepted)
@@ -112,13 +112,18 @@ func (s *Server) want(group string, wanted *names, approval string, badAuthority
 	return out, changed
 }
 
-// takenIn collects the names of a group's definitions.
-func (s *Server) takenIn(group string) taken {
+// takenIn collects the names of those of a group's definitions that have one of the
+// wanted names: in a group of thousands, the others are passed by.
+func (s *Server) takenIn(group string, wanted *names) taken {
+	some := newTaken()
+	some.add(wanted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := newTaken()
 	for _, d := range s.groups[group] {
-		t.add(&d.status.names)
+		if some.shares(&d.status.names) {
+			t.add(&d.status.names)
+		}
 	}
 	return t
 }
