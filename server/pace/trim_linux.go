@@ -4,35 +4,44 @@ import (
 	"bufio"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// trimAfter is how long after the start the program's own pages are first let go: by
-// then what only starting needs has been read. trimEvery is how often it is done
-// again, if the process used less than idleCPU meanwhile.
 const (
-	trimAfter = 3 * time.Second
-	trimEvery = time.Minute
-	idleCPU   = time.Second
+	// lookEvery is how often the process looks at how busy it is. One that used less
+	// than idleCPU since is idle.
+	lookEvery = time.Second
+	idleCPU   = lookEvery / 40
+	// freeEvery is how often, at most, an idle process collects its garbage to give
+	// the memory back.
+	freeEvery = 10 * time.Second
 )
 
-// Trim lets go of the pages of the program's file that are in memory, soon after the
-// start and whenever the process has been idle: most of them are of code and tables
-// that are not used again. A page that is comes back from the system's cache.
+// Trim gives memory back whenever the process becomes idle: the pages of the
+// program's file that are in memory, most of which are of code and tables that
+// starting or a burst of requests has used (one that is needed again comes back from
+// the system's cache), and what the heap has grown by.
 func Trim() {
-	time.AfterFunc(trimAfter, func() {
-		used := trim()
-		for {
-			time.Sleep(trimEvery)
-			if cpuTime()-used < idleCPU {
-				trim()
+	go func() {
+		idle := false
+		var freed time.Time
+		for used := cpuTime(); ; used = cpuTime() {
+			time.Sleep(lookEvery)
+			was := idle
+			if idle = cpuTime()-used < idleCPU; !idle || was {
+				continue
 			}
-			used = cpuTime()
+			if time.Since(freed) > freeEvery {
+				debug.FreeOSMemory()
+				freed = time.Now()
+			}
+			trim()
 		}
-	})
+	}()
 }
 
 // trim lets the pages go, and returns the CPU time used so far.

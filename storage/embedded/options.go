@@ -46,7 +46,7 @@ type Options struct {
 	// negative is none. A file system that cannot tell its space has no reserve.
 	ReserveBytes int64
 	// RingBytes bounds the memory for recent changes, from which watchers that are
-	// not far behind are served. 0 is 16 MiB.
+	// not far behind are served. 0 is 4 MiB.
 	RingBytes int
 	// CacheBytes is the size of the block cache. 0 is 8 MiB.
 	CacheBytes int64
@@ -88,7 +88,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ProgressInterval, time.Second)
 	setDefault(&o.MaxTxnBytes, 8<<20)
 	setDefault(&o.ReserveBytes, 64<<20)
-	setDefault(&o.RingBytes, 16<<20)
+	setDefault(&o.RingBytes, 4<<20)
 	setDefault(&o.CacheBytes, 8<<20)
 	setDefault(&o.MemTableBytes, 8<<20)
 	if o.Clock == nil {
