@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"time"
 
@@ -16,9 +17,11 @@ const (
 	// than idleCPU since is idle.
 	lookEvery = time.Second
 	idleCPU   = lookEvery / 40
-	// freeEvery is how often, at most, an idle process collects its garbage to give
-	// the memory back.
-	freeEvery = 10 * time.Second
+	// An idle process collects its garbage to give the memory back, at most every
+	// freeEvery, and longer apart the more is live: a mebibyte takes about a
+	// millisecond to mark.
+	freeEvery       = 2 * time.Second
+	freeForMebibyte = 50 * time.Millisecond
 )
 
 // Trim gives memory back whenever the process becomes idle: the pages of the
@@ -35,13 +38,24 @@ func Trim() {
 			if idle = cpuTime()-used < idleCPU; !idle || was {
 				continue
 			}
-			if time.Since(freed) > freeEvery {
+			if time.Since(freed) > pause(liveHeap()) {
 				debug.FreeOSMemory()
 				freed = time.Now()
 			}
 			trim()
 		}
 	}()
+}
+
+// pause is the least time between two collections of an idle process.
+func pause(live uint64) time.Duration {
+	return max(freeEvery, time.Duration(live>>20)*freeForMebibyte)
+}
+
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: liveMetric}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // trim lets the pages go, and returns the CPU time used so far.

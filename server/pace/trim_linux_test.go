@@ -2,8 +2,10 @@ package pace
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTrim lets go of the test's own program and goes on running.
@@ -58,5 +60,17 @@ func TestProgramSpan(t *testing.T) {
 		if got := len(programSpan(line, program)); got != want {
 			t.Errorf("%s: %d bytes, want %d", line, got, want)
 		}
+	}
+}
+
+func TestPause(t *testing.T) {
+	for live, want := range map[uint64]time.Duration{0: freeEvery, 10 << 20: freeEvery, 80 << 20: 4 * time.Second, 2 << 30: 102400 * time.Millisecond} {
+		if got := pause(live); got != want {
+			t.Errorf("%d MiB live: %v, want %v", live>>20, got, want)
+		}
+	}
+	runtime.GC()
+	if liveHeap() == 0 {
+		t.Error("nothing is live")
 	}
 }
