@@ -96,8 +96,8 @@ func decodeTree(doc []byte) (*unstructured.Unstructured, error) {
 // stored.
 func (d *documents) Encode(ctx context.Context, obj registry.Object) ([]byte, error) {
 	tree := obj.(*unstructured.Unstructured)
-	if d.version == d.storage {
-		if v := d.byName[d.version]; v != nil {
+	if tree.GroupVersionKind().Version == d.storage {
+		if v := d.byName[d.storage]; v != nil {
 			if _, err := v.coerce(tree, false); err != nil {
 				return nil, err
 			}

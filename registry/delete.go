@@ -50,7 +50,7 @@ func (r *Resource) tryDelete(ctx context.Context, found *cache.Object, options *
 	if err != nil {
 		return Result{}, err
 	}
-	old, err := r.Decode(found)
+	old, err := r.DecodeStored(found)
 	if err != nil {
 		return Result{}, err
 	}
@@ -68,7 +68,7 @@ func (r *Resource) tryDelete(ctx context.Context, found *cache.Object, options *
 			return Result{}, err
 		}
 	}
-	obj, err := r.Decode(found)
+	obj, err := r.DecodeStored(found)
 	if err != nil {
 		return Result{}, err
 	}

@@ -28,9 +28,11 @@ type Documents interface {
 	// Convert brings documents of other versions to this one. They are converted in
 	// one step; an error concerns all of them.
 	Convert(ctx context.Context, docs [][]byte) ([][]byte, error)
-	// Decode makes the object of a document of this version. The caller owns it.
+	// Decode makes the object of a document, in the document's version. The caller
+	// owns it.
 	Decode(doc []byte) (Object, error)
-	// Encode makes the document to store, in the version that is stored.
+	// Encode makes the document to store, in the version that is stored, of an object
+	// of any version.
 	Encode(ctx context.Context, obj Object) ([]byte, error)
 }
 
@@ -204,4 +206,18 @@ func (r *Resource) invalid(obj Object, errs field.ErrorList) error {
 		kind.Kind = obj.GetObjectKind().GroupVersionKind().Kind
 	}
 	return kerrors.NewInvalid(kind, obj.GetName(), errs)
+}
+
+// DecodeStored makes the object of o in the version that it was written in, without
+// a conversion: deleting an object, and its metadata, must not depend on a webhook.
+// The caller owns it.
+func (r *Resource) DecodeStored(o *cache.Object) (Object, error) {
+	if !r.Kind.Trees() {
+		return r.Decode(o)
+	}
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	r.codec.decodes.Add(1)
+	return r.Kind.Documents.Decode(o.Data)
 }

@@ -53,7 +53,7 @@ func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 
 // writeDeleted answers the Status of a completed deletion.
 func (h *Handler) writeDeleted(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object) error {
-	obj, err := s.Decode(o)
+	obj, err := s.DecodeStored(o)
 	if err != nil {
 		return err
 	}

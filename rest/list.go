@@ -168,8 +168,10 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	if err := s.showsAs(accepted); err != nil {
 		return err
 	}
-	if err := s.Prepare(r.Context(), p.objects); err != nil {
-		return err
+	if accepted.As != negotiate.PartialMetadataList {
+		if err := s.Prepare(r.Context(), p.objects); err != nil {
+			return err
+		}
 	}
 	switch accepted.As {
 	case negotiate.Table:
@@ -199,8 +201,12 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	}
 	// Encode what is missing before the status is sent: later an error could not
 	// be answered any more.
+	encode := func(o *cache.Object) ([]byte, error) { return s.ItemJSON(o, s.version) }
+	if accepted.As == negotiate.PartialMetadataList {
+		encode = s.MetadataJSON
+	}
 	for _, o := range p.objects {
-		if _, err := s.ItemJSON(o, s.version); err != nil {
+		if _, err := encode(o); err != nil {
 			return err
 		}
 	}
