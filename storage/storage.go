@@ -46,9 +46,9 @@ type Store interface {
 	Commit(ctx context.Context, txn Txn) (int64, error)
 
 	// Watch delivers every change of a key with the given prefix from revision
-	// from (inclusive) on; 0 means from the next change. It fails with
-	// *CompactedError when from is at or below the compaction revision. A
-	// revision in the future is waited for.
+	// from (inclusive) on; 0 means from the next change. It, or the first Next of a
+	// store that others compact too, fails with *CompactedError when from is at or
+	// below the compaction revision. A revision in the future is waited for.
 	Watch(ctx context.Context, prefix string, from int64) (Watcher, error)
 
 	// Revision returns the current revision. It is a consistent read: it is at
