@@ -218,11 +218,22 @@ func CheckLog(ops []Op, l *Log) error {
 			continue
 		}
 		if o, ok := asked[c.State.Value]; !ok || o.Key != c.Key || o.Label != c.State.Label {
-			f.add(ErrInvented, "log", "%+v", c)
+			f.add(ErrInvented, "log", "%+v; asked for by %s", c, askers(ops, c.State.Value))
 		}
 	}
 	checkLists(ops, l, &f)
 	return f.err()
+}
+
+// askers shows the requests to write a value, with what they were answered.
+func askers(ops []Op, value string) string {
+	shown := "nobody"
+	for _, o := range ops {
+		if o.Value == value && o.Kind.writes() {
+			shown = fmt.Sprintf("%v, status %d [%v, %v]", o, o.Status, o.Call, o.Return)
+		}
+	}
+	return shown
 }
 
 func checkLists(ops []Op, l *Log, f *findings) {
