@@ -37,8 +37,9 @@ func TestKill(t *testing.T) {
 	for s.Round = range rig.Rounds(6, 100) {
 		ctx, cancel := context.WithCancel(t.Context())
 		seed := s.Rng.Uint64()
-		done := make(chan string)
+		done := make(chan string, 1)
 		go func() {
+			defer close(done) // also when the test has failed
 			defer cancel()
 			done <- p.fault(rand.New(rand.NewPCG(seed, 4)))
 		}()

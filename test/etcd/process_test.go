@@ -82,6 +82,8 @@ func spawn(t testing.TB, role string, settings any) *child {
 // awaitReady returns when the process serves.
 func (c *child) awaitReady(t testing.TB) {
 	t.Helper()
+	process := c.cmd.Process
+	defer time.AfterFunc(patience, func() { _ = process.Kill() }).Stop() // ends the reading
 	if line, err := c.out.ReadString('\n'); err != nil || line != "ready\n" {
 		c.kill()
 		t.Fatalf("a %s does not start: %q, %v\n%s", c.role, line, err, c.said.String())

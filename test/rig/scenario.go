@@ -31,7 +31,8 @@ type Scenario struct {
 	Token string
 	// Round counts from 0; who runs the scenario sets it.
 	Round int
-	// Gentle says that no request is given up: then nothing is left under way.
+	// Gentle says that no request is given up before Patience ends: then nothing is
+	// left under way.
 	Gentle bool
 	// Padding makes values longer.
 	Padding string
@@ -163,7 +164,11 @@ func (s *Scenario) Begin(follow bool) {
 func (s *Scenario) Load(ctx context.Context, writers, readers int) {
 	requests := ctx
 	if s.Gentle {
-		requests = context.WithoutCancel(ctx)
+		// A server that does not answer is left all the same.
+		patient, leave := context.WithCancel(context.WithoutCancel(ctx))
+		defer leave()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(s.Patience, leave) })()
+		requests = patient
 	}
 	var wg sync.WaitGroup
 	for i := range writers + readers {
