@@ -33,10 +33,11 @@ import (
 
 // world is a server of custom resources over a store in memory.
 type world struct {
-	t      *testing.T
-	server *httptest.Server
-	store  storage.Store
-	custom *crd.Server
+	t       testing.TB
+	handler http.Handler
+	server  *httptest.Server
+	store   storage.Store
+	custom  *crd.Server
 	// conversions counts the objects that a converter was asked for; broken makes it
 	// fail.
 	conversions atomic.Int64
@@ -66,7 +67,7 @@ func (w *world) Convert(_ context.Context, objs []*unstructured.Unstructured, to
 }
 
 // newWorld begins with what is in the store already.
-func newWorld(t *testing.T, stored ...storage.Op) *world {
+func newWorld(t testing.TB, stored ...storage.Op) *world {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
@@ -92,7 +93,7 @@ func newWorld(t *testing.T, stored ...storage.Op) *world {
 	var running sync.WaitGroup
 	running.Go(func() { w.custom.Run(ctx) })
 	groups := discovery.New(nil, "")
-	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info := request.ParseInfo(r)
 		r = r.WithContext(request.WithUser(request.WithInfo(r.Context(), info), &request.User{Name: "admin", Groups: []string{request.GroupMasters}}))
 		switch {
@@ -106,7 +107,8 @@ func newWorld(t *testing.T, stored ...storage.Op) *world {
 		default:
 			http.NotFound(rw, r)
 		}
-	}))
+	})
+	w.server = httptest.NewServer(w.handler)
 	t.Cleanup(func() {
 		w.server.CloseClientConnections()
 		w.server.Close()
