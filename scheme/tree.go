@@ -14,6 +14,12 @@ import (
 // UnmarshalTree decodes JSON with whole numbers as int64 and others as float64, and
 // member names as they are written.
 func UnmarshalTree(doc []byte, into any) error {
+	if empty, ok := into.(*map[string]any); ok && *empty == nil {
+		if tree, ok := parseTree(doc); ok {
+			*empty = tree
+			return nil
+		}
+	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(doc, into)
 }
 
@@ -40,6 +46,10 @@ var treeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 // unmarshalTree reads a document into a tree; strict errors are duplicate members.
 func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, strict bool) ([]error, error) {
 	tree.Object = nil
+	if parsed, ok := parseTree(doc); ok {
+		tree.Object = parsed
+		return nil, nil
+	}
 	if strict {
 		return kjson.UnmarshalStrict(doc, &tree.Object)
 	}
