@@ -7,7 +7,7 @@ import (
 
 // FormID names a form of an object beyond its Data: another encoding, another
 // version, a table row. The caller numbers them.
-type FormID uint8
+type FormID uint16
 
 // Form returns a form of an object, from what is kept beside it or from make,
 // whose result is then kept if the budget allows. The result is shared and must

@@ -3,13 +3,11 @@ package crd
 import (
 	"bytes"
 	"reflect"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -94,7 +92,7 @@ func cell(path *jsonpath.JSONPath, columnType string, tree map[string]any) any {
 }
 
 // age is how long ago a time was.
-func age(text string) string {
+func age(text string) any {
 	var t metav1.Time
 	switch err := t.UnmarshalQueryParameter(text); {
 	case err != nil:
@@ -102,5 +100,5 @@ func age(text string) string {
 	case t.IsZero():
 		return "<unknown>"
 	}
-	return duration.HumanDuration(time.Since(t.Time))
+	return registry.Elapsed{Since: t.Time}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -16,14 +17,15 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// Forms of an object that are kept beside its stored bytes. Forms of other
-// versions than the stored one follow FormVersions, two for each version: JSON
-// and protobuf.
+// Forms of an object that are kept beside its stored bytes. Those of a version
+// follow FormVersions, formsOfVersion for each: JSON, protobuf (both but of the
+// stored version, whose forms have names), and a table row without its object.
 const (
 	FormJSON     cache.FormID = iota // item JSON of the storage version
 	FormMetadata                     // JSON value of its metadata member
-	FormCells                        // a table row without its object
 	FormVersions
+
+	formsOfVersion = 3
 )
 
 // codec reads and makes the encoded forms of one kind. The stored form that the
@@ -218,6 +220,20 @@ func (c *codec) decode(data []byte) (Object, error) {
 		c.kind.AfterDecode(obj)
 	}
 	return obj, err
+}
+
+// metadataAlone makes the JSON of the metadata of a message.
+func (c *codec) metadataAlone(raw []byte) ([]byte, error) {
+	message, err := wire.Metadata(raw)
+	if err != nil {
+		return nil, err
+	}
+	c.decodes.Add(1)
+	var meta metav1.ObjectMeta
+	if err := meta.Unmarshal(message); err != nil {
+		return nil, err
+	}
+	return scheme.Marshal(&meta)
 }
 
 // storedAsServed says that Data is the storage version's item JSON.

@@ -137,9 +137,6 @@ func (c *codec) unstamped(value []byte) ([]byte, error) {
 	return c.plain(value)
 }
 
-// protoForm is where a message made of a document is kept.
-func (r *Resource) protoForm() cache.FormID { return r.versionForm(r.codec.storage) + 1 }
-
 // PartialProto returns the message of a PartialObjectMetadata with o's metadata,
 // for kinds that have no protobuf encoding of their own.
 func (r *Resource) PartialProto(o *cache.Object) ([]byte, error) {

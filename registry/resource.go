@@ -166,9 +166,13 @@ func (r *Resource) documentOfMetadata(o *cache.Object) ([]byte, error) {
 	return r.ItemJSON(o, r.codec.storage)
 }
 
-// MetadataJSON returns the JSON of o's metadata, a part of its item JSON.
+// MetadataJSON returns the JSON of o's metadata: a part of its item JSON where that
+// is there or as good as there, and else made without the rest of the object.
 func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
 	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
+		if _, ok := o.Kept(FormJSON); !ok && !r.Kind.StorageJSON && o.Err() == nil {
+			return r.codec.metadataAlone(o.Data)
+		}
 		item, err := r.documentOfMetadata(o)
 		if err != nil {
 			return nil, err
@@ -181,26 +185,22 @@ func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
 	})
 }
 
-// CellsJSON returns the members of a table row that depend on the object alone,
-// without the braces: "cells" and, where there are, "conditions".
-func (r *Resource) CellsJSON(o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
-	obj, err := r.Decode(o)
-	if err != nil {
-		return nil, err
-	}
-	return encode(obj)
-}
-
 func (r *Resource) stored(v *Version) bool { return v.FromStorage == nil }
 
 func (r *Resource) versionForm(v *Version) cache.FormID {
 	for i := range r.Kind.Versions {
 		if &r.Kind.Versions[i] == v {
-			return FormVersions + cache.FormID(2*i)
+			return FormVersions + cache.FormID(formsOfVersion*i)
 		}
 	}
 	return FormVersions
 }
+
+// protoForm is where a message made of a document is kept, rowForm a table's row.
+// Cells are made of the storage version; a custom resource has a Kind for each of its
+// versions, whose Storage that version is.
+func (r *Resource) protoForm() cache.FormID { return r.versionForm(r.codec.storage) + 1 }
+func (r *Resource) rowForm() cache.FormID   { return r.versionForm(r.codec.storage) + 2 }
 
 func (r *Resource) encodeItem(o *cache.Object, v *Version) ([]byte, error) {
 	if r.Kind.Trees() {

@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
@@ -166,9 +167,16 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if version == nil {
 		return fmt.Errorf("no version %v", d.Object["apiVersion"])
 	}
+	alone, err := r.MetadataJSON(o) // before there is an item that it is part of
+	if err != nil {
+		return err
+	}
 	item, err := r.ItemJSON(o, version)
 	if err != nil {
 		return err
+	}
+	if part, _, _, _, err := wire.Member(item, "metadata"); err != nil || version.FromStorage == nil && !bytes.Equal(part, alone) {
+		return fmt.Errorf("metadata alone is %s, of the item %s (%v)", alone, part, err)
 	}
 	want := map[string]any{}
 	for name, value := range d.Object {

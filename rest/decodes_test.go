@@ -30,6 +30,12 @@ const someNamespace = "here"
 // admission.
 func verbsServer(t *testing.T) (*registry.Registry, *httptest.Server) {
 	t.Helper()
+	return verbsServerAt(t, nil)
+}
+
+// verbsServerAt is verbsServer with a clock for the ages in tables.
+func verbsServerAt(t *testing.T, now func() time.Time) (*registry.Registry, *httptest.Server) {
+	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +45,7 @@ func verbsServer(t *testing.T) (*registry.Registry, *httptest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verbs := rest.New(rest.Options{Registry: reg})
+	verbs := rest.New(rest.Options{Registry: reg, Now: now})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
 		ctx = request.WithUser(ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}})

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/apierr"
@@ -109,7 +108,7 @@ func scaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscaling
 	if err != nil {
 		return nil, err
 	}
-	row := metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, duration.HumanDuration(time.Since(scale.CreationTimestamp.Time))}}
+	row := metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, registry.ElapsedText(scale.CreationTimestamp.Time, time.Now())}}
 	switch include {
 	case includePolicy(metav1.IncludeObject):
 		row.Object.Object = scale

@@ -55,6 +55,7 @@ type tableWriter struct {
 	include  includePolicy
 	// object is the decoded object where there is just one and it is at hand.
 	object registry.Object
+	ages   ages
 }
 
 func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, meta tableMeta, rows []view) error {
@@ -62,7 +63,7 @@ func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, 
 	if err != nil {
 		return err
 	}
-	t := tableWriter{s: s, accepted: accepted, include: include}
+	t := tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: h.o.Now()}}
 	buf := getBuffer()
 	defer putBuffer(buf)
 	if accepted.Media == scheme.JSON && !accepted.Pretty && code == http.StatusOK && len(rows) > streamedRows {
@@ -149,36 +150,32 @@ func (t *tableWriter) open(b []byte, meta tableMeta, columns bool) ([]byte, erro
 }
 
 func (t *tableWriter) appendRow(b []byte, v view) ([]byte, error) {
-	obj := t.object
-	if obj == nil {
-		var err error
-		if obj, err = t.s.Decode(v.o); err != nil {
-			return b, err
-		}
-	}
-	cells := t.s.Kind.Hooks.Cells
-	if cells == nil {
-		cells = genericCells
-	}
-	values, conditions := cells(obj)
-	text, err := scheme.Marshal(values)
+	row, err := t.row(v)
 	if err != nil {
 		return b, err
 	}
-	b = append(b, `{"cells":`...)
-	b = append(b, text...)
-	if len(conditions) > 0 {
-		if text, err = scheme.Marshal(conditions); err != nil {
-			return b, err
-		}
-		b = append(b, `,"conditions":`...)
-		b = append(b, text...)
-	}
+	b = t.ages.append(b, row)
 	b = append(b, `,"object":`...)
 	if b, err = t.appendRowObject(b, v); err != nil {
 		return b, err
 	}
 	return append(b, '}'), nil
+}
+
+// row returns the row of an object up to what it carries of the object, with marks
+// for ages. Those of objects of the cache are kept with them.
+func (t *tableWriter) row(v view) ([]byte, error) {
+	switch {
+	case t.object != nil:
+		return t.s.encodeRow(t.object)
+	case v.item != nil: // a write's answer
+		obj, err := t.s.Decode(v.o)
+		if err != nil {
+			return nil, err
+		}
+		return t.s.encodeRow(obj)
+	}
+	return t.s.Row(v.o, t.s.encodeRow)
 }
 
 func (t *tableWriter) appendRowObject(b []byte, v view) ([]byte, error) {

@@ -344,7 +344,7 @@ func (st *watchStream) append(b []byte, kind string, o *cache.Object) ([]byte, e
 	b = openEvent(b, kind)
 	var err error
 	if st.accepted.As == negotiate.Table {
-		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include}
+		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, ages: ages{now: st.h.o.Now()}}
 		b, err = t.append(b, tableMeta{version: o.Revision}, []view{{o: o}}, !st.columnsSent)
 		st.columnsSent = true
 	} else {
@@ -421,7 +421,7 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 	v.item = item
 	b = openEvent(b, bookmark)
 	if st.accepted.As == negotiate.Table {
-		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, object: obj}
+		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, object: obj, ages: ages{now: st.h.o.Now()}}
 		b, err = t.append(b, tableMeta{version: revision}, []view{v}, !st.columnsSent)
 		st.columnsSent = true
 	} else {

@@ -84,7 +84,8 @@ func defaultCronJob(c *batchv1.CronJob) {
 }
 
 func cronJobCells(c *batchv1.CronJob) []any {
-	zone, suspend, last, selector := core.None, core.Unset, core.None, core.None
+	zone, suspend, selector := core.None, core.Unset, core.None
+	var last any = core.None
 	if c.Spec.TimeZone != nil {
 		zone = *c.Spec.TimeZone
 	}

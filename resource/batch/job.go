@@ -220,7 +220,7 @@ func jobCells(j *batchv1.Job) []any {
 	} else if p := j.Spec.Parallelism; p != nil && *p > 1 {
 		completions = fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, *p)
 	}
-	duration := ""
+	var duration any = ""
 	if start := j.Status.StartTime; start != nil {
 		if end := j.Status.CompletionTime; end != nil {
 			duration = core.HumanDuration(end.Sub(start.Time))

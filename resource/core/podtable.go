@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
 )
 
 // nodeLost is the reason of a pod whose node does not answer.
@@ -13,9 +15,9 @@ const nodeLost = "NodeLost"
 
 func podCells(p *corev1.Pod) ([]any, []metav1.TableRowCondition) {
 	r := readPod(p)
-	restarts := fmt.Sprint(r.restarts)
+	var restarts any = fmt.Sprint(r.restarts)
 	if r.restarts != 0 && !r.lastRestart.IsZero() {
-		restarts = fmt.Sprintf("%d (%s ago)", r.restarts, HumanDuration(time.Since(r.lastRestart)))
+		restarts = registry.Elapsed{Before: fmt.Sprint(r.restarts) + " (", Since: r.lastRestart, After: " ago)"}
 	}
 	ip := p.Status.PodIP
 	if len(p.Status.PodIPs) > 0 {

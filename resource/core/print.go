@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/keelson-dev/keelson/registry"
 )
 
 // Unknown, None and Unset are what tables print where there is nothing to print.
@@ -26,16 +28,16 @@ var (
 // HumanDuration writes a duration as tables do, e.g. "5m", "3d2h".
 func HumanDuration(d time.Duration) string { return duration.HumanDuration(d) }
 
-// Age is the time since t as tables print it.
-func Age(t metav1.Time) string {
+// Age is a cell with the time since t.
+func Age(t metav1.Time) any {
 	if t.IsZero() {
 		return Unknown
 	}
-	return HumanDuration(time.Since(t.Time))
+	return registry.Elapsed{Since: t.Time}
 }
 
 // MicroAge is Age for a time of finer resolution.
-func MicroAge(t metav1.MicroTime) string { return Age(metav1.Time{Time: t.Time}) }
+func MicroAge(t metav1.MicroTime) any { return Age(metav1.Time{Time: t.Time}) }
 
 // ContainerNames lists names and images of a pod's containers, separated by
 // commas.

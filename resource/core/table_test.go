@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/registry"
 )
 
 type recordedRow struct {
@@ -48,6 +51,9 @@ func blankAges(t *testing.T, cells []any) string {
 	t.Helper()
 	out := make([]any, len(cells))
 	for i, c := range cells {
+		if e, ok := c.(registry.Elapsed); ok {
+			c = e.Text(time.Now())
+		}
 		if s, ok := c.(string); ok {
 			c = recordedAge.ReplaceAllStringFunc(s, func(m string) string {
 				if len(m) > 4 && m[len(m)-4:] == " ago" {
