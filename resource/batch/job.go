@@ -55,8 +55,11 @@ func job() *registry.Kind {
 			PrepareCreate:  func(_ context.Context, j *batchv1.Job) { generateSelector(j) },
 			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
 			ValidateUpdate: validateJobUpdate,
-			Warn:           jobWarnings,
-			Cells:          declare.Cells(jobCells),
+			ValidateStatusUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+				return validateJobStatusUpdate(j, old)
+			},
+			Warn:  jobWarnings,
+			Cells: declare.Cells(jobCells),
 		}),
 	}
 }

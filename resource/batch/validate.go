@@ -3,7 +3,6 @@ package batch
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // the host may have no zones
@@ -298,53 +297,6 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 		}
 	}
 	return errs
-}
-
-// countIndexes counts the indexes of a text like "1,3-5", which have to be in
-// order and below completions.
-func countIndexes(text string, completions int32) (int32, error) {
-	if text == "" {
-		return 0, nil
-	}
-	var total int32
-	last := int32(-1)
-	parse := func(s string) (int32, error) {
-		n, err := strconv.Atoi(s)
-		switch {
-		case err != nil:
-			return 0, fmt.Errorf("cannot convert string to integer for index: %q", s)
-		case n >= int(completions):
-			return 0, fmt.Errorf("too large index: %q", s)
-		}
-		return int32(n), nil
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if strings.Contains(to, "-") {
-			return 0, fmt.Errorf("invalid range: %q", part)
-		}
-		first, err := parse(from)
-		if err != nil {
-			return 0, err
-		}
-		if first <= last {
-			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, first)
-		}
-		last = first
-		if isRange {
-			end, err := parse(to)
-			if err != nil {
-				return 0, err
-			}
-			if end <= first {
-				return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", first, end)
-			}
-			total += end - first
-			last = end
-		}
-		total++
-	}
-	return total, nil
 }
 
 func validateCronJob(c *batchv1.CronJob) field.ErrorList {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -25,8 +26,9 @@ func nodes() *registry.Kind {
 		Subresources: []registry.Subresource{
 			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true},
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
-				Prepare: func(_ context.Context, obj, old registry.Object) {
-					obj.(*corev1.Node).Spec = old.(*corev1.Node).Spec
+				Prepare: prepareNodeStatus,
+				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
+					return validateNodeStatusUpdate(obj.(*corev1.Node), old.(*corev1.Node))
 				}}},
 		},
 		Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
@@ -49,7 +51,7 @@ func nodes() *registry.Kind {
 			// There is no Status hook, for a kubelet that registers its node sends the
 			// status with it: what is created keeps it, what is updated does not.
 			Spec:          func(n *corev1.Node) any { return &n.Spec },
-			PrepareCreate: func(_ context.Context, n *corev1.Node) { n.Spec.ConfigSource = nil },
+			PrepareCreate: func(_ context.Context, n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil },
 			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
 				n.Status = old.Status
 				if old.Spec.ConfigSource == nil {
@@ -59,6 +61,16 @@ func nodes() *registry.Kind {
 			Warn:  warnNode,
 			Cells: nodeCells,
 		}),
+	}
+}
+
+// prepareNodeStatus takes everything but the status from the old node. What
+// kubelets said of their dynamic configuration can be taken back, and no more.
+func prepareNodeStatus(_ context.Context, obj, old registry.Object) {
+	n, before := obj.(*corev1.Node), old.(*corev1.Node)
+	n.Spec = before.Spec
+	if before.Status.Config == nil {
+		n.Status.Config = nil
 	}
 }
 
@@ -79,10 +91,13 @@ func defaultNode(n *corev1.Node) {
 func warnNode(_ context.Context, n, _ *corev1.Node) []string {
 	var warnings []string
 	if n.Spec.ConfigSource != nil {
-		warnings = append(warnings, "spec.configSource: the feature is no longer supported")
+		warnings = append(warnings, "spec.configSource: the feature is removed")
 	}
 	if n.Spec.DoNotUseExternalID != "" {
 		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, cidr := range n.Spec.PodCIDRs {
+		warnings = append(warnings, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
 	}
 	return warnings
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 )
 
 const (
@@ -148,4 +149,38 @@ func protocol(path *field.Path, p corev1.Protocol) field.ErrorList {
 
 func fieldLabelError(path *field.Path, label string, err error) *field.Error {
 	return field.Invalid(path, label, fmt.Sprintf("error converting fieldPath: %v", err))
+}
+
+// ValidIP checks an address in a field that has always taken addresses. What the
+// object had before is left alone, however it is written.
+func ValidIP(path *field.Path, ip string, before []string) field.ErrorList {
+	return validation.IsValidIPForLegacyField(path, ip, true, before)
+}
+
+// ValidCIDR checks a range of addresses under the conditions of ValidIP.
+func ValidCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
+	return validation.IsValidCIDRForLegacyField(path, cidr, true, before)
+}
+
+// ValidateEndpointIP refuses addresses that no endpoint of a Service can have.
+func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
+	ip := netutils.ParseIPSloppy(address)
+	if ip == nil {
+		return field.ErrorList{field.Invalid(path, address, "must be a valid IP address")}
+	}
+	var errs field.ErrorList
+	for _, not := range []struct {
+		is      bool
+		message string
+	}{
+		{ip.IsUnspecified(), fmt.Sprintf("may not be unspecified (%v)", address)},
+		{ip.IsLoopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)"},
+		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
+		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
+	} {
+		if not.is {
+			errs = append(errs, field.Invalid(path, address, not.message))
+		}
+	}
+	return errs
 }

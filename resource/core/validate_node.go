@@ -1,9 +1,13 @@
 package core
 
 import (
-	"slices"
+	"encoding/json"
+	"fmt"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,18 +17,117 @@ import (
 )
 
 func validateNode(n *corev1.Node) field.ErrorList {
-	errs := validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))
-	path := field.NewPath("spec", "podCIDRs")
-	for i, cidr := range n.Spec.PodCIDRs {
-		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), cidr, false, nil)...)
+	meta, status := field.NewPath("metadata"), field.NewPath("status")
+	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
+	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
+	errs = append(errs, validateNodeResources(n, status)...)
+	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
+		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than 0"))
 	}
-	if len(n.Spec.PodCIDRs) > 1 {
-		dual, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs)
+	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
+	return append(errs, validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)
+}
+
+func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, cidr := range cidrs {
+		errs = append(errs, ValidCIDR(path.Index(i), cidr, nil)...)
+	}
+	if len(cidrs) > 1 {
+		dual, err := netutils.IsDualStackCIDRStrings(cidrs)
 		if err != nil {
 			errs = append(errs, field.InternalError(path, internalCIDRError{err}))
 		}
-		if !dual || len(n.Spec.PodCIDRs) > 2 {
-			errs = append(errs, field.Invalid(path, n.Spec.PodCIDRs, "may specify no more than one CIDR for each IP family"))
+		if !dual || len(cidrs) > 2 {
+			errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
+		}
+	}
+	return errs
+}
+
+// Annotations that were fields before there were fields.
+const (
+	taintsAnnotation    = "scheduler.alpha.kubernetes.io/taints"
+	avoidPodsAnnotation = corev1.PreferAvoidPodsAnnotationKey
+)
+
+func validateNodeAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if text := annotations[taintsAnnotation]; text != "" {
+		var taints []corev1.Taint
+		if err := json.Unmarshal([]byte(text), &taints); err != nil {
+			errs = append(errs, field.Invalid(path, taintsAnnotation, err.Error()))
+		} else {
+			errs = append(errs, validateTaints(taints, path.Child(taintsAnnotation))...)
+		}
+	}
+	if text := annotations[avoidPodsAnnotation]; text != "" {
+		errs = append(errs, validateAvoidPods(text, path)...)
+	}
+	return errs
+}
+
+func validateAvoidPods(text string, path *field.Path) field.ErrorList {
+	var avoid corev1.AvoidPods
+	if err := json.Unmarshal([]byte(text), &avoid); err != nil {
+		return field.ErrorList{field.Invalid(path.Child("AvoidPods"), avoidPodsAnnotation, err.Error())}
+	}
+	var errs field.ErrorList
+	for i, a := range avoid.PreferAvoidPods {
+		at := path.Child(avoidPodsAnnotation).Index(i).Child("PodSignature")
+		if c := a.PodSignature.PodController; c == nil {
+			errs = append(errs, field.Required(at, ""))
+		} else if c.Controller == nil || !*c.Controller {
+			errs = append(errs, field.Invalid(at.Child("PodController", "Controller"), false, "must point to a controller"))
+		}
+	}
+	return errs
+}
+
+// validateNodeResources checks the quantities that a kubelet reports.
+func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, list := range []struct {
+		name string
+		of   corev1.ResourceList
+	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
+		for _, name := range sortedResources(list.of) {
+			errs = append(errs, validateNodeResource(name, list.of[name], path.Child(list.name, string(name)))...)
+		}
+	}
+	return errs
+}
+
+// validateNodeResource demands whole numbers of what is counted: standard things,
+// and the extended resources of devices.
+func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	errs := ValidateNonNegativeQuantity(q, path)
+	if (isCounted(string(name)) || isExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
+		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
+	}
+	return errs
+}
+
+var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
+
+// validateDeclaredFeatures checks the features that a kubelet says it has.
+func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, f := range features {
+		at := path.Index(i)
+		if most := validation.DNS1123SubdomainMaxLength; len(f) > most {
+			errs = append(errs, field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, most)))
+		} else if !declaredFeature.MatchString(f) {
+			errs = append(errs, field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", f)))
+		}
+		if i == 0 {
+			continue
+		}
+		switch before := features[i-1]; {
+		case before == f:
+			errs = append(errs, field.Duplicate(at, f))
+		case before > f:
+			errs = append(errs, field.Invalid(at, f, "list must be sorted alphabetically"))
 		}
 	}
 	return errs
@@ -54,25 +157,109 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 		}
 		k := key{t.Key, t.Effect}
 		if seen[k] {
-			errs = append(errs, field.Duplicate(at, declare.Internal(t)))
+			err := field.Duplicate(at, declare.Internal(t))
+			err.Detail = "taints must be unique by key and effect pair"
+			errs = append(errs, err)
 		}
 		seen[k] = true
 	}
 	return errs
 }
 
+// validateNodeUpdate checks an update of the node itself. The reference checks most
+// of it twice.
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
-	path := field.NewPath("spec")
-	// The reference checks the taints of an update twice.
-	errs := append(validateNode(n), validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
-	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
-		errs = append(errs, field.Forbidden(path.Child("podCIDRs"), `node updates may not change podCIDR except from "" to valid`))
+	return append(validateNode(n), validateNodeStatusUpdate(n, old)...)
+}
+
+// validateNodeStatusUpdate checks what may change through any way.
+func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
+	meta, spec, status := field.NewPath("metadata"), field.NewPath("spec"), field.NewPath("status")
+	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
+	errs = append(errs, validateNodeResources(n, status)...)
+	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
+	seen := map[corev1.NodeAddress]bool{}
+	for i, a := range n.Status.Addresses {
+		if seen[a] {
+			errs = append(errs, field.Duplicate(status.Child("addresses").Index(i), declare.Internal(a)))
+		}
+		seen[a] = true
 	}
+	errs = append(errs, validatePodCIDRsKept(n.Spec.PodCIDRs, old.Spec.PodCIDRs, spec.Child("podCIDRs"))...)
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(path.Child("providerID"), `node updates may not change providerID except from "" to valid`))
+		errs = append(errs, field.Forbidden(spec.Child("providerID"), `node updates may not change providerID except from "" to valid`))
 	}
+	if s := n.Spec.ConfigSource; s != nil {
+		errs = append(errs, validateConfigSource(s, spec.Child("configSource"), false)...)
+	}
+	if c := n.Status.Config; c != nil {
+		for _, part := range []struct {
+			name   string
+			source *corev1.NodeConfigSource
+		}{{"assigned", c.Assigned}, {"active", c.Active}, {"lastKnownGood", c.LastKnownGood}} {
+			if part.source != nil {
+				errs = append(errs, validateConfigSource(part.source, status.Child("config", part.name), true)...)
+			}
+		}
+	}
+	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
-		errs = append(errs, field.Forbidden(path.Child("externalID"), "may not be updated"))
+		errs = append(errs, field.Forbidden(spec.Child("externalID"), "may not be updated"))
+	}
+	return errs
+}
+
+// validatePodCIDRsKept reports each range that changed; a node without any gets
+// them once.
+func validatePodCIDRsKept(cidrs, old []string, path *field.Path) field.ErrorList {
+	changed := field.Forbidden(path, `node updates may not change podCIDR except from "" to valid`)
+	if len(old) == 0 {
+		return nil
+	}
+	if len(cidrs) != len(old) {
+		return field.ErrorList{changed}
+	}
+	var errs field.ErrorList
+	for i := range old {
+		if cidrs[i] != old[i] {
+			errs = append(errs, changed)
+		}
+	}
+	return errs
+}
+
+// validateConfigSource checks where a kubelet reads its configuration; in a status
+// it says which version of it, in a spec it must not.
+func validateConfigSource(s *corev1.NodeConfigSource, path *field.Path, inStatus bool) field.ErrorList {
+	if s.ConfigMap == nil {
+		return field.ErrorList{field.Invalid(path, declare.Internal(s), "exactly one reference subfield must be non-nil")}
+	}
+	var errs field.ErrorList
+	m, path := s.ConfigMap, path.Child("configMap")
+	for _, v := range []struct{ name, value string }{{"uid", string(m.UID)}, {"resourceVersion", m.ResourceVersion}} {
+		switch at := path.Child(v.name); {
+		case inStatus && v.value == "":
+			errs = append(errs, field.Required(at, ""))
+		case !inStatus && v.value != "":
+			errs = append(errs, field.Forbidden(at, v.name+" must not be set in spec"))
+		}
+	}
+	for _, v := range []struct {
+		name, value string
+		wrong       func(string) []string
+	}{
+		{"namespace", m.Namespace, func(s string) []string { return apivalidation.ValidateNamespaceName(s, false) }},
+		{"name", m.Name, func(s string) []string { return apivalidation.NameIsDNSSubdomain(s, false) }},
+		{"kubeletConfigKey", m.KubeletConfigKey, validation.IsConfigMapKey},
+	} {
+		at := path.Child(v.name)
+		if v.value == "" {
+			errs = append(errs, field.Required(at, ""))
+			continue
+		}
+		for _, message := range v.wrong(v.value) {
+			errs = append(errs, field.Invalid(at, v.value, message))
+		}
 	}
 	return errs
 }

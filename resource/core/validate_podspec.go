@@ -123,7 +123,7 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", mostServers)))
 	}
 	for i, ip := range c.Nameservers {
-		errs = append(errs, validation.IsValidIPForLegacyField(path.Child("nameservers").Index(i), ip, false, nil)...)
+		errs = append(errs, ValidIP(path.Child("nameservers").Index(i), ip, nil)...)
 	}
 	if len(c.Searches) > mostSearches {
 		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %v search paths", mostSearches)))
@@ -207,7 +207,7 @@ func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range list {
-		errs = append(errs, validation.IsValidIPForLegacyField(path.Index(i).Child("ip"), a.IP, false, nil)...)
+		errs = append(errs, ValidIP(path.Index(i).Child("ip"), a.IP, nil)...)
 		for j, name := range a.Hostnames {
 			errs = append(errs, subdomain(path.Index(i).Child("hostnames").Index(j), name)...)
 		}

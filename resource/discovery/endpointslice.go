@@ -3,12 +3,14 @@ package discovery
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -55,20 +57,35 @@ func endpointSlice() *registry.Kind {
 					dropTopology(s, old.Endpoints)
 				}
 			},
+			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return validateSlice(s, nil) },
 			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
-				return declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))
+				return append(validateSlice(s, old), declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 			},
-			Warn: func(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
-				if s.AddressType != discoveryv1.AddressTypeFQDN || old != nil {
-					return nil
-				}
-				return []string{field.NewPath("spec", "addressType").String() + ": FQDN endpoints are deprecated"}
-			},
+			Warn: warnSlice,
 			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {
 				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
 			}),
 		}),
 	}
+}
+
+// sliceControllers make slices of what others wrote, and write addresses well.
+var sliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+
+func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
+	var warnings []string
+	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
+		warnings = append(warnings, field.NewPath("spec", "addressType").String()+": FQDN endpoints are deprecated")
+	}
+	if slices.Contains(sliceControllers, s.Labels[discoveryv1.LabelManagedBy]) {
+		return warnings
+	}
+	for i := range s.Endpoints {
+		for j, a := range s.Endpoints[i].Addresses {
+			warnings = append(warnings, validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+		}
+	}
+	return warnings
 }
 
 // content is what the generation counts the changes of. There is no spec:

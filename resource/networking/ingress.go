@@ -37,7 +37,10 @@ func ingress() *registry.Kind {
 			core.AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.Ingress]{
-			Validate:       func(_ context.Context, o *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
+				return validateIngressStatusUpdate(i, old)
+			},
 			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
 			Spec:           func(i *networkingv1.Ingress) any { return &i.Spec },
 			Status:         func(i *networkingv1.Ingress) any { return &i.Status },

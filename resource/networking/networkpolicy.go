@@ -29,11 +29,12 @@ func networkPolicy() *registry.Kind {
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.NetworkPolicy]{
 			Validate: func(_ context.Context, o *networkingv1.NetworkPolicy) field.ErrorList {
-				return validateNetworkPolicy(o)
+				return validateNetworkPolicy(o, nil)
 			},
-			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) field.ErrorList {
-				return validateNetworkPolicy(o)
+			ValidateUpdate: func(_ context.Context, o, old *networkingv1.NetworkPolicy) field.ErrorList {
+				return validateNetworkPolicy(o, old)
 			},
+			Warn:       func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string { return networkPolicyWarnings(o) },
 			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 			Generation: true,
 			// An empty list where there was none counts as a change.

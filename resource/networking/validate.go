@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
@@ -39,18 +41,21 @@ func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-func validateNetworkPolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
+// validateNetworkPolicy checks a policy. The ranges of addresses that the old one
+// had, which may be nil, are left alone wherever they are now.
+func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
+	had := policyCIDRs(old)
 	path, s := field.NewPath("spec"), &p.Spec
 	errs := validateSelector(&s.PodSelector, path.Child("podSelector"))
 	for i, rule := range s.Ingress {
 		at := path.Child("ingress").Index(i)
 		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
-		errs = append(errs, validatePeers(rule.From, at.Child("from"))...)
+		errs = append(errs, validatePeers(rule.From, had, at.Child("from"))...)
 	}
 	for i, rule := range s.Egress {
 		at := path.Child("egress").Index(i)
 		errs = append(errs, validatePolicyPorts(rule.Ports, at.Child("ports"))...)
-		errs = append(errs, validatePeers(rule.To, at.Child("to"))...)
+		errs = append(errs, validatePeers(rule.To, had, at.Child("to"))...)
 	}
 	types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	if len(s.PolicyTypes) > len(types) {
@@ -96,7 +101,49 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 	return errs
 }
 
-func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
+// ipBlocks returns the blocks of a policy with where they are.
+func ipBlocks(p *networkingv1.NetworkPolicy) map[*networkingv1.IPBlock]*field.Path {
+	blocks, path := map[*networkingv1.IPBlock]*field.Path{}, field.NewPath("spec")
+	add := func(peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
+		for i := range peers {
+			if b := peers[i].IPBlock; b != nil {
+				blocks[b] = path.Index(i).Child("ipBlock")
+			}
+		}
+	}
+	for i := range p.Spec.Ingress {
+		add(p.Spec.Ingress[i].From, path.Child("ingress").Index(i).Child("from"))
+	}
+	for i := range p.Spec.Egress {
+		add(p.Spec.Egress[i].To, path.Child("egress").Index(i).Child("to"))
+	}
+	return blocks
+}
+
+func policyCIDRs(p *networkingv1.NetworkPolicy) []string {
+	if p == nil {
+		return nil
+	}
+	var cidrs []string
+	for b := range ipBlocks(p) {
+		cidrs = append(append(cidrs, b.CIDR), b.Except...)
+	}
+	return cidrs
+}
+
+func networkPolicyWarnings(p *networkingv1.NetworkPolicy) []string {
+	var warnings []string
+	for b, path := range ipBlocks(p) {
+		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr"), b.CIDR)...)
+		for i, e := range b.Except {
+			warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i), e)...)
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+func validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, p := range peers {
 		at := path.Index(i)
@@ -104,7 +151,7 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) fie
 		errs = append(errs, validateSelector(p.NamespaceSelector, at.Child("namespaceSelector"))...)
 		selects := p.PodSelector != nil || p.NamespaceSelector != nil
 		if p.IPBlock != nil {
-			errs = append(errs, validateIPBlock(p.IPBlock, at.Child("ipBlock"))...)
+			errs = append(errs, validateIPBlock(p.IPBlock, had, at.Child("ipBlock"))...)
 		}
 		switch {
 		case !selects && p.IPBlock == nil:
@@ -116,20 +163,24 @@ func validatePeers(peers []networkingv1.NetworkPolicyPeer, path *field.Path) fie
 	return errs
 }
 
-func validateIPBlock(b *networkingv1.IPBlock, path *field.Path) field.ErrorList {
+func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
-	errs := validation.IsValidCIDRForLegacyField(path.Child("cidr"), b.CIDR, false, nil)
-	whole, wholeErr := netip.ParsePrefix(b.CIDR)
+	errs := core.ValidCIDR(path.Child("cidr"), b.CIDR, had)
+	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
+	if err != nil {
+		return errs
+	}
+	bits, _ := whole.Mask.Size()
 	for i, e := range b.Except {
 		at := path.Child("except").Index(i)
-		if wrong := validation.IsValidCIDRForLegacyField(at, e, false, nil); len(wrong) > 0 {
-			errs = append(errs, wrong...)
+		errs = append(errs, core.ValidCIDR(at, e, had)...)
+		_, part, err := netutils.ParseCIDRSloppy(e)
+		if err != nil {
 			continue
 		}
-		part, err := netip.ParsePrefix(e)
-		if err == nil && wholeErr == nil && (!whole.Masked().Contains(part.Addr()) || part.Bits() <= whole.Bits()) {
+		if partBits, _ := part.Mask.Size(); !whole.Contains(part.IP) || partBits <= bits {
 			errs = append(errs, field.Invalid(at, e, "must be a strict subset of `cidr`"))
 		}
 	}
@@ -265,6 +316,29 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		errs = append(errs, invalid(at.Child("port", "number"), port.Number, validation.IsValidPortNum(int(port.Number)))...)
 	default:
 		errs = append(errs, field.Required(path, "port name or number is required"))
+	}
+	return errs
+}
+
+// validateIngressStatusUpdate checks where load balancers serve an ingress.
+func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
+	path := field.NewPath("status", "loadBalancer", "ingress")
+	var had []string
+	for _, in := range old.Status.LoadBalancer.Ingress {
+		had = append(had, in.IP)
+	}
+	var errs field.ErrorList
+	for k, in := range i.Status.LoadBalancer.Ingress {
+		at := path.Index(k)
+		if in.IP != "" {
+			errs = append(errs, core.ValidIP(at.Child("ip"), in.IP, had)...)
+		}
+		if in.Hostname != "" {
+			errs = append(errs, invalid(at.Child("hostname"), in.Hostname, validation.IsDNS1123Subdomain(in.Hostname))...)
+			if netutils.ParseIPSloppy(in.Hostname) != nil {
+				errs = append(errs, field.Invalid(at.Child("hostname"), in.Hostname, "must be a DNS name, not an IP address"))
+			}
+		}
 	}
 	return errs
 }
