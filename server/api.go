@@ -44,7 +44,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	if s.encryption != nil {
 		a.registry.Transform(s.transformer)
 	}
-	if err := s.buildAuthentication(a.registry); err != nil {
+	if err := s.buildAuthentication(ctx, a.registry); err != nil {
 		return err
 	}
 	if err := s.buildAuthorization(); err != nil {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/auth/bootstraptoken"
+	"github.com/keelson-dev/keelson/auth/externalsigner"
 	"github.com/keelson-dev/keelson/auth/identity"
 	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
@@ -44,7 +46,9 @@ const (
 // authentication is who is let into a server, and as whom.
 type authentication struct {
 	audiences  []string
-	keys       *serviceaccount.Keys
+	keys       serviceaccount.KeySource
+	ownKeys    *serviceaccount.Keys   // nil: signer has them
+	signer     *externalsigner.Signer // nil: this server signs
 	clientCAs  *clientcert.Authorities
 	proxyCAs   *clientcert.Authorities // nil: no front proxy is believed
 	proxyNames requestheader.Names
@@ -58,7 +62,7 @@ type authentication struct {
 
 // buildAuthentication reads the keys and authorities, and puts the ways to sign in
 // together.
-func (s *Server) buildAuthentication(reg *registry.Registry) error {
+func (s *Server) buildAuthentication(ctx context.Context, reg *registry.Registry) error {
 	c := &s.config.Authentication
 	a := &authentication{audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous}}
 	a.legacy.Objects, a.legacy.Log, a.legacy.Now = reg, s.log, time.Now
@@ -66,7 +70,7 @@ func (s *Server) buildAuthentication(reg *registry.Registry) error {
 	if err := s.openAuthorities(a); err != nil {
 		return err
 	}
-	if err := s.openAccountKeys(a); err != nil {
+	if err := s.openAccountKeys(ctx, a); err != nil {
 		return err
 	}
 	if err := s.openIssuers(a); err != nil {
@@ -100,8 +104,11 @@ func (s *Server) openAuthorities(a *authentication) (err error) {
 	return nil
 }
 
-func (s *Server) openAccountKeys(a *authentication) (err error) {
+func (s *Server) openAccountKeys(ctx context.Context, a *authentication) (err error) {
 	c := &s.config.Authentication.ServiceAccounts
+	if c.SigningEndpoint != "" {
+		return s.openSigner(ctx, a)
+	}
 	o := serviceaccount.KeyOptions{Files: c.KeyFiles, SigningFile: c.SigningKeyFile, WriteFile: certs.WriteFile}
 	if s.config.Storage == StorageEtcd && c.SigningKeyFile == "" {
 		s.log.Warn("service account tokens are signed with this server's own key, which other servers on the cluster do not have; see --service-account-signing-key-file")
@@ -109,10 +116,50 @@ func (s *Server) openAccountKeys(a *authentication) (err error) {
 	if s.config.DataDir != "" {
 		o.OwnFile = filepath.Join(s.config.DataDir, pkiName, accountKeyName)
 	}
-	if a.keys, err = serviceaccount.OpenKeys(o); err != nil {
+	if a.ownKeys, err = serviceaccount.OpenKeys(o); err != nil {
 		return fmt.Errorf("cannot use the keys of service account tokens: %w", err)
 	}
+	a.keys = a.ownKeys
+	s.warnOfLives(c.MaxExpiration, "service-account-max-token-expiration must be set longer than %d seconds (currently %s)",
+		"enabling tokens valid up to %d seconds, which is longer than service-account-max-token-expiration set to %s")
 	return nil
+}
+
+// openSigner asks the program that signs tokens what it can do.
+func (s *Server) openSigner(ctx context.Context, a *authentication) (err error) {
+	c := &s.config.Authentication.ServiceAccounts
+	a.signer, err = externalsigner.Open(ctx, externalsigner.Options{
+		Socket: c.SigningEndpoint, Log: s.log, Metrics: s.signerMetrics, Now: time.Now,
+	})
+	if err != nil {
+		return fmt.Errorf("while setting up external-jwt-signer: %w", err)
+	}
+	a.keys = a.signer
+	longest := a.signer.MaxLife()
+	switch {
+	case c.MaxExpiration == 0:
+		c.MaxExpiration = longest
+	case c.MaxExpiration > longest:
+		return fmt.Errorf("service-account-max-token-expiration cannot be set longer than the token expiration supported by service-account-signing-endpoint: %s > %s", c.MaxExpiration, longest)
+	}
+	s.warnOfLives(c.MaxExpiration, "token lifetime supported by external-jwt-signer must be longer than %d seconds (currently %s)",
+		"tokens validity will be caped at the smaller of %d seconds and maximum token lifetime supported by external-jwt-signer (%s)")
+	return nil
+}
+
+// warnOfLives says where tokens that are mounted in pods cannot live as long as is
+// asked for; longest is 0 for no limit.
+func (s *Server) warnOfLives(longest time.Duration, tooShort, shortened string) {
+	if !s.config.Authentication.ServiceAccounts.ExtendExpiration || longest == 0 {
+		return
+	}
+	const on = "service-account-extend-token-expiration is true, "
+	if longest < serviceaccount.MountedLife {
+		s.log.Warn(fmt.Sprintf(on+"in order to correctly trigger safe transition logic, "+tooShort, int(serviceaccount.MountedLife/time.Second), longest))
+	}
+	if longest < serviceaccount.ExtendedLife {
+		s.log.Warn(fmt.Sprintf(on+shortened, int(serviceaccount.ExtendedLife/time.Second), longest))
+	}
 }
 
 // tokenAuthenticators are asked from top to bottom. Those that look into memory
@@ -204,6 +251,9 @@ func (s *Server) serveAuthentication(o *rest.Options) {
 	issuer := &serviceaccount.Issuer{
 		Keys: a.keys, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: c.MaxExpiration, Extend: c.ExtendExpiration, Now: time.Now,
 	}
+	if a.signer != nil {
+		issuer.MostExtended = a.signer.MaxLife()
+	}
 	if o.Answers == nil {
 		o.Answers = map[schema.GroupResource]registry.CreateFunc{}
 	}
@@ -248,7 +298,11 @@ func (s *Server) followAuthentication() {
 		}
 	}
 	go s.followIssuers()
-	go s.keepAccountKey()
+	if s.authentication.signer != nil {
+		go s.authentication.signer.Follow(s.background)
+	} else {
+		go s.keepAccountKey()
+	}
 	s.authentication.legacy.Creator = s.api.handler
 	go s.authentication.legacy.Run(s.background)
 }
@@ -256,7 +310,7 @@ func (s *Server) followAuthentication() {
 // keepAccountKey makes the key of service account tokens of a new data directory,
 // which controllers read that sign tokens themselves.
 func (s *Server) keepAccountKey() {
-	if err := s.authentication.keys.KeepOwn(s.background); err != nil && s.background.Err() == nil {
+	if err := s.authentication.ownKeys.KeepOwn(s.background); err != nil && s.background.Err() == nil {
 		s.log.Error("the key of service account tokens cannot be kept", "error", err)
 	}
 }

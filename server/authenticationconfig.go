@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,9 @@ type ServiceAccountConfig struct {
 	// they are signed with. "" is the server's own key, made when it is needed.
 	KeyFiles       []string
 	SigningKeyFile string
+	// SigningEndpoint is the socket of a program that signs instead, and says with
+	// which keys tokens are verified; "" is none.
+	SigningEndpoint string
 	// Issuers are accepted; the first one issues.
 	Issuers []string
 	// JWKSURI is where relying parties are told to find the keys; "" is this server.
@@ -138,9 +142,26 @@ func (c *ServiceAccountConfig) validate() []error {
 			add("service-account-jwks-uri requires https scheme, parsed as: %v", u.String())
 		}
 	}
+	if c.SigningEndpoint != "" {
+		errs = append(errs, c.validateEndpoint()...)
+	}
 	const shortest, longest = time.Hour, 1 << 32 * time.Second
 	if c.MaxExpiration != 0 && (c.MaxExpiration < shortest || c.MaxExpiration > longest) {
 		add("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
+	}
+	return errs
+}
+
+// abstractSocket is what an abstract socket may be called.
+var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
+
+func (c *ServiceAccountConfig) validateEndpoint() []error {
+	var errs []error
+	if c.SigningKeyFile != "" || len(c.KeyFiles) > 0 {
+		errs = append(errs, errors.New("can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with `--service-account-signing-endpoint` (They are mutually exclusive)"))
+	}
+	if strings.HasPrefix(c.SigningEndpoint, "@") && !abstractSocket.MatchString(c.SigningEndpoint) {
+		errs = append(errs, fmt.Errorf("invalid value %q passed for `--service-account-signing-endpoint`, when prefixed with @ must be a valid abstract socket name", c.SigningEndpoint))
 	}
 	return errs
 }

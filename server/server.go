@@ -12,12 +12,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/auth/externalsigner"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/discovery/openapi"
@@ -71,6 +73,7 @@ type Server struct {
 	// encryption is nil where values are stored as they are.
 	encryption        *encrypt.Encryption
 	encryptionMetrics *encrypt.Metrics
+	signerMetrics     *externalsigner.Metrics
 	api               *api
 
 	authentication *authentication
@@ -116,7 +119,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, log: c.Log, failed: make(chan error, 1)}
+	s := &Server{config: c, log: c.Log, failed: make(chan error, 1), signerMetrics: externalsigner.NewMetrics()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -415,7 +418,7 @@ func (s *Server) buildHTTP() error {
 	s.metrics = metrics.New(metrics.Options{
 		Build: buildLabels(), Known: s.hasResource, InFlight: limiter.Current,
 		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageCluster: s.clusterName(),
-		Objects: s.api.objects, Also: append(s.api.custom.collectors(), s.encryptionMetrics.Collectors()...),
+		Objects: s.api.objects, Also: slices.Concat(s.api.custom.collectors(), s.encryptionMetrics.Collectors(), s.signerMetrics.Collectors()),
 	})
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
@@ -560,6 +563,9 @@ func (s *Server) release() error {
 	}
 	for _, store := range s.stores() {
 		errs = append(errs, store.Close())
+	}
+	if s.authentication != nil && s.authentication.signer != nil {
+		errs = append(errs, s.authentication.signer.Close())
 	}
 	if s.encryption != nil {
 		errs = append(errs, s.encryption.Close())

@@ -22,13 +22,11 @@ const (
 	KeysPath          = "/openid/v1/jwks"
 
 	keySetType = "application/jwk-set+json"
-	// discoveryAge is for how long, in seconds, the answers may be kept.
-	discoveryAge = 3600
 )
 
 // Discovery tells relying parties about the issuer and its keys.
 type Discovery struct {
-	keys    *Keys
+	keys    KeySource
 	issuer  string
 	keysURI string
 }
@@ -37,7 +35,7 @@ type Discovery struct {
 // address, is where relying parties find the keys. An issuer that is no https URL
 // without query and fragment has no documents: that is an error, and the server
 // goes without.
-func NewDiscovery(keys *Keys, issuer, keysURI, address string) (*Discovery, error) {
+func NewDiscovery(keys KeySource, issuer, keysURI, address string) (*Discovery, error) {
 	u, err := url.Parse(issuer)
 	switch {
 	case err != nil:
@@ -85,24 +83,25 @@ func (d *Discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, respond.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+media, true))
 		return
 	}
-	body, err := document()
+	keys, age, err := d.keys.Published()
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	body, err := document(keys)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", media)
-	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", discoveryAge))
+	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(age.Seconds())))
 	_, _ = w.Write(body) // the client may be gone
 }
 
-func (d *Discovery) configuration() ([]byte, error) {
-	keys, err := d.keys.published()
-	if err != nil {
-		return nil, err
-	}
+func (d *Discovery) configuration(keys []PublicKey) ([]byte, error) {
 	var algs []string
 	for _, k := range keys {
-		algs = append(algs, string(k.alg))
+		algs = append(algs, string(k.Algorithm))
 	}
 	slices.Sort(algs)
 	return json.Marshal(struct {
@@ -114,14 +113,10 @@ func (d *Discovery) configuration() ([]byte, error) {
 	}{d.issuer, d.keysURI, []string{"id_token"}, []string{"public"}, slices.Compact(algs)})
 }
 
-func (d *Discovery) keySet() ([]byte, error) {
-	keys, err := d.keys.published()
-	if err != nil {
-		return nil, err
-	}
+func (d *Discovery) keySet(keys []PublicKey) ([]byte, error) {
 	var set jose.JSONWebKeySet
 	for _, k := range keys {
-		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.key, KeyID: k.id, Algorithm: string(k.alg), Use: "sig"})
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key, KeyID: k.ID, Algorithm: string(k.Algorithm), Use: "sig"})
 	}
 	return json.Marshal(set)
 }

@@ -1,13 +1,13 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,11 +27,10 @@ const (
 	shortestLife = 10 * 60 // seconds
 	longestLife  = 1 << 32
 
-	// extendedRequest is what the service account admission plug-in asks for in
-	// the tokens that it mounts, in seconds. Such a token lives longer than it says
-	// where extension is on, so that a program that never reads it again is found
-	// (by metrics) before it fails.
-	extendedRequest = 60*60 + 7
+	// MountedLife is what the service account admission plug-in asks for in the tokens
+	// that it mounts. Such a token lives longer than it says where extension is on, so
+	// that a program that never reads it again is found (by metrics) before it fails.
+	MountedLife = time.Hour + 7*time.Second
 	// ExtendedLife is how long it lives then.
 	ExtendedLife = 365 * 24 * time.Hour
 
@@ -42,16 +41,18 @@ const (
 
 // Issuer answers requests for tokens.
 type Issuer struct {
-	Keys *Keys
+	Keys KeySource
 	// Name is the issuer that tokens name.
 	Name string
 	// Audiences are those of a request that names none: the server's own.
 	Audiences []string
 	// MaxLife shortens what is asked for; 0 does not.
 	MaxLife time.Duration
-	// Extend makes the tokens that admission mounts live for ExtendedLife.
-	Extend bool
-	Now    func() time.Time
+	// Extend makes the tokens that admission mounts live for ExtendedLife, or for
+	// MostExtended where that is less and not 0.
+	Extend       bool
+	MostExtended time.Duration
+	Now          func() time.Time
 }
 
 var tokenRequestKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
@@ -83,7 +84,7 @@ func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.Creat
 	}
 	i.shorten(ctx, req)
 	id := uuid.NewUUID()
-	token, err := i.issue(req, b, string(id), now)
+	token, err := i.issue(ctx, req, b, string(id), now)
 	if err != nil {
 		return nil, kerrors.NewInternalError(fmt.Errorf("failed to generate token: %w", err))
 	}
@@ -192,11 +193,11 @@ func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name strin
 }
 
 // issue makes the token.
-func (i *Issuer) issue(req *authenticationv1.TokenRequest, b boundClaims, id string, now time.Time) (string, error) {
+func (i *Issuer) issue(ctx context.Context, req *authenticationv1.TokenRequest, b boundClaims, id string, now time.Time) (string, error) {
 	asked := time.Duration(*req.Spec.ExpirationSeconds) * time.Second
 	life := asked
-	if i.Extend && b.Pod != nil && asked == extendedRequest*time.Second && i.forUs(req.Spec.Audiences) {
-		life = ExtendedLife
+	if i.Extend && b.Pod != nil && asked == MountedLife && i.forUs(req.Spec.Audiences) {
+		life = min(ExtendedLife, cmp.Or(i.MostExtended, ExtendedLife))
 		b.WarnAfter = jwt.NewNumericDate(now.Add(asked))
 	}
 	c := &claims{
@@ -206,7 +207,11 @@ func (i *Issuer) issue(req *authenticationv1.TokenRequest, b boundClaims, id str
 		},
 		Kubernetes: b,
 	}
-	return i.Keys.sign(c)
+	payload, err := json.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	return i.Keys.Sign(ctx, payload)
 }
 
 // forUs says whether all the audiences are the server's own.
@@ -217,25 +222,4 @@ func (i *Issuer) forUs(audiences []string) bool {
 		}
 	}
 	return true
-}
-
-// sign makes a token of claims.
-func (k *Keys) sign(c *claims) (string, error) {
-	key, public, err := k.signing()
-	if err != nil {
-		return "", err
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: public.alg, Key: jose.JSONWebKey{Key: key, KeyID: public.id}}, nil)
-	if err != nil {
-		return "", err
-	}
-	payload, err := json.Marshal(c)
-	if err != nil {
-		return "", err
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		return "", err
-	}
-	return signed.CompactSerialize()
 }

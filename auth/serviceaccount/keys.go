@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -28,25 +29,14 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, j
 // kubeadm makes it.
 const ownKeyBits = 2048
 
-// publicKey is a key that tokens are verified with.
-type publicKey struct {
-	id  string
-	key crypto.PublicKey
-	alg jose.SignatureAlgorithm
-}
-
-func newPublicKey(key crypto.PublicKey) (publicKey, error) {
-	alg, err := algorithmOf(key)
-	if err != nil {
-		return publicKey{}, err
-	}
+func newPublicKey(key crypto.PublicKey) (PublicKey, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
-		return publicKey{}, err
+		return PublicKey{}, err
 	}
 	// The ID tells nothing about the key but which one it is.
 	hash := sha256.Sum256(der)
-	return publicKey{id: base64.RawURLEncoding.EncodeToString(hash[:]), key: key, alg: alg}, nil
+	return NewPublicKey(base64.RawURLEncoding.EncodeToString(hash[:]), key)
 }
 
 func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
@@ -67,14 +57,14 @@ func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("unknown public key type %T, must be *rsa.PublicKey or *ecdsa.PublicKey", key)
 }
 
-// Keys are what tokens are signed and verified with.
+// Keys are those of files, and the server's own. They are a KeySource.
 //
 // Where no key is given the server has one of its own. Making it takes 50 ms or more
 // of a core, so nobody waits for it: a server with a data directory makes it beside
 // its first requests, because other programs sign with its file; one in memory when
 // it is first needed.
 type Keys struct {
-	given  []publicKey
+	given  []PublicKey
 	signer crypto.Signer // nil: the own key signs
 
 	ownPath string // "" keeps the own key in memory
@@ -86,7 +76,7 @@ type Keys struct {
 
 type ownKey struct {
 	signer crypto.Signer
-	public publicKey
+	public PublicKey
 }
 
 // KeyOptions say where keys are.
@@ -137,7 +127,7 @@ func (k *Keys) add(keys ...crypto.PublicKey) error {
 		}
 		known := false
 		for _, other := range k.given {
-			known = known || other.id == public.id
+			known = known || other.ID == public.ID
 		}
 		if !known {
 			k.given = append(k.given, public)
@@ -170,22 +160,21 @@ func (k *Keys) setOwn(signer crypto.Signer) error {
 	return nil
 }
 
-// known returns the keys that a token with that key ID may have been signed with;
-// "" is all. An own key that was not made yet has signed nothing.
-func (k *Keys) known(id string) []publicKey {
+// Known implements KeySource. An own key that was not made yet has signed nothing.
+func (k *Keys) Known(_ context.Context, id string) []PublicKey {
 	all := k.all()
 	if id == "" {
 		return all
 	}
 	for i := range all {
-		if all[i].id == id {
+		if all[i].ID == id {
 			return all[i : i+1]
 		}
 	}
 	return nil
 }
 
-func (k *Keys) all() []publicKey {
+func (k *Keys) all() []PublicKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own == nil {
@@ -195,7 +184,7 @@ func (k *Keys) all() []publicKey {
 }
 
 // signing returns the key that signs.
-func (k *Keys) signing() (crypto.Signer, publicKey, error) {
+func (k *Keys) signing() (crypto.Signer, PublicKey, error) {
 	if k.signer != nil {
 		public, err := newPublicKey(k.signer.Public())
 		return k.signer, public, err
@@ -204,7 +193,7 @@ func (k *Keys) signing() (crypto.Signer, publicKey, error) {
 	defer k.mu.Unlock()
 	if k.own == nil {
 		if err := k.makeOwn(context.Background()); err != nil {
-			return nil, publicKey{}, fmt.Errorf("cannot make a key for service account tokens: %w", err)
+			return nil, PublicKey{}, fmt.Errorf("cannot make a key for service account tokens: %w", err)
 		}
 	}
 	return k.own.signer, k.own.public, nil
@@ -237,12 +226,32 @@ func (k *Keys) makeOwn(ctx context.Context) error {
 	return k.setOwn(key)
 }
 
-// published returns the keys that relying parties are told of.
-func (k *Keys) published() ([]publicKey, error) {
+// Published implements KeySource.
+func (k *Keys) Published() ([]PublicKey, time.Duration, error) {
 	if _, _, err := k.signing(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return k.all(), nil
+	return k.all(), publishedAge, nil
+}
+
+// Generation implements KeySource: keys of files are never withdrawn.
+func (k *Keys) Generation() uint64 { return 0 }
+
+// Sign implements KeySource.
+func (k *Keys) Sign(_ context.Context, payload []byte) (string, error) {
+	key, public, err := k.signing()
+	if err != nil {
+		return "", err
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: public.Algorithm, Key: jose.JSONWebKey{Key: key, KeyID: public.ID}}, nil)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
 func readPrivateKey(path string) (crypto.Signer, error) {

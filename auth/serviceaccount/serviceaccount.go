@@ -49,7 +49,7 @@ type Objects interface {
 
 // Options are what an Authenticator needs.
 type Options struct {
-	Keys *Keys
+	Keys KeySource
 	// Issuers are those of bound tokens that are accepted.
 	Issuers []string
 	// Audiences are the server's own: a token without audiences is meant for them.
@@ -90,6 +90,8 @@ type verified struct {
 	claims *claims
 	legacy bool
 	user   *request.User
+	// generation is that of the keys when the signature was verified.
+	generation uint64
 }
 
 // New returns the authenticator.
@@ -104,11 +106,11 @@ func New(o Options) *Authenticator {
 // AuthenticateToken implements authn.TokenAuthenticator.
 func (a *Authenticator) AuthenticateToken(ctx context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
 	v, ok := a.known.Get(t.Hash)
-	if ok {
+	if ok && v.generation == a.o.Keys.Generation() {
 		a.o.Cached.Hit()
 	} else {
 		var err error
-		v, err = a.verify(t.Text)
+		v, err = a.verify(ctx, t.Text)
 		if v != nil || err != nil {
 			a.o.Cached.Miss(err == nil)
 		}
@@ -134,7 +136,7 @@ func (a *Authenticator) AuthenticateToken(ctx context.Context, t authn.BearerTok
 
 // verify returns nil and no error for a token that is from none of the issuers, or
 // no JSON web token.
-func (a *Authenticator) verify(token string) (*verified, error) {
+func (a *Authenticator) verify(ctx context.Context, token string) (*verified, error) {
 	if !a.issuers[issuerOf(token)] {
 		return nil, nil
 	}
@@ -142,11 +144,12 @@ func (a *Authenticator) verify(token string) (*verified, error) {
 	if err != nil {
 		return nil, nil
 	}
-	payload, err := a.verifySignature(signed)
+	generation := a.o.Keys.Generation() // before the keys: what changes meanwhile is seen next time
+	payload, err := a.verifySignature(ctx, signed)
 	if err != nil {
 		return nil, err
 	}
-	v := &verified{claims: &claims{}}
+	v := &verified{claims: &claims{}, generation: generation}
 	if err := json.Unmarshal(payload, v.claims); err != nil {
 		return nil, errors.New("service account token claims could not be read")
 	}
@@ -158,14 +161,14 @@ func (a *Authenticator) verify(token string) (*verified, error) {
 	return v, nil
 }
 
-func (a *Authenticator) verifySignature(signed *jose.JSONWebSignature) ([]byte, error) {
-	keys := a.o.Keys.known(signed.Signatures[0].Header.KeyID)
+func (a *Authenticator) verifySignature(ctx context.Context, signed *jose.JSONWebSignature) ([]byte, error) {
+	keys := a.o.Keys.Known(ctx, signed.Signatures[0].Header.KeyID)
 	if len(keys) == 0 {
 		return nil, errors.New("invalid signature, no keys found")
 	}
 	var failed []error
 	for _, key := range keys {
-		payload, err := signed.Verify(key.key)
+		payload, err := signed.Verify(key.Key)
 		if err == nil {
 			return payload, nil
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io/fs"
@@ -125,6 +126,56 @@ func openKeys(t testing.TB, o KeyOptions) *Keys {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// sign returns the token of claims.
+func sign(t testing.TB, keys KeySource, c *claims) string {
+	t.Helper()
+	payload, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := keys.Sign(t.Context(), payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// withdrawn is a KeySource whose keys can be taken back.
+type withdrawn struct {
+	KeySource
+	generation uint64
+	none       bool
+}
+
+func (w *withdrawn) Generation() uint64 { return w.generation }
+
+func (w *withdrawn) Known(ctx context.Context, id string) []PublicKey {
+	if w.none {
+		return nil
+	}
+	return w.KeySource.Known(ctx, id)
+}
+
+// TestATokenEndsWithItsKey: that the signature was verified once does not count when
+// the key is withdrawn.
+func TestATokenEndsWithItsKey(t *testing.T) {
+	p := newParty(t)
+	keys := &withdrawn{KeySource: p.Issuer.Keys}
+	p.Authenticator.o.Keys = keys
+	token := p.legacy(t, nil)
+	for _, step := range []struct {
+		none       bool
+		generation uint64
+		ok         bool
+	}{{false, 0, true}, {false, 1, true}, {true, 2, false}} {
+		keys.none, keys.generation = step.none, step.generation
+		id, err := p.AuthenticateToken(t.Context(), authn.NewBearerToken(token), []string{issuer})
+		if ok := id != nil && err == nil; ok != step.ok {
+			t.Errorf("%+v: %v %v", step, id, err)
+		}
+	}
 }
 
 // party is an issuer and an authenticator of one world.
@@ -317,7 +368,7 @@ func TestWhatIsAskedForIsRefused(t *testing.T) {
 
 func TestALifeIsShortenedAndExtended(t *testing.T) {
 	p := newParty(t)
-	mounted := int64(extendedRequest)
+	mounted := int64(MountedLife / time.Second)
 	spec := bound("Pod", "web")
 	spec.ExpirationSeconds = &mounted
 	token := p.token(t, spec)
@@ -347,10 +398,7 @@ func (p *party) legacy(t *testing.T, change func(*claims)) string {
 	if change != nil {
 		change(c)
 	}
-	token, err := p.Keys.sign(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := sign(t, p.Keys, c)
 	p.put(secrets, &corev1.Secret{ObjectMeta: meta(ns, "legacy"), Data: map[string][]byte{"token": []byte(token)}})
 	return token
 }
@@ -404,7 +452,7 @@ func TestForgeries(t *testing.T) {
 	parts := strings.Split(token, ".")
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	other := newParty(t).token(t, authenticationv1.TokenRequestSpec{})
-	der, err := x509.MarshalPKIXPublicKey(p.Keys.given[0].key)
+	der, err := x509.MarshalPKIXPublicKey(p.Keys.(*Keys).given[0].Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,7 +521,7 @@ func TestTheFileOfTheOwnKeyIsMadeOnceAndOnlyWhereItIsUsed(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	k := openKeys(t, KeyOptions{OwnFile: path, WriteFile: write})
-	if err := k.KeepOwn(ended); !errors.Is(err, context.Canceled) || len(k.known("")) != 0 {
+	if err := k.KeepOwn(ended); !errors.Is(err, context.Canceled) || len(k.Known(t.Context(), "")) != 0 {
 		t.Errorf("of a server that stops: %v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -484,8 +532,8 @@ func TestTheFileOfTheOwnKeyIsMadeOnceAndOnlyWhereItIsUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	known := k.known("")
-	if again := openKeys(t, KeyOptions{OwnFile: path}).known(""); len(known) != 1 || len(again) != 1 || again[0].id != known[0].id {
+	known := k.Known(t.Context(), "")
+	if again := openKeys(t, KeyOptions{OwnFile: path}).Known(t.Context(), ""); len(known) != 1 || len(again) != 1 || again[0].ID != known[0].ID {
 		t.Errorf("%d keys, %d in the file", len(known), len(again))
 	}
 	other := filepath.Join(t.TempDir(), "sa.key")
@@ -503,16 +551,13 @@ func TestTheOwnKeyIsMadeWhenItIsNeededAndKept(t *testing.T) {
 	write := func(path string, content []byte, mode fs.FileMode) error { return os.WriteFile(path, content, mode) }
 	o := KeyOptions{OwnFile: path, WriteFile: write}
 	k := openKeys(t, o)
-	if len(k.known("")) != 0 {
+	if len(k.Known(t.Context(), "")) != 0 {
 		t.Error("a key before it is needed")
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file is there before it is needed: %v", err)
 	}
-	token, err := k.sign(&claims{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := sign(t, k, &claims{})
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
@@ -522,11 +567,11 @@ func TestTheOwnKeyIsMadeWhenItIsNeededAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openKeys(t, o)
-	known := again.known(signed.Signatures[0].Header.KeyID)
+	known := again.Known(t.Context(), signed.Signatures[0].Header.KeyID)
 	if len(known) != 1 {
 		t.Fatalf("%d keys after a restart", len(known))
 	}
-	if _, err := signed.Verify(known[0].key); err != nil {
+	if _, err := signed.Verify(known[0].Key); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(path, []byte("no key"), 0o600); err != nil {
@@ -580,7 +625,7 @@ func TestAudit(t *testing.T) {
 			_, _ = p.AuthenticateToken(ctx, authn.NewBearerToken(token), []string{issuer}) // some do not hold
 		})
 	}
-	mounted := int64(extendedRequest)
+	mounted := int64(MountedLife / time.Second)
 	spec := bound("Pod", "web")
 	spec.ExpirationSeconds = &mounted
 	var issued *authenticationv1.TokenRequest
@@ -595,7 +640,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	legacy := p.legacy(t, nil)
-	p.now = p.now.Add(extendedRequest*time.Second + 10*time.Second)
+	p.now = p.now.Add(MountedLife + 10*time.Second)
 	manual := use(legacy)
 	p.objects[keyOf(accounts, ns, "robot")].(*corev1.ServiceAccount).Secrets = []corev1.ObjectReference{{Name: "legacy"}}
 	automatic := use(legacy)

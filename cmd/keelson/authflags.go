@@ -76,6 +76,7 @@ func (v *claimsValue) Type() string { return "claim=value" }
 func serviceAccountFlags(f *pflag.FlagSet, c *server.ServiceAccountConfig) {
 	f.StringArrayVar(&c.KeyFiles, "service-account-key-file", nil, "PEM file of RSA or ECDSA keys, public or private, that service account tokens are verified with; may be repeated")
 	f.StringVar(&c.SigningKeyFile, "service-account-signing-key-file", "", "PEM file of the private key that service account tokens are signed with, instead of the server's own")
+	f.StringVar(&c.SigningEndpoint, "service-account-signing-endpoint", "", "socket of a program that signs service account tokens and tells the keys they are verified with; not with key files. @ begins the name of an abstract socket")
 	f.StringArrayVar(&c.Issuers, "service-account-issuer", c.Issuers, "issuer of service account tokens; of several, the first issues and all are accepted")
 	f.StringVar(&c.JWKSURI, "service-account-jwks-uri", "", "where relying parties are told to find the keys of service account tokens, instead of this server")
 	f.BoolVar(&c.Lookup, "service-account-lookup", c.Lookup, "accept a secret's service account token only as long as the secret is there")

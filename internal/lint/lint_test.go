@@ -64,7 +64,7 @@ var directModules = []string{
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf",
 	"gopkg.in/evanphx/json-patch.v4",
-	"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi", "k8s.io/utils", "k8s.io/klog/v2", "k8s.io/streaming", "k8s.io/kms",
+	"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi", "k8s.io/utils", "k8s.io/klog/v2", "k8s.io/streaming", "k8s.io/kms", "k8s.io/externaljwt",
 	"k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/pod-security-admission",
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client",
 	"sigs.k8s.io/json", "sigs.k8s.io/structured-merge-diff/v6", "sigs.k8s.io/yaml",

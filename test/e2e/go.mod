@@ -34,6 +34,7 @@ require (
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	go.etcd.io/bbolt v1.4.3 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
+	k8s.io/externaljwt v0.36.3 // indirect
 	k8s.io/kube-aggregator v0.36.3 // indirect
 )
 
