@@ -42,7 +42,8 @@ type Info struct {
 	// deletecollection) of a resource request, the lower-case method otherwise.
 	Verb string
 
-	// Resource is empty for a request that is not about a resource.
+	// Resource is empty for a request that is not about a resource (or about one
+	// with an empty name, which there is not).
 	Resource    string
 	Subresource string
 	Group       string
@@ -50,8 +51,10 @@ type Info struct {
 	Namespace   string
 	Name        string
 	// AsksResource says that it is about a resource even if that has no name: a
-	// review may ask so.
+	// review may ask so, and a path ("/api/v1//x").
 	AsksResource bool
+	// VerbInPath says that the path began with the verb, not with the resource.
+	VerbInPath bool
 	// Rest is what follows the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
 }
@@ -59,9 +62,17 @@ type Info struct {
 // IsResource says whether the request is about a resource.
 func (i *Info) IsResource() bool { return i.Resource != "" || i.AsksResource }
 
-// specialVerbs are path segments that stand for a verb before the namespace, a
-// deprecated form of watch (API conventions).
-const watchSegment = "watch"
+// Undetermined says that the path names a verb and not of what: nobody can judge
+// such a request.
+func (i *Info) Undetermined() bool { return i.VerbInPath && !i.AsksResource }
+
+// Path segments that stand for a verb before the namespace: deprecated forms of
+// watch (API conventions) and of proxying, of which the latter is authorized but
+// not served.
+const (
+	watchSegment = "watch"
+	proxySegment = "proxy"
+)
 
 // namespaceSubresources are subresources of a namespace itself; any other
 // segment there is a resource in the namespace.
@@ -79,68 +90,66 @@ func ParseInfo(r *http.Request) *Info {
 	default:
 		return info
 	}
-	switch r.Method {
-	case http.MethodPost:
-		info.Verb = "create"
-	case http.MethodGet, http.MethodHead:
-		info.Verb = "get"
-	case http.MethodPut:
-		info.Verb = "update"
-	case http.MethodPatch:
-		info.Verb = "patch"
-	case http.MethodDelete:
-		info.Verb = "delete"
-	default:
-		info.Verb = ""
-	}
-	watchPath := false
-	if parts[0] == watchSegment {
-		if len(parts) == 1 {
-			info.Verb = watchSegment
+	info.AsksResource = true
+	info.Verb = verbOf(r.Method)
+	if parts[0] == watchSegment || parts[0] == proxySegment {
+		info.Verb, info.VerbInPath, parts = parts[0], true, parts[1:]
+		if len(parts) == 0 {
+			info.AsksResource = false
 			return info
 		}
-		watchPath, parts = true, parts[1:]
 	}
 	if parts[0] == "namespaces" && len(parts) >= 2 {
 		info.Namespace = parts[1]
 		if len(parts) > 2 && !namespaceSubresources[parts[2]] {
 			parts = parts[2:]
-		} else if len(parts) > 3 && namespaceSubresources[parts[2]] {
-			// /namespaces/x/status/y: keep it a namespace request, it will not be found.
-			info.Rest = strings.Join(parts[3:], "/")
 		}
 	}
 	info.Resource = parts[0]
 	if len(parts) > 1 {
 		info.Name = parts[1]
 	}
-	if len(parts) > 2 {
+	if len(parts) > 2 && info.Verb != proxySegment {
 		info.Subresource = parts[2]
-	}
-	if len(parts) > 3 {
 		info.Rest = strings.Join(parts[3:], "/")
 	}
-	collection := info.Name == ""
-	switch {
-	case watchPath:
-		info.Verb = "watch"
-	case collection && info.Verb == "get":
-		info.Verb = "list"
-		if wantsWatch(r) {
+	if info.Name == "" {
+		switch {
+		case info.Verb == "get" && wantsWatch(r):
 			info.Verb = "watch"
+		case info.Verb == "get":
+			info.Verb = "list"
+		case info.Verb == "delete":
+			info.Verb = "deletecollection"
 		}
-	case collection && info.Verb == "delete":
-		info.Verb = "deletecollection"
 	}
 	return info
 }
 
+// verbOf returns the API verb of a method, taken for one of a named object; "" for
+// methods that resources do not have.
+func verbOf(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return ""
+}
+
 func wantsWatch(r *http.Request) bool {
-	if !strings.Contains(r.URL.RawQuery, "watch") {
+	if !mayHave(r.URL.RawQuery, "watch") {
 		return false
 	}
-	values, ok := r.URL.Query()["watch"]
-	if !ok || len(values) == 0 {
+	values := r.URL.Query()["watch"]
+	if len(values) == 0 {
 		return false
 	}
 	switch strings.ToLower(values[0]) {
@@ -148,6 +157,12 @@ func wantsWatch(r *http.Request) bool {
 		return false
 	}
 	return true
+}
+
+// mayHave says whether a query, not parsed, can have a parameter: a name may be
+// percent-encoded.
+func mayHave(rawQuery, name string) bool {
+	return strings.Contains(rawQuery, name) || strings.Contains(rawQuery, "%")
 }
 
 func split(path string) []string {

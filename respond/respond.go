@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -95,6 +96,14 @@ func timedOut(w http.ResponseWriter, r *http.Request) {
 // NotFoundPage answers a path that belongs to no API, as plain text.
 func NotFoundPage(w http.ResponseWriter) {
 	http.Error(w, "404 page not found", http.StatusNotFound)
+}
+
+// sanitizer keeps an answer from looking like HTML.
+var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
+
+// InternalServerError answers, as plain text, a request that could not be judged.
+func InternalServerError(w http.ResponseWriter, r *http.Request, err error) {
+	http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: %v", r.RequestURI, err)), http.StatusInternalServerError)
 }
 
 // Encode returns obj in one of the media types. t is what the protobuf envelope

@@ -29,6 +29,7 @@ type router struct {
 	api           resources   // built-in ones, below a group's version
 	custom        *crd.Server // custom resources
 	snapshots     http.Handler
+	pages         *zpages
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
@@ -64,6 +65,8 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.openapi.ServeHTTP(w, r)
 	case t.issuer != nil && t.issuer.Serves(path):
 		t.issuer.ServeHTTP(w, r)
+	case t.pages.serves(path):
+		t.pages.ServeHTTP(w, r)
 	case path == SnapshotPath:
 		t.snapshots.ServeHTTP(w, r)
 	case t.setVerbosity != nil && path == "/debug/flags/v":
@@ -112,7 +115,7 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
 func (t *router) serveIndex(w http.ResponseWriter) {
 	t.custom.Publish(t.discovery)
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
-	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
+	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version", statuszPath, flagszPath)
 	if t.issuer != nil {
 		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
 	}
@@ -152,7 +155,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 func serveProfile(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/debug/pprof":
-		http.Redirect(w, r, "/debug/pprof/", http.StatusMovedPermanently)
+		http.Redirect(w, r, "/debug/pprof/", http.StatusFound)
 	case "/debug/pprof/profile":
 		pprof.Profile(w, r)
 	case "/debug/pprof/symbol":

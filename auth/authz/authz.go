@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -37,6 +38,21 @@ type Attributes struct {
 	// Selectors narrow the objects that a list, watch or deletecollection
 	// concerns; nil for none.
 	Selectors *Selectors
+}
+
+// AttributesOf returns what a request is to be judged by. Only requests for many
+// objects have selectors, and not those whose path says that they are a watch:
+// they need not keep to them.
+func AttributesOf(r *http.Request) Attributes {
+	ctx := r.Context()
+	a := Attributes{User: request.UserFrom(ctx), Info: request.Named(r, request.InfoFrom(ctx))}
+	switch a.Info.Verb {
+	case "list", "watch", "deletecollection":
+		if !a.Info.VerbInPath {
+			a.Selectors = ParseSelectors(r.URL.RawQuery)
+		}
+	}
+	return a
 }
 
 // Authorizer decides whether a user may do something. The reason is for the

@@ -25,7 +25,7 @@ type Selectors struct {
 
 // ParseSelectors reads the selectors of a query; nil for none.
 func ParseSelectors(rawQuery string) *Selectors {
-	if !strings.Contains(rawQuery, "Selector") {
+	if !strings.Contains(rawQuery, "Selector") && !strings.Contains(rawQuery, "%") { // a name may be percent-encoded
 		return nil
 	}
 	// Errors leave out what they are about.

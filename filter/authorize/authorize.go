@@ -2,14 +2,11 @@
 package authorize
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
-	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
 )
 
@@ -28,10 +25,7 @@ func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx := r.Context()
-			attributes := authz.Attributes{
-				User: request.UserFrom(ctx), Info: request.Named(r, request.InfoFrom(ctx)),
-				Selectors: authz.ParseSelectors(r.URL.RawQuery),
-			}
+			attributes := authz.AttributesOf(r)
 			start := time.Now()
 			decision, reason, err := a.Authorize(ctx, attributes)
 			observe(result(decision, err), time.Since(start))
@@ -44,7 +38,7 @@ func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			if err != nil {
 				audit.Annotate(ctx, reasonKey, "internal error")
-				http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: %v", r.RequestURI, err)), http.StatusInternalServerError)
+				respond.InternalServerError(w, r, err)
 				return
 			}
 			audit.Annotate(ctx, decisionKey, "forbid")
@@ -53,9 +47,6 @@ func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 		})
 	}
 }
-
-// sanitizer keeps an answer from looking like HTML.
-var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
 func result(decision authz.Decision, err error) string {
 	switch {

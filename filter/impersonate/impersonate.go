@@ -76,10 +76,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.Us
 	}
 	ctx := r.Context()
 	start := time.Now()
-	user, mode, err := f.become(ctx, asked, authz.Attributes{
-		User: request.UserFrom(ctx), Info: request.Named(r, request.InfoFrom(ctx)),
-		Selectors: authz.ParseSelectors(r.URL.RawQuery),
-	})
+	user, mode, err := f.become(ctx, asked, authz.AttributesOf(r))
 	if err != nil {
 		f.observe.Impersonation("", "denied", time.Since(start))
 		w.Header().Set("X-Content-Type-Options", "nosniff")

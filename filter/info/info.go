@@ -3,10 +3,12 @@
 package info
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/keelson-dev/keelson/filter/response"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/respond"
 )
 
 // New returns the filter. Everything behind it has request.InfoFrom and may call
@@ -15,7 +17,12 @@ func New() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			rw := response.Of(w)
-			ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
+			info := request.ParseInfo(r)
+			if info.Undetermined() {
+				respond.InternalServerError(rw, r, fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
+				return
+			}
+			ctx := request.WithInfo(r.Context(), info)
 			ctx = request.WithWarnings(ctx, &rw.Warnings)
 			next.ServeHTTP(rw, r.WithContext(ctx))
 		})

@@ -1,0 +1,26 @@
+package authz
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/keelson-dev/keelson/request"
+)
+
+func TestOnlyRequestsForManyObjectsHaveSelectors(t *testing.T) {
+	for line, want := range map[[2]string]bool{
+		{"GET", "/api/v1/pods?fieldSelector=spec.nodeName=n"}:                true,
+		{"GET", "/api/v1/pods?field%53elector=spec.nodeName=n"}:              true,
+		{"GET", "/api/v1/pods?watch=1&fieldSelector=spec.nodeName=n"}:        true,
+		{"DELETE", "/api/v1/pods?fieldSelector=spec.nodeName=n"}:             true,
+		{"GET", "/api/v1/watch/pods?fieldSelector=spec.nodeName=n"}:          false,
+		{"GET", "/api/v1/namespaces/a/pods/p?fieldSelector=spec.nodeName=n"}: false,
+		{"POST", "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=n"}:  false,
+	} {
+		r := httptest.NewRequest(line[0], line[1], nil)
+		a := AttributesOf(r.WithContext(request.WithInfo(r.Context(), request.ParseInfo(r))))
+		if got := a.Selectors.FieldEquals("spec.nodeName", "n"); got != want {
+			t.Errorf("%v: selects %v, want %v", line, got, want)
+		}
+	}
+}
