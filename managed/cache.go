@@ -30,6 +30,16 @@ type cached struct {
 	raw  string
 	// set is nil where raw is not what set.fields writes.
 	set *set
+	// tree are the fields as a tree has them, nil until they are asked for.
+	tree map[string]any
+}
+
+// weight is what an entry takes of a Cache.
+func (e *cached) weight() int {
+	if e.tree != nil {
+		return 2 * len(e.raw)
+	}
+	return len(e.raw)
 }
 
 // NewCache returns a Cache for about maxBytes of fieldsV1; the decoded sets take
@@ -58,8 +68,26 @@ func (c *Cache) set(raw []byte) (*set, bool) {
 	return entry.set, entry.set != nil
 }
 
+// tree returns the fieldsV1 of a set, which are raw, as a tree has them. Trees share
+// them: they are not to be changed.
+func (c *Cache) tree(raw []byte, s *set) map[string]any {
+	hash := maphash.Bytes(c.seed, raw)
+	c.mu.Lock()
+	if e := c.known[hash]; e != nil && e.Value.(*cached).tree != nil && e.Value.(*cached).raw == string(raw) {
+		c.used.MoveToFront(e)
+		tree := e.Value.(*cached).tree
+		c.mu.Unlock()
+		return tree
+	}
+	c.mu.Unlock()
+
+	entry := &cached{hash: hash, raw: string(raw), set: s, tree: s.tree()}
+	c.add(entry)
+	return entry.tree
+}
+
 func (c *Cache) add(entry *cached) {
-	if len(entry.raw) > c.max/8 {
+	if entry.weight() > c.max/8 {
 		return
 	}
 	c.mu.Lock()
@@ -68,7 +96,7 @@ func (c *Cache) add(entry *cached) {
 		c.remove(e)
 	}
 	c.known[entry.hash] = c.used.PushFront(entry)
-	c.bytes += len(entry.raw)
+	c.bytes += entry.weight()
 	for c.bytes > c.max {
 		c.remove(c.used.Back())
 	}
@@ -78,5 +106,5 @@ func (c *Cache) add(entry *cached) {
 func (c *Cache) remove(e *list.Element) {
 	entry := c.used.Remove(e).(*cached)
 	delete(c.known, entry.hash)
-	c.bytes -= len(entry.raw)
+	c.bytes -= entry.weight()
 }

@@ -2,7 +2,6 @@ package managed
 
 import (
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -93,12 +92,16 @@ func (f *fast) planned(t reflect.Type) *plan {
 	return root
 }
 
-// owner is one entry of managedFields, decoded.
+// owner is one entry of managedFields.
 type owner struct {
 	entry metav1.ManagedFieldsEntry
-	set   *set
+	// set are the entry's fields, decoded.
+	set *set
 	// dirty says that the entry's fields are not those of set.
 	dirty bool
+	// tree are the fields of an entry in a tree, whose own there are none; whole is
+	// that entry as it was, nil after a change.
+	tree, whole map[string]any
 }
 
 // update is Update; false leaves object as it was, to the general algorithm.
@@ -107,8 +110,7 @@ func (f *fast) update(live, object registry.Object, manager string, now time.Tim
 	if !f.usable || !utf8.ValidString(manager) {
 		return false
 	}
-	sent := object.GetManagedFields()
-	owners, ok := f.owners(live, sent)
+	owners, ok := f.owners(live, object)
 	if !ok {
 		return false
 	}
@@ -117,20 +119,17 @@ func (f *fast) update(live, object registry.Object, manager string, now time.Tim
 		object.SetManagedFields(nil)
 		return true
 	}
-	object.SetManagedFields(nil)
+	restore := hide(object)
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
-	if !f.compare(w, live, object) {
-		object.SetManagedFields(sent)
-		return false
+	if f.compare(w, live, object) {
+		touched, gone := w.result(changed).within(f.reset), w.result(removed).within(f.reset)
+		if owners, ok = f.changed(owners, touched, gone, manager, now); ok && f.record(object, owners) {
+			return true
+		}
 	}
-	entries, ok := f.entries(owners, w.result(changed).within(f.reset), w.result(removed).within(f.reset), manager, now)
-	if !ok {
-		object.SetManagedFields(sent)
-		return false
-	}
-	object.SetManagedFields(entries)
-	return true
+	restore()
+	return false
 }
 
 func (f *fast) compare(w *walk, live, object registry.Object) bool {
@@ -154,42 +153,54 @@ func (f *fast) compare(w *walk, live, object registry.Object) bool {
 
 // owners decodes the entries that an update starts from: those of the request, or
 // those of the live object where the request has none or none that can be read.
-func (f *fast) owners(live registry.Object, sent []metav1.ManagedFieldsEntry) ([]owner, bool) {
+func (f *fast) owners(live, object registry.Object) ([]owner, bool) {
 	if f.m.config.Subresource == "" {
-		if len(sent) == 0 && sent != nil || len(sent) == 1 && reflect.DeepEqual(sent[0], metav1.ManagedFieldsEntry{}) {
+		sent, ok := listed(object)
+		if !ok {
+			return nil, false
+		}
+		if len(sent) == 0 && sent != nil || len(sent) == 1 && sent[0].blank() {
 			return nil, true
 		}
 		if len(sent) > 0 {
-			return f.decode(sent)
+			return sent, f.decode(sent)
 		}
 	}
-	return f.decode(live.GetManagedFields())
+	owners, ok := listed(live)
+	return owners, ok && f.decode(owners)
+}
+
+// blank says that nothing of the entry is set.
+func (o *owner) blank() bool {
+	return reflect.DeepEqual(o.entry, metav1.ManagedFieldsEntry{}) && o.tree == nil
 }
 
 // decode gives up on entries that the general algorithm has to judge or to convert.
-func (f *fast) decode(entries []metav1.ManagedFieldsEntry) ([]owner, bool) {
-	if len(entries) == 0 {
-		return nil, true
-	}
-	out := make([]owner, len(entries))
-	for i := range entries {
-		e := &entries[i]
+func (f *fast) decode(owners []owner) bool {
+	for i := range owners {
+		o := &owners[i]
+		e := &o.entry
 		if e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate ||
-			e.APIVersion != f.m.apiVersion || e.FieldsType != "FieldsV1" || e.FieldsV1 == nil || !utf8.ValidString(e.Manager) {
-			return nil, false
+			e.APIVersion != f.m.apiVersion || e.FieldsType != "FieldsV1" || !utf8.ValidString(e.Manager) {
+			return false
 		}
 		for j := range i {
-			if sameOwner(e, &entries[j]) {
-				return nil, false
+			if sameOwner(e, &owners[j].entry) {
+				return false
 			}
 		}
-		s, ok := f.cache.set(e.FieldsV1.GetRawBytes())
-		if !ok || !f.shape.fits(s, false) {
-			return nil, false
+		var ok bool
+		switch {
+		case o.tree != nil:
+			o.set, ok = treeSet(o.tree)
+		case e.FieldsV1 != nil:
+			o.set, ok = f.cache.set(e.FieldsV1.GetRawBytes())
 		}
-		out[i] = owner{entry: *e, set: s}
+		if !ok || !f.shape.fits(o.set, false) {
+			return false
+		}
 	}
-	return out, true
+	return true
 }
 
 // sameOwner is for entries of one version.
@@ -197,9 +208,9 @@ func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
 }
 
-// entries returns what becomes of the owners when manager changed and removed
-// fields.
-func (f *fast) entries(owners []owner, touched, gone *set, manager string, now time.Time) ([]metav1.ManagedFieldsEntry, bool) {
+// changed returns what becomes of the owners, which it owns, when manager changed and
+// removed fields.
+func (f *fast) changed(owners []owner, touched, gone *set, manager string, now time.Time) ([]owner, bool) {
 	if manager == "" {
 		manager = "unknown"
 	}
@@ -217,7 +228,7 @@ func (f *fast) entries(owners []owner, touched, gone *set, manager string, now t
 			// What is taken away and owned again need not be.
 			if !own.empty() && o.set.contains(own) && !o.set.meets(gone) && !o.set.meets(stripped) {
 				own = nil
-				o.entry.Time = &metav1.Time{Time: now.UTC()}
+				o.touch(now)
 				if o.entry.Operation == metav1.ManagedFieldsOperationUpdate {
 					updaters++
 				}
@@ -241,50 +252,16 @@ func (f *fast) entries(owners []owner, touched, gone *set, manager string, now t
 		}
 		o := &owners[mine]
 		o.set, o.dirty = o.set.plus(own), true
-		o.entry.Time = &metav1.Time{Time: now.UTC()}
+		o.touch(now)
 	}
-	if updaters > MaxUpdateManagers {
-		return nil, false
-	}
-	return encode(owners)
+	return owners, updaters <= MaxUpdateManagers
 }
 
-func encode(owners []owner) ([]metav1.ManagedFieldsEntry, bool) {
-	out := make([]metav1.ManagedFieldsEntry, 0, len(owners))
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	for i := range owners {
-		o := &owners[i]
-		if o.set.empty() {
-			continue
-		}
-		if o.dirty {
-			raw, ok := o.set.fields((*buffer)[:0])
-			if cap(raw) <= maxBuffer {
-				*buffer = raw
-			}
-			if !ok {
-				return nil, false
-			}
-			o.entry.FieldsV1 = &metav1.FieldsV1{}
-			o.entry.FieldsV1.SetRawBytes(slices.Clone(raw))
-		}
-		out = append(out, o.entry)
-	}
-	if len(out) == 0 {
-		return nil, true
-	}
-	if !slices.IsSortedFunc(out, compareEntries) {
-		slices.SortFunc(out, compareEntries)
-	}
-	return out, true
-}
-
-func compareEntries(p, q metav1.ManagedFieldsEntry) int {
+func compareOwners(p, q owner) int {
 	switch {
-	case entryLess(&p, &q):
+	case entryLess(&p.entry, &q.entry):
 		return -1
-	case entryLess(&q, &p):
+	case entryLess(&q.entry, &p.entry):
 		return 1
 	}
 	return 0
@@ -328,15 +305,10 @@ func (f *fast) applyNew(configuration map[string]any, manager string, now time.T
 	if manager == "" {
 		manager = "unknown"
 	}
-	entries, ok := encode([]owner{{
-		set: w.result(changed).within(f.reset).minus(stripped), dirty: true,
-		entry: metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: f.m.apiVersion,
-			FieldsType: "FieldsV1", Subresource: f.m.config.Subresource, Time: &metav1.Time{Time: now.UTC()},
-		},
-	}})
-	if ok {
-		object.SetManagedFields(entries)
-	}
-	return object, ok
+	self := owner{set: w.result(changed).within(f.reset).minus(stripped), dirty: true, entry: metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: f.m.apiVersion,
+		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
+	}}
+	self.touch(now)
+	return object, f.record(object, []owner{self})
 }

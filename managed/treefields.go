@@ -1,0 +1,218 @@
+package managed
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme"
+)
+
+// The managedFields of a tree are a part of it: fieldsV1 are maps there, not bytes,
+// and their members have no order.
+
+const managedFields = "managedFields"
+
+// listed returns the entries of an object, not decoded: nil where it has none, false
+// where the general algorithm has to judge them.
+func listed(object registry.Object) ([]owner, bool) {
+	var owners []owner
+	tree, isTree := object.(*unstructured.Unstructured)
+	if !isTree {
+		entries := object.GetManagedFields()
+		if entries != nil {
+			owners = make([]owner, len(entries))
+		}
+		for i := range entries {
+			owners[i].entry = entries[i]
+		}
+		return owners, true
+	}
+	entries, ok := scheme.TreeEntries(tree)
+	if entries != nil {
+		owners = make([]owner, len(entries))
+	}
+	for i := range entries {
+		owners[i] = owner{entry: entries[i].Head, tree: entries[i].Fields, whole: entries[i].Whole}
+	}
+	return owners, ok
+}
+
+// hide takes the managedFields off an object; what it returns puts them back.
+func hide(object registry.Object) (restore func()) {
+	tree, isTree := object.(*unstructured.Unstructured)
+	if !isTree {
+		sent := object.GetManagedFields()
+		object.SetManagedFields(nil)
+		return func() { object.SetManagedFields(sent) }
+	}
+	meta, _ := tree.Object["metadata"].(map[string]any)
+	sent, has := meta[managedFields]
+	if !has {
+		return func() {}
+	}
+	delete(meta, managedFields)
+	return func() { meta[managedFields] = sent }
+}
+
+// record makes owners the managedFields of an object. It says false, and leaves the
+// object as it is, where the general algorithm has to write them.
+func (f *fast) record(object registry.Object, owners []owner) bool {
+	owners = slices.DeleteFunc(owners, func(o owner) bool { return o.set.empty() })
+	for i := range owners {
+		if o := &owners[i]; o.dirty && !f.write(o) {
+			return false
+		}
+	}
+	if !slices.IsSortedFunc(owners, compareOwners) {
+		slices.SortFunc(owners, compareOwners)
+	}
+	if tree, isTree := object.(*unstructured.Unstructured); isTree {
+		recordInTree(tree, owners)
+		return true
+	}
+	var entries []metav1.ManagedFieldsEntry
+	for i := range owners {
+		entries = append(entries, owners[i].entry)
+	}
+	object.SetManagedFields(entries)
+	return true
+}
+
+// write makes the fieldsV1 of an entry whose set has changed.
+func (f *fast) write(o *owner) bool {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	raw, ok := o.set.fields((*buffer)[:0])
+	if cap(raw) <= maxBuffer {
+		*buffer = raw
+	}
+	switch {
+	case !ok:
+		return false
+	case f.plan == nil:
+		o.tree, o.whole = f.cache.tree(raw, o.set), nil
+	default:
+		o.entry.FieldsV1 = &metav1.FieldsV1{}
+		o.entry.FieldsV1.SetRawBytes(slices.Clone(raw))
+	}
+	return true
+}
+
+func recordInTree(tree *unstructured.Unstructured, owners []owner) {
+	meta, _ := tree.Object["metadata"].(map[string]any)
+	if len(owners) == 0 {
+		delete(meta, managedFields)
+		return
+	}
+	if _, has := tree.Object["metadata"]; !has {
+		meta = map[string]any{}
+		tree.Object["metadata"] = meta
+	}
+	if meta == nil {
+		return // metadata that is no object has no room for it
+	}
+	entries := make([]any, len(owners))
+	for i := range owners {
+		entries[i] = owners[i].inTree()
+	}
+	meta[managedFields] = entries
+}
+
+// inTree returns the entry as a tree has it.
+func (o *owner) inTree() map[string]any {
+	if o.whole != nil {
+		return o.whole
+	}
+	out := make(map[string]any, 7)
+	for name, v := range map[string]string{
+		"manager": o.entry.Manager, "operation": string(o.entry.Operation), "apiVersion": o.entry.APIVersion,
+		"fieldsType": o.entry.FieldsType, "subresource": o.entry.Subresource,
+	} {
+		if v != "" {
+			out[name] = v
+		}
+	}
+	if t := o.entry.Time; t != nil && !t.IsZero() {
+		out["time"] = t.UTC().Format(time.RFC3339)
+	}
+	out["fieldsV1"] = o.tree
+	return out
+}
+
+// touch gives the entry the time of the request.
+func (o *owner) touch(now time.Time) {
+	o.entry.Time = &metav1.Time{Time: now.UTC()}
+	o.whole = nil
+}
+
+// treeSet decodes fieldsV1 of a tree; false where the general algorithm has to.
+func treeSet(fields map[string]any) (*set, bool) {
+	s, _, ok := treeItems(fields, 0)
+	if s == nil {
+		s = &set{}
+	}
+	return s, ok
+}
+
+// treeItems reads the paths below a step; member says that the step itself is one.
+func treeItems(fields map[string]any, depth int) (s *set, member, ok bool) {
+	if len(fields) == 0 {
+		return nil, true, fields != nil
+	}
+	s = &set{items: make([]item, 0, len(fields))}
+	for name, v := range fields {
+		below, isMap := v.(map[string]any)
+		if !isMap || depth > maxSetDepth {
+			return nil, false, false
+		}
+		if name == "." {
+			if member = len(below) == 0; !member {
+				return nil, false, false
+			}
+			continue
+		}
+		it := item{}
+		if it.step, ok = parseStep(name); !ok || !it.step.isNamed(name) {
+			return nil, false, false
+		}
+		if it.sub, it.member, ok = treeItems(below, depth+1); !ok {
+			return nil, false, false
+		}
+		s.items = append(s.items, it)
+	}
+	slices.SortFunc(s.items, func(a, b item) int { return a.step.compare(&b.step) })
+	return s, member, len(s.items) > 0
+}
+
+// tree returns the set as fieldsV1 of a tree. The set is one that fields can write.
+func (s *set) tree() map[string]any {
+	out := map[string]any{}
+	for i := range itemsOf(s) {
+		it := &s.items[i]
+		below := it.sub.tree()
+		if it.member && len(below) > 0 {
+			below["."] = map[string]any{}
+		}
+		out[it.step.text()] = below
+	}
+	return out
+}
+
+// text returns the name that the step has in fieldsV1.
+func (s *step) text() string {
+	if s.kind == fieldStep {
+		return "f:" + s.name
+	}
+	var buffer [64]byte
+	escaped, _ := s.appendTo(buffer[:0])
+	text, _ := unescape(string(escaped))
+	return text
+}
+
+// isNamed says that name is what text writes: others mean the same, but are written
+// another way.
+func (s *step) isNamed(name string) bool { return s.kind == fieldStep || s.text() == name }
