@@ -160,6 +160,7 @@ func (s *Server) openCluster(ctx context.Context, servers []string) (*etcd.Store
 	return etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
+		OnFailure: func(err error) { s.fail(fmt.Errorf("the store failed: %w", err)) },
 	})
 }
 

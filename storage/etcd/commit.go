@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -26,13 +27,15 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
+		slow := time.AfterFunc(suspicion, s.suspect)
 		r, err := s.client.Txn(ctx).If(compares...).Then(ops...).Else(gets...).Commit()
+		slow.Stop()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && !again:
 			// Nothing took effect. The lease may be gone because the cluster's
 			// data was replaced, or the process was asleep.
 			for ttl, id := range used {
-				s.leases.forget(ttl, id)
+				s.leases.forget(ctx, ttl, id)
 			}
 			continue
 		case err != nil:

@@ -50,6 +50,8 @@ func (s *Store) failure(ctx context.Context, op string, err error) error {
 	}
 	timeout := false
 	switch {
+	case errors.Is(err, storage.ErrFailed):
+		return err
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return storage.ErrNoSpace
 	case errors.Is(err, rpctypes.ErrRequestTooLarge), errors.Is(err, rpctypes.ErrTooManyOps), tooLargeMessage(err):

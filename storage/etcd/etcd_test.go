@@ -82,9 +82,9 @@ func TestLeases(t *testing.T) {
 		take(3600, 3)
 	}
 	take(3600, 4)
-	l.forget(3600, 3) // not the one handed out
+	l.forget(t.Context(), 3600, 3) // not the one handed out
 	take(3600, 4)
-	l.forget(3600, 4)
+	l.forget(t.Context(), 3600, 4)
 	take(3600, 5)
 	if got := fmt.Sprint(granted); got != "[3660 11 3660 3660 3660]" {
 		t.Errorf("granted %s", got)

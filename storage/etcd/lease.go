@@ -30,7 +30,9 @@ type leases struct {
 }
 
 type bucket struct {
-	mu      sync.Mutex // held while a lease is granted; guards what follows
+	// held has one element while somebody has the bucket, as when a lease is granted.
+	// It guards what follows; who waits for it waits no longer than its context.
+	held    chan struct{}
 	id      clientv3.LeaseID
 	until   time.Time // no longer handed out after
 	objects int
@@ -47,14 +49,18 @@ func (l *leases) take(ctx context.Context, ttl int64) (clientv3.LeaseID, error) 
 	l.mu.Lock()
 	b := l.byTTL[ttl]
 	if b == nil {
-		b = &bucket{}
+		b = &bucket{held: make(chan struct{}, 1)}
 		l.byTTL[ttl] = b
 		l.sweep()
 	}
 	l.mu.Unlock()
 
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	select {
+	case b.held <- struct{}{}:
+	case <-ctx.Done():
+		return clientv3.NoLease, ctx.Err()
+	}
+	defer func() { <-b.held }()
 	now := l.now()
 	if b.id == clientv3.NoLease || b.objects >= maxLeaseObjects || !now.Before(b.until) {
 		id, err := l.grant(ctx, ttl+int64(l.reuse(ttl)/time.Second))
@@ -74,25 +80,31 @@ func (l *leases) sweep() {
 		return
 	}
 	for ttl, b := range l.byTTL {
-		if b.mu.TryLock() {
+		select {
+		case b.held <- struct{}{}:
 			if b.id != clientv3.NoLease && !l.now().Before(b.until) {
 				delete(l.byTTL, ttl)
 			}
-			b.mu.Unlock()
+			<-b.held
+		default: // it is in use
 		}
 	}
 }
 
 // forget stops handing out a lease that etcd no longer knows.
-func (l *leases) forget(ttl int64, id clientv3.LeaseID) {
+func (l *leases) forget(ctx context.Context, ttl int64, id clientv3.LeaseID) {
 	l.mu.Lock()
 	b := l.byTTL[ttl]
 	l.mu.Unlock()
 	if b == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	select {
+	case b.held <- struct{}{}:
+	case <-ctx.Done():
+		return // whoever asks next is told the same
+	}
+	defer func() { <-b.held }()
 	if b.id == id {
 		b.id = clientv3.NoLease
 	}

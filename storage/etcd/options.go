@@ -42,6 +42,9 @@ type Options struct {
 
 	// Logger receives what an operator should know; nil is slog.Default().
 	Logger *slog.Logger
+	// OnFailure is told, once, that the store failed for good (storage.ErrFailed): the
+	// process must begin anew. It must not call the store and not block.
+	OnFailure func(error)
 }
 
 func (o Options) withDefaults() Options {

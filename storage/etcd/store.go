@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,9 +25,6 @@ const (
 	// barrierTimeout bounds a read of the current revision: longer than etcd itself
 	// waits for a quorum.
 	barrierTimeout = 10 * time.Second
-	// patience is how long a request that may be repeated is.
-	patience              = 5 * time.Second
-	firstRetry, lastRetry = 20 * time.Millisecond, 300 * time.Millisecond
 	// barrierKey does not exist.
 	barrierKey = "keelson.dev/barrier"
 )
@@ -53,6 +49,9 @@ type Store struct {
 	compacted atomic.Int64 // highest compaction revision known
 	size      atomic.Int64
 	unfit     atomic.Pointer[error] // why the cluster must not be used
+	lost      atomic.Pointer[error] // why it must not be used by this process any more
+
+	looking atomic.Bool // somebody looks which members answer
 
 	mu       sync.Mutex // guards watchers
 	watchers map[*watcher]struct{}
@@ -93,7 +92,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.leases = leases{
 		byTTL: make(map[int64]*bucket), now: time.Now, longest: o.LeaseReuse,
 		grant: func(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
-			r, err := repeat(ctx, func() (*clientv3.LeaseGrantResponse, error) { return s.client.Grant(ctx, ttl) })
+			r, err := repeat(ctx, s.suspect, shortAttempt, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+				return s.client.Grant(ctx, ttl)
+			})
 			if err != nil {
 				return clientv3.NoLease, err
 			}
@@ -253,24 +254,9 @@ func (s *Store) read(ctx context.Context, key string, revision int64, opts ...cl
 }
 
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return repeat(ctx, func() (*clientv3.GetResponse, error) { return s.client.Get(ctx, key, opts...) })
-}
-
-// repeat does again, for a while, what may be done twice and could not be done
-// because a member stopped or a leader is being elected.
-func repeat[R any](ctx context.Context, do func() (R, error)) (R, error) {
-	began := time.Now()
-	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		r, err := do()
-		if err == nil || !transient(err) || time.Since(began)+pause > patience {
-			return r, err
-		}
-		select {
-		case <-ctx.Done():
-			return r, err
-		case <-time.After(pause):
-		}
-	}
+	return repeat(ctx, s.suspect, readAttempt, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, key, opts...)
+	})
 }
 
 // Revision implements storage.Store. It makes watchers ask for progress up to the
@@ -300,12 +286,33 @@ func (s *Store) readRevision() (int64, error) {
 }
 
 func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
-	r, err := s.get(ctx, barrierKey, clientv3.WithCountOnly())
+	before := s.seen.Load()
+	r, err := repeat(ctx, s.suspect, shortAttempt, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, barrierKey, clientv3.WithCountOnly())
+	})
 	if err != nil {
 		return 0, err
 	}
+	if r.Header.Revision < before {
+		return 0, s.wentBack(before, r.Header.Revision)
+	}
 	s.note(r.Header.Revision)
 	return r.Header.Revision, nil
+}
+
+// wentBack is told that the cluster is at an earlier revision than it was: its data
+// was replaced by that of an old backup. What this process remembers of it, and what
+// its clients were told, is of a past that did not happen, and revisions are used
+// again.
+func (s *Store) wentBack(before, now int64) error {
+	err := fmt.Errorf("%w: the cluster is at revision %d and was at %d: its data was replaced by older data", storage.ErrFailed, now, before)
+	if s.lost.CompareAndSwap(nil, &err) {
+		s.opts.Logger.Error("etcd went back in time; restart the process", "was", before, "is", now)
+		if s.opts.OnFailure != nil {
+			s.opts.OnFailure(err)
+		}
+	}
+	return *s.lost.Load()
 }
 
 // Compact implements storage.Store.
@@ -316,7 +323,9 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	if revision <= s.compacted.Load() {
 		return nil
 	}
-	_, err := repeat(ctx, func() (*clientv3.CompactResponse, error) { return s.client.Compact(ctx, revision) })
+	_, err := repeat(ctx, s.suspect, readAttempt, func(ctx context.Context) (*clientv3.CompactResponse, error) {
+		return s.client.Compact(ctx, revision)
+	})
 	switch {
 	case err == nil:
 		raise(&s.compacted, revision)
@@ -341,85 +350,11 @@ func (s *Store) Stats() storage.Stats {
 
 // fit says whether the cluster may be used.
 func (s *Store) fit() error {
+	if p := s.lost.Load(); p != nil {
+		return *p
+	}
 	if p := s.unfit.Load(); p != nil {
 		return *p
 	}
 	return nil
-}
-
-// poll keeps what members say of themselves up to date.
-func (s *Store) poll() {
-	if s.opts.PollInterval < 0 {
-		return
-	}
-	ticker := time.NewTicker(s.opts.PollInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		ctx, cancel := context.WithTimeout(s.ctx, s.opts.PollInterval)
-		s.members(ctx)
-		cancel()
-	}
-}
-
-// members asks each member that answers for its size and its version.
-func (s *Store) members(ctx context.Context) {
-	var size atomic.Int64
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	var old atomic.Pointer[error]
-	for _, endpoint := range s.opts.Endpoints {
-		wg.Go(func() {
-			r, err := s.client.Status(ctx, endpoint)
-			if err != nil {
-				return // one that is down is not asked
-			}
-			raise(&size, r.DbSize)
-			if !reportsProgress(r.Version) {
-				err := fmt.Errorf("etcd: %s has version %s, which announces progress of watches too early; use 3.5.8 or later (3.4.25 of 3.4)", endpoint, r.Version)
-				old.Store(&err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := size.Load(); n > 0 {
-		s.size.Store(n)
-	}
-	if p := old.Load(); p != nil && s.unfit.Swap(p) == nil {
-		s.opts.Logger.Error("etcd cannot be used", "error", *p)
-	} else if p == nil {
-		s.unfit.Store(nil)
-	}
-}
-
-// reportsProgress says whether a release answers progress requests after the
-// changes that they speak of (https://github.com/etcd-io/etcd/issues/15220). What
-// is no release number is taken for a build of a later one.
-func reportsProgress(version string) bool {
-	release, _, _ := strings.Cut(version, "-")
-	parts := strings.Split(release, ".")
-	if len(parts) != 3 {
-		return true
-	}
-	var n [3]int
-	for i, p := range parts {
-		var err error
-		if n[i], err = strconv.Atoi(p); err != nil {
-			return true
-		}
-	}
-	switch {
-	case n[0] != 3:
-		return n[0] > 3
-	case n[1] == 5:
-		return n[2] >= 8
-	case n[1] == 4:
-		return n[2] >= 25
-	}
-	return n[1] > 5
 }

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,14 @@ const (
 	// A request for progress is repeated because etcd drops those that come while
 	// it has changes to send.
 	firstAsk, longestAsk = 5 * time.Millisecond, 100 * time.Millisecond
+	// A stream that somebody waits for and that says nothing is given up after
+	// firstSilence: its member is paused, or cut off, and another may serve. If the next
+	// ones say nothing either, each is given twice as long.
+	firstSilence, longestSilence = 3 * time.Second, keepAliveEvery + keepAliveWait
 )
+
+// errSilent ends a stream that does not say what it ought to.
+var errSilent = errors.New("the member says nothing")
 
 // errEarlier begins a stream again, one revision earlier.
 var errEarlier = errors.New("the first revision has happened already")
@@ -46,6 +54,7 @@ type watcher struct {
 	exact bool
 	next  int64 // of the first change not yet queued; belongs to follow
 
+	begun   atomic.Bool   // the stream was confirmed
 	reached atomic.Int64  // what is queued, with all before it
 	wanted  atomic.Int64  // what somebody waits for
 	ask     chan struct{} // capacity 1: wanted has changed
@@ -135,6 +144,9 @@ func (w *watcher) want(revision int64) {
 	}
 }
 
+// due says that the stream has something to say.
+func (w *watcher) due() bool { return !w.begun.Load() || w.wanted.Load() > w.reached.Load() }
+
 // Close implements storage.Watcher.
 func (w *watcher) Close() error {
 	w.cancel()
@@ -152,9 +164,10 @@ func (w *watcher) follow() {
 	if w.span.empty() {
 		<-w.ctx.Done()
 	}
+	silence := firstSilence
 	for pause := firstPause; ; {
 		before := w.next
-		err := w.stream()
+		err := w.stream(silence)
 		var compacted *storage.CompactedError
 		switch {
 		case w.ctx.Err() != nil:
@@ -167,7 +180,9 @@ func (w *watcher) follow() {
 			continue
 		}
 		if w.next != before {
-			pause = firstPause
+			pause, silence = firstPause, firstSilence
+		} else if errors.Is(err, errSilent) {
+			silence = min(2*silence, longestSilence)
 		}
 		w.store.opts.Logger.Warn("etcd: watch interrupted, going on where it ended", "revision", w.next, "error", err)
 		select {
@@ -191,28 +206,39 @@ func (s *Store) openStream(ctx context.Context, in span, from int64) (pb.Watch_W
 	}}})
 }
 
-// stream queues what one stream delivers until it breaks.
-func (w *watcher) stream() error {
-	ctx, cancel := context.WithCancel(w.ctx)
-	defer cancel()
+// stream queues what one stream delivers until it breaks, or says nothing for as
+// long as silence when it ought to.
+func (w *watcher) stream(silence time.Duration) error {
+	ctx, cancel := context.WithCancelCause(w.ctx)
+	defer cancel(nil)
 	start := max(w.next-1, 1)
 	exact := w.exact
 	if exact {
 		start = w.next
 	}
 	w.exact = false
+	w.begun.Store(false)
 	st, err := w.store.openStream(ctx, w.span, start)
 	if err != nil {
 		return err
 	}
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	defer cancel()
+	defer cancel(nil)
+	var quiet silenceTimer
+	asking.Go(func() {
+		quiet.watch(ctx, silence, w.due, func() {
+			w.store.suspect()
+			cancel(errSilent)
+		})
+	})
 	parts := assembler{next: w.next, entry: w.store.entry}
 	for {
+		quiet.begin()
 		r, err := st.Recv()
+		quiet.end()
 		if err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		switch {
 		case r.CompactRevision != 0:
@@ -224,6 +250,7 @@ func (w *watcher) stream() error {
 			if exact && r.Header.Revision >= start {
 				return errEarlier
 			}
+			w.begun.Store(true)
 			w.want(r.Header.Revision)
 			asking.Go(func() { w.keepAsking(ctx, st) })
 			continue
@@ -286,6 +313,43 @@ func (w *watcher) keepAsking(ctx context.Context, st pb.Watch_WatchClient) {
 		timer.Reset(pause)
 		pause = min(2*pause, longestAsk)
 	}
+}
+
+// silenceTimer measures for how long a stream that ought to say something does not.
+type silenceTimer struct {
+	receiving atomic.Bool
+	heard     atomic.Int64 // responses
+}
+
+func (t *silenceTimer) begin() { t.receiving.Store(true) }
+
+func (t *silenceTimer) end() {
+	t.receiving.Store(false)
+	t.heard.Add(1)
+}
+
+// watch calls silent, once, when nothing was heard for so long although something
+// was due and waited for all the time. It looks a few times in that time, so that a
+// process that was asleep itself begins to measure when it wakes.
+func (t *silenceTimer) watch(ctx context.Context, silence time.Duration, due func() bool, silent func()) {
+	const looks = 8
+	ticker := time.NewTicker(silence / looks)
+	defer ticker.Stop()
+	heard, quiet := t.heard.Load(), 0
+	for quiet < looks {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := t.heard.Load()
+		if now != heard || !t.receiving.Load() || !due() {
+			heard, quiet = now, 0
+			continue
+		}
+		quiet++
+	}
+	silent()
 }
 
 // assembler makes batches of a stream's responses. It has no I/O.

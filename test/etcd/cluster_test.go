@@ -69,6 +69,12 @@ func freeURL(t testing.TB) url.URL {
 	for range 1000 {
 		n := int(lastPort.Add(1)) + os.Getpid()*97
 		address := fmt.Sprintf("127.0.0.1:%d", lowest+n%ports)
+		// Holding it for UDP keeps other processes that run these tests from it.
+		reserved, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = reserved.Close() }) // it was a mark
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return url.URL{Scheme: "http", Host: address}
@@ -120,6 +126,13 @@ func (c *cluster) stop(i int) {
 		m.running.Close()
 		m.running = nil
 	}
+}
+
+// launchNew runs a member that was stopped and lost its data, as the first of a new
+// cluster.
+func (c *cluster) launchNew(i int) {
+	c.t.Helper()
+	c.launch(i, embed.ClusterStateFlagNew)
 }
 
 // restart runs a member that was stopped on its own data.

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/keelson-dev/keelson"
-	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
@@ -247,19 +246,28 @@ func (p *processes) urls() []string {
 // effect or never will: a transaction through each of them comes after it.
 func (p *processes) settle() {
 	p.t.Helper()
+	var endpoints []string
 	for _, m := range p.members {
-		s, err := etcd.Open(p.t.Context(), etcd.Options{Endpoints: []string{m.Client}, Logger: quiet()})
+		endpoints = append(endpoints, m.Client)
+	}
+	settle(p.t, endpoints)
+}
+
+func settle(t testing.TB, endpoints []string) {
+	t.Helper()
+	for i, endpoint := range endpoints {
+		s, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{endpoint}, Logger: quiet()})
 		if err != nil {
-			p.t.Fatal(err)
+			t.Fatal(err)
 		}
-		within(p.t, m.Name+" commits", func() error {
-			ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+		within(t, endpoint+" commits", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			_, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put("/settled/"+m.Name, nil)}})
+			_, err := s.Commit(ctx, put(fmt.Sprint("/settled/", i), ""))
 			return err
 		})
 		if err := s.Close(); err != nil {
-			p.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 }

@@ -1,0 +1,317 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/etcd"
+	"github.com/keelson-dev/keelson/test/rig"
+)
+
+// signal sends a signal to a process of the test's.
+func (c *child) signal(t testing.TB, s os.Signal) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("%v to a %s: %v", s, c.role, err)
+	}
+}
+
+// bounded is a context for one request that has to be answered.
+func bounded(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), patience)
+}
+
+// TestPausedMember stops the process of one of three members, without ending it: its
+// connections stay open and nothing answers. Consistent reads succeed all the same,
+// watches go on, leases are granted, and commits come to an end.
+func TestPausedMember(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 3, 0, chaosToken)
+	var endpoints []string
+	for _, m := range p.members {
+		endpoints = append(endpoints, m.Client)
+	}
+	s, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	paused := 1 // and every one in the long form: the leader is among them
+	if long() {
+		paused = 3
+	}
+	for i := range paused {
+		w, err := s.Watch(t.Context(), "/k/", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member := p.running.members[i]
+		member.signal(t, syscall.SIGSTOP)
+		through(t, s, w, fmt.Sprintf("while %s is paused", p.members[i].Name))
+		member.signal(t, syscall.SIGCONT)
+		through(t, s, w, fmt.Sprintf("after %s was paused", p.members[i].Name))
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// through has several of everything done: consistent reads, which must succeed;
+// commits, which must end; and a watch, which must come as far as the reads.
+func through(t *testing.T, s *etcd.Store, w storage.Watcher, when string) {
+	t.Helper()
+	const each = 6
+	ctx, cancel := bounded(t)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range each {
+		wg.Go(func() {
+			if _, err := s.Revision(ctx); err != nil {
+				t.Errorf("%s: a consistent read of the revision: %v", when, err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := s.Range(ctx, storage.RangeRequest{Start: "/k/", End: "/k0"}); err != nil {
+				t.Errorf("%s: a consistent read of a range: %v", when, err)
+			}
+		})
+		wg.Go(func() {
+			_, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{{Key: fmt.Sprint("/k/", i), Value: []byte(when), TTL: int64(1000 + i)}}})
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+				t.Errorf("%s: a commit does not end", when)
+			}
+		})
+	}
+	wg.Wait()
+	want, err := s.Revision(ctx)
+	if err != nil {
+		t.Fatalf("%s: a consistent read of the revision: %v", when, err)
+	}
+	for at := int64(0); at < want; {
+		b, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("%s: the watch is at revision %d, and does not come to %d: %v", when, at, want, err)
+		}
+		at = b.Revision
+	}
+}
+
+// TestPausedReplica stops the process of one of two replicas while the other writes.
+// What the paused one answers when it wakes, to requests that it had before and to
+// new ones, must have all that was acknowledged before they were sent; its watches
+// miss nothing.
+func TestPausedReplica(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 1, 2, chaosToken)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
+	}
+	defer transport.CloseIdleConnections()
+	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})
+	s.Token = chaosToken
+	s.Gentle = true // replicas go on between the rounds
+	s.At(p.urls()[0], p.urls()...)
+	s.Begin(true)
+	for s.Round = range rig.Rounds(3, 40) {
+		ctx, cancel := context.WithCancel(t.Context())
+		loaded := make(chan struct{})
+		go func() {
+			defer close(loaded)
+			s.Load(ctx, 4, 4)
+		}()
+		pause := func() { time.Sleep(time.Duration(s.Rng.Int64N(int64(400 * time.Millisecond)))) }
+		pause()
+		p.running.replicas[1].signal(t, syscall.SIGSTOP)
+		pause()
+		p.running.replicas[1].signal(t, syscall.SIGCONT)
+		pause()
+		cancel()
+		<-loaded
+		s.Rec.Settle()
+		if err := s.Check(); err != nil {
+			t.Fatalf("round %d: %v", s.Round, err)
+		}
+	}
+	s.Round++
+	if err := s.End(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPartition has two replicas whose ways to the three members are cut, held up in
+// one direction or in both, or slow, at random, under clients. The whole history must
+// hold.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, nil)
+	const replicas = 2
+	ways := make([][]*link, replicas)
+	for r := range ways {
+		for _, m := range c.members {
+			ways[r] = append(ways[r], newLink(t, m.client.Host))
+		}
+	}
+	all := slices.Concat(ways...)
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	defer transport.CloseIdleConnections()
+	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})
+	var closers []func()
+	down := func() {
+		for _, l := range all {
+			l.be(cutOff)
+		}
+		for _, end := range closers {
+			end()
+		}
+		closers = nil
+	}
+	up := func() {
+		var urls []string
+		for _, list := range ways {
+			var endpoints []string
+			for _, l := range list {
+				l.be(open)
+				endpoints = append(endpoints, l.url())
+			}
+			store, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints, Logger: quiet()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server, err := rig.Serve(rig.Options{Store: store})
+			if err != nil {
+				t.Fatal(err)
+			}
+			closers = append(closers, server.Close, func() { _ = store.Close() }) // its connections are cut
+			urls = append(urls, server.URL)
+		}
+		s.At(urls[0], urls...)
+	}
+	up()
+	defer down()
+	s.Begin(true)
+	faults := map[state]int{}
+	for s.Round = range rig.Rounds(5, 100) {
+		ctx, cancel := context.WithCancel(t.Context())
+		loaded := make(chan struct{})
+		go func() {
+			defer close(loaded)
+			s.Load(ctx, 4, 3)
+		}()
+		for range 1 + s.Rng.IntN(3) {
+			pause := func(most time.Duration) { time.Sleep(time.Duration(s.Rng.Int64N(int64(most)))) }
+			pause(200 * time.Millisecond)
+			l, fault := all[s.Rng.IntN(len(all))], faulty[s.Rng.IntN(len(faulty))]
+			faults[fault]++
+			l.be(fault)
+			pause(600 * time.Millisecond)
+			if s.Rng.IntN(2) == 0 {
+				l.be(open)
+			}
+		}
+		cancel()
+		<-loaded
+		down()
+		settle(t, c.endpoints())
+		s.Rec.Settle()
+		up()
+		if err := s.Check(); err != nil {
+			t.Fatalf("round %d: %v", s.Round, err)
+		}
+	}
+	s.Round++
+	if err := s.End(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("faults: %v", faults)
+}
+
+// TestHeldUpMember: the way to one member takes requests and brings no answers, or
+// takes none, as when a network drops what goes one way. Consistent reads and watches
+// go on by way of the others.
+func TestHeldUpMember(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, nil)
+	var links []*link
+	var endpoints []string
+	for _, m := range c.members {
+		l := newLink(t, m.client.Host)
+		links, endpoints = append(links, l), append(endpoints, l.url())
+	}
+	s, err := etcd.Open(t.Context(), etcd.Options{Endpoints: endpoints, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	w, err := s.Watch(t.Context(), "/k/", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	held := []state{answersHeld, requestsHeld, bothHeld}
+	if !long() {
+		held = held[:1]
+	}
+	for i, state := range held {
+		links[i].be(state)
+		through(t, s, w, fmt.Sprintf("%v to %s", state, c.members[i].name))
+		links[i].be(open)
+	}
+}
+
+// TestWentBack: a cluster whose data is replaced by that of an earlier backup fails
+// the store for good, and it says so: what the process remembers of it did not happen.
+func TestWentBack(t *testing.T) {
+	t.Parallel()
+	c := start(t, 1, nil)
+	failed := make(chan error, 10)
+	s := c.open(t, etcd.Options{OnFailure: func(err error) { failed <- err }})
+	for i := range 20 {
+		ctx, cancel := bounded(t)
+		_, err := s.Commit(ctx, put("/k", fmt.Sprint(i)))
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.stop(0)
+	if err := os.RemoveAll(c.dir + "/" + c.members[0].name); err != nil {
+		t.Fatal(err)
+	}
+	c.launchNew(0)
+	c.awaitReady(0)
+	within(t, "the store notices", func() error {
+		ctx, cancel := bounded(t)
+		defer cancel()
+		_, err := s.Revision(ctx)
+		if errors.Is(err, storage.ErrFailed) {
+			return nil
+		}
+		return fmt.Errorf("reading the revision: %v", err)
+	})
+	if err := <-failed; !errors.Is(err, storage.ErrFailed) || len(failed) != 0 {
+		t.Errorf("%v, and %d more", err, len(failed))
+	}
+	// Not even when it has come as far again.
+	other := c.open(t, etcd.Options{})
+	for i := range 40 {
+		ctx, cancel := bounded(t)
+		_, err := other.Commit(ctx, put("/k", fmt.Sprint(i)))
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Revision(t.Context()); !errors.Is(err, storage.ErrFailed) {
+		t.Errorf("later: %v", err)
+	}
+}
