@@ -8,13 +8,18 @@ package escalation
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -118,6 +123,9 @@ func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attrib
 	if resource != "" && g.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
 		return nil
 	}
+	if err := findable(ref, a.Namespace); err != nil {
+		return err
+	}
 	rules, err := g.holdings.RoleRules(ctx, ref, a.Namespace)
 	if kerrors.IsNotFound(err) {
 		// The reference names the resource of the request here.
@@ -128,6 +136,23 @@ func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attrib
 	}
 	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
+	}
+	return nil
+}
+
+// findable refuses references that no role can be found by. Validation comes later
+// and knows more: this is what somebody is told who may not bind whatever it is.
+func findable(ref rbacv1.RoleRef, namespace string) error {
+	switch {
+	case ref.Kind != "Role" && ref.Kind != "ClusterRole":
+		return apierr.New(http.StatusInternalServerError, "", fmt.Sprintf("unsupported role reference kind: %q", ref.Kind))
+	case ref.Kind == "Role" && namespace == "":
+		return kerrors.NewBadRequest("Namespace parameter required.")
+	case ref.Name == "":
+		return kerrors.NewBadRequest("Name parameter required.")
+	}
+	if texts := path.IsValidPathSegmentName(ref.Name); len(texts) > 0 {
+		return kerrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", ref.Name, strings.Join(texts, ";")))
 	}
 	return nil
 }

@@ -110,7 +110,12 @@ func TestGrantsAreHeldAgainstTheUsersOwn(t *testing.T) {
 		"bind of the role of that name":              {resource: "rolebindings", obj: binding("ClusterRole", "strong"), permits: permits{"bind roles/strong": true}, want: lacks},
 		"bind of what is not there":                  {resource: "rolebindings", obj: binding("Role", "gone"), permits: permits{"bind roles/gone": true}},
 		"a binding of what is not there":             {resource: "rolebindings", obj: binding("Role", "gone"), want: `rolebindings.rbac.authorization.k8s.io "gone" not found`},
-		"a reference to another kind":                {resource: "rolebindings", obj: binding("Robot", "strong"), permits: permits{"bind /strong": true}, want: lacks},
+		"a reference to another kind":                {resource: "rolebindings", obj: binding("Robot", "strong"), permits: permits{"bind /strong": true}, want: `unsupported role reference kind: "Robot"`},
+		"a reference to nothing":                     {resource: "rolebindings", obj: binding("Role", ""), want: "Name parameter required."},
+		"a reference to what cannot be":              {resource: "rolebindings", obj: binding("ClusterRole", "a/b"), want: `Name parameter invalid: "a/b": may not contain '/'`},
+		"a role for the whole cluster": {resource: "clusterrolebindings", want: "Namespace parameter required.", obj: &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "weak"},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := user
