@@ -66,7 +66,7 @@ type Config struct {
 type Options struct {
 	Store storage.Store
 	// FormBudget bounds the bytes of the forms kept beside objects, over all
-	// resources; 0 is 512 MiB.
+	// resources; 0 is 512 MiB. Groups may take an eighth of it beside.
 	FormBudget int64
 	// WindowBytes bounds what a resource's log keeps alive, in bytes; 0 is
 	// 32 MiB. A few hundred events are kept whatever their size.
@@ -91,6 +91,7 @@ type Cache struct {
 	windowBytes int64
 	logger      *slog.Logger
 	forms       budget
+	groups      groups
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -132,6 +133,7 @@ func New(o Options) *Cache {
 	if c.forms.limit <= 0 {
 		c.forms.limit = defaultFormBudget
 	}
+	c.groups.limit = c.forms.limit / 8
 	c.tasks.Go(c.follow)
 	c.tasks.Go(func() { c.tidy(o.IdleDrop) })
 	return c
@@ -190,8 +192,8 @@ func (c *Cache) Current(ctx context.Context) (int64, error) {
 // Applied is the revision up to which all loaded resources are complete.
 func (c *Cache) Applied() int64 { return c.applied.Load() }
 
-// FormBytes is the size of the forms that are kept.
-func (c *Cache) FormBytes() int64 { return c.forms.used.Load() }
+// FormBytes is the size of the forms that are kept with objects and groups.
+func (c *Cache) FormBytes() int64 { return c.forms.used.Load() + c.groups.used.Load() }
 
 // err returns why the cache ended, nil while it runs.
 func (c *Cache) err() error {
@@ -233,6 +235,7 @@ func (c *Cache) tidy(idle time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	unused := make(map[*Resource]time.Duration)
+	var sinceExpiry time.Duration
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -240,6 +243,13 @@ func (c *Cache) tidy(idle time.Duration) {
 		case <-ticker.C:
 		}
 		all := c.all()
+		if sinceExpiry += every; sinceExpiry >= groupsUnused {
+			sinceExpiry = 0
+			c.groups.expire()
+			for _, r := range all {
+				r.asked.forget()
+			}
+		}
 		seen := make(map[*Resource]time.Duration, len(all))
 		for _, r := range all {
 			if r.tidy() {

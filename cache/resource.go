@@ -51,6 +51,7 @@ type Resource struct {
 
 	offers offers
 	past   past
+	asked  asked
 
 	incoming []storage.Event // the feed's, see demux
 }

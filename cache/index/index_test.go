@@ -43,6 +43,25 @@ func collect(t Tree[*item], from, prefix string) (out []*item) {
 	return out
 }
 
+// leaves collects values leaf by leaf. A note tells the values that its leaf had when
+// it was made: it must be that of the same values ever after.
+func leaves(t *testing.T, tree Tree[*item], from, prefix string) (out []*item) {
+	t.Helper()
+	tree.Leaves(from, prefix, func(values []*item, note *Note) bool {
+		if len(values) == 0 {
+			t.Fatal("a leaf without values")
+		}
+		if note != nil {
+			if noted := note.Keep(slices.Clone(values)).([]*item); !slices.Equal(noted, values) {
+				t.Fatalf("a leaf's note is about other values")
+			}
+		}
+		out = append(out, values...)
+		return true
+	})
+	return out
+}
+
 // compare checks a set against its twin, whole and in part.
 func compare(t *testing.T, s Set[*item], m twin, from, prefix string) {
 	t.Helper()
@@ -52,6 +71,9 @@ func compare(t *testing.T, s Set[*item], m twin, from, prefix string) {
 			want := m.list(span[0], span[1], keep)
 			if got := collect(tree, span[0], span[1]); !slices.Equal(got, want) {
 				t.Fatalf("%s from %q prefix %q: %d values, want %d", what, span[0], span[1], len(got), len(want))
+			}
+			if got := leaves(t, tree, span[0], span[1]); !slices.Equal(got, want) {
+				t.Fatalf("%s from %q prefix %q: leaves with %d values, want %d", what, span[0], span[1], len(got), len(want))
 			}
 			if got := tree.Count(span[0], span[1]); got != len(want) {
 				t.Fatalf("%s from %q prefix %q: Count %d, want %d", what, span[0], span[1], got, len(want))

@@ -30,6 +30,7 @@ type node[V any] struct {
 	keys  []string
 	vals  []V
 	kids  []*node[V]
+	note  Note // of a leaf
 }
 
 // Len returns the number of entries.

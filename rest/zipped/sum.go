@@ -1,0 +1,36 @@
+package zipped
+
+// A CRC-32 is the remainder of a text, read as a polynomial over GF(2), by crcPoly.
+// That of two texts together is therefore that of the first times x^(8n), n being the
+// length of the second, plus that of the second. Polynomials are written as the
+// CRC-32 of RFC 1952 has them: the highest bit is the coefficient of x^0. The
+// inversions at its beginning and end cancel out.
+const (
+	crcPoly = 0xedb88320
+	one     = 1 << 31       // x^0
+	aByte   = 1 << (31 - 8) // x^8
+)
+
+// multiply returns the product of two polynomials, reduced.
+func multiply(a, b uint32) uint32 {
+	var product uint32
+	for ; a != 0; a <<= 1 {
+		if a&one != 0 {
+			product ^= b
+		}
+		b = b>>1 ^ crcPoly&-(b&1) // times x
+	}
+	return product
+}
+
+// factor returns x^(8n).
+func factor(n int64) uint32 {
+	power := uint32(one)
+	for square := uint32(aByte); n > 0; n >>= 1 {
+		if n&1 != 0 {
+			power = multiply(square, power)
+		}
+		square = multiply(square, square)
+	}
+	return power
+}
