@@ -18,7 +18,7 @@ func (r *Resource) Form(o *Object, id FormID, make func() ([]byte, error)) ([]by
 		return data, nil
 	}
 	data, err := make()
-	if err == nil {
+	if err == nil && r != nil {
 		r.cache.forms.add(o, id, data)
 	}
 	return data, err

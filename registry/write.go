@@ -114,6 +114,12 @@ func (r *Resource) dryResult(key string, obj Object) (Result, error) {
 	return Result{Object: o, item: item}, err
 }
 
+// Computed makes a cache object of one that is stored nowhere, of a virtual kind.
+func (r *Resource) Computed(obj Object) (*cache.Object, error) {
+	result, err := r.dryResult(r.Key(obj.GetNamespace(), obj.GetName()), obj)
+	return result.Object, err
+}
+
 // ResultJSON returns the item JSON of a result in version v.
 func (r *Resource) ResultJSON(res Result, v *Version) ([]byte, error) {
 	if res.item != nil && r.stored(v) {

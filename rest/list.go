@@ -2,7 +2,6 @@ package rest
 
 import (
 	"errors"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -29,10 +28,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if err != nil {
 		return err
 	}
-	if err := options.validate(false); err != nil {
-		return err
-	}
-	sel, err := newSelection(s, info.Namespace, "", options.LabelSelector, options.FieldSelector)
+	sel, err := selectionFor(s, info.Namespace, "", &options, false)
 	if err != nil {
 		return err
 	}
@@ -49,6 +45,9 @@ type page struct {
 	revision  int64
 	next      string // continue token
 	remaining int64  // 0: unknown or none
+	// groups yields the groups that the objects stand in; nil where they are chosen
+	// among others.
+	groups func(yield func(cache.Group) bool)
 }
 
 // page reads the objects that the options ask for.
@@ -85,6 +84,9 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 	sel.visit(snap, start, limit, visit)
 	if err != nil {
 		return nil, err
+	}
+	if sel.everything() {
+		p.groups = func(yield func(cache.Group) bool) { snap.Groups(start, sel.prefix(), yield) }
 	}
 	if after != nil {
 		last := p.objects[len(p.objects)-1].Key
@@ -183,6 +185,9 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	case negotiate.PartialMetadata:
 		return apierr.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (" + s.internalName() + "List)")
 	}
+	if done, err := s.writeByGroups(w, r, accepted, p); done || err != nil {
+		return err
+	}
 	if accepted.Media == scheme.Protobuf {
 		return s.writeProtoList(w, r, accepted, p)
 	}
@@ -210,7 +215,7 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 			return err
 		}
 	}
-	out := newStream(w, r, s.listSize(p))
+	out := newStream(w, r)
 	buf := getBuffer()
 	defer putBuffer(buf)
 	err := s.jsonList(accepted, p, chunk, out.flush, (*buf)[:0])
@@ -234,18 +239,7 @@ func (s *served) listSize(p *page) int {
 // jsonList appends the list's document to b, handing it to flush whenever it has
 // size bytes, and at the end.
 func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush func(b []byte) ([]byte, error), b []byte) (err error) {
-	tree := s.Kind.Trees() && accepted.As != negotiate.PartialMetadataList
-	switch {
-	case tree:
-		b = s.treeListHead(b)
-	case accepted.As == negotiate.PartialMetadataList:
-		b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
-		b = append(b, accepted.AsVersion...)
-		b = append(b, `",`...)
-		b = appendListHead(b, p)
-	default:
-		b = appendListHead(append(b, s.listHead...), p)
-	}
+	b = s.jsonListHead(b, accepted, p)
 	for i, o := range p.objects {
 		if i > 0 {
 			b = append(b, ',')
@@ -269,16 +263,33 @@ func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush 
 			}
 		}
 	}
-	switch {
-	case tree:
-		b = s.treeListTail(b, p)
-	case s.Kind.Trees() && len(p.objects) == 0:
-		b = append(b[:len(b)-1], "null}\n"...) // as the reference has it
-	default:
-		b = append(b, "]}\n"...)
-	}
-	_, err = flush(b)
+	_, err = flush(s.jsonListTail(b, accepted, p))
 	return err
+}
+
+// jsonListHead appends a list's document up to its first item.
+func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []byte {
+	switch {
+	case accepted.As == negotiate.PartialMetadataList:
+		b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
+		b = append(b, accepted.AsVersion...)
+		b = append(b, `",`...)
+		return appendListHead(b, p)
+	case s.Kind.Trees():
+		return s.treeListHead(b)
+	}
+	return appendListHead(append(b, s.listHead...), p)
+}
+
+// jsonListTail appends what follows the last item.
+func (s *served) jsonListTail(b []byte, accepted negotiate.Accepted, p *page) []byte {
+	switch {
+	case s.Kind.Trees() && accepted.As != negotiate.PartialMetadataList:
+		return s.treeListTail(b, p)
+	case s.Kind.Trees() && len(p.objects) == 0:
+		return append(b[:len(b)-1], "null}\n"...) // as the reference has it
+	}
+	return append(b, "]}\n"...)
 }
 
 // appendListHead appends a list's metadata and what opens its items.
@@ -289,6 +300,9 @@ func appendListHead(b []byte, p *page) []byte {
 }
 
 func appendListMeta(b []byte, p *page) []byte {
+	if p.revision == 0 {
+		return append(b, "{}"...) // what is computed has no version, and no pages
+	}
 	b = append(b, `{"resourceVersion":"`...)
 	b = strconv.AppendInt(b, p.revision, 10)
 	b = append(b, '"')
@@ -307,34 +321,24 @@ func appendListMeta(b []byte, p *page) []byte {
 // writeProtoList answers a list as protobuf. The envelope wants the length of
 // what it holds beforehand: it is the sum of the items'.
 func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
-	head := s.listProto
 	partial := accepted.As == negotiate.PartialMetadataList
-	if partial {
-		head = wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadataList")
-	}
-	item := func(o *cache.Object) ([]byte, error) {
-		if partial {
-			return s.protoMetadata(view{o: o})
-		}
-		return s.ItemProto(o, s.version)
-	}
-	meta := wire.AppendListHead(nil, strconv.FormatInt(p.revision, 10), p.next, p.remaining)
+	head, meta := s.protoListHead(accepted, p)
 	size := len(meta)
 	for _, o := range p.objects {
-		raw, err := item(o)
+		raw, err := s.listedProto(o, partial)
 		if err != nil {
 			return err
 		}
 		size += len(raw) + wire.ItemHeadSize(len(raw))
 	}
 	w.Header().Set("Content-Type", scheme.TypeProtobuf)
-	out := newStream(w, r, size)
+	out := newStream(w, r)
 	buf := getBuffer()
 	defer putBuffer(buf)
 	b := head.AppendOpen((*buf)[:0], size)
 	b = append(b, meta...)
 	for _, o := range p.objects {
-		raw, err := item(o)
+		raw, err := s.listedProto(o, partial)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -350,30 +354,23 @@ func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted
 	return nil
 }
 
-// stream sends a long body in chunks, compressed where that pays.
-type stream struct {
-	w   http.ResponseWriter
-	out io.Writer
-	end func()
-}
-
-func newStream(w http.ResponseWriter, r *http.Request, size int) *stream {
-	st := &stream{w: w, out: w, end: func() {}}
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", scheme.TypeJSON)
+// protoListHead returns the envelope of a list and the fields before its items.
+func (s *served) protoListHead(accepted negotiate.Accepted, p *page) (wire.EnvelopeHead, []byte) {
+	version := ""
+	if p.revision != 0 {
+		version = strconv.FormatInt(p.revision, 10)
 	}
-	if size >= gzipThreshold && acceptsGzip(r) {
-		z := startGzip(w, http.StatusOK)
-		st.out, st.end = z, func() { endGzip(z) }
-		return st
+	meta := wire.AppendListHead(nil, version, p.next, p.remaining)
+	if accepted.As == negotiate.PartialMetadataList {
+		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadataList"), meta
 	}
-	return st
+	return s.listProto, meta
 }
 
-// flush writes b and returns it emptied.
-func (st *stream) flush(b []byte) ([]byte, error) {
-	_, err := st.out.Write(b)
-	return b[:0], err
+// listedProto is the message of a list's item.
+func (s *served) listedProto(o *cache.Object, partial bool) ([]byte, error) {
+	if partial {
+		return s.protoMetadata(view{o: o})
+	}
+	return s.ItemProto(o, s.version)
 }
-
-func (st *stream) close() { st.end() }

@@ -33,6 +33,9 @@ type Options struct {
 	// Answers are what answers a POST of kinds without stored objects (reviews).
 	// It is not changed afterwards.
 	Answers map[schema.GroupResource]registry.CreateFunc
+	// Computed make the objects of kinds without stored objects that can be read. It
+	// is not changed afterwards.
+	Computed map[schema.GroupResource]Computed
 	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
 	// it lasts up to twice that. Default 30 minutes.
 	MinRequestTimeout time.Duration
@@ -182,7 +185,7 @@ func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served,
 		return nil, nil, apierr.PathMethodNotAllowed()
 	}
 	if s.Virtual() {
-		return s.virtualVerb(info.Verb), s, nil
+		return h.virtualVerb(s, info.Verb), s, nil
 	}
 	return verb, s, nil
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
@@ -198,16 +200,73 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		if scale.UID != "" && scale.UID != obj.GetUID() {
 			return nil, s.UIDMismatch(c.Object, scale.UID, obj.GetUID())
 		}
-		obj, err = h.own(s, info.Subresource, live, obj, o.manager)
-		if err == nil {
-			stampScale(obj, live)
-		}
-		return obj, err
+		return h.ownScale(s, sub, live, obj, scale.Spec.Replicas, o.manager)
 	})
 	if err != nil {
 		return err
 	}
 	return s.writeScale(w, r, info, accepted, result.Object)
+}
+
+// ownScale records who set the replicas, as the managedFields of a Scale would: there
+// no replicas are a field that is not set, which takes it from every owner, and as
+// long as nobody owns the field, changes are not followed.
+func (h *Handler) ownScale(s *served, sub *registry.Subresource, live, obj registry.Object, replicas int32, manager string) (registry.Object, error) {
+	path := replicasPath(sub.Scale)
+	obj.SetManagedFields(slices.Clone(live.GetManagedFields()))
+	owned, err := disown(obj, path, replicas == 0)
+	if err != nil || !owned || replicas == 0 {
+		return obj, err
+	}
+	if obj, err = h.own(s, sub.Name, live, obj, manager); err == nil {
+		stampScale(obj, live)
+	}
+	return obj, err
+}
+
+func replicasPath(s *registry.Scale) fieldpath.Path {
+	names := s.Path
+	if names == nil {
+		names = []string{"spec", "replicas"}
+	}
+	var path fieldpath.Path
+	for _, name := range names {
+		path = append(path, fieldpath.PathElement{FieldName: &name})
+	}
+	return path
+}
+
+// disown says whether anybody owns a field, and takes it from its owners if remove is
+// set.
+func disown(obj registry.Object, path fieldpath.Path, remove bool) (owned bool, err error) {
+	var kept []metav1.ManagedFieldsEntry
+	for _, e := range obj.GetManagedFields() {
+		var fields fieldpath.Set
+		if e.FieldsV1 != nil {
+			if err := fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+				return false, err
+			}
+		}
+		if !fields.Has(path) {
+			kept = append(kept, e)
+			continue
+		}
+		owned = true
+		rest := fields.Difference(fieldpath.NewSet(path))
+		if rest.Empty() {
+			continue
+		}
+		text, err := rest.ToJSON()
+		if err != nil {
+			return false, err
+		}
+		e.FieldsV1 = &metav1.FieldsV1{Raw: text}
+		kept = append(kept, e)
+	}
+	if remove {
+		obj.SetManagedFields(kept)
+	}
+	return owned, nil
 }
 
 // unsetReplicas stands for replicas that are not set.

@@ -76,7 +76,10 @@ func notServed(what string) error {
 }
 
 // virtualVerb serves a kind without stored objects.
-func (s *served) virtualVerb(verb string) verbFunc {
+func (h *Handler) virtualVerb(s *served, verb string) verbFunc {
+	if h.o.Computed[s.gr] != nil {
+		return computedVerbs[verb]
+	}
 	if verb == "create" {
 		if sub := s.Kind.Subresource(""); sub != nil {
 			return (*Handler).createVirtual

@@ -127,7 +127,7 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 	if err == nil {
 		err = st.follow(ctx, from)
 	}
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone) || errors.Is(err, storage.ErrClosed) || errors.Is(err, cache.ErrRemoved) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) || errors.Is(err, cache.ErrRemoved) {
 		return
 	}
 	status := apierr.Status(err)
@@ -199,6 +199,10 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 
 // errGone ends a watch whose client went away.
 var errGone = errors.New("the client is gone")
+
+// errNoEvents ends a watch whose events cannot be shown in the form that was asked
+// for, without a word, as the reference ends it.
+var errNoEvents = errors.New("an event is not a list")
 
 // follow sends the events after revision from.
 func (st *watchStream) follow(ctx context.Context, from int64) error {
@@ -333,6 +337,9 @@ func (st *watchStream) send(b []byte) error {
 
 // append appends one event about an object.
 func (st *watchStream) append(b []byte, kind string, o *cache.Object) ([]byte, error) {
+	if st.accepted.As == negotiate.PartialMetadataList {
+		return b, errNoEvents
+	}
 	if st.accepted.Media == scheme.Protobuf {
 		return st.appendProto(b, kind, func(b []byte) ([]byte, error) {
 			return st.s.appendProtoObject(b, st.accepted, view{o: o})
@@ -389,6 +396,9 @@ func (st *watchStream) sendBookmark(revision int64) error {
 // appendBookmark appends an empty object of the kind with only a
 // resourceVersion.
 func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool) ([]byte, error) {
+	if st.accepted.As == negotiate.PartialMetadataList {
+		return b, errNoEvents
+	}
 	obj := st.s.version.New()
 	obj.SetResourceVersion(strconv.FormatInt(revision, 10))
 	if initialEnd {

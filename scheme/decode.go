@@ -146,7 +146,7 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 		if !Known(gvk) {
 			return nil, NotRegistered(gvk)
 		}
-		return nil, fmt.Errorf("unable to convert %s to %s", gvk, d.GVK)
+		return nil, d.otherKind(gvk)
 	}
 	obj := d.New()
 	if err := checkQuantities(doc, obj, unmarshalJSON); err != nil {
@@ -185,6 +185,11 @@ func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 	return obj, nil
 }
 
+// otherKind says that a document is of a kind that cannot be made this one.
+func (d Decoder) otherKind(gvk schema.GroupVersionKind) error {
+	return fmt.Errorf("converting (%s.%s) to (%s): unknown conversion", gvk.Version, gvk.Kind, d.Internal)
+}
+
 // checkKind holds what the body says it is against what the URL stands for.
 func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
 	if gvk == d.GVK || slices.Contains(d.Also, gvk) {
@@ -197,7 +202,7 @@ func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
 		return d.cannotHandle(gvk, NotRegistered(gvk))
 	}
 	if gvk.Kind != d.GVK.Kind {
-		return d.cannotHandle(gvk, fmt.Errorf("converting (%s.%s) to (%s): unknown conversion", gvk.Version, gvk.Kind, d.Internal))
+		return d.cannotHandle(gvk, d.otherKind(gvk))
 	}
 	return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
 		gvk.GroupVersion(), d.GVK.GroupVersion()))

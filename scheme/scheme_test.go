@@ -375,7 +375,7 @@ func TestDecodePatched(t *testing.T) {
 	for _, c := range []struct{ doc, strict, err string }{
 		{`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"b"}}`, "", ""},
 		{`{"data":{"a":"b"},"extra":1}`, `unknown field "extra"`, ""},
-		{`{"apiVersion":"v1","kind":"Secret"}`, "", "unable to convert /v1, Kind=Secret to /v1, Kind=ConfigMap"},
+		{`{"apiVersion":"v1","kind":"Secret"}`, "", "converting (v1.Secret) to (core.ConfigMap): unknown conversion"},
 		{`{"apiVersion":"v1","kind":"Nothing"}`, "", `no kind "Nothing" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"`},
 		{`{"data":1}`, "", "json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string"},
 		{`{`, "", "couldn't get version/kind; json parse error: unexpected end of JSON input"},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
@@ -57,7 +59,8 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
 			return s.metrics.WatchEvents(group, version, resource)
 		},
-		CBOR: s.gates.Enabled(features.CBORServingAndStorage),
+		Computed: map[schema.GroupResource]rest.Computed{{Resource: "componentstatuses"}: s.componentStatuses},
+		CBOR:     s.gates.Enabled(features.CBORServingAndStorage),
 	}
 	s.serveAuthorization(&options)
 	s.serveAuthentication(&options)

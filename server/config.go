@@ -102,6 +102,9 @@ type Config struct {
 	// the usual. It is for tests.
 	fileReload time.Duration
 
+	// Flags are the options that the process was started with, by name, for /flagz.
+	Flags map[string]string
+
 	// Log receives the server's log; nil is slog.Default().
 	Log *slog.Logger
 	// SetVerbosity changes how much is logged, as PUT /debug/flags/v asks for; nil

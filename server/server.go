@@ -362,6 +362,7 @@ func (s *Server) checks() []health.Check {
 	list = append(list, s.storeChecks()...)
 	list = append(list, []health.Check{
 		{Name: "informer-sync", On: health.Readyz, Probe: s.cacheFollows},
+		{Name: "poststarthook/start-apiextensions-informers", On: health.Everywhere, Probe: s.api.custom.Ready},
 		{Name: "poststarthook/crd-informer-synced", On: health.Everywhere, Probe: s.api.custom.Ready},
 		{Name: "poststarthook/start-system-namespaces-controller", On: health.Everywhere, Probe: s.api.bootstrapped},
 		{Name: "poststarthook/start-cluster-authentication-info-controller", On: health.Everywhere, Probe: s.controlPlane.bootstrapped},
@@ -425,6 +426,7 @@ func (s *Server) buildHTTP() error {
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 		discovery: s.discovery, openapi: documents, api: s.api.handler, custom: s.api.custom.Server,
 		snapshots: newSnapshots(s.store, s.log),
+		pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 		issuer:    s.issuerDiscovery(),
 		profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/keelson-dev/keelson/server"
@@ -43,6 +44,8 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 			if config.Log, config.SetVerbosity, err = logs.logger(errOut); err != nil {
 				return err
 			}
+			config.Flags = map[string]string{}
+			c.Flags().VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
 			return serve(c.Context(), config, out)
 		},
 	}

@@ -91,6 +91,10 @@ func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
 }
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {
+	if _, there := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !there {
+		// Who sends the object is the owner of the annotation, whatever is stored.
+		setTemplateGeneration(d, 0)
+	}
 	strategy := &d.Spec.UpdateStrategy
 	declare.Value(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {

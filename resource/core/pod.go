@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -219,6 +220,14 @@ func prepareEphemeralContainers(_ context.Context, obj, old registry.Object) {
 	containers := p.Spec.EphemeralContainers
 	restorePod(p, old.(*corev1.Pod))
 	p.Spec.EphemeralContainers = containers
+	countPodChange(p, old.(*corev1.Pod))
+}
+
+// countPodChange keeps the generation of a pod that is changed through a subresource.
+func countPodChange(p, old *corev1.Pod) {
+	if !equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		p.Generation++
+	}
 }
 
 // prepareResize keeps the resources of the pod and its containers, by name, and
@@ -241,4 +250,5 @@ func prepareResize(_ context.Context, obj, old registry.Object) {
 			}
 		}
 	}
+	countPodChange(p, old.(*corev1.Pod))
 }

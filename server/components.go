@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// componentTimeout bounds how long a component may take to say how it is.
+const componentTimeout = 20 * time.Second
+
+// A component is a part of the control plane as the componentstatuses resource shows
+// it: one that runs beside this server.
+type component struct {
+	name string
+	// health says whether the component is well, and what it answered.
+	health func(ctx context.Context) (well bool, message string)
+}
+
+// components are those that a control plane has. The others are looked for on this
+// machine, at the ports that they have by default.
+func (s *Server) components() []component {
+	const controllerManager, scheduler = 10257, 10259
+	list := []component{
+		{"controller-manager", localHealth(controllerManager)},
+		{"scheduler", localHealth(scheduler)},
+	}
+	servers := max(len(s.config.Etcd.Servers), 1)
+	for i := range servers {
+		list = append(list, component{fmt.Sprintf("etcd-%d", i), storeHealth(s.store)})
+	}
+	return list
+}
+
+// componentStatuses asks the components how they are. It is a rest.Computed.
+func (s *Server) componentStatuses(ctx context.Context, name string) ([]registry.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
+	defer cancel()
+	var objs []registry.Object
+	var running sync.WaitGroup
+	for _, c := range s.components() {
+		if name != "" && name != c.name {
+			continue
+		}
+		o := &corev1.ComponentStatus{}
+		o.Name = c.name
+		objs = append(objs, o)
+		running.Go(func() {
+			condition := corev1.ComponentCondition{Type: corev1.ComponentHealthy, Status: corev1.ConditionFalse}
+			var well bool
+			if well, condition.Message = c.health(ctx); well {
+				condition.Status = corev1.ConditionTrue
+			}
+			o.Conditions = []corev1.ComponentCondition{condition}
+		})
+	}
+	running.Wait()
+	return objs, nil
+}
+
+// componentClient asks components, which have certificates of their own making.
+var componentClient = &http.Client{Transport: &http.Transport{
+	TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+	DisableKeepAlives: true,
+}}
+
+func localHealth(port int) func(context.Context) (bool, string) {
+	return func(ctx context.Context) (bool, string) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil)
+		if err != nil {
+			return false, err.Error()
+		}
+		answer, err := componentClient.Do(r)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer answer.Body.Close() //nolint:errcheck // it was read
+		const most = 10 << 10
+		body, err := io.ReadAll(io.LimitReader(answer.Body, most))
+		switch {
+		case err != nil:
+			return false, err.Error()
+		case answer.StatusCode >= http.StatusBadRequest:
+			return false, fmt.Sprintf("HTTP probe failed with statuscode: %d", answer.StatusCode)
+		}
+		return true, string(body)
+	}
+}
+
+func storeHealth(store storage.Store) func(context.Context) (bool, string) {
+	return func(ctx context.Context) (bool, string) {
+		if _, err := store.Revision(ctx); err != nil {
+			return false, err.Error()
+		}
+		return true, "ok"
+	}
+}
