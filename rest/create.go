@@ -45,6 +45,10 @@ func (h *Handler) store(ctx context.Context, s *served, namespace string, obj re
 		return registry.Result{}, err
 	}
 	registry.WipeServerFields(obj)
+	// Before admission, which has an opinion on what could not be stored too.
+	if err := s.placeIn(namespace, obj); err != nil {
+		return registry.Result{}, err
+	}
 	obj, err := h.own(s, "", nil, obj, o.manager)
 	if err != nil {
 		return registry.Result{}, err

@@ -270,6 +270,10 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 	if a := post("rolebindings", `{"metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","name":"dave"}]}`); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
 		t.Errorf("a binding: %d %s", a.status, a.body)
 	}
+	// What cannot be in this namespace is not judged for it.
+	if a := post("roles", `{"metadata":{"name":"x","namespace":"other"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`); a.status != http.StatusBadRequest {
+		t.Errorf("a role of another namespace: %d %s", a.status, a.body)
+	}
 }
 
 func TestModes(t *testing.T) {
