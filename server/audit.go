@@ -20,6 +20,7 @@ import (
 	auditfilter "github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -57,7 +58,7 @@ func (s *Server) openAudit() error {
 		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
 	}
 	if c.Webhook.ConfigFile != "" {
-		backend, err := auditwebhook.New(c.Webhook.ConfigFile, webhook.Options{UserAgent: userAgent}, c.Webhook.InitialBackoff, a.report)
+		backend, err := auditwebhook.New(c.Webhook.ConfigFile, webhook.Options{UserAgent: userAgent, Dial: s.egress.Dialer(egress.ControlPlane)}, c.Webhook.InitialBackoff, a.report)
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/certs"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -197,7 +198,7 @@ func (s *Server) tokenAuthenticators(a *authentication, reg *registry.Registry) 
 // tokenWebhook asks another program whose a token is.
 func (s *Server) tokenWebhook(a *authentication) (authn.TokenAuthenticator, error) {
 	c := &s.config.Authentication.Webhook
-	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{})
+	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane)})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -174,7 +175,7 @@ func (s *Server) accessWebhook(name string, w *apiserver.WebhookConfiguration) (
 	if err != nil {
 		return nil, err
 	}
-	client, err := webhook.FromKubeconfig(file, webhook.Options{})
+	client, err := webhook.FromKubeconfig(file, webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane)})
 	if err != nil {
 		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
 	}

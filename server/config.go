@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -56,6 +57,10 @@ type Config struct {
 	Audit AuditConfig
 	// Filters is how requests are treated before they are served.
 	Filters FiltersConfig
+
+	// EgressSelectorConfigFile is an EgressSelectorConfiguration: through which proxies
+	// the server opens connections. Empty opens all directly.
+	EgressSelectorConfigFile string
 
 	// ControlPlane is how the server presents itself to the cluster.
 	ControlPlane ControlPlaneConfig
@@ -167,6 +172,11 @@ func (c *Config) validate() error {
 	errs = append(errs, c.Audit.validate()...)
 	errs = append(errs, c.Filters.validate()...)
 	errs = append(errs, c.ControlPlane.validate()...)
+	if file := c.EgressSelectorConfigFile; file != "" {
+		if _, err := os.Stat(file); err != nil {
+			add("egress-selector-config-file %s does not exist", file)
+		}
+	}
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")
 	}

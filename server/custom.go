@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -35,8 +36,11 @@ func (s *Server) buildCustom(g *registry.Registry, verbs *rest.Handler) (*custom
 	}
 	c := &custom{documents: crdopenapi.New(builtin), calls: webhook.NewMetrics(), conversions: convert.NewMetrics()}
 	options := convert.Options{
-		Webhooks: webhook.NewPool(webhook.Options{Resolve: serviceAddresses(g), Metrics: c.calls}, maxWebhooks),
-		Metrics:  c.conversions,
+		Webhooks: webhook.NewPool(webhook.Options{
+			Resolve: serviceAddresses(g), Metrics: c.calls,
+			Dial: s.egress.Dialer(egress.ControlPlane), DialService: s.egress.Dialer(egress.Cluster),
+		}, maxWebhooks),
+		Metrics: c.conversions,
 	}
 	c.Server = crd.New(crd.Options{
 		Registry: g, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Documents: c.documents, Log: s.log,

@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/anonymous"
 	"github.com/keelson-dev/keelson/auth/follow"
 	"github.com/keelson-dev/keelson/auth/oidc"
+	"github.com/keelson-dev/keelson/server/egress"
 )
 
 // issuerPatience is how long the issuers of a changed configuration may take to
@@ -55,9 +56,25 @@ func (s *Server) openIssuers(a *authentication) error {
 	}
 	a.issuers.set, err = oidc.NewSet(s.background, config, mappings, a.audiences, oidc.Options{
 		Algorithms: algorithms, Log: s.log, Cached: s.tokensCached(), Now: time.Now,
+		Dialer:  s.issuerDialer(),
 		Observe: func(issuer string, ok bool, took time.Duration) { s.metrics.IssuerToken(issuer, ok, took) },
 	})
 	return err
+}
+
+// issuerDialer returns how connections to issuers are opened that name a network,
+// nil where there is no egress configuration.
+func (s *Server) issuerDialer() func(string) (oidc.DialFunc, error) {
+	if s.egress == nil {
+		return nil
+	}
+	return func(network string) (oidc.DialFunc, error) {
+		dial := s.egress.Dialer(egress.Network(network))
+		if dial == nil {
+			return nil, fmt.Errorf("egress lookup for %q is not configured", network)
+		}
+		return oidc.DialFunc(dial), nil
+	}
 }
 
 // authenticationConfiguration is what the file says, or the flags.

@@ -27,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/chain"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/features"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
@@ -74,6 +75,8 @@ type Server struct {
 	encryption        *encrypt.Encryption
 	encryptionMetrics *encrypt.Metrics
 	signerMetrics     *externalsigner.Metrics
+	egress            *egress.Selector // nil: connections are opened directly
+	egressMetrics     *egress.Metrics
 	api               *api
 
 	authentication *authentication
@@ -119,7 +122,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, log: c.Log, failed: make(chan error, 1), signerMetrics: externalsigner.NewMetrics()}
+	s := &Server{config: c, log: c.Log, failed: make(chan error, 1), signerMetrics: externalsigner.NewMetrics(), egressMetrics: egress.NewMetrics()}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -230,6 +233,14 @@ func (s *Server) hostPort() string {
 }
 
 func (s *Server) readGates() (err error) {
+// openEgress reads which connections go through a proxy.
+func (s *Server) openEgress() (err error) {
+	if file := s.config.EgressSelectorConfigFile; file != "" {
+		s.egress, err = egress.Load(file, s.egressMetrics)
+	}
+	return err
+}
+
 	s.gates, err = features.Parse(s.config.FeatureGates)
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
@@ -418,8 +429,8 @@ func (s *Server) buildHTTP() error {
 	s.discovery = discovery.New(discovery.FromKinds(s.api.kinds), s.hostPort())
 	s.metrics = metrics.New(metrics.Options{
 		Build: buildLabels(), Known: s.hasResource, InFlight: limiter.Current,
-		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageCluster: s.clusterName(),
-		Objects: s.api.objects, Also: slices.Concat(s.api.custom.collectors(), s.encryptionMetrics.Collectors(), s.signerMetrics.Collectors()),
+		StorageSize: func() int64 { return s.store.Stats().SizeBytes }, StorageDamaged: s.damagedFiles(), StorageCluster: s.clusterName(),
+		Objects: s.api.objects, Also: slices.Concat(s.api.custom.collectors(), s.encryptionMetrics.Collectors(), s.signerMetrics.Collectors(), s.egressMetrics.Collectors()),
 	})
 	s.routes = &router{
 		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),

@@ -72,6 +72,8 @@ type Options struct {
 	Resolve Resolver
 	// Dial opens connections; that of a net.Dialer if nil.
 	Dial DialFunc
+	// DialService opens those to Services; Dial if nil.
+	DialService DialFunc
 	// Credentials returns what the server shows to the webhook at an address
 	// ("name.namespace.svc:443" for a Service); nothing if nil.
 	Credentials func(address string) (Credentials, error)
@@ -114,7 +116,10 @@ func newForService(t Target, o Options) (*Client, error) {
 	}
 	name := s.Name + "." + s.Namespace + ".svc"
 	host := net.JoinHostPort(name, strconv.Itoa(int(s.Port)))
-	resolve, dial := o.Resolve, o.dialer()
+	resolve, dial := o.Resolve, o.DialService
+	if dial == nil {
+		dial = o.dialer()
+	}
 	if resolve == nil {
 		resolve = ResolveByName
 	}

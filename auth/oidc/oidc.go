@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -51,8 +52,14 @@ type Options struct {
 	Observe func(issuer string, ok bool, took time.Duration)
 	// Cached counts tokens that need not be looked at again.
 	Cached tokencache.Counter
+	// Dialer returns how connections to the issuers of a network are opened, an error
+	// for one that is not configured; nil where none is.
+	Dialer func(network string) (DialFunc, error)
 	Now    func() time.Time
 }
+
+// A DialFunc opens connections, as (*net.Dialer).DialContext does.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Issuer authenticates the tokens of one issuer. It is an authn.TokenUsers.
 type Issuer struct {
@@ -69,15 +76,12 @@ type Issuer struct {
 // NewIssuer returns an issuer that a configuration names, with the mapping that
 // Validate made of it. It asks the issuer for its keys until ctx ends.
 func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping *Mapping, o Options) (*Issuer, error) {
-	if kind := config.Issuer.EgressSelectorType; kind != "" {
-		return nil, fmt.Errorf("oidc: egress lookup required with egress selector type %q", kind)
-	}
 	for _, alg := range o.Algorithms {
 		if !slices.Contains(Algorithms(), alg) {
 			return nil, fmt.Errorf("oidc: unsupported signing alg: %q", alg)
 		}
 	}
-	client, err := newClient(&config.Issuer)
+	client, err := newClient(&config.Issuer, o.Dialer)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +94,18 @@ func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping 
 	return i, nil
 }
 
-func newClient(c *apiserver.Issuer) (*http.Client, error) {
+func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if network := string(c.EgressSelectorType); network != "" {
+		if dialer == nil {
+			return nil, fmt.Errorf("oidc: egress lookup required with egress selector type %q", network)
+		}
+		dial, err := dialer(network)
+		if err != nil {
+			return nil, fmt.Errorf("oidc: %w", err)
+		}
+		transport.DialContext = dial
+	}
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CertificateAuthority != "" {
 		pool, err := poolOf(c.CertificateAuthority)

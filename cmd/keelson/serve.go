@@ -63,6 +63,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	auditFlags(f, &config.Audit)
 	filterFlags(f, &config.Filters)
 	controlPlaneFlags(f, &config.ControlPlane)
+	f.StringVar(&config.EgressSelectorConfigFile, "egress-selector-config-file", "", "file of the EgressSelectorConfiguration that says through which proxies the server opens connections to webhooks, issuers and the like")
 	f.StringVar(&config.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate and its chain, instead of the server's own")
 	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
 	f.StringVar(&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange, "range of service addresses in CIDR notation; two, separated by a comma, for dual stack")

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakeProxy returns the address of a proxy that tells where it was asked to connect
+// to. It refuses, but for the audit webhook, which it is itself.
+func fakeProxy(t *testing.T) (address string, asked chan string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	asked = make(chan string, 1000)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				reader := bufio.NewReader(conn)
+				r, err := http.ReadRequest(reader)
+				if err != nil {
+					return
+				}
+				asked <- r.RequestURI
+				if !strings.HasPrefix(r.RequestURI, "audit.") {
+					_, _ = io.WriteString(conn, "HTTP/1.1 403 Forbidden\r\n\r\n")
+					return
+				}
+				for err == nil {
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+					if r, err = http.ReadRequest(reader); err == nil {
+						_, err = io.Copy(io.Discard, r.Body)
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String(), asked
+}
+
+// TestWebhooksAreReachedThroughTheProxy: those that authenticate, authorize and audit
+// are asked through the proxy of the control plane, and not directly.
+func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
+	proxy, asked := fakeProxy(t)
+	config := testConfig(t)
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	hook := func(scheme, name string) string {
+		return file(name, "clusters: [{name: c, cluster: {server: '"+scheme+"://"+name+".example/hook'}}]\n"+
+			"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n")
+	}
+	config.EgressSelectorConfigFile = file("egress.yaml", "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"+
+		"- {name: controlplane, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://"+proxy+"'}}}}\n")
+	config.Audit.Webhook.Mode = "blocking"
+	config.Authentication.Webhook.ConfigFile = hook("https", "authentication")
+	config.Authorization.Modes = []string{"Webhook"}
+	config.Authorization.Webhook.ConfigFile = hook("https", "authorization")
+	config.Audit.PolicyFile = file("policy.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+	config.Audit.Webhook.ConfigFile = hook("http", "audit")
+	s := start(t, config)
+	c := client(t, s, false)
+	call(t, c, "GET", s.URL()+"/api/v1/namespaces", "Authorization", "Bearer somebody")
+	call(t, c, "GET", s.URL()+"/api/v1/namespaces")
+	missing := map[string]bool{"authentication.example:443": true, "authorization.example:443": true, "audit.example:80": true}
+	for len(missing) > 0 {
+		delete(missing, <-asked) // the test's own time bounds it
+	}
+	if a := call(t, client(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`) {
+		t.Error("connections through the proxy are not counted")
+	}
+}
+
+func TestTheEgressConfigurationIsThere(t *testing.T) {
+	config := testConfig(t)
+	config.EgressSelectorConfigFile = "/none"
+	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "egress-selector-config-file /none does not exist") {
+		t.Errorf("%v", err)
+	}
+}
