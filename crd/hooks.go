@@ -69,14 +69,20 @@ func withoutMetadata(tree *unstructured.Unstructured) map[string]any {
 
 // prepareStatus takes all but the status, and who owns it, from the object before.
 func prepareStatus(obj, old *unstructured.Unstructured) {
-	owned := obj.GetManagedFields()
-	status, ok := obj.Object["status"]
-	obj.Object = runtime.DeepCopyJSON(old.Object)
-	obj.SetManagedFields(owned)
-	if ok {
+	sent, _ := obj.Object["metadata"].(map[string]any)
+	status, hasStatus := obj.Object["status"]
+	kept := maps.Clone(old.Object)
+	delete(kept, "status")
+	before, _ := kept["metadata"].(map[string]any)
+	meta := maps.Clone(before)
+	delete(meta, "managedFields")
+	kept["metadata"] = meta
+	obj.Object = runtime.DeepCopyJSON(kept)
+	if owned, ok := sent["managedFields"]; ok {
+		obj.Object["metadata"].(map[string]any)["managedFields"] = owned
+	}
+	if hasStatus {
 		obj.Object["status"] = status
-	} else {
-		delete(obj.Object, "status")
 	}
 }
 

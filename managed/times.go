@@ -5,7 +5,7 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -15,18 +15,20 @@ import (
 // (a reset field, a field that admission sets), so that there is nothing to write.
 // Call it when object is what would be stored.
 func KeepTimes(live, object registry.Object) {
-	old, entries := live.GetManagedFields(), object.GetManagedFields()
-	if !onlyTimesDiffer(old, entries) {
+	old, okOld := listed(live)
+	entries, okNew := listed(object)
+	if !okOld || !okNew || !onlyTimesDiffer(old, entries) {
 		return
 	}
-	object.SetManagedFields(old)
+	restore := hide(object)
+	give(live, object)
 	if !same(live, object) {
-		object.SetManagedFields(entries)
+		restore()
 	}
 }
 
 // onlyTimesDiffer says that at least one time does, and nothing else.
-func onlyTimesDiffer(old, entries []metav1.ManagedFieldsEntry) bool {
+func onlyTimesDiffer(old, entries []owner) bool {
 	if len(old) != len(entries) {
 		return false
 	}
@@ -35,14 +37,14 @@ func onlyTimesDiffer(old, entries []metav1.ManagedFieldsEntry) bool {
 		found := false
 		for j := range old {
 			a, b := &entries[i], &old[j]
-			if !sameOwner(a, b) || a.APIVersion != b.APIVersion || a.FieldsType != b.FieldsType || (a.FieldsV1 == nil) != (b.FieldsV1 == nil) {
+			if !sameOwner(&a.entry, &b.entry) || a.entry.APIVersion != b.entry.APIVersion || a.entry.FieldsType != b.entry.FieldsType {
 				continue
 			}
-			if a.FieldsV1 != nil && !bytes.Equal(a.FieldsV1.GetRawBytes(), b.FieldsV1.GetRawBytes()) {
+			if !sameFields(a, b) {
 				return false
 			}
 			found = true
-			differs = differs || seconds(a.Time) != seconds(b.Time)
+			differs = differs || seconds(a.entry.Time) != seconds(b.entry.Time)
 			break
 		}
 		if !found {
@@ -52,10 +54,22 @@ func onlyTimesDiffer(old, entries []metav1.ManagedFieldsEntry) bool {
 	return differs
 }
 
+func sameFields(a, b *owner) bool {
+	if v, w := a.entry.FieldsV1, b.entry.FieldsV1; v != nil && w != nil {
+		return bytes.Equal(v.GetRawBytes(), w.GetRawBytes())
+	} else if v != w {
+		return false
+	}
+	return (a.tree == nil) == (b.tree == nil) && equalTrees(a.tree, b.tree)
+}
+
 // same compares in the cheap way first: mostly something did change.
 func same(a, b registry.Object) bool {
 	l, r := reflect.ValueOf(a), reflect.ValueOf(b)
 	if l.Type() != r.Type() {
+		return false
+	}
+	if tree, isTree := a.(*unstructured.Unstructured); isTree && !equalTrees(tree.Object, b.(*unstructured.Unstructured).Object) {
 		return false
 	}
 	if g := goTypeOf(l.Type()); g.form == pointerForm && g.element.form == structForm && !g.equal(l, r) {

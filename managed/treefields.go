@@ -58,6 +58,19 @@ func hide(object registry.Object) (restore func()) {
 	return func() { meta[managedFields] = sent }
 }
 
+// give gives to the managedFields of from; those that to had are hidden.
+func give(from, to registry.Object) {
+	tree, isTree := from.(*unstructured.Unstructured)
+	if !isTree {
+		to.SetManagedFields(from.GetManagedFields())
+		return
+	}
+	old, _ := tree.Object["metadata"].(map[string]any)
+	if meta, ok := to.(*unstructured.Unstructured).Object["metadata"].(map[string]any); ok {
+		meta[managedFields] = old[managedFields]
+	}
+}
+
 // record makes owners the managedFields of an object. It says false, and leaves the
 // object as it is, where the general algorithm has to write them.
 func (f *fast) record(object registry.Object, owners []owner) bool {

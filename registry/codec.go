@@ -155,7 +155,7 @@ func documentLabels(doc []byte) (map[string]string, error) {
 }
 
 // treeLabels reads the labels of a valid document, and no more of it.
-func treeLabels(doc []byte) (labels map[string]string, err error) {
+func treeLabels(doc []byte) (map[string]string, error) {
 	meta, _, _, found, err := wire.Member(doc, "metadata")
 	if err != nil || !found {
 		return nil, err
@@ -164,8 +164,19 @@ func treeLabels(doc []byte) (labels map[string]string, err error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	err = scheme.UnmarshalTree(text, &labels)
-	return labels, err
+	var members map[string]any
+	if err := scheme.UnmarshalTree(text, &members); err != nil || members == nil {
+		return nil, err
+	}
+	labels := make(map[string]string, len(members))
+	for k, v := range members {
+		text, ok := v.(string)
+		if !ok && v != nil {
+			return nil, fmt.Errorf("label %q is no text", k)
+		}
+		labels[internText(k)] = internText(text)
+	}
+	return labels, nil
 }
 
 func (c *codec) stampJSON(doc []byte, revision int64) ([]byte, error) {
@@ -309,7 +320,9 @@ func sortLabels(labels []cache.Label) {
 
 // intern shares the text of label keys and values and of indexed fields, which
 // repeat between objects.
-func intern(b []byte) string { return unique.Make(string(b)).Value() }
+func intern(b []byte) string { return internText(string(b)) }
+
+func internText(s string) string { return unique.Make(s).Value() }
 
 // plain returns the data of a plain value, without a resourceVersion.
 func (c *codec) plain(value []byte) ([]byte, error) {

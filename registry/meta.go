@@ -19,7 +19,7 @@ func (r *Resource) validateMeta(obj Object) field.ErrorList {
 		validate = r.Kind.ValidateName
 	}
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, validate, path)
+	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), r.Kind.Namespaced, validate, path)
 	return append(errs, r.validateFinalizers(obj, path)...)
 }
 
@@ -46,12 +46,13 @@ var standardFinalizers = map[string]bool{
 // those of them that the kind's own validation repeats.
 func (r *Resource) validateMetaUpdate(obj, old Object) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, r.Kind.Namespaced, anyName, path)
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
+	meta, before := metaOf(obj), metaOf(old)
+	errs := validation.ValidateObjectMetaAccessor(meta, r.Kind.Namespaced, anyName, path)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, before, path)...)
 	if r.Kind.MetaOnUpdate == MetaNothing {
 		return errs
 	}
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, before, path)...)
 	errs = append(errs, r.validateFinalizers(obj, path)...)
 	if r.Kind.MetaOnUpdate == MetaWhole {
 		errs = append(errs, r.validateMeta(obj)...)
