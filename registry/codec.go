@@ -21,8 +21,9 @@ import (
 // follow FormVersions, formsOfVersion for each: JSON, protobuf (both but of the
 // stored version, whose forms have names), and a table row without its object.
 const (
-	FormJSON     cache.FormID = iota // item JSON of the storage version
-	FormMetadata                     // JSON value of its metadata member
+	FormJSON          cache.FormID = iota // item JSON of the storage version
+	FormMetadata                          // JSON value of its metadata member
+	FormMetadataProto                     // message of a PartialObjectMetadata
 	FormVersions
 
 	formsOfVersion = 3

@@ -140,7 +140,7 @@ func (c *codec) unstamped(value []byte) ([]byte, error) {
 // PartialProto returns the message of a PartialObjectMetadata with o's metadata,
 // for kinds that have no protobuf encoding of their own.
 func (r *Resource) PartialProto(o *cache.Object) ([]byte, error) {
-	return r.cache.Form(o, r.protoForm(), func() ([]byte, error) {
+	return r.cache.Form(o, FormMetadataProto, func() ([]byte, error) {
 		meta, err := r.MetadataJSON(o)
 		if err != nil {
 			return nil, err

@@ -196,11 +196,9 @@ func (r *Resource) versionForm(v *Version) cache.FormID {
 	return FormVersions
 }
 
-// protoForm is where a message made of a document is kept, rowForm a table's row.
-// Cells are made of the storage version; a custom resource has a Kind for each of its
-// versions, whose Storage that version is.
-func (r *Resource) protoForm() cache.FormID { return r.versionForm(r.codec.storage) + 1 }
-func (r *Resource) rowForm() cache.FormID   { return r.versionForm(r.codec.storage) + 2 }
+// rowForm is where a table's row is kept. Cells are made of the storage version; a
+// custom resource has a Kind for each of its versions, whose Storage that version is.
+func (r *Resource) rowForm() cache.FormID { return r.versionForm(r.codec.storage) + 2 }
 
 func (r *Resource) encodeItem(o *cache.Object, v *Version) ([]byte, error) {
 	if r.Kind.Trees() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -22,14 +21,6 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
-
-// gzipThreshold is the size from which responses are compressed, as in the
-// reference.
-const gzipThreshold = 128 << 10
-
-// chunk is how much is handed to the transport at a time: fewer, larger writes
-// keep the handler from parking at each HTTP/2 frame.
-const chunk = 128 << 10
 
 // statusProto is the envelope of a Status.
 var statusProto = wire.NewEnvelopeHead("v1", "Status")
@@ -80,7 +71,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", media.String())
-	if len(body) >= gzipThreshold && acceptsGzip(r) {
+	if len(body) > gzipThreshold && acceptsGzip(r) {
 		z := startGzip(w, code)
 		_, _ = z.Write(body)
 		endGzip(z)
@@ -93,25 +84,20 @@ func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Med
 	}
 }
 
-func acceptsGzip(r *http.Request) bool {
-	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, _, _ := strings.Cut(part, ";")
-		if strings.TrimSpace(name) == "gzip" {
-			return true
-		}
-	}
-	return false
-}
-
 var gzipWriters = sync.Pool{New: func() any {
 	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	return z
 }}
 
-func startGzip(w http.ResponseWriter, code int) *gzip.Writer {
+// beginGzip sends the head of an answer whose body is compressed.
+func beginGzip(w http.ResponseWriter, code int) {
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Add("Vary", "Accept-Encoding")
 	w.WriteHeader(code)
+}
+
+func startGzip(w http.ResponseWriter, code int) *gzip.Writer {
+	beginGzip(w, code)
 	z := gzipWriters.Get().(*gzip.Writer)
 	z.Reset(w)
 	return z
@@ -292,6 +278,12 @@ func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (ne
 		List:       info.Name == "" && r.Method == http.MethodGet,
 		Trees:      s.Kind.Trees(),
 	})
+}
+
+// scaleFor negotiates the response of a request for a Scale, which is encoded as the
+// resource's objects are.
+func (h *Handler) scaleFor(r *http.Request, s *served) (negotiate.Accepted, error) {
+	return h.formats.Response(r, negotiate.Endpoint{Transforms: true, Trees: s.Kind.Trees()})
 }
 
 // responseFor negotiates the response of a request for something else.

@@ -92,11 +92,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 	if b, err = t.appendRow(b, rows[0]); err != nil {
 		return err
 	}
-	size := 0
-	for _, v := range rows {
-		size += len(v.o.Data)
-	}
-	out := newStream(w, r, size)
+	out := newStream(w, r)
 	defer out.close()
 	for _, v := range rows[1:] {
 		if b, err = t.appendRow(append(b, ','), v); err != nil {

@@ -1,0 +1,39 @@
+package registry
+
+import "github.com/keelson-dev/keelson/cache"
+
+// GroupForm returns what make makes of a group of objects in the form id, from what
+// is kept with the group where it is there.
+func (r *Resource) GroupForm(g cache.Group, id cache.FormID, make func() ([]byte, error)) ([]byte, error) {
+	return r.cache.GroupForm(g, id, make)
+}
+
+// AskedAgain says whether groups were asked for as this form before, not long ago,
+// and notes that they are now.
+func (r *Resource) AskedAgain(id cache.FormID) bool { return r.cache.AskedAgain(id) }
+
+// ItemForm names the form of items in version v, as JSON or as protobuf messages.
+func (r *Resource) ItemForm(v *Version, proto bool) cache.FormID {
+	if r.Kind.Trees() {
+		v = r.codec.storage
+	}
+	id := r.versionForm(v)
+	switch {
+	case proto:
+		id++
+	case r.stored(v) && !r.Kind.Trees():
+		id = FormJSON
+	}
+	return id
+}
+
+// ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
+func (r *Resource) ItemJSONOnce(o *cache.Object, v *Version) ([]byte, error) {
+	if id := r.ItemForm(v, false); !r.Kind.Trees() && o.Err() == nil && !(id == FormJSON && r.codec.storedAsServed()) {
+		if data, ok := o.Kept(id); ok {
+			return data, nil
+		}
+		return r.encodeItem(o, v)
+	}
+	return r.ItemJSON(o, v)
+}

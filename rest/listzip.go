@@ -1,0 +1,168 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/rest/zipped"
+	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
+
+// A long list is compressed by groups of neighbours in the tree, each once for as
+// long as its objects stay: docs/decisions/0009 has why, and what it costs in memory.
+
+// Lists whose objects take less are compressed as a whole, and so are those that take
+// more: all pieces of a list are in memory while it is sent.
+const (
+	leastByGroups = 256 << 10
+	mostByGroups  = 512 << 20
+)
+
+// itemForm is how a list shows its objects.
+type itemForm struct {
+	id cache.FormID
+	// append appends an item as it stands in the list. Unless keep is set, what is
+	// made for that is not kept with the object.
+	append func(b []byte, o *cache.Object, keep bool) ([]byte, error)
+	// between stands between two items.
+	between string
+}
+
+// itemForm returns the form of the items of a list; false for a form whose groups are
+// not kept.
+func (s *served) itemForm(accepted negotiate.Accepted) (itemForm, bool) {
+	partial := accepted.As == negotiate.PartialMetadataList
+	proto := accepted.Media == scheme.Protobuf
+	switch {
+	case accepted.As != negotiate.Plain && !partial, partial && accepted.AsVersion != "v1":
+		return itemForm{}, false
+	case accepted.Media != scheme.JSON && !proto, accepted.Pretty:
+		return itemForm{}, false
+	case proto:
+		f := itemForm{id: s.ItemForm(s.version, true)}
+		if partial {
+			f.id = registry.FormMetadataProto
+		}
+		f.append = func(b []byte, o *cache.Object, _ bool) ([]byte, error) {
+			raw, err := s.listedProto(o, partial)
+			return append(wire.AppendItemHead(b, len(raw)), raw...), err
+		}
+		return f, true
+	case partial:
+		return itemForm{id: registry.FormMetadata, between: ",", append: func(b []byte, o *cache.Object, _ bool) ([]byte, error) {
+			meta, err := s.MetadataJSON(o)
+			return appendPartial(b, accepted.AsVersion, meta), err
+		}}, true
+	}
+	return itemForm{id: s.ItemForm(s.version, false), between: ",", append: func(b []byte, o *cache.Object, keep bool) ([]byte, error) {
+		encode := s.ItemJSON
+		if !keep {
+			encode = s.ItemJSONOnce
+		}
+		item, err := encode(o, s.version)
+		return append(b, item...), err
+	}}, true
+}
+
+// writeByGroups answers a list whose client reads gzip, if it is one to compress by
+// groups, and says whether it was. Nothing was written otherwise.
+func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) (bool, error) {
+	size := s.listSize(p)
+	if p.groups == nil || size < leastByGroups || size > mostByGroups || !acceptsGzip(r) {
+		return false, nil
+	}
+	form, ok := s.itemForm(accepted)
+	if !ok {
+		return false, nil
+	}
+	pieces, length, err := s.pieces(form, p.inGroups())
+	if err != nil {
+		return false, err
+	}
+	var head, tail []byte
+	if accepted.Media == scheme.Protobuf {
+		envelope, meta := s.protoListHead(accepted, p)
+		head = append(envelope.AppendOpen(nil, len(meta)+length), meta...)
+		tail = envelope.AppendClose(nil)
+	} else {
+		head, tail = s.jsonListHead(nil, accepted, p), s.jsonListTail(nil, accepted, p)
+	}
+	if len(head)+length+len(tail) <= gzipThreshold {
+		return false, nil // its objects are long, but the list is not
+	}
+	w.Header().Set("Content-Type", accepted.Media.String())
+	beginGzip(w, http.StatusOK)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	z := zipped.NewWriter(w, chunk, *buf)
+	z.Text(head)
+	for i, p := range pieces {
+		if i > 0 && form.between != "" {
+			z.Text([]byte(form.between))
+		}
+		z.Piece(p)
+	}
+	z.Text(tail)
+	err = z.Close()
+	*buf = z.Buffer()
+	if err != nil {
+		// The status is on its way; cutting the connection is the only honest end.
+		panic(http.ErrAbortHandler)
+	}
+	return true, nil
+}
+
+// pieces returns the groups compressed, and the length of their text with what is
+// between them.
+func (s *served) pieces(form itemForm, groups []cache.Group) (pieces []zipped.Piece, length int, err error) {
+	// Most clients list once and watch then. Only for those that come again are
+	// items kept beside the groups, so that a change costs one item and not a group.
+	keep := s.AskedAgain(form.id)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	length = max(0, len(groups)-1) * len(form.between)
+	for _, g := range groups {
+		piece, err := s.GroupForm(g, form.id, func() ([]byte, error) {
+			text := (*buf)[:0]
+			for i, o := range g.Objects {
+				if i > 0 {
+					text = append(text, form.between...)
+				}
+				var err error
+				if text, err = form.append(text, o, keep); err != nil {
+					return nil, err
+				}
+			}
+			*buf = text
+			return zipped.Compress(text)
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		pieces = append(pieces, piece)
+		length += int(zipped.Piece(piece).Len())
+	}
+	return pieces, length, nil
+}
+
+// inGroups returns the page's objects in groups. What is of a group in part, or shown
+// in another state than the tree has, is a group of which nothing is kept.
+func (p *page) inGroups() (groups []cache.Group) {
+	rest := p.objects
+	p.groups(func(g cache.Group) bool {
+		n := min(len(g.Objects), len(rest))
+		if !slices.Equal(g.Objects, rest[:n]) {
+			g = cache.Group{Objects: rest[:n:n]}
+		}
+		groups, rest = append(groups, g), rest[n:]
+		return len(rest) > 0
+	})
+	if len(rest) > 0 {
+		groups = append(groups, cache.Group{Objects: rest})
+	}
+	return groups
+}
