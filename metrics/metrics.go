@@ -70,6 +70,9 @@ type Options struct {
 	InFlight func() (readOnly, mutating int64)
 	// StorageSize returns the bytes that the store takes; nil is not reported.
 	StorageSize func() int64
+	// StorageDamaged returns how many files of the store were found to be damaged
+	// since it was opened; nil is not reported.
+	StorageDamaged func() int64
 	// StorageCluster names the store.
 	StorageCluster string
 	// Objects returns the number of stored objects by resource, where it is known
@@ -273,6 +276,8 @@ var (
 		"[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.", []string{"request_kind"}, nil)
 	storageSizeDesc = prometheus.NewDesc("apiserver_storage_size_bytes",
 		"[STABLE] Size of the storage database file physically allocated in bytes.", []string{"storage_cluster_id"}, nil)
+	storageDamagedDesc = prometheus.NewDesc("apiserver_storage_damaged_files",
+		"[ALPHA] Number of files of the store in which damage was met since it was opened.", []string{"storage_cluster_id"}, nil)
 	storageObjectsDesc = prometheus.NewDesc("apiserver_storage_objects",
 		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
 		[]string{"resource"}, nil)
@@ -284,6 +289,7 @@ var (
 func (d *derived) Describe(ch chan<- *prometheus.Desc) {
 	ch <- inflightDesc
 	ch <- storageSizeDesc
+	ch <- storageDamagedDesc
 	ch <- storageObjectsDesc
 	ch <- resourceObjectsDesc
 }
@@ -297,6 +303,9 @@ func (d *derived) Collect(ch chan<- prometheus.Metric) {
 	gauge(inflightDesc, mutating, "mutating")
 	if d.o.StorageSize != nil {
 		gauge(storageSizeDesc, d.o.StorageSize(), d.o.StorageCluster)
+	}
+	if d.o.StorageDamaged != nil {
+		gauge(storageDamagedDesc, d.o.StorageDamaged(), d.o.StorageCluster)
 	}
 	if d.o.Objects == nil {
 		return

@@ -221,3 +221,12 @@ func (s *Server) clusterName() string {
 	}
 	return "embedded"
 }
+
+// damagedFiles counts the damaged files of the store; nil where its files are those of
+// others.
+func (s *Server) damagedFiles() func() int64 {
+	if s.config.Storage == StorageEtcd {
+		return nil
+	}
+	return func() int64 { return s.store.Stats().DamagedFiles }
+}

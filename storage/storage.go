@@ -174,6 +174,7 @@ type Stats struct {
 	Revision          int64 // current revision
 	CompactedRevision int64 // reads below this fail
 	SizeBytes         int64 // bytes on disk (or in memory), history included
+	DamagedFiles      int64 // found since it was opened to be not what was written
 }
 
 // PrefixEnd returns the first key after all keys that begin with prefix, for

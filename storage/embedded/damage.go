@@ -38,6 +38,7 @@ func (d *damage) found(info pebble.DataCorruptionInfo) {
 		return
 	}
 	d.said[info.Path] = true
+	d.store.damagedFiles.Add(1)
 	d.store.opts.Logger.Error("data on the disk is damaged: what needs it fails, everything else is served; stop the server and run keelson check, then restore a snapshot",
 		"file", info.Path, "error", info.Details)
 }

@@ -107,6 +107,9 @@ func TestDamageMetWhileServing(t *testing.T) {
 	if len(bad) == 0 || len(bad) > 30 {
 		t.Fatalf("%d keys cannot be read", len(bad))
 	}
+	if n := s.Stats().DamagedFiles; n != 1 {
+		t.Errorf("%d files are said to be damaged", n)
+	}
 	if n := log.count("damaged"); n != 1 {
 		t.Errorf("it is said %d times", n)
 	}
@@ -127,6 +130,8 @@ func TestDamageMetWhileServing(t *testing.T) {
 		}
 	}
 	mustCommit(t, s, storage.Put("/000", []byte("changed")), storage.Delete("/001"), storage.Put("/new", nil))
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	w, err := s.Watch(ctx, "/", 2)
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +141,9 @@ func TestDamageMetWhileServing(t *testing.T) {
 	for err == nil {
 		var b storage.Batch
 		if b, err = w.Next(ctx); err != nil {
+			if ctx.Err() != nil {
+				t.Fatalf("a watch at revision %d ends neither with the damage nor with an event", seen)
+			}
 			break
 		}
 		for _, e := range b.Events {

@@ -38,6 +38,8 @@ type Store struct {
 	expiry    sweepMark
 	space     spaceWatch
 	sizeBytes atomic.Int64
+	// damagedFiles is how many were met.
+	damagedFiles atomic.Int64
 
 	// life is held for reading by every method that uses db, and for writing by
 	// Close, which sets closed.

@@ -37,11 +37,17 @@ func (s *Store) history(ctx context.Context, prefix string, from int64) (storage
 		return storage.Batch{}, err
 	}
 	b := storage.Batch{Revision: last, Events: make([]storage.Event, 0, len(changes))}
-	for _, c := range changes {
+	size := 0
+	for i, c := range changes {
+		if size >= batchBytes && c.revision > changes[i-1].revision {
+			b.Revision = changes[i-1].revision // the rest is another batch's
+			break
+		}
 		event, err := h.event(c)
 		if err != nil {
 			return storage.Batch{}, err
 		}
+		size += len(event.Entry.Value) + len(event.Prev.Value)
 		b.Events = append(b.Events, event)
 	}
 	return b, nil

@@ -1,7 +1,10 @@
 package embedded
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -327,6 +330,92 @@ func TestExpiryIndex(t *testing.T) {
 	}
 	if n := count(t, s, spaceExpiry); n != 0 {
 		t.Errorf("%d deadlines are left", n)
+	}
+}
+
+// TestExpiryOfWhatIsHeldUp has a transaction between its deadline and its write for
+// longer than its time to live, as in a process that is stopped: it expires all the
+// same, whether or not a sweep passed by and removed something.
+func TestExpiryOfWhatIsHeldUp(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		clock := &fakeClock{}
+		clock.ms.Store(1e12)
+		s := mustOpen(t, Options{InMemory: true, Clock: clock.now, SweepInterval: time.Hour})
+		if other {
+			mustCommit(t, s, storage.Op{Key: "/a", TTL: 1})
+		}
+		scheduled, reached, release := s.planner.scheduled, make(chan struct{}), make(chan struct{})
+		s.planner.scheduled = func(deadline int64) {
+			scheduled(deadline)
+			close(reached)
+			<-release
+		}
+		committed := make(chan error, 1)
+		go func() {
+			_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{{Key: "/b", TTL: 1}}})
+			committed <- err
+		}()
+		<-reached
+		clock.advance(time.Hour)
+		swept := make(chan struct{})
+		go func() {
+			defer close(swept)
+			s.sweep()
+		}()
+		if !other {
+			<-swept // it has nothing to wait for
+		}
+		close(release)
+		if err := <-committed; err != nil {
+			t.Fatal(err)
+		}
+		<-swept
+		s.sweep()
+		if e, _, err := s.Get(t.Context(), "/b", 0); err != nil || e.ModRevision != 0 {
+			t.Errorf("something else expired: %v; the key is at revision %d, %v", other, e.ModRevision, err)
+		}
+		if other {
+			if from := s.expiry.from.Load(); from == 0 {
+				t.Error("what was swept is walked over again")
+			}
+		}
+	}
+}
+
+// TestLargeHistory: a batch of old changes is bounded in bytes, and so is the memory
+// that a watch from long ago takes.
+func TestLargeHistory(t *testing.T) {
+	s := mustOpen(t, Options{InMemory: true, RingBytes: 1, HistoryWindow: -1})
+	const values, size = 40, 256 << 10
+	for i := range values {
+		mustCommit(t, s, storage.Put(fmt.Sprint("/", i%3), bytes.Repeat([]byte{byte(i)}, size)))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w, err := s.Watch(ctx, "/", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for next := int64(2); next < values+2; {
+		b, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for revision %d: %v", next, err)
+		}
+		got := 0
+		for _, e := range b.Events {
+			if e.Entry.ModRevision != next {
+				t.Fatalf("revision %d after %d", e.Entry.ModRevision, next-1)
+			}
+			next++
+			got += len(e.Entry.Value) + len(e.Prev.Value)
+		}
+		if b.Revision != next-1 {
+			t.Fatalf("a batch up to revision %d says %d", next-1, b.Revision)
+		}
+		if most := batchBytes + 2*size; got > most {
+			t.Fatalf("a batch of %d bytes, at most %d are expected", got, most)
+		}
 	}
 }
 

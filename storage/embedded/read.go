@@ -213,5 +213,6 @@ func (s *Store) Stats() storage.Stats {
 		Revision:          s.hub.durable.Load(),
 		CompactedRevision: s.compacted.Load(),
 		SizeBytes:         s.sizeBytes.Load(),
+		DamagedFiles:      s.damagedFiles.Load(),
 	}
 }
