@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -68,8 +69,7 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 		return file(name, "clusters: [{name: c, cluster: {server: '"+scheme+"://"+name+".example/hook'}}]\n"+
 			"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n")
 	}
-	config.EgressSelectorConfigFile = file("egress.yaml", "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n"+
-		"- {name: controlplane, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://"+proxy+"'}}}}\n")
+	config.EgressSelectorConfigFile = egressThrough(t, "controlplane", proxy)
 	config.Audit.Webhook.Mode = "blocking"
 	config.Authentication.Webhook.ConfigFile = hook("https", "authentication")
 	config.Authorization.Modes = []string{"Webhook"}
@@ -86,6 +86,38 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	}
 	if a := call(t, client(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`) {
 		t.Error("connections through the proxy are not counted")
+	}
+}
+
+// egressThrough returns the file of a configuration that has one network.
+func egressThrough(t *testing.T, network, proxy string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "egress.yaml")
+	content := "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n" +
+		"- {name: " + network + ", connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://" + proxy + "'}}}}\n"
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestEtcdIsReachedThroughTheProxy(t *testing.T) {
+	proxy, asked := fakeProxy(t)
+	config := testConfig(t)
+	config.Storage, config.Etcd.Servers = StorageEtcd, []string{"http://etcd.example:2379"}
+	config.EgressSelectorConfigFile = egressThrough(t, "etcd", proxy)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := Start(ctx, config)
+		done <- err
+	}()
+	if target := <-asked; target != "etcd.example:2379" {
+		t.Errorf("the proxy was asked for %s", target)
+	}
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("the server started without its store")
 	}
 }
 

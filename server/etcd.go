@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/etcd"
@@ -160,6 +161,7 @@ func (s *Server) openCluster(ctx context.Context, servers []string) (*etcd.Store
 	return etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
 		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
+		Dial:      s.egress.Dialer(egress.Etcd),
 		OnFailure: func(err error) { s.fail(fmt.Errorf("the store failed: %w", err)) },
 	})
 }

@@ -147,6 +147,7 @@ func (s *Server) startSteps(ctx context.Context) []step {
 		{"read the feature gates", s.readGates},
 		{"parse the service range", s.parseServices},
 		{"read the encryption configuration", s.openEncryption},
+		{"read how connections are opened", s.openEgress},
 		{"open what requests are audited with", s.openAudit},
 		{"lock the data directory", s.lockData},
 		{"listen", func() error { return s.listen(ctx) }},

@@ -1,13 +1,18 @@
 package etcd
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -39,6 +44,9 @@ type Options struct {
 	PollInterval time.Duration
 	// DialTimeout bounds the first contact with the cluster; 0 is 20 seconds.
 	DialTimeout time.Duration
+	// Dial opens connections to members, as (*net.Dialer).DialContext does; nil opens
+	// them directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// Logger receives what an operator should know; nil is slog.Default().
 	Logger *slog.Logger
@@ -97,6 +105,19 @@ func (o Options) tls() (*tls.Config, error) {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	}
 	return config, nil
+}
+
+// dial returns what connections are opened with, beside the client's own ways.
+func (o Options) dial() []grpc.DialOption {
+	if o.Dial == nil {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			address = u.Host
+		}
+		return o.Dial(ctx, "tcp", address)
+	})}
 }
 
 // keys maps keys of the interface to those in etcd and back.

@@ -75,6 +75,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		Endpoints:            o.Endpoints,
 		TLS:                  config,
 		DialTimeout:          o.DialTimeout,
+		DialOptions:          o.dial(),
 		DialKeepAliveTime:    keepAliveEvery,
 		DialKeepAliveTimeout: keepAliveWait,
 		MaxCallSendMsgSize:   maxSend,
