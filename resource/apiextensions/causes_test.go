@@ -29,11 +29,13 @@ type judged struct {
 }
 
 // TestCauses replays recorded writes, and writes made of those by changing them at
-// random, which the reference's validation judged (generated.jsonl.gz). Causes of
-// metadata that the generic pipeline finds are left out.
+// random, which the reference's validation judged (generated.jsonl.gz), and some
+// that were made for a single rule each (edges.jsonl.gz). Causes of metadata that
+// the generic pipeline finds are left out.
 func TestCauses(t *testing.T) {
 	replay(t, "testdata/causes.jsonl.gz")
 	replay(t, "testdata/generated.jsonl.gz")
+	replay(t, "testdata/edges.jsonl.gz")
 }
 
 func replay(t *testing.T, file string) {

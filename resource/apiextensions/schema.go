@@ -46,7 +46,7 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 	}
 	if schema != nil && len(walk.ruled) > 0 {
 		c.errs = append(c.errs, rules.Check(schema, rules.CheckOptions{
-			Path: path, Root: true, Found: walk.errs,
+			Path: path, Root: true, Flawed: walk.flawed,
 			Previous: c.earlier.schemas(), Unchanged: c.earlier.hasSchema(version, v),
 		})...)
 	}
@@ -85,10 +85,12 @@ func resourceSchema(s *props) (*structural.Schema, error) {
 // checkStatusRoot allows at the root only what stays true of the status alone,
 // which is validated by its own part of the schema.
 func (c *specChecker) checkStatusRoot(s *props, path *field.Path) {
+	// Of several members the first in this order is reported.
+	identified := s.ID != "" || s.Schema != "" || s.Ref != nil
 	switch {
-	case s.Type != "" && s.Type != "object":
+	case !identified && s.Type != "" && s.Type != "object":
 		c.invalid(path.Child("type"), s.Type, `only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
-	case s.ID != "" || s.Schema != "" || s.Ref != nil || s.Nullable || s.Default != nil || s.Enum != nil ||
+	case identified || s.Nullable || s.Default != nil || s.Enum != nil ||
 		s.MaxProperties != nil || s.MinProperties != nil || s.AllOf != nil || s.OneOf != nil || s.AnyOf != nil || s.Not != nil ||
 		s.AdditionalProperties != nil || s.PatternProperties != nil || s.Dependencies != nil || s.AdditionalItems != nil || s.Definitions != nil ||
 		s.XEmbeddedResource || s.XIntOrString || s.XListMapKeys != nil || s.XListType != nil || s.XMapType != nil:
@@ -121,6 +123,9 @@ func internalItems(items *apiextensionsv1.JSONSchemaPropsOrArray) any {
 type schemaChecker struct {
 	earlier earlier
 	errs    field.ErrorList
+	// flawed are the paths of the schemas that errors were found in, wherever in
+	// them those are reported.
+	flawed []*field.Path
 	// unsupported says which member, if any, keeps the schema from being read.
 	unsupported string
 	// judges says that there are defaults or rules, ruled where there are rules.
@@ -159,13 +164,17 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	if s == nil {
 		return
 	}
-	c.members(s, at, path)
 	c.below(s, at, path)
+	before := len(c.errs)
+	c.members(s, at, path)
 	c.mapType(s, path)
 	c.listType(s, path)
 	c.listKeys(s, path)
 	if errs := listItemProblems(s, path); len(errs) > 0 && !c.earlier.has(hasVagueItems) {
 		c.errs = append(c.errs, errs...)
+	}
+	if len(c.errs) > before {
+		c.flawed = append(c.flawed, path)
 	}
 	if c.unsupported == "" {
 		c.unsupported = unsupportedMember(s)

@@ -21,9 +21,9 @@ type CheckOptions struct {
 	Path *field.Path
 	// Root says that the schema is that of a whole resource.
 	Root bool
-	// Found are the errors there are already in the schema. Rules that can see the
-	// place of one are not compiled: what they would say does not help.
-	Found field.ErrorList
+	// Flawed are the paths of nodes that errors were found in already. Rules of such
+	// a node or one above are not compiled: what they would say does not help.
+	Flawed []*field.Path
 	// Previous are the schemas of all versions before an update, nil for a new
 	// definition. Their expressions may use what was accepted when they were new.
 	Previous []*structural.Schema
@@ -38,7 +38,12 @@ func Check(s *structural.Schema, o CheckOptions) field.ErrorList {
 	c := &inspection{options: o, stored: storedExpressions(o.Previous)}
 	v, one := newView(s), uint64(1)
 	c.texts(o.Path, v)
-	c.broken = append(c.errs[:len(c.errs):len(c.errs)], o.Found...)
+	for _, e := range c.errs {
+		c.flawed = append(c.flawed, e.Field)
+	}
+	for _, path := range o.Flawed {
+		c.flawed = append(c.flawed, path.String())
+	}
 	c.node(o.Path, place{schema: v, root: o.Root, often: &one})
 	return append(c.errs, c.bill.errors(o.Path)...)
 }
@@ -47,7 +52,7 @@ func Check(s *structural.Schema, o CheckOptions) field.ErrorList {
 type inspection struct {
 	options CheckOptions
 	stored  map[[2]string]bool // part and source of expressions accepted before
-	broken  field.ErrorList
+	flawed  []string
 	errs    field.ErrorList
 	bill    bill
 }
@@ -101,16 +106,17 @@ func (s step) correlates(parent *structural.Schema) bool {
 	return true
 }
 
-// typ returns the type of what the step leads to, nil where rules of the node above do
-// not see it.
-func (s step) typ(t *apiservercel.DeclType) *apiservercel.DeclType {
+// typ returns the type of what the step leads to. That of a property is nil where
+// rules of the node above do not see it; that of items or values is the one that the
+// type of the node above has for its elements, if it has elements.
+func (s step) typ(t *apiservercel.DeclType) (typ *apiservercel.DeclType, seen bool) {
 	if s.to != "properties" {
-		return t.ElemType
+		return t.ElemType, true
 	}
 	if name, ok := apiservercel.Escape(s.name); ok && t.Fields[name] != nil {
-		return t.Fields[name].Type
+		return t.Fields[name].Type, true
 	}
-	return nil
+	return nil, false
 }
 
 // eachBelow calls f for the nodes right below v, in an order that is always the same.
@@ -141,6 +147,8 @@ type place struct {
 	// nil if it has none.
 	seen bool
 	typ  *apiservercel.DeclType
+	// untyped is why there is no type.
+	untyped error
 	// uncorrelated is the first node above whose parts have no counterpart from before.
 	uncorrelated *field.Path
 }
@@ -148,22 +156,36 @@ type place struct {
 func (c *inspection) node(path *field.Path, p place) {
 	s := p.schema.schema
 	if !p.seen && len(s.Rules) > 0 {
-		p.seen, p.typ = true, common.SchemaDeclType(p.schema, p.root)
+		p.seen = true
+		p.declare()
 	}
 	eachBelow(p.schema, func(step step, child *view) {
 		c.node(step.path(path), p.child(step, child, path))
 	})
-	if len(s.Rules) == 0 || c.isBroken(path) {
+	if len(s.Rules) == 0 || c.isFlawed(path) {
 		return
 	}
 	at := path.Child("x-kubernetes-validations")
 	if p.typ == nil {
-		c.add(field.InternalError(at, errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations")))
+		c.add(field.InternalError(at, p.untyped))
 		return
 	}
 	scope := newScope(p.typ)
 	for i := range s.Rules {
 		c.rule(at.Index(i), p, scope, &s.Rules[i])
+	}
+}
+
+var (
+	errNoType = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations")
+	// errNoElements is said of the items or values of what is no list or map.
+	errNoElements = errors.New("failed to convert to declType for CEL validation rules")
+)
+
+// declare gives the node the type that its schema says by itself.
+func (p *place) declare() {
+	if p.typ = common.SchemaDeclType(p.schema, p.root); p.typ == nil {
+		p.untyped = errNoType
 	}
 }
 
@@ -174,11 +196,16 @@ func (p place) child(step step, child *view, path *field.Path) place {
 		root:         child.schema.EmbeddedResource,
 		often:        below(p.often, p.schema.schema),
 		seen:         p.seen,
+		untyped:      p.untyped,
 		uncorrelated: p.uncorrelated,
 	}
 	if p.typ != nil {
-		if out.typ = step.typ(p.typ); out.typ == nil {
-			out.typ = common.SchemaDeclType(child, out.root)
+		typ, seen := step.typ(p.typ)
+		switch out.typ = typ; {
+		case !seen:
+			out.declare()
+		case typ == nil:
+			out.untyped = errNoElements
 		}
 	}
 	if out.uncorrelated == nil && !step.correlates(p.schema.schema) {
@@ -187,10 +214,10 @@ func (p place) child(step step, child *view, path *field.Path) place {
 	return out
 }
 
-// isBroken reports whether an error was found in the node at path or below it.
-func (c *inspection) isBroken(path *field.Path) bool {
-	for _, e := range c.broken {
-		rest, ok := strings.CutPrefix(e.Field, path.String())
+// isFlawed reports whether an error was found in the node at path or below it.
+func (c *inspection) isFlawed(path *field.Path) bool {
+	for _, flaw := range c.flawed {
+		rest, ok := strings.CutPrefix(flaw, path.String())
 		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return true
 		}

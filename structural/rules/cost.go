@@ -46,7 +46,7 @@ func below(c cardinality, s *structural.Schema) cardinality {
 		if s.Values != nil {
 			limit = s.Values.MaxItems
 		}
-	case s.Type == "object" && (s.AdditionalProperties != nil || s.AnyProperties):
+	case s.Type == "object" && (s.AdditionalProperties != nil || s.AnyProperties || s.NoProperties):
 		if s.Values != nil {
 			limit = s.Values.MaxProperties
 		}

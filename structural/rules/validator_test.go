@@ -80,8 +80,8 @@ func TestRulesAboveErrorsInTheSchemaAreNotCompiled(t *testing.T) {
 	if got, want := places(CheckOptions{}), b+a+ab+"schema"+rule; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	found := field.ErrorList{field.Forbidden(path.Child("properties").Key("a").Child("default"), "")}
-	if got, want := places(CheckOptions{Found: found}), b+ab; got != want {
+	flawed := []*field.Path{path.Child("properties").Key("a")}
+	if got, want := places(CheckOptions{Flawed: flawed}), b+ab; got != want {
 		t.Errorf("with an error at a: got\n%swant\n%s", got, want)
 	}
 }
