@@ -233,7 +233,6 @@ func (s *Server) hostPort() string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(addr.Port))
 }
 
-func (s *Server) readGates() (err error) {
 // openEgress reads which connections go through a proxy.
 func (s *Server) openEgress() (err error) {
 	if file := s.config.EgressSelectorConfigFile; file != "" {
@@ -242,6 +241,7 @@ func (s *Server) openEgress() (err error) {
 	return err
 }
 
+func (s *Server) readGates() (err error) {
 	s.gates, err = features.Parse(s.config.FeatureGates)
 	for _, name := range s.gates.WithoutEffect() {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
