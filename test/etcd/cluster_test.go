@@ -86,6 +86,12 @@ func freeURL(t testing.TB) url.URL {
 
 func (c *cluster) launch(i int, state string) {
 	c.t.Helper()
+	if err := c.tryLaunch(i, state); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) tryLaunch(i int, state string) error {
 	m := c.members[i]
 	config := embed.NewConfig()
 	config.Name = m.name
@@ -106,17 +112,25 @@ func (c *cluster) launch(i int, state string) {
 	}
 	running, err := embed.StartEtcd(config)
 	if err != nil {
-		c.t.Fatalf("starting %s: %v", m.name, err)
+		return fmt.Errorf("starting %s: %w", m.name, err)
 	}
 	m.running = running
+	return nil
 }
 
 func (c *cluster) awaitReady(i int) {
 	c.t.Helper()
+	if err := c.tryAwaitReady(i); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) tryAwaitReady(i int) error {
 	select {
 	case <-c.members[i].running.Server.ReadyNotify():
+		return nil
 	case <-time.After(patience):
-		c.t.Fatalf("%s is not ready", c.members[i].name)
+		return fmt.Errorf("%s is not ready within %v", c.members[i].name, patience)
 	}
 }
 
@@ -138,21 +152,37 @@ func (c *cluster) launchNew(i int) {
 // restart runs a member that was stopped on its own data.
 func (c *cluster) restart(i int) {
 	c.t.Helper()
-	c.launch(i, embed.ClusterStateFlagExisting)
-	c.awaitReady(i)
+	if err := c.tryRestart(i); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// tryRestart is for goroutines that are not the test's own.
+func (c *cluster) tryRestart(i int) error {
+	if err := c.tryLaunch(i, embed.ClusterStateFlagExisting); err != nil {
+		return err
+	}
+	return c.tryAwaitReady(i)
 }
 
 func (c *cluster) leader() int {
 	c.t.Helper()
+	i, err := c.findLeader()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return i
+}
+
+func (c *cluster) findLeader() (int, error) {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for i, m := range c.members {
 			if m.running != nil && m.running.Server.Leader() == m.running.Server.MemberID() {
-				return i
+				return i, nil
 			}
 		}
 	}
-	c.t.Fatal("no leader")
-	return 0
+	return 0, fmt.Errorf("no member leads within %v", patience)
 }
 
 func (c *cluster) endpoints() []string {

@@ -42,7 +42,9 @@ func serve(t testing.TB, c *cluster, adjust func(*keelson.Config)) *kubernetes.C
 			t.Errorf("stop: %v", err)
 		}
 	})
-	return kubernetes.NewForConfigOrDie(s.RESTConfig())
+	rest := s.RESTConfig()
+	rest.Timeout = patience // of each request, watches included
+	return kubernetes.NewForConfigOrDie(rest)
 }
 
 func configMap(name string) *corev1.ConfigMap {
@@ -63,13 +65,15 @@ func TestServerOnEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for e := range w.ResultChan() {
+	watched := ""
+	for e := range w.ResultChan() { // until the request's time is over
 		if cm, ok := e.Object.(*corev1.ConfigMap); ok && cm.Name == "one" {
-			if cm.ResourceVersion != made.ResourceVersion {
-				t.Errorf("watched %s, created at %s", cm.ResourceVersion, made.ResourceVersion)
-			}
+			watched = cm.ResourceVersion
 			break
 		}
+	}
+	if watched != made.ResourceVersion {
+		t.Errorf("watched %q, created at %s", watched, made.ResourceVersion)
 	}
 	made.Data["k"] = "w"
 	if _, err := maps.Update(ctx, made, metav1.UpdateOptions{}); err != nil {

@@ -48,7 +48,9 @@ func TestTLS(t *testing.T) {
 	if _, err := s.Commit(t.Context(), put("/a", "1")); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := w.Next(t.Context()); err != nil || len(b.Events) != 1 {
+	ctx, cancel := bounded(t)
+	defer cancel()
+	if b, err := w.Next(ctx); err != nil || len(b.Events) != 1 {
 		t.Errorf("%+v, %v", b, err)
 	}
 	for _, o := range []etcd.Options{{CAFile: ca}, {CertFile: cert, KeyFile: key}, {}} {
