@@ -85,6 +85,7 @@ func TestForAudiences(t *testing.T) {
 	a := ForAudiences([]string{"one", "two"}, fixed{user: ann})
 	for _, c := range []struct{ asked, meant []string }{
 		{[]string{"one", "two"}, []string{"one", "two"}},
+		{[]string{"two", "one"}, []string{"two", "one"}}, // as the question has them
 		{[]string{"x", "two"}, []string{"two"}},
 		{[]string{"x"}, nil},
 		{nil, nil},

@@ -95,14 +95,14 @@ func (a *forAudiences) AuthenticateToken(ctx context.Context, t BearerToken, aud
 	return &Identity{User: user, Audiences: meant}, nil
 }
 
-// Intersect returns the members of a that are in b too, in the order of a.
+// Intersect returns the members of b that are in a too, in the order of b.
 func Intersect(a, b []string) []string {
 	if slices.Equal(a, b) {
 		return a
 	}
 	var both []string
-	for _, s := range a {
-		if slices.Contains(b, s) {
+	for _, s := range b {
+		if slices.Contains(a, s) {
 			both = append(both, s)
 		}
 	}

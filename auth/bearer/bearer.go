@@ -3,6 +3,7 @@
 package bearer
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -30,7 +31,7 @@ type Authenticator struct {
 
 // Authenticate implements authn.Authenticator.
 func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
-	text, ok := Header(r)
+	text, ok := Parse(r.Context(), r.Header.Get("Authorization"))
 	if !ok {
 		return nil, nil
 	}
@@ -68,10 +69,10 @@ func (a *WebSocket) Authenticate(r *http.Request) (*request.User, error) {
 	return user, err
 }
 
-// Header returns the token of the Authorization header (RFC 6750 section 2.1).
-// Another scheme, or none, is no token.
-func Header(r *http.Request) (string, bool) {
-	header := strings.TrimSpace(r.Header.Get("Authorization"))
+// Parse returns the token of an Authorization header (RFC 6750 section 2.1); what
+// follows a space is no part of it. Another scheme, or none, is no token.
+func Parse(ctx context.Context, header string) (string, bool) {
+	header = strings.TrimSpace(header)
 	if header == "" {
 		return "", false
 	}
@@ -81,7 +82,7 @@ func Header(r *http.Request) (string, bool) {
 	}
 	token, _, _ := strings.Cut(rest, " ")
 	if token == "" {
-		request.Warn(r.Context(), "the provided Authorization header contains extra space before the bearer token, and is ignored")
+		request.Warn(ctx, "the provided Authorization header contains extra space before the bearer token, and is ignored")
 		return "", false
 	}
 	return token, true

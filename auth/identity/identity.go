@@ -14,6 +14,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -35,6 +36,7 @@ func (a *Reviews) Answers() map[schema.GroupResource]registry.CreateFunc {
 }
 
 // token answers whose a token is. A token that does not hold is an answer, too.
+// What else the sender wrote into the status it gets back.
 func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.CreateRequest) (registry.Object, error) {
 	review := r.Body.(*authenticationv1.TokenReview)
 	if review.Spec.Token == "" {
@@ -44,8 +46,8 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 	if len(audiences) == 0 {
 		audiences = a.Audiences
 	}
-	review.Status = authenticationv1.TokenReviewStatus{}
-	identity, err := a.Tokens.AuthenticateToken(ctx, authn.NewBearerToken(review.Spec.Token), audiences)
+	review.Status.Authenticated = false
+	identity, err := a.identify(ctx, review.Spec.Token, audiences)
 	if identity == nil {
 		// The reference asks for the server's own token first, which fails plainly.
 		review.Status.Error = utilerrors.NewAggregate([]error{authn.ErrInvalidToken, err}).Error()
@@ -58,6 +60,17 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 	review.Status.User = userInfo(identity.User)
 	review.Status.Audiences = identity.Audiences
 	return review, nil
+}
+
+// identify reads a token as it would be read from a request. The reference takes one
+// that begins with a space for none, and its sender for authenticated as anonymous:
+// that is not done here, since who asks about a token takes it for somebody's.
+func (a *Reviews) identify(ctx context.Context, token string, audiences []string) (*authn.Identity, error) {
+	text, ok := bearer.Parse(ctx, "Bearer "+token)
+	if !ok {
+		return nil, nil
+	}
+	return a.Tokens.AuthenticateToken(ctx, authn.NewBearerToken(text), audiences)
 }
 
 // self answers who the user is.

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -165,6 +167,9 @@ func refer(ctx context.Context, a registry.Access, r schema.GroupResource, names
 func get(ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string) (registry.Object, error) {
 	if name == "" {
 		return nil, kerrors.NewBadRequest("Name parameter required.")
+	}
+	if texts := path.IsValidPathSegmentName(name); len(texts) > 0 {
+		return nil, kerrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(texts, ";")))
 	}
 	return a.Get(ctx, r, namespace, name)
 }

@@ -324,7 +324,7 @@ func TestAudiences(t *testing.T) {
 	token := authn.NewBearerToken(p.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"vault", issuer}}))
 	for _, c := range []struct{ asked, meant []string }{
 		{[]string{issuer}, []string{issuer}},
-		{[]string{"x", issuer, "vault"}, []string{"vault", issuer}},
+		{[]string{"x", issuer, "vault"}, []string{issuer, "vault"}}, // as they were asked for
 		{[]string{"x"}, nil},
 	} {
 		identity, err := p.AuthenticateToken(t.Context(), token, c.asked)
@@ -354,6 +354,7 @@ func TestWhatIsAskedForIsRefused(t *testing.T) {
 		{seconds(1<<32 + 1), 422, "may not specify a duration larger than 2^32 seconds"},
 		{bound("ConfigMap", "c"), 400, "cannot bind token to object of type /v1, Kind=ConfigMap"},
 		{bound("Pod", ""), 400, "Name parameter required."},
+		{bound("Secret", "a/b"), 400, `Name parameter invalid: "a/b": may not contain '/'`},
 		{bound("Pod", "none"), 404, `pods "none" not found`},
 		{bound("Pod", "other"), 400, `cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.`},
 		{wrongUID, 409, "the UID in the bound object reference (wrong) does not match the UID in record"},
