@@ -48,11 +48,12 @@ func (r *Resource) validateMetaUpdate(obj, old Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	meta, before := metaOf(obj), metaOf(old)
 	errs := validation.ValidateObjectMetaAccessor(meta, r.Kind.Namespaced, anyName, path)
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, before, path)...)
+	kept := validation.ValidateObjectMetaAccessorUpdate(meta, before, path)
+	errs = append(errs, kept...)
 	if r.Kind.MetaOnUpdate == MetaNothing {
 		return errs
 	}
-	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, before, path)...)
+	errs = append(errs, kept...)
 	errs = append(errs, r.validateFinalizers(obj, path)...)
 	if r.Kind.MetaOnUpdate == MetaWhole {
 		errs = append(errs, r.validateMeta(obj)...)

@@ -15,12 +15,22 @@ import (
 // member names as they are written.
 func UnmarshalTree(doc []byte, into any) error {
 	if empty, ok := into.(*map[string]any); ok && *empty == nil {
-		if tree, ok := parseTree(doc); ok {
+		if tree, ok := ParseTree(doc); ok {
 			*empty = tree
 			return nil
 		}
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(doc, into)
+}
+
+// UnmarshalTreeStrict is UnmarshalTree and returns an error for each duplicate member,
+// of which the last counts.
+func UnmarshalTreeStrict(doc []byte, into *map[string]any) (strict []error, err error) {
+	if tree, ok := ParseTree(doc); ok {
+		*into = tree
+		return nil, nil
+	}
+	return kjson.UnmarshalStrict(doc, into)
 }
 
 // MarshalTree encodes an *unstructured.Unstructured without a newline at its end,
@@ -46,12 +56,8 @@ var treeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 // unmarshalTree reads a document into a tree; strict errors are duplicate members.
 func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, strict bool) ([]error, error) {
 	tree.Object = nil
-	if parsed, ok := parseTree(doc); ok {
-		tree.Object = parsed
-		return nil, nil
-	}
 	if strict {
-		return kjson.UnmarshalStrict(doc, &tree.Object)
+		return UnmarshalTreeStrict(doc, &tree.Object)
 	}
 	return nil, UnmarshalTree(doc, &tree.Object)
 }

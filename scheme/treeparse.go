@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxTreeDepth is how deep parseTree goes.
+// maxTreeDepth is how deep ParseTree goes.
 const maxTreeDepth = 500
 
-// parseTree reads a JSON object as UnmarshalTree does. It takes valid documents
+// ParseTree reads a JSON object as UnmarshalTree does. It takes valid documents
 // without duplicate members; false leaves the others, and what is wrong with them, to
 // the general decoder. The strings of the result share memory with one another.
-func parseTree(doc []byte) (map[string]any, bool) {
+func ParseTree(doc []byte) (map[string]any, bool) {
 	p := treeParsers.Get().(*treeParser)
 	defer p.release()
 	p.text = string(doc)

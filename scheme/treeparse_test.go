@@ -17,10 +17,10 @@ var treeDocuments = []string{
 	strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600),
 }
 
-// sameTree holds parseTree against the general decoder.
+// sameTree holds ParseTree against the general decoder.
 func sameTree(t *testing.T, doc []byte) {
 	t.Helper()
-	tree, ok := parseTree(doc)
+	tree, ok := ParseTree(doc)
 	var want map[string]any
 	strict, err := kjson.UnmarshalStrict(doc, &want)
 	if !ok {
@@ -39,7 +39,7 @@ func TestParseTree(t *testing.T) {
 	}
 	// These are what it is for.
 	for _, doc := range treeDocuments[:3] {
-		if _, ok := parseTree([]byte(doc)); !ok {
+		if _, ok := ParseTree([]byte(doc)); !ok {
 			t.Errorf("%q was not taken", doc)
 		}
 	}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 const (
@@ -91,8 +93,8 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 // Merge applies a JSON merge patch to doc. See JSON for strict and ownership.
 func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
 	if v.checks() {
-		tree := map[string]any{}
-		if strict, err = kjson.UnmarshalStrict(body, &tree); err != nil {
+		var tree map[string]any
+		if strict, err = scheme.UnmarshalTreeStrict(body, &tree); err != nil {
 			return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	kjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 // Strategic applies a strategic merge patch to original, a typed object in the
@@ -157,11 +158,10 @@ func strategicTree(original, into runtime.Object, patch map[string]any, strict [
 }
 
 func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error, err error) {
-	tree = map[string]any{}
 	if v.checks() {
-		strict, err = kjson.UnmarshalStrict(body, &tree)
+		strict, err = scheme.UnmarshalTreeStrict(body, &tree)
 	} else {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(body, &tree)
+		err = scheme.UnmarshalTree(body, &tree)
 	}
 	if err != nil {
 		return nil, nil, kerrors.NewBadRequest(err.Error())
