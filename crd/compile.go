@@ -173,6 +173,7 @@ func (s *Server) compile(d *definition) error {
 		k.defaultsReturn = k.defaultsReturn || c.defaultsReturn()
 		types[v.Name] = c.schema
 	}
+	k.defaultsReturn = k.defaultsReturn || k.conversionsLackDefaults()
 	return s.bind(d, spec, s.schemas.types.NewConverter(schema.GroupKind{Group: d.group, Kind: d.status.names.Kind}, types))
 }
 
@@ -184,6 +185,21 @@ func (c *compiledVersion) defaultsReturn() bool {
 	}
 	status := c.schema.Properties["status"]
 	return status != nil && status.HasDefault
+}
+
+// conversionsLackDefaults says that what is written in a version that is not stored
+// may lack defaults of the stored one: a conversion sets none.
+func (k *kinds) conversionsLackDefaults() bool {
+	stored := k.byName[k.storage]
+	if stored == nil || !stored.schema.SetsDefaults() {
+		return false
+	}
+	for _, c := range k.byName {
+		if c.schema != stored.schema {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) compileVersion(d *definition, v *apiextensionsv1.CustomResourceDefinitionVersion, preserve bool) (*compiledVersion, error) {
@@ -289,7 +305,7 @@ func (k *kinds) version(hub *compiledVersion, v *apiextensionsv1.CustomResourceD
 		New:     func() registry.Object { return newTree(c.gvk) },
 		Default: func(obj registry.Object) { c.setDefaults(obj.(*unstructured.Unstructured)) },
 		Coerce: func(obj registry.Object, track bool) ([]string, error) {
-			return c.coerce(obj.(*unstructured.Unstructured), track)
+			return k.coerce(c, obj.(*unstructured.Unstructured), track)
 		},
 	}
 	if v.Deprecated {
@@ -302,9 +318,12 @@ func (k *kinds) version(hub *compiledVersion, v *apiextensionsv1.CustomResourceD
 	return out
 }
 
+// conversion is that for managedFields, which compares what it gives in both versions:
+// nothing is pruned.
 func (k *kinds) conversion(version string) func(registry.Object) (registry.Object, error) {
+	to := schema.GroupVersion{Group: k.group, Version: version}
 	return func(obj registry.Object) (registry.Object, error) {
-		out, err := k.convert(context.Background(), []*unstructured.Unstructured{obj.(*unstructured.Unstructured)}, version)
+		out, err := k.converter.Convert(context.Background(), []*unstructured.Unstructured{obj.(*unstructured.Unstructured)}, to)
 		if err != nil {
 			return nil, err
 		}

@@ -32,6 +32,7 @@ func (c *compiledVersion) hooks() registry.Hooks {
 		},
 		PrepareUpdate:       func(_ context.Context, obj, old tree) { c.prepareUpdate(obj, old) },
 		PrepareStatusUpdate: func(_ context.Context, obj, old tree) { prepareStatus(obj, old) },
+		RightType:           func(obj tree) bool { return len(c.validateType(obj)) == 0 },
 		Validate: func(ctx context.Context, obj tree) field.ErrorList {
 			return c.validate(ctx, obj, nil)
 		},
@@ -89,25 +90,24 @@ func prepareStatus(obj, old *unstructured.Unstructured) {
 // validate says what is wrong with an object; old is what it replaces, nil for a
 // new one.
 func (c *compiledVersion) validate(ctx context.Context, obj, old *unstructured.Unstructured) field.ErrorList {
-	if errs := c.validateType(obj); len(errs) > 0 {
-		return errs
+	errs := c.validateType(obj)
+	if len(errs) == 0 {
+		errs = c.schema.ValidateUpdate(nil, obj.Object, content(old))
+		errs = append(errs, c.validateScale(obj, true)...)
 	}
-	errs := c.schema.ValidateUpdate(nil, obj.Object, content(old))
-	errs = append(errs, c.validateScale(obj, true)...)
 	errs = append(errs, c.schema.ValidateEmbedded(nil, obj.Object)...)
 	errs = append(errs, c.schema.ValidateListsUpdate(nil, obj.Object, content(old))...)
 	return append(errs, c.validateRules(ctx, errs, obj.Object, content(old))...)
 }
 
 func (c *compiledVersion) validateStatus(ctx context.Context, obj, old *unstructured.Unstructured) field.ErrorList {
-	if errs := c.validateType(obj); len(errs) > 0 {
-		return errs
+	errs := c.validateType(obj)
+	if len(errs) == 0 {
+		if status, ok := obj.Object["status"]; ok && c.schema != nil {
+			errs = append(errs, c.schema.Properties["status"].ValidateUpdate(field.NewPath("status"), status, old.Object["status"])...)
+		}
+		errs = append(errs, c.validateScale(obj, false)...)
 	}
-	var errs field.ErrorList
-	if status, ok := obj.Object["status"]; ok && c.schema != nil {
-		errs = append(errs, c.schema.Properties["status"].ValidateUpdate(field.NewPath("status"), status, old.Object["status"])...)
-	}
-	errs = append(errs, c.validateScale(obj, false)...)
 	errs = append(errs, c.schema.ValidateListsUpdate(nil, obj.Object, content(old))...)
 	return append(errs, c.validateRules(ctx, errs, obj.Object, content(old))...)
 }

@@ -6,6 +6,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/request"
@@ -22,6 +23,28 @@ func unmarshalSpec(text string, spec *apiextensionsv1.CustomResourceDefinitionSp
 // know; unknown are the paths of that, if track is set.
 func (c *compiledVersion) coerce(tree *unstructured.Unstructured, track bool) (unknown []string, err error) {
 	return c.schema.Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: c.preserve})
+}
+
+// coerce is that of the version that a tree says it is of, which a request to c sent:
+// one that the definition does not have knows no fields, and of another kind only
+// metadata are known.
+func (k *kinds) coerce(c *compiledVersion, tree *unstructured.Unstructured, track bool) (unknown []string, err error) {
+	for _, name := range []string{"kind", "apiVersion"} {
+		if _, _, err := unstructured.NestedString(tree.Object, name); err != nil {
+			return nil, err
+		}
+	}
+	gv, err := schema.ParseGroupVersion(tree.GetAPIVersion())
+	if err != nil {
+		return nil, err
+	}
+	if gv.Group != c.gvk.Group || tree.GetKind() != c.gvk.Kind {
+		return (*structural.Schema)(nil).Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: true})
+	}
+	if other := k.byName[gv.Version]; other != nil {
+		return other.coerce(tree, track)
+	}
+	return (*structural.Schema)(nil).Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: c.preserve})
 }
 
 // setDefaults sets the defaults of the schema.

@@ -20,11 +20,18 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
 }
 
-// ResetFields returns the fields that requests to a built-in kind, or to one of its
-// subresources, cannot set, for every version: nil where there are none.
+// ResetFields returns the fields that requests to a kind, or to one of its subresources,
+// cannot set, for every version: nil where there are none.
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if k.Trees() {
-		return resetIn(k, treeResetPaths(k, subresource))
+		// kube-apiserver asks the version of the request only: what managers set in
+		// others is held against changes that will not be.
+		all := resetIn(k, treeResetPaths(k, subresource))
+		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage}.String())
+		if all[own] == nil {
+			return nil
+		}
+		return map[fieldpath.APIVersion]*fieldpath.Set{own: all[own]}
 	}
 	return resetIn(k, resetPaths(k, subresource))
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
@@ -130,7 +131,10 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	if h.PrepareCreate != nil {
 		h.PrepareCreate(ctx, obj)
 	}
-	errs := r.validateMeta(obj)
+	var errs field.ErrorList
+	if h.rightType(obj) {
+		errs = r.validateMeta(obj)
+	}
 	if h.Validate != nil {
 		errs = append(errs, h.Validate(ctx, obj)...)
 	}

@@ -150,6 +150,9 @@ func (r *Resource) checkPreconditions(found *cache.Object, old Object, options *
 	if p == nil {
 		return nil
 	}
+	if r.Kind.Hooks.DeletionStarted != nil {
+		return r.checkPreconditionsFirst(found, old, p)
+	}
 	// The reference names the kind where a resource belongs.
 	gr := schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Name}
 	if p.UID != nil && *p.UID != old.GetUID() {
@@ -157,6 +160,21 @@ func (r *Resource) checkPreconditions(found *cache.Object, old Object, options *
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != strconv.FormatInt(found.Revision, 10) {
 		return kerrors.NewConflict(gr, found.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, strconv.FormatInt(found.Revision, 10)))
+	}
+	return nil
+}
+
+// checkPreconditionsFirst is checkPreconditions for the kinds whose deletion is begun
+// by rules of their own (namespaces, definitions), in the words that those have.
+func (r *Resource) checkPreconditionsFirst(found *cache.Object, old Object, p *metav1.Preconditions) error {
+	failed := func(what, want, have string) error {
+		return kerrors.NewConflict(r.Kind.GroupResource(), found.Name, fmt.Errorf("Precondition failed: %[1]s in precondition: %[2]s, %[1]s in object meta: %[3]s", what, want, have)) //nolint:staticcheck // the reference's words
+	}
+	if p.UID != nil && *p.UID != old.GetUID() {
+		return failed("UID", string(*p.UID), string(old.GetUID()))
+	}
+	if have := strconv.FormatInt(found.Revision, 10); p.ResourceVersion != nil && *p.ResourceVersion != have {
+		return failed("ResourceVersion", *p.ResourceVersion, have)
 	}
 	return nil
 }
@@ -177,7 +195,9 @@ func (r *Resource) deletionStep(obj Object, options *metav1.DeleteOptions) delet
 	h := &r.Kind.Hooks
 	if h.DeletionStarted != nil && obj.GetDeletionTimestamp() == nil {
 		// Kinds that others empty first (namespaces) always stay at first.
-		r.setCollectorFinalizers(obj, options)
+		if !r.Kind.IgnoresPropagation {
+			r.setCollectorFinalizers(obj, options)
+		}
 		now := metav1.Time{Time: r.now()}.Rfc3339Copy()
 		obj.SetDeletionTimestamp(&now)
 		h.DeletionStarted(obj)

@@ -99,6 +99,10 @@ type Kind struct {
 	// AnyFinalizer allows finalizers without a domain that are none of the standard
 	// ones.
 	AnyFinalizer bool
+	// IgnoresPropagation says that the request that begins a deletion leaves the
+	// finalizers of the garbage collector as they are, where the kind has a
+	// DeletionStarted.
+	IgnoresPropagation bool
 	// MetaOnUpdate is what the kind's own validation of an update says about
 	// metadata, beyond what the generic one says already. The reference reports
 	// such causes as often as they are found.
@@ -264,6 +268,9 @@ type Hooks struct {
 	// from the old object too when the status is updated.
 	StatusKeepsMeta bool
 
+	// RightType says whether an object is of the kind at all, which that of a tree may
+	// not be: the kind's own validation says so then, and nothing about metadata.
+	RightType            func(obj Object) bool
 	Validate             func(ctx context.Context, obj Object) field.ErrorList
 	ValidateUpdate       func(ctx context.Context, obj, old Object) field.ErrorList
 	ValidateStatusUpdate func(ctx context.Context, obj, old Object) field.ErrorList
@@ -297,6 +304,7 @@ type TypedHooks[T Object] struct {
 	PrepareUpdate        func(ctx context.Context, obj, old T)
 	PrepareStatusUpdate  func(ctx context.Context, obj, old T)
 	StatusKeepsMeta      bool
+	RightType            func(obj T) bool
 	Validate             func(ctx context.Context, obj T) field.ErrorList
 	ValidateUpdate       func(ctx context.Context, obj, old T) field.ErrorList
 	ValidateStatusUpdate func(ctx context.Context, obj, old T) field.ErrorList
@@ -336,6 +344,9 @@ func HooksOf[T Object](h TypedHooks[T]) Hooks {
 	out.ValidateUpdate, out.ValidateStatusUpdate = compare(h.ValidateUpdate), compare(h.ValidateStatusUpdate)
 	if f := h.PrepareCreate; f != nil {
 		out.PrepareCreate = func(ctx context.Context, o Object) { f(ctx, o.(T)) }
+	}
+	if f := h.RightType; f != nil {
+		out.RightType = func(o Object) bool { return f(o.(T)) }
 	}
 	if f := h.Validate; f != nil {
 		out.Validate = func(ctx context.Context, o Object) field.ErrorList { return f(ctx, o.(T)) }

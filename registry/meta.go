@@ -23,6 +23,8 @@ func (r *Resource) validateMeta(obj Object) field.ErrorList {
 	return append(errs, r.validateFinalizers(obj, path)...)
 }
 
+func (h *Hooks) rightType(obj Object) bool { return h.RightType == nil || h.RightType(obj) }
+
 // validateFinalizers wants a domain in the names that are not standard.
 func (r *Resource) validateFinalizers(obj Object, path *field.Path) field.ErrorList {
 	if r.Kind.AnyFinalizer {
@@ -50,7 +52,7 @@ func (r *Resource) validateMetaUpdate(obj, old Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(meta, r.Kind.Namespaced, anyName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, before, path)
 	errs = append(errs, kept...)
-	if r.Kind.MetaOnUpdate == MetaNothing {
+	if r.Kind.MetaOnUpdate == MetaNothing || !r.Kind.Hooks.rightType(obj) {
 		return errs
 	}
 	errs = append(errs, kept...)

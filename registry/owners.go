@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/keelson-dev/keelson/request"
@@ -29,9 +28,7 @@ func dedupOwners(ctx context.Context, obj Object, when string) {
 			kept = append(kept, ref)
 			continue
 		}
-		if uid := string(ref.UID); !slices.Contains(twice, uid) {
-			twice = append(twice, uid)
-		}
+		twice = append(twice, string(ref.UID))
 	}
 	if len(twice) == 0 {
 		return

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -172,7 +172,7 @@ func decodeWith(d scheme.Decoder, r *http.Request, media scheme.Media, body []by
 	if err != nil {
 		return nil, err
 	}
-	return decoded.(registry.Object), judge(d, r, strict, v)
+	return decoded.(registry.Object), judge(d, r, d.GVK, strict, v)
 }
 
 // decodeOwn reads an object of the resource's own kind from the body.
@@ -184,24 +184,40 @@ func (s *served) decodeOwn(r *http.Request, media scheme.Media, body []byte, v p
 	case errors.Is(err, scheme.ErrNoProtobuf):
 		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
 	case err != nil:
-		return nil, cmp.Or(s.strayed(r, body, v), err)
+		return nil, err
 	}
-	obj := decoded.(registry.Object)
+	obj, gvk := decoded.(registry.Object), s.gvk
+	if d.Tree {
+		gvk = saidKind(obj)
+	}
 	unknown, err := s.coerce(obj, track)
 	if err != nil {
-		return nil, d.CannotHandle(err)
+		return nil, d.CannotHandle(gvk, err)
 	}
-	return obj, judge(d, r, append(strict, unknown...), v)
+	if err := judge(d, r, gvk, append(strict, unknown...), v); err != nil || !d.Tree {
+		return obj, err
+	}
+	return obj, d.CheckVersion(gvk.GroupVersion())
+}
+
+// saidKind is what a tree says it is, as far as it does.
+func saidKind(obj registry.Object) schema.GroupVersionKind {
+	tree := obj.(*unstructured.Unstructured)
+	gv, err := schema.ParseGroupVersion(tree.GetAPIVersion())
+	if err != nil {
+		return schema.GroupVersionKind{Kind: tree.GetKind()}
+	}
+	return gv.WithKind(tree.GetKind())
 }
 
 // judge makes of what strict decoding finds warnings or the error, as
-// fieldValidation asks.
-func judge(d scheme.Decoder, r *http.Request, strict []error, v patch.Validation) error {
+// fieldValidation asks, for a body that says that it is of a kind.
+func judge(d scheme.Decoder, r *http.Request, gvk schema.GroupVersionKind, strict []error, v patch.Validation) error {
 	switch {
 	case len(strict) == 0:
 		return nil
 	case v == patch.Strict:
-		return d.StrictError(strict)
+		return d.StrictError(gvk, strict)
 	}
 	for _, w := range patch.Warnings(strict) {
 		request.Warn(r.Context(), w)

@@ -120,6 +120,9 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 		return err
 	}
 	if gvk.Kind != "" && gvk.Kind != "DeleteOptions" {
+		if gvk.Version == "" && gvk.Group == "" {
+			gvk.Group, gvk.Version = metav1.GroupName, "v1"
+		}
 		return scheme.NotRegistered(gvk)
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
@@ -136,7 +139,8 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err != nil {
 		return err
 	}
-	if err := list.validate(false); err != nil {
+	sel, err := selectionFor(s, info.Namespace, "", &list, false)
+	if err != nil {
 		return err
 	}
 	options, err := h.deleteOptions(r)
@@ -151,10 +155,6 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 		list.ResourceVersionMatch = metav1.ResourceVersionMatchExact
 	}
 	s.warnOfOrphans(r, options)
-	sel, err := newSelection(s, info.Namespace, "", list.LabelSelector, list.FieldSelector)
-	if err != nil {
-		return err
-	}
 	p, err := s.page(r, sel, &list)
 	if err != nil {
 		return err

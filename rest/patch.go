@@ -118,10 +118,10 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		}
 	}
 	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, o, p.change))
+	p.warn() // of what decoded, whatever became of it then
 	if err != nil {
 		return err
 	}
-	p.warn()
 	code := http.StatusOK
 	if result.Created {
 		code = http.StatusCreated
@@ -197,7 +197,6 @@ func (p *patcher) change(c *registry.Current) (registry.Object, error) {
 		return nil, err
 	}
 	if err := checkName(obj, p.info); err != nil {
-		p.warn()
 		return nil, err
 	}
 	return s.ToStorage(obj, s.version)

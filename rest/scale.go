@@ -53,7 +53,7 @@ func scaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scal
 }
 
 func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.scaleFor(r, s)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func partialScale(accepted negotiate.Accepted, scale *autoscalingv1.Scale) *meta
 }
 
 func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.scaleFor(r, s)
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
-	accepted, err := h.responseFor(r, info)
+	accepted, err := h.scaleFor(r, s)
 	if err != nil {
 		return err
 	}

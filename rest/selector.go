@@ -82,9 +82,33 @@ type requirement struct {
 	equal        bool
 }
 
-// newSelection parses the selectors.
+// selectionFor makes the selection of a list or a watch, and checks the options it is
+// among: what cannot be parsed is refused first, then what does not go together, then
+// fields that there are not.
+func selectionFor(s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
+	sel := &selection{s: s, namespace: namespace, name: name}
+	requirements, err := sel.parse(o.LabelSelector, o.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.validate(watch); err != nil {
+		return nil, err
+	}
+	return sel, sel.requireAll(requirements)
+}
+
+// newSelection makes a selection of selectors alone.
 func newSelection(s *served, namespace, name, labelText, fieldText string) (*selection, error) {
 	sel := &selection{s: s, namespace: namespace, name: name}
+	requirements, err := sel.parse(labelText, fieldText)
+	if err != nil {
+		return nil, err
+	}
+	return sel, sel.requireAll(requirements)
+}
+
+// parse takes the labels in and returns what fields must be.
+func (sel *selection) parse(labelText, fieldText string) (fields.Requirements, error) {
 	if labelText != "" {
 		parsed, err := labels.Parse(labelText)
 		if err != nil {
@@ -95,25 +119,29 @@ func newSelection(s *served, namespace, name, labelText, fieldText string) (*sel
 		}
 	}
 	if fieldText == "" {
-		return sel, nil
+		return nil, nil
 	}
 	parsed, err := fields.ParseSelector(fieldText)
 	if err != nil {
 		return nil, kerrors.NewBadRequest(err.Error())
 	}
-	for _, r := range parsed.Requirements() {
+	return parsed.Requirements(), nil
+}
+
+func (sel *selection) requireAll(requirements fields.Requirements) error {
+	for _, r := range requirements {
 		if r.Field == "" && r.Value == "" {
 			continue
 		}
-		field, err := s.fields.resolve(r.Field)
+		field, err := sel.s.fields.resolve(r.Field)
 		if err != nil {
-			return nil, kerrors.NewBadRequest(err.Error())
+			return kerrors.NewBadRequest(err.Error())
 		}
 		if err := sel.require(field, r.Value, r.Operator == "=" || r.Operator == "=="); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return sel, nil
+	return nil
 }
 
 func (sel *selection) require(field, value string, equal bool) error {

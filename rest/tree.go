@@ -3,18 +3,14 @@ package rest
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/patch"
-	"github.com/keelson-dev/keelson/scheme"
 )
 
 // Custom resources are kinds whose objects are trees. Their documents are stored
@@ -44,28 +40,6 @@ func (s *served) admitsNew(name string) error {
 		return nil
 	}
 	return kerrors.NewForbidden(s.gr, name, errors.New("create not allowed while custom resource definition is terminating"))
-}
-
-// strayed tells what a body of another version of a tree's kind loses: it is read by
-// the schema of that version, which may not be there, before it is refused.
-func (s *served) strayed(r *http.Request, doc []byte, v patch.Validation) error {
-	tree := &unstructured.Unstructured{}
-	if !s.Kind.Trees() || v == patch.Ignore || scheme.UnmarshalTree(doc, &tree.Object) != nil {
-		return nil
-	}
-	gvk := tree.GroupVersionKind()
-	if gvk.Group != s.gvk.Group || gvk.Kind != s.gvk.Kind || gvk.Version == s.gvk.Version {
-		return nil
-	}
-	unknown := slices.Sorted(maps.Keys(tree.Object))
-	unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == "apiVersion" || name == "kind" || name == "metadata" })
-	if other := s.Kind.Version(gvk.Version); other != nil {
-		var err error
-		if unknown, err = other.Coerce(tree, true); err != nil {
-			return s.decoder().CannotHandle(err)
-		}
-	}
-	return judge(s.decoder(), r, unknownFields(unknown), v)
 }
 
 // Unbind forgets what the handler keeps for b. It may still be serving.
@@ -111,7 +85,12 @@ var needsName = []string{"get", "update", "patch", "delete"}
 // guarded refuses what the path lacks.
 func (b *Bound) guarded(info *request.Info, verb verbFunc) verbFunc {
 	if info.Name == "" && slices.Contains(needsName, info.Verb) {
-		return func(*Handler, http.ResponseWriter, *http.Request, *request.Info, *served) error {
+		return func(h *Handler, _ http.ResponseWriter, r *http.Request, _ *request.Info, s *served) error {
+			if info.Verb == "patch" {
+				if _, err := h.patchTypeOf(r, s); err != nil {
+					return err
+				}
+			}
 			return kerrors.NewBadRequest("name must be provided")
 		}
 	}

@@ -54,10 +54,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
-	if err := options.validate(true); err != nil {
-		return err
-	}
-	sel, err := newSelection(s, info.Namespace, info.Name, options.LabelSelector, options.FieldSelector)
+	sel, err := selectionFor(s, info.Namespace, info.Name, &options, options.Watch)
 	if err != nil {
 		return err
 	}

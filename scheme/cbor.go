@@ -58,7 +58,7 @@ func (d Decoder) treeOfCBOR(gvk schema.GroupVersionKind, doc map[string]any, bod
 	if err != nil {
 		return nil, nil, d.unrecognized(body, err)
 	}
-	if err := d.checkTree(gvk, shown, body); err != nil {
+	if err := d.checkTree(gvk, shown, body, true); err != nil {
 		return nil, nil, err
 	}
 	tree := d.New().(*unstructured.Unstructured)

@@ -98,7 +98,7 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 	}
 	var err error
 	if d.Tree {
-		err = d.checkTree(gvk, doc, body)
+		err = d.checkTree(gvk, body, body, strict)
 	} else {
 		err = d.checkKind(withDefaults(gvk, d.GVK))
 	}
@@ -217,8 +217,10 @@ func NotRegistered(gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), schemeName)
 }
 
-// CannotHandle words what is wrong with a body of the right kind.
-func (d Decoder) CannotHandle(err error) error { return d.cannotHandle(d.GVK, err) }
+// CannotHandle words what is wrong with a body that says that it is of a kind.
+func (d Decoder) CannotHandle(gvk schema.GroupVersionKind, err error) error {
+	return d.cannotHandle(gvk, err)
+}
 
 func (d Decoder) cannotHandle(gvk schema.GroupVersionKind, err error) error {
 	return kerrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, d.GVK.Kind, err))
@@ -289,9 +291,9 @@ func withDefaults(gvk, def schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 // StrictError joins strict errors to the answer to a request with
-// fieldValidation=Strict.
-func (d Decoder) StrictError(errs []error) error {
-	return d.cannotHandle(d.GVK, errors.New(StrictMessage(errs)))
+// fieldValidation=Strict whose body says that it is of a kind.
+func (d Decoder) StrictError(gvk schema.GroupVersionKind, errs []error) error {
+	return d.cannotHandle(gvk, errors.New(StrictMessage(errs)))
 }
 
 // StrictMessage words strict errors as the reference does.

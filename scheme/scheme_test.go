@@ -232,7 +232,7 @@ func TestDecodeStrict(t *testing.T) {
 	}
 	_, found, _ := podDecoder().Decode(scheme.JSON, []byte(`{"foo":1}`), true)
 	want := `Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "foo"`
-	if err := podDecoder().StrictError(found); !kerrors.IsBadRequest(err) || err.Error() != want {
+	if err := podDecoder().StrictError(podDecoder().GVK, found); !kerrors.IsBadRequest(err) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 }

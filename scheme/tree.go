@@ -62,17 +62,28 @@ func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, stri
 	return nil, UnmarshalTree(doc, &tree.Object)
 }
 
-// checkTree holds what the body of a custom resource says it is against what the
-// URL stands for. Another kind is not refused here: validation says so.
-func (d Decoder) checkTree(gvk schema.GroupVersionKind, doc, body []byte) error {
-	if gvk.Kind == "" {
-		return d.unrecognized(body, fmt.Errorf("Object 'Kind' is missing in '%s'", doc)) //nolint:staticcheck // the reference's words
+// checkTree wants the body of a custom resource to say what kind it is of. Another
+// kind is not refused here: validation says so, and CheckVersion that of a version. Who
+// does not decode strictly takes the kind for that of the URL until it finds none.
+func (d Decoder) checkTree(gvk schema.GroupVersionKind, doc, body []byte, strict bool) error {
+	if gvk.Kind != "" {
+		return nil
 	}
-	if gvk.GroupVersion() != d.GVK.GroupVersion() {
-		return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
-			gvk.GroupVersion(), d.GVK.GroupVersion()))
+	missing := fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // the reference's words
+	if !strict {
+		return d.cannotHandle(withDefaults(gvk, d.GVK), missing)
 	}
-	return nil
+	return d.unrecognized(body, missing)
+}
+
+// CheckVersion holds the version that the body of a custom resource says it is of
+// against that which the URL stands for. It comes after all that is wrong with the
+// body by itself.
+func (d Decoder) CheckVersion(gv schema.GroupVersion) error {
+	if gv == d.GVK.GroupVersion() {
+		return nil
+	}
+	return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gv, d.GVK.GroupVersion()))
 }
 
 // ErrNoProtobuf says that custom resources have no protobuf encoding.

@@ -42,6 +42,9 @@ func (s *Schema) SetDefaults(tree any) {
 	}
 }
 
+// SetsDefaults says whether there are any defaults.
+func (s *Schema) SetsDefaults() bool { return s != nil && s.below&hasDefaults != 0 }
+
 // replaces says whether the default takes the place of a value.
 func (s *Schema) replaces(v any) bool {
 	return v == nil && !s.Nullable && s.HasDefault

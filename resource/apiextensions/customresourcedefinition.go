@@ -32,8 +32,8 @@ func customResourceDefinition() *registry.Kind {
 	return &registry.Kind{
 		Group: "apiextensions.k8s.io", Package: "apiextensions",
 		Resource: "customresourcedefinitions", Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
-		AnyFinalizer: true,
-		ShortNames:   []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+		AnyFinalizer: true, IgnoresPropagation: true,
+		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		Versions: []registry.Version{declare.Version("v1", func() *definition { return &definition{} }, defaultDefinition)},
 		Storage:  "v1", StorageJSON: true, StoragePath: "apiextensions.k8s.io/customresourcedefinitions",
 		StoredJSON:   &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},

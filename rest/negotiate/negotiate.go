@@ -109,6 +109,11 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 		}
 	}
 	if e.Stream {
+		// What no response can be encoded as is refused before a stream is thought of.
+		e.Stream = false
+		if _, err := f.Response(r, e); err != nil {
+			return Accepted{}, err
+		}
 		return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(f.streamTypes(), ", "))
 	}
 	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(f.types(), ", "))

@@ -3,6 +3,7 @@ package patch
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	kjson "sigs.k8s.io/json"
@@ -38,14 +39,43 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 }
 
 // applyJSON decodes a body that is JSON without duplicate fields, about twenty
-// times faster than the YAML decoder.
+// times faster than the YAML decoder, to what that makes of it.
 func applyJSON(body []byte) (Configuration, bool) {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
 		return Configuration{}, false
 	}
 	c := Configuration{Object: map[string]any{}}
 	strict, err := kjson.UnmarshalStrict(body, &c.Object)
-	return c, err == nil && len(strict) == 0
+	if err != nil || len(strict) > 0 {
+		return Configuration{}, false
+	}
+	wholeNumbers(c.Object)
+	return c, true
+}
+
+// wholeNumbers makes integers of the floating-point numbers without a fraction below
+// a value: YAML does not tell 2.0 from 2. It returns what replaces the value itself.
+func wholeNumbers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if f, ok := member.(float64); ok {
+				v[name] = wholeNumbers(f)
+			} else {
+				wholeNumbers(member)
+			}
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = wholeNumbers(element)
+		}
+	case float64:
+		// Both bounds are exact as floating-point numbers, and the upper one is too large.
+		if v == math.Trunc(v) && v >= math.MinInt64 && v < math.MaxInt64 {
+			return int64(v)
+		}
+	}
+	return value
 }
 
 // Duplicates returns what a client that applied c is told of fields given twice;
