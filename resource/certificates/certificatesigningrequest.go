@@ -2,11 +2,11 @@
 package certificates
 
 import (
-	"bytes"
 	"context"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -22,7 +22,9 @@ func Kinds() []*registry.Kind { return []*registry.Kind{certificateSigningReques
 type csr = certificatesv1.CertificateSigningRequest
 
 func certificateSigningRequest() *registry.Kind {
-	spec := certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	// The reference still describes the columns in the words of the beta version.
+	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	status := certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Group: "certificates.k8s.io", Package: "certificates",
 		Resource: "certificatesigningrequests", Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
@@ -35,39 +37,36 @@ func certificateSigningRequest() *registry.Kind {
 			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
 				Prepare: func(_ context.Context, obj, old registry.Object) { prepareApproval(obj.(*csr), old.(*csr), time.Now()) },
 				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
-					return validateConditions(obj.(*csr), old.(*csr), true)
+					return validateStatus(obj.(*csr), old.(*csr), true)
 				},
 				Unconditional: true,
 			}},
 			declare.Status(),
 		},
-		Fields:     []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},
-		FieldError: declare.FieldLabel,
+		Fields:       []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},
+		FieldError:   declare.FieldLabel,
+		ValidateName: anyName,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,
 			core.AgeColumn,
 			declare.Column("SignerName", "string", spec["signerName"]),
 			declare.Column("Requestor", "string", spec["request"]),
 			declare.Column("RequestedDuration", "string", spec["expirationSeconds"]),
-			declare.Column("Condition", "string", certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"]),
+			declare.Column("Condition", "string", status["conditions"]),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*csr]{
 			Spec:          func(r *csr) any { return &r.Spec },
 			Status:        func(r *csr) any { return &r.Status },
 			PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
+			Validate:      func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
 			// What was requested stays as it was.
 			PrepareUpdate: func(_ context.Context, r, old *csr) { r.Spec = old.Spec },
 			PrepareStatusUpdate: func(_ context.Context, r, old *csr) {
+				keepDecisions(r, old)
 				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
 			},
-			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList {
-				errs := validateConditions(r, old, false)
-				if len(old.Status.Certificate) > 0 && !bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
-					errs = append(errs, field.Forbidden(field.NewPath("status", "certificate"), "updates may not modify existing certificate content"))
-				}
-				return errs
-			},
-			Cells: declare.Cells(cells),
+			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList { return validateStatus(r, old, false) },
+			Cells:                declare.Cells(cells),
 		}),
 	}
 }
@@ -96,6 +95,20 @@ func prepareApproval(r, old *csr, now time.Time) {
 	setConditionTimes(conditions, old.Status.Conditions, metav1.NewTime(now))
 }
 
+// keepDecisions brings back what approvers wrote, where there is as much of it as
+// before: what was added or taken away is for validation to refuse.
+func keepDecisions(r, old *csr) {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+		now, before := positions(r, t), positions(old, t)
+		if len(now) != len(before) {
+			continue
+		}
+		for i := range now {
+			r.Status.Conditions[now[i]] = old.Status.Conditions[before[i]]
+		}
+	}
+}
+
 // setConditionTimes fills in the times that the client left out. A condition that
 // keeps its status keeps its time of transition.
 func setConditionTimes(conditions, old []certificatesv1.CertificateSigningRequestCondition, now metav1.Time) {
@@ -117,32 +130,6 @@ func setConditionTimes(conditions, old []certificatesv1.CertificateSigningReques
 	}
 }
 
-// validateConditions keeps each subresource to its own conditions: Approved and
-// Denied are the approval's, and nobody takes back what was decided.
-func validateConditions(r, old *csr, approval bool) field.ErrorList {
-	path := field.NewPath("status", "conditions")
-	var errs field.ErrorList
-	now, before := conditionTypes(r), conditionTypes(old)
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
-		decision := t != certificatesv1.CertificateFailed
-		switch {
-		case before[t] && !now[t]:
-			errs = append(errs, field.Forbidden(path, `updates may not remove a condition of type "`+string(t)+`"`))
-		case !before[t] && now[t] && decision && !approval:
-			errs = append(errs, field.Forbidden(path, `updates may not add a condition of type "`+string(t)+`"`))
-		}
-	}
-	return errs
-}
-
-func conditionTypes(r *csr) map[certificatesv1.RequestConditionType]bool {
-	types := map[certificatesv1.RequestConditionType]bool{}
-	for _, c := range r.Status.Conditions {
-		types[c.Type] = true
-	}
-	return types
-}
-
 func cells(r *csr) []any {
 	duration := core.None
 	if s := r.Spec.ExpirationSeconds; s != nil {
@@ -152,15 +139,15 @@ func cells(r *csr) []any {
 }
 
 func state(r *csr) string {
-	types := conditionTypes(r)
+	conditions := r.Status.Conditions
 	state := "Pending"
 	switch {
-	case types[certificatesv1.CertificateDenied]:
+	case hasType(conditions, certificatesv1.CertificateDenied):
 		state = "Denied"
-	case types[certificatesv1.CertificateApproved]:
+	case hasType(conditions, certificatesv1.CertificateApproved):
 		state = "Approved"
 	}
-	if types[certificatesv1.CertificateFailed] {
+	if hasType(conditions, certificatesv1.CertificateFailed) {
 		state += ",Failed"
 	}
 	if len(r.Status.Certificate) > 0 {
