@@ -45,7 +45,7 @@ func certificateSigningRequest() *registry.Kind {
 		},
 		Fields:       []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},
 		FieldError:   declare.FieldLabel,
-		ValidateName: anyName,
+		ValidateName: declare.PathSegment,
 		Columns: []metav1.TableColumnDefinition{
 			core.NameColumn,
 			core.AgeColumn,

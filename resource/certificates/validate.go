@@ -38,9 +38,6 @@ var knownUsages = sets.New(
 	certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
 )
 
-// anyName: what is valid in a URL, which the pipeline checks, will do.
-func anyName(string, bool) []string { return nil }
-
 // validateSpec checks what is requested. It cannot change later: updates have no
 // need to check it again.
 func validateSpec(s *certificatesv1.CertificateSigningRequestSpec) field.ErrorList {

@@ -19,7 +19,7 @@ func clusterRole() *registry.Kind {
 		Versions:     []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }, nil)},
 		Storage:      "v1", StoragePath: "clusterroles",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
-		ValidateName: validateName,
+		ValidateName: declare.PathSegment,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRole]{
 			Validate:       func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
 			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },

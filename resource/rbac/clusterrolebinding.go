@@ -22,7 +22,7 @@ func clusterRoleBinding() *registry.Kind {
 		Storage: "v1", StoragePath: "clusterrolebindings",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		Columns:      bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
-		ValidateName: validateName,
+		ValidateName: declare.PathSegment,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRoleBinding]{
 			Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -18,14 +17,6 @@ const group = rbacv1.GroupName
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds() []*registry.Kind {
 	return []*registry.Kind{clusterRoleBinding(), clusterRole(), roleBinding(), role()}
-}
-
-// validateName allows whatever can stand in a URL.
-func validateName(name string, prefix bool) []string {
-	if prefix {
-		return path.IsValidPathSegmentPrefix(name)
-	}
-	return path.IsValidPathSegmentName(name)
 }
 
 func defaultRoleRef(r *rbacv1.RoleRef) { declare.Value(&r.APIGroup, group) }

@@ -20,7 +20,7 @@ func role() *registry.Kind {
 		Versions:     []registry.Version{declare.Version("v1", func() *rbacv1.Role { return &rbacv1.Role{} }, nil)},
 		Storage:      "v1", StoragePath: "roles",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
-		ValidateName: validateName,
+		ValidateName: declare.PathSegment,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.Role]{
 			Validate:       func(_ context.Context, r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
 			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },

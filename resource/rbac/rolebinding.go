@@ -23,7 +23,7 @@ func roleBinding() *registry.Kind {
 		Storage: "v1", StoragePath: "rolebindings",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		Columns:      bindingColumns("RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
-		ValidateName: validateName,
+		ValidateName: declare.PathSegment,
 		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.RoleBinding]{
 			Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")

@@ -8,6 +8,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -135,4 +136,12 @@ func SomeOf(words []string, most int, separator string) string {
 		return strings.Join(words, separator)
 	}
 	return fmt.Sprintf("%s + %d more...", strings.Join(words[:most], separator), len(words)-most)
+}
+
+// PathSegment is the rule of names that allows whatever can stand in a URL.
+func PathSegment(name string, prefix bool) []string {
+	if prefix {
+		return path.IsValidPathSegmentPrefix(name)
+	}
+	return path.IsValidPathSegmentName(name)
 }
