@@ -243,8 +243,9 @@ func (c *Cache) tidy(idle time.Duration) {
 		case <-ticker.C:
 		}
 		all := c.all()
-		if sinceExpiry += every; sinceExpiry >= groupsUnused {
+		if sinceExpiry += every; sinceExpiry >= unusedAfter {
 			sinceExpiry = 0
+			c.forms.expire()
 			c.groups.expire()
 			for _, r := range all {
 				r.asked.forget()

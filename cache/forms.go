@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -91,13 +92,36 @@ type budget struct {
 	mu    sync.Mutex // guards clock and hand; held for a bounded number of steps
 	clock []*kept
 	hand  int
+
+	young young
 }
 
 // add keeps a form with the object, unless the object has left the cache or has
 // that form already.
 func (b *budget) add(o *Object, id FormID, data []byte) {
-	if int64(len(data)) > b.limit/4 {
+	k := b.attach(o, id, data)
+	if k == nil {
 		return
+	}
+	b.enqueue(k)
+	if b.used.Load() > b.limit {
+		b.evict()
+	}
+}
+
+// enqueue puts what is kept of an object on the clock.
+func (b *budget) enqueue(k *kept) {
+	if k.queued.CompareAndSwap(false, true) {
+		b.mu.Lock()
+		b.clock = append(b.clock, k)
+		b.mu.Unlock()
+	}
+}
+
+// attach puts a form beside the object, and returns nil if it does not.
+func (b *budget) attach(o *Object, id FormID, data []byte) *kept {
+	if int64(len(data)) > b.limit/4 {
+		return nil
 	}
 	k := o.kept.Load()
 	if k == nil {
@@ -109,13 +133,13 @@ func (b *budget) add(o *Object, id FormID, data []byte) {
 	for {
 		old := k.forms.Load()
 		if old == closedForms {
-			return
+			return nil
 		}
 		var list []form
 		if old != nil {
 			for i := range *old {
 				if (*old)[i].id == id {
-					return
+					return nil
 				}
 			}
 			list = make([]form, 0, len(*old)+1)
@@ -123,18 +147,66 @@ func (b *budget) add(o *Object, id FormID, data []byte) {
 		}
 		list = append(list, form{id, data})
 		if k.forms.CompareAndSwap(old, &list) {
-			break
+			b.used.Add(int64(len(data)) + formOverhead)
+			return k
 		}
 	}
-	used := b.used.Add(int64(len(data)) + formOverhead)
-	if k.queued.CompareAndSwap(false, true) {
-		b.mu.Lock()
-		b.clock = append(b.clock, k)
-		b.mu.Unlock()
+}
+
+// maxYoung bounds the bytes of forms that nobody has used yet.
+const maxYoung = 4 << 20
+
+// young are the objects with a form that their writer made, in the order of the
+// writes. Those who watch use it soon or never, and most objects are not read as what
+// they were written as: a form that was not used when many younger ones have come is
+// forgotten, and one that was goes on the clock.
+type young struct {
+	mu    sync.Mutex // guards what follows
+	queue []youngForm
+	bytes int64
+}
+
+type youngForm struct {
+	o    *Object
+	cost int64
+}
+
+// addYoung is add for a form that nobody has asked for.
+func (b *budget) addYoung(o *Object, id FormID, data []byte) {
+	if b.attach(o, id, data) == nil {
+		return
 	}
-	if used > b.limit {
-		b.evict()
+	y := &b.young
+	cost := int64(len(data)) + formOverhead
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.queue = append(y.queue, youngForm{o, cost})
+	y.bytes += cost
+	for most := min(maxYoung, b.limit/8); y.bytes > most; {
+		oldest := y.queue[0]
+		y.queue[0] = youngForm{}
+		y.queue = y.queue[1:]
+		y.bytes -= oldest.cost
+		b.comeOfAge(oldest.o)
 	}
+}
+
+func (b *budget) comeOfAge(o *Object) {
+	k := o.kept.Load()
+	if k == nil || k.queued.Load() {
+		return
+	}
+	if k.hit.Load() || k.err != nil {
+		b.enqueue(k)
+		return
+	}
+	old := k.forms.Load()
+	if old == closedForms || !k.forms.CompareAndSwap(old, nil) {
+		return // left the cache, or got another form and with that its place on the clock
+	}
+	b.used.Add(-size(old))
+	// What is attached to k meanwhile is on the clock, but not found again.
+	o.kept.CompareAndSwap(k, nil)
 }
 
 // release gives up the forms of an object that has left the cache, for good.
@@ -169,25 +241,48 @@ func (b *budget) evict() {
 		if b.hand >= len(b.clock) {
 			b.hand = 0
 		}
-		k := b.clock[b.hand]
-		old := k.forms.Load()
-		switch {
-		case old != closedForms && k.hit.Swap(false):
+		if !b.pass(b.hand) {
 			b.hand++
-			continue
-		case old != closedForms:
-			// From here on a new form puts it on the clock again.
-			k.queued.Store(false)
-			old = k.forms.Load()
-			if old == closedForms || !k.forms.CompareAndSwap(old, nil) {
-				old = nil
-			}
-			b.used.Add(-size(old))
 		}
-		last := len(b.clock) - 1
-		b.clock[b.hand] = b.clock[last]
-		b.clock[last] = nil
-		b.clock = b.clock[:last]
+	}
+}
+
+// pass forgets the forms at a place of the clock, unless they were used since the last
+// time, and says whether it did: another place is there then. The caller holds mu.
+func (b *budget) pass(place int) bool {
+	k := b.clock[place]
+	if k.forms.Load() != closedForms {
+		if k.hit.Swap(false) {
+			return false
+		}
+		// From here on a new form puts it on the clock again.
+		k.queued.Store(false)
+		old := k.forms.Load()
+		if old == closedForms || !k.forms.CompareAndSwap(old, nil) {
+			old = nil
+		}
+		b.used.Add(-size(old))
+	}
+	last := len(b.clock) - 1
+	b.clock[place] = b.clock[last]
+	b.clock[last] = nil
+	b.clock = b.clock[:last]
+	return true
+}
+
+// expire forgets the forms that were not used since it, or the hand, last came by:
+// what nobody asks for any more gives its memory back though there is no want of it.
+func (b *budget) expire() {
+	const steps = 4096 // under the lock, which writers wait for
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for place, n := len(b.clock)-1, 0; place >= 0; place, n = min(place, len(b.clock))-1, n+1 {
+		b.pass(place)
+		if n%steps == steps-1 {
+			b.mu.Unlock()
+			runtime.Gosched()
+			b.mu.Lock()
+		}
 	}
 }
 
@@ -235,7 +330,7 @@ func (r *Resource) Offer(key string, revision int64, id FormID, data []byte) {
 	}
 	if st.revision >= revision {
 		if o, ok := st.objects.All().Get(key); ok && o.Revision == revision {
-			r.cache.forms.add(o, id, data)
+			r.cache.forms.addYoung(o, id, data)
 		}
 		return
 	}
@@ -271,7 +366,7 @@ func (f *offers) take(b *budget, events []*Event, revision int64) {
 		}
 		if p, ok := f.pending[o.Key]; ok && p.revision == o.Revision {
 			for _, form := range p.forms {
-				b.add(o, form.id, form.data)
+				b.addYoung(o, form.id, form.data)
 			}
 			delete(f.pending, o.Key)
 		}

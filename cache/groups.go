@@ -72,9 +72,9 @@ func (a *asked) forget() {
 	a.now, a.before = nil, a.now
 }
 
-// groupsUnused is for how long groups that nobody asks for are kept, within a factor
-// of two.
-const groupsUnused = 5 * time.Minute
+// unusedAfter is for how long forms of objects and groups are kept that nobody asks
+// for, within a factor of two.
+const unusedAfter = 5 * time.Minute
 
 // groups bounds what is kept with groups and forgets what is not used. A group goes
 // with the last tree that has its leaf, so that a change costs no search here: the
