@@ -216,6 +216,9 @@ func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.O
 		}
 		p.warnings = warnings
 	default:
+		if p.mergeTree(live, obj) {
+			break
+		}
 		if err := p.patchDocument(c, obj); err != nil {
 			return nil, err
 		}
@@ -247,9 +250,11 @@ func (p *patcher) patchDocument(c *registry.Current, obj registry.Object) error 
 }
 
 func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Object) ([]string, error) {
-	if gvk, err := scheme.DocumentKind(after); err == nil && !p.s.Kind.Trees() && gvk.Version == "" && gvk.Group == "" && gvk.Kind != "" {
-		// Without an apiVersion the document is of no kind: nothing in it is known.
-		return unknownMembers(after), nil
+	if !p.s.Kind.Trees() {
+		if gvk, err := scheme.DocumentKind(after); err == nil && gvk.Version == "" && gvk.Group == "" && gvk.Kind != "" {
+			// Without an apiVersion the document is of no kind: nothing in it is known.
+			return unknownMembers(after), nil
+		}
 	}
 	d := p.s.decoder()
 	d.New = func() runtime.Object { return obj }
