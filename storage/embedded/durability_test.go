@@ -285,7 +285,7 @@ func TestFailedSync(t *testing.T) {
 	if b, err := w.Next(expired); err == nil {
 		t.Errorf("a watcher saw %+v", b)
 	}
-	if err := <-failures; !errors.Is(err, storage.ErrFailed) || !strings.Contains(err.Error(), "input/output error") {
+	if err := receive(t, "the failure is told", failures); !errors.Is(err, storage.ErrFailed) || !strings.Contains(err.Error(), "input/output error") {
 		t.Errorf("OnFailure got %v", err)
 	}
 	if len(failures) != 0 {

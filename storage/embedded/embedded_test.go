@@ -52,3 +52,15 @@ func TestConformanceSmall(t *testing.T) {
 		return mustOpen(t, Options{InMemory: true, RingBytes: 1 << 10, MemTableBytes: 64 << 10, CacheBytes: 64 << 10})
 	}, storagetest.WithReopen(reopen))
 }
+
+// receive returns what a channel has to deliver, within a time that is no measurement.
+func receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: not within a minute", what)
+		panic("unreachable")
+	}
+}

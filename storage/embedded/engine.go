@@ -45,6 +45,8 @@ type Store struct {
 	// Close, which sets closed.
 	life   sync.RWMutex
 	closed bool
+	// stuck receives when a database that is being filled cannot go on; nil otherwise.
+	stuck chan error
 
 	stopped   context.Context // done when Close begins
 	stop      context.CancelFunc
@@ -440,11 +442,16 @@ func (s *Store) closeDB() error {
 	if s.pipeline != nil && s.pipeline.failure.Load() != nil {
 		expired = time.After(closeFailedTimeout)
 	}
-	select {
-	case err := <-done:
-		return errors.Join(err, s.lock.Close())
-	case <-expired:
-		// The directory stays locked: the database may still write to it.
-		return fmt.Errorf("embedded: the failed database in %s did not close", s.opts.Dir)
+	stuck, cause := s.stuck, error(nil)
+	for {
+		select {
+		case err := <-done:
+			return errors.Join(cause, err, s.lock.Close())
+		case cause = <-stuck:
+			stuck, expired = nil, time.After(closeFailedTimeout) // the first counts
+		case <-expired:
+			// The directory stays locked: the database may still write to it.
+			return errors.Join(cause, fmt.Errorf("embedded: the failed database in %s did not close", s.opts.Dir))
+		}
 	}
 }

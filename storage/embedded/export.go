@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -157,19 +159,60 @@ const importBatch = 1 << 20
 // are the records, in ascending order of their keys. Everything below revision is
 // compacted. The store is durable when Import returns; after an error the
 // directory is of no use.
-func Import(o Options, revision int64, records iter.Seq2[Record, error]) (err error) {
+func Import(o Options, revision int64, records iter.Seq2[Record, error]) error {
 	if revision < 1 {
 		return fmt.Errorf("embedded: a store cannot be at revision %d", revision)
 	}
 	o = o.withDefaults()
 	s := &Store{opts: o, fs: o.FS}
-	// What is not durable before the end is of no use, so that there is no log.
-	if err := s.openDB(func(p *pebble.Options) { p.ErrorIfExists, p.DisableWAL = true, true }); err != nil {
+	// The database tries what it could not do in the background again and again, and
+	// whoever writes waits: the first such error, as of a full disk, ends the import.
+	s.stuck = make(chan error, 1)
+	log := &importLogger{stuck: func(err error) {
+		select {
+		case s.stuck <- err:
+		default: // the first counts
+		}
+	}}
+	err := s.openDB(func(p *pebble.Options) {
+		// What is not durable before the end is of no use, so that there is no log.
+		p.ErrorIfExists, p.DisableWAL = true, true
+		p.EventListener = &pebble.EventListener{BackgroundError: log.stuck}
+		log.Logger, p.Logger = p.Logger, log
+	})
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.closeDB()) }()
-	_, err = guardPanic(func() (struct{}, error) { return struct{}{}, s.load(revision, records) })
-	return err
+	log.open.Store(true)
+	loaded := make(chan error, 1)
+	go func() {
+		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.load(revision, records) })
+		loaded <- err
+	}()
+	select {
+	case err = <-loaded:
+		return errors.Join(err, s.closeDB())
+	case err = <-s.stuck:
+		log.stuck(err) // closing may not end either
+		return fmt.Errorf("cannot write to data directory %s: %w", o.Dir, s.closeDB())
+	}
+}
+
+// importLogger has an import end where a store in use would end the process.
+type importLogger struct {
+	pebble.Logger
+	open  atomic.Bool
+	stuck func(error)
+}
+
+// Fatalf does not return to the database, which could not go on. Before it is open
+// whoever opens it is told by a panic.
+func (l *importLogger) Fatalf(format string, args ...any) {
+	if !l.open.Load() {
+		l.Logger.Fatalf(format, args...)
+	}
+	l.stuck(fmt.Errorf(strings.NewReplacer("%v", "%w", "%s", "%w").Replace(format), args...))
+	select {}
 }
 
 func (s *Store) load(revision int64, records iter.Seq2[Record, error]) error {

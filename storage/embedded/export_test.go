@@ -103,7 +103,7 @@ func TestExportEndsWithTheStore(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-closed; err != nil {
+	if err := receive(t, "the store closes", closed); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Export(t.Context()); !errors.Is(err, storage.ErrClosed) {

@@ -355,7 +355,7 @@ func TestExpiryOfWhatIsHeldUp(t *testing.T) {
 			_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{{Key: "/b", TTL: 1}}})
 			committed <- err
 		}()
-		<-reached
+		receive(t, "the deadline is scheduled", reached)
 		clock.advance(time.Hour)
 		swept := make(chan struct{})
 		go func() {
@@ -363,13 +363,13 @@ func TestExpiryOfWhatIsHeldUp(t *testing.T) {
 			s.sweep()
 		}()
 		if !other {
-			<-swept // it has nothing to wait for
+			receive(t, "the sweep ends", swept) // it has nothing to wait for
 		}
 		close(release)
-		if err := <-committed; err != nil {
+		if err := receive(t, "the commit ends", committed); err != nil {
 			t.Fatal(err)
 		}
-		<-swept
+		receive(t, "the sweep ends", swept)
 		s.sweep()
 		if e, _, err := s.Get(t.Context(), "/b", 0); err != nil || e.ModRevision != 0 {
 			t.Errorf("something else expired: %v; the key is at revision %d, %v", other, e.ModRevision, err)

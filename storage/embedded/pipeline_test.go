@@ -55,28 +55,28 @@ func TestPipelineOverlaps(t *testing.T) {
 	batches, published := make(chan *fakeBatch), make(chan int64, 10)
 	p := fakePipeline(batches, published)
 	one := submit(t, p, 1)
-	b1 := <-batches
-	<-b1.applied
+	b1 := receive(t, "a batch", batches)
+	receive(t, "the first batch is applied", b1.applied)
 	two := submit(t, p, 1)
-	b2 := <-batches // built and applied while the first is being synced
-	<-b2.applied
+	b2 := receive(t, "a batch", batches) // built and applied while the first is being synced
+	receive(t, "the second batch is applied", b2.applied)
 	three, four := submit(t, p, 1), submit(t, p, 0) // wait: two are in flight
 	if len(published) != 0 || len(one.done)+len(two.done) != 0 {
 		t.Error("published or answered before the sync")
 	}
 	b1.durable <- nil
-	<-one.done
-	b3 := <-batches
+	receive(t, "the first transaction is answered", one.done)
+	b3 := receive(t, "a batch", batches)
 	if len(two.done) != 0 || len(three.done) != 0 || len(four.done) != 0 {
 		t.Error("answered before the sync")
 	}
 	b2.durable <- nil
-	<-two.done
+	receive(t, "the second transaction is answered", two.done)
 	b3.durable <- nil
-	<-three.done
-	<-four.done
+	receive(t, "the third transaction is answered", three.done)
+	receive(t, "the fourth transaction is answered", four.done)
 	for want := int64(1); want <= 3; want++ {
-		if got := <-published; got != want {
+		if got := receive(t, "a revision is published", published); got != want {
 			t.Errorf("published %d, want %d", got, want)
 		}
 	}
@@ -93,15 +93,15 @@ func TestPipelineFails(t *testing.T) {
 	batches, published := make(chan *fakeBatch), make(chan int64, 10)
 	p := fakePipeline(batches, published)
 	one := submit(t, p, 1)
-	b1 := <-batches
+	b1 := receive(t, "a batch", batches)
 	two := submit(t, p, 1)
-	b2 := <-batches
+	b2 := receive(t, "a batch", batches)
 	three := submit(t, p, 0) // rests on the others
 	b1.durable <- errors.New("lost")
-	<-one.done
+	receive(t, "the first transaction is answered", one.done)
 	b2.durable <- nil // synced, but what it rests on was not
-	<-two.done
-	<-three.done
+	receive(t, "the second transaction is answered", two.done)
+	receive(t, "the third transaction is answered", three.done)
 	for _, r := range []*request{one, two, three} {
 		if !errors.Is(r.err, storage.ErrFailed) {
 			t.Errorf("answered %d, %v", r.revision, r.err)
@@ -120,17 +120,17 @@ func TestPipelineAbandoned(t *testing.T) {
 	batches, published := make(chan *fakeBatch), make(chan int64, 10)
 	p := fakePipeline(batches, published)
 	one := submit(t, p, 1)
-	b1 := <-batches
+	b1 := receive(t, "a batch", batches)
 	two := submit(t, p, 1)
-	b2 := <-batches
+	b2 := receive(t, "a batch", batches)
 	three := submit(t, p, 1)
 	if two.abandon() || !three.abandon() {
 		t.Error("a request can be taken back until it is taken, and not after")
 	}
 	b1.durable <- nil
 	b2.durable <- nil
-	<-one.done
-	<-two.done
+	receive(t, "the first transaction is answered", one.done)
+	receive(t, "the second transaction is answered", two.done)
 	p.close()
 	if len(three.done) != 0 {
 		t.Error("an abandoned request was answered")

@@ -176,9 +176,9 @@ func (c *suite) close(t *testing.T) {
 		})
 	}
 	for range 4 {
-		<-started
+		receive(k.t, "a writer starts", started)
 	}
-	<-ended // the commits woke it
+	receive(k.t, "Next ends", ended) // the commits woke it
 	go func() {
 		var err error
 		for err == nil {
@@ -190,7 +190,7 @@ func (c *suite) close(t *testing.T) {
 		t.Fatalf("Close: %v", err)
 	}
 	wg.Wait()
-	if err := <-ended; !errors.Is(err, storage.ErrClosed) {
+	if err := receive(k.t, "Next ends", ended); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("Next: %v", err)
 	}
 	if err := k.s.Close(); err != nil {

@@ -214,3 +214,15 @@ func (k *kit) eventually(what string, done func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+// receive returns what a channel has to deliver, within a time that is no measurement.
+func receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s: not within %v", what, patience)
+		panic("unreachable")
+	}
+}

@@ -147,7 +147,7 @@ func (c *suite) watchCancel(t *testing.T) {
 		ended <- err
 	}()
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	if err := receive(k.t, "Next ends", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Next with a cancelled context: %v", err)
 	}
 
@@ -159,7 +159,7 @@ func (c *suite) watchCancel(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Errorf("closing a Watcher: %v", err)
 	}
-	if err := <-ended; !errors.Is(err, storage.ErrClosed) {
+	if err := receive(k.t, "Next ends", ended); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("Next of a closed Watcher: %v", err)
 	}
 	if _, err := w.Next(k.ctx); !errors.Is(err, storage.ErrClosed) {

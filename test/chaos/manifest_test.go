@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
@@ -56,7 +58,11 @@ func TestFatal(t *testing.T) {
 	cmd.Env = append(os.Environ(), manifestDir+"="+dir)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err == nil {
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(patience, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }).Stop() // it says where it is
+	if err := cmd.Wait(); err == nil {
 		t.Fatal("the process went on")
 	}
 	for _, want := range []string{"the store has failed and accepts no more writes", "input/output error", dir} {

@@ -28,6 +28,9 @@ type program struct {
 
 const token = "chaos-token"
 
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
 func buildProgram(t *testing.T) *program {
 	t.Helper()
 	p := &program{binary: filepath.Join(t.TempDir(), "keelson"), dir: t.TempDir(), port: "0"}
@@ -55,6 +58,8 @@ func (p *program) start() (string, error) {
 	if err := p.cmd.Start(); err != nil {
 		return "", err
 	}
+	process := p.cmd.Process
+	defer time.AfterFunc(patience, func() { _ = process.Kill() }).Stop() // ends the reading
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	_, url, found := strings.Cut(strings.TrimSpace(line), "https://")
 	if err != nil || !found {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -29,7 +30,8 @@ func TestStalledClients(t *testing.T) {
 	m.start()
 	m.s.Begin(true)
 	m.s.Padding = strings.Repeat("+", size)
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // of all that follows
+	defer cancel()
 
 	release := make(chan struct{})
 	var watchers sync.WaitGroup
@@ -45,7 +47,10 @@ func TestStalledClients(t *testing.T) {
 			defer first()
 			errs[i] = m.s.Client(200+i).Watch(ctx, rig.WatchOptions{From: w.From, Told: func(e history.Event) bool {
 				first()
-				<-release
+				select {
+				case <-release:
+				case <-ctx.Done():
+				}
 				if i >= reading {
 					return false
 				}
@@ -58,7 +63,10 @@ func TestStalledClients(t *testing.T) {
 	}
 	c := m.s.Client(0)
 	c.Create(ctx, m.s.Fresh("begin"), m.s.Value(), "red")
-	stopped.Wait()
+	stopped.Wait() // until their first event, or ctx ends them
+	if ctx.Err() != nil {
+		t.Fatalf("%d watchers do not all get an event", stalled)
+	}
 	before := heap()
 	for i := range writes {
 		if op := c.Create(ctx, m.s.Fresh("w"), m.s.Value(), rig.Colors[i%3]); op.Outcome != history.Done {

@@ -25,7 +25,7 @@ func TestTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // of all that follows
 	defer cancel()
 	var writing, watching sync.WaitGroup
 	var mu sync.Mutex // guards watches and errs

@@ -24,6 +24,7 @@ func TestContract(t *testing.T) {
 			if err := contract.Configure(c, t.TempDir()); err != nil {
 				t.Fatal(err)
 			}
+			c.Etcd.HealthcheckTimeout, c.Etcd.ReadycheckTimeout = patience, patience // on a busy machine too
 			adjust(c)
 		})
 		client := contract.NewClient(s.URL(), contract.Token)

@@ -27,6 +27,7 @@ func serve(t testing.TB, c *cluster, adjust func(*keelson.Config)) *kubernetes.C
 	config := keelson.InMemory() // no directory
 	config.Storage = keelson.StorageEtcd
 	config.Etcd.Servers = c.endpoints()
+	config.Etcd.HealthcheckTimeout, config.Etcd.ReadycheckTimeout = patience/2, patience/2 // on a busy machine too
 	config.Log = quiet()
 	if adjust != nil {
 		adjust(&config)

@@ -424,7 +424,9 @@ func with(o map[string]any, revision string) map[string]any {
 
 func (w *apiWorld) send(t *testing.T, r request) (int, []byte) {
 	t.Helper()
-	resp := w.ask(t.Context(), t, r)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	resp := w.ask(ctx, t, r)
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {

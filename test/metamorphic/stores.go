@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -38,7 +39,9 @@ func Stores(t *testing.T, seed uint64, steps int, worlds ...World) error {
 		what, do := g.next()
 		answers := make([]string, len(list))
 		for i, w := range list {
-			answers[i] = do(ctx, t, w)
+			limited, cancel := context.WithTimeout(ctx, time.Minute)
+			answers[i] = do(limited, t, w)
+			cancel()
 		}
 		if err := compare(g.step, what, worlds, answers); err != nil {
 			return err

@@ -130,12 +130,14 @@ func (s *Scenario) Begin(follow bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
+	first, leave := context.WithTimeout(ctx, s.Patience)
+	defer leave()
 	for _, n := range namespaces {
-		if err := s.Client(999).CreateNamespace(ctx, n); err != nil {
+		if err := s.Client(999).CreateNamespace(first, n); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	list := s.auditor().List(ctx, "", 0)
+	list := s.auditor().List(first, "", 0)
 	if list.Outcome != history.Done {
 		s.t.Fatalf("the first list: %v", list)
 	}
