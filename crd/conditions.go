@@ -86,7 +86,9 @@ func (s *Server) writeStatus(ctx context.Context, name string, change func(*apie
 	})
 }
 
-// want is the status that a definition should have, and whether it differs.
+// want is the status that a definition should have, and whether it differs. Names
+// are looked at as long as it has not all that it wants: conditions that somebody
+// took away afterwards do not come back.
 func (s *Server) want(group string, wanted *names, approval string, badAuthority bool, now status) (status, bool) {
 	out := status{names: now.names, conditions: slices.Clone(now.conditions)}
 	changed := false
@@ -100,14 +102,17 @@ func (s *Server) want(group string, wanted *names, approval string, badAuthority
 	if c, ok := approvalCondition(group, approval); ok {
 		set(c)
 	}
-	if !sameNames(wanted, &now.names) || now.condition(apiextensionsv1.NamesAccepted) == nil {
+	if !sameNames(wanted, &now.names) {
 		given, accepted := s.takenIn(group, wanted).accept(*wanted, now.names)
 		changed = changed || !sameNames(&given, &now.names)
 		out.names = given
 		set(accepted)
+		if out.condition(apiextensionsv1.Established) == nil {
+			set(notAccepted)
+		}
 	}
-	if !out.established() {
-		set(establishedCondition(out.namesAccepted(), badAuthority))
+	if out.namesAccepted() && !out.established() {
+		set(establishedCondition(badAuthority))
 	}
 	return out, changed
 }
@@ -128,15 +133,15 @@ func (s *Server) takenIn(group string, wanted *names) taken {
 	return t
 }
 
-// establishedCondition is that of a definition which is not established yet.
-func establishedCondition(accepted, badAuthority bool) condition {
-	switch {
-	case accepted && badAuthority:
+// notAccepted is the first condition of a definition whose names others have.
+var notAccepted = condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "NotAccepted", Message: "not all names are accepted"}
+
+// establishedCondition is that of a definition whose names are accepted.
+func establishedCondition(badAuthority bool) condition {
+	if badAuthority {
 		return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "InvalidCABundle", Message: "The conversion webhook CABundle is invalid"}
-	case accepted:
-		return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, Reason: "InitialNamesAccepted", Message: "the initial names have been accepted"}
 	}
-	return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "NotAccepted", Message: "not all names are accepted"}
+	return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, Reason: "InitialNamesAccepted", Message: "the initial names have been accepted"}
 }
 
 // set adds or replaces a condition; its time moves when its status does.

@@ -262,8 +262,9 @@ func (s *Server) names() map[string]bool {
 // Serves says whether a request is for a resource of a definition.
 func (s *Server) Serves(info *request.Info) bool {
 	d := s.find(info)
-	if (d == nil || !d.fits(info)) && s.catchUp(info) {
-		d = s.find(info)
+	if d == nil || !d.fits(info) {
+		s.catchUp(info)
+		d = s.find(info) // it may have come before there was something to wait for
 	}
 	return d != nil && d.fits(info)
 }
@@ -272,31 +273,32 @@ func (s *Server) Serves(info *request.Info) bool {
 const catchUpTime = time.Second
 
 // catchUp waits until the definition of a request's resource is taken in as readers
-// see it already: who has read that it is established may use it. It returns false if
-// there is nothing to wait for.
-func (s *Server) catchUp(info *request.Info) bool {
+// see it already: who has read that it is established may use it.
+func (s *Server) catchUp(info *request.Info) {
 	ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
 	defer cancel()
 	f := s.follower.Load()
 	if f == nil {
-		return false
+		return
 	}
 	snap, err := s.definitions.NotOlderThan(ctx, 0)
 	if err != nil {
-		return false
+		return
 	}
 	name := info.Resource + "." + info.Group
 	o, ok := snap.Get(name)
 	if !ok {
-		return false
+		return
 	}
 	s.mu.Lock()
 	d := s.byName[name]
 	s.mu.Unlock()
 	if d != nil && d.revision >= o.Revision {
-		return false
+		return
 	}
-	return f.Sync(ctx) == nil
+	if err := f.Sync(ctx); err != nil {
+		s.o.Log.Debug("definitions are behind what readers see", "resource", name, "error", err)
+	}
 }
 
 func (s *Server) find(info *request.Info) *definition {

@@ -38,18 +38,22 @@ func (s *Server) Publish(h *discovery.Handler) {
 	clear(s.stale)
 }
 
-// discoveryGroup puts together a group; nil if none of its versions is served. mu is held.
+// discoveryGroup puts together a group; nil if none of its versions is to be served.
+// The versions of a definition that is not established are announced. mu is held.
 func (s *Server) discoveryGroup(name string) *discovery.Group {
 	byVersion := map[string][]metav1.APIResource{}
 	for _, definition := range slices.Sorted(maps.Keys(s.groups[name])) {
 		d := s.groups[name][definition]
-		if !d.status.established() {
-			continue
-		}
 		for i := range d.versions {
-			if v := &d.versions[i]; v.served {
-				byVersion[v.name] = append(byVersion[v.name], d.resources(v)...)
+			v := &d.versions[i]
+			if !v.served {
+				continue
 			}
+			var resources []metav1.APIResource
+			if d.status.established() {
+				resources = d.resources(v)
+			}
+			byVersion[v.name] = append(byVersion[v.name], resources...)
 		}
 	}
 	if len(byVersion) == 0 {
@@ -57,7 +61,7 @@ func (s *Server) discoveryGroup(name string) *discovery.Group {
 	}
 	g := &discovery.Group{Name: name, Priority: discovery.PriorityCustom, Dynamic: true}
 	for name, resources := range byVersion {
-		g.Versions = append(g.Versions, discovery.Version{Name: name, Resources: resources})
+		g.Versions = append(g.Versions, discovery.Version{Name: name, Resources: resources, Announced: len(resources) == 0})
 	}
 	sort.Slice(g.Versions, func(i, j int) bool {
 		return kubeversion.CompareKubeAwareVersionStrings(g.Versions[i].Name, g.Versions[j].Name) > 0

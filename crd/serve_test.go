@@ -397,13 +397,36 @@ func TestFreedNames(t *testing.T) {
 	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
 	w.await(200, "/apis/"+group+"/v1/widgets")
 	other := strings.NewReplacer("widgets."+group, "gadgets."+group, `"plural":"widgets"`, `"plural":"gadgets","singular":"gadget"`).
-		Replace(definition(group, versionOf("v1", "true", "size")))
+		Replace(definition(group, versionOf("v2", "true", "size")))
 	w.must(201, "POST", definitions, asJSON, other)
 	w.awaitCondition("gadgets."+group, "NamesAccepted", "ListKindConflict")
-	w.must(404, "GET", "/apis/"+group+"/v1/gadgets", "", "")
+	w.must(404, "GET", "/apis/"+group+"/v2/gadgets", "", "")
+	// The version is known, but nothing is served there yet.
+	a := w.must(200, "GET", "/apis/"+group, "", "")
+	if v, _, _ := unstructured.NestedString(a.body, "preferredVersion", "version"); v != "v2" {
+		t.Errorf("preferred version %q, want v2: %s", v, a.text)
+	}
+	w.must(404, "GET", "/apis/"+group+"/v2", "", "")
 	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
 	w.awaitCondition("gadgets."+group, "NamesAccepted", "NoConflicts")
-	w.await(200, "/apis/"+group+"/v1/gadgets")
+	w.await(200, "/apis/"+group+"/v2/gadgets")
+}
+
+// TestConditionsTakenAway leaves a definition without the conditions that a client
+// removed while its names are what they should be, and gives it them with the next
+// change of names.
+func TestConditionsTakenAway(t *testing.T) {
+	w := newWorld(t)
+	const group = "taken.example.com"
+	const name = "widgets." + group
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	w.await(200, "/apis/"+group+"/v1/widgets")
+	w.must(200, "PATCH", definitions+"/"+name+"/status", asMerge, `{"status":{"conditions":null}}`)
+	w.await(404, "/apis/"+group+"/v1/widgets")
+	w.must(200, "PATCH", definitions+"/"+name, asMerge, `{"spec":{"names":{"shortNames":["wd"]}}}`)
+	w.awaitCondition(name, "NamesAccepted", "NoConflicts")
+	w.awaitCondition(name, "Established", "InitialNamesAccepted")
+	w.await(200, "/apis/"+group+"/v1/widgets")
 }
 
 func (w *world) awaitCondition(name, kind, reason string) {

@@ -153,6 +153,9 @@ func aggregatedDocument(groups []*Group) *document {
 			item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
 			for i := range g.Versions {
 				v := &g.Versions[i]
+				if v.Announced {
+					continue
+				}
 				freshness := apidiscovery.DiscoveryFreshnessCurrent
 				if v.Stale {
 					freshness = apidiscovery.DiscoveryFreshnessStale
@@ -161,7 +164,9 @@ func aggregatedDocument(groups []*Group) *document {
 					Version: v.Name, Freshness: freshness, Resources: aggregate(v.Resources),
 				})
 			}
-			out.Items = append(out.Items, item)
+			if len(item.Versions) > 0 {
+				out.Items = append(out.Items, item)
+			}
 		}
 		return out
 	}}

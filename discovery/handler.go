@@ -74,6 +74,9 @@ func newGroupView(g *Group) *groupView {
 	v := &groupView{group: g, document: groupDocument(g), versions: map[string]*document{}, resources: map[string]map[string]*metav1.APIResource{}}
 	for i := range g.Versions {
 		version := &g.Versions[i]
+		if version.Announced {
+			continue
+		}
 		v.versions[version.Name] = resourceDocument(g, version)
 		byName := make(map[string]*metav1.APIResource, len(version.Resources))
 		for j := range version.Resources {

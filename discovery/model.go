@@ -37,6 +37,9 @@ type Version struct {
 	Resources []metav1.APIResource
 	// Stale says that the list comes from a server that does not answer now.
 	Stale bool
+	// Announced says that the version is known by name alone: documents of the group
+	// show it, nothing is there yet.
+	Announced bool
 }
 
 // PriorityCustom is the priority of a group of custom resources.
