@@ -189,7 +189,7 @@ func TestClientCertificate(t *testing.T) {
 func TestHealthAnswers(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := client(t, s, true)
-	const hooks = "[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
+	const hooks = "[+]poststarthook/start-apiextensions-informers ok\n[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
 		"[+]poststarthook/start-cluster-authentication-info-controller ok\n[+]poststarthook/start-kube-apiserver-identity-lease-controller ok\n" +
 		"[+]poststarthook/rbac/bootstrap-roles ok\n[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n" +
 		"[+]poststarthook/priority-and-fairness-config-producer ok\n[+]poststarthook/bootstrap-controller ok\n" +
