@@ -22,6 +22,9 @@ type CreateOptions struct {
 	Admit  Admit
 	// Group is the API group of the request where it is not the kind's own.
 	Group string
+	// companions are written with the object; conflicts are those of earlier attempts.
+	companions Companions
+	conflicts  []*storage.ConflictError
 	// orUpdate returns the store's conflict with an object that came meanwhile:
 	// the caller updates that one.
 	orUpdate bool
@@ -38,8 +41,18 @@ const (
 // Create stores a new object. obj is of the storage version, defaulted, and
 // belongs to Create afterwards.
 func (r *Resource) Create(ctx context.Context, namespace string, obj Object, o CreateOptions) (Result, error) {
+	if r.allocator == nil {
+		return r.create(ctx, namespace, obj, o)
+	}
+	return r.attempt(ctx, func(conflicts []*storage.ConflictError) (Result, error) {
+		o.conflicts = conflicts
+		return r.create(ctx, namespace, obj.DeepCopyObject().(Object), o)
+	})
+}
+
+func (r *Resource) create(ctx context.Context, namespace string, obj Object, o CreateOptions) (Result, error) {
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
-	if err := r.beforeCreate(ctx, namespace, obj); err != nil {
+	if err := r.beforeCreate(ctx, namespace, obj, &o); err != nil {
 		return Result{}, err
 	}
 	if o.Admit != nil {
@@ -51,6 +64,10 @@ func (r *Resource) Create(ctx context.Context, namespace string, obj Object, o C
 		result, err := r.insert(ctx, obj, o)
 		if generate && kerrors.IsAlreadyExists(err) && try < maxNameRetries {
 			obj.SetName(generatedName(obj.GetGenerateName()))
+			// What was allocated is the object's under its new name.
+			if err := r.allocateNew(ctx, obj, &o); err != nil {
+				return Result{}, err
+			}
 			continue
 		}
 		return result, err
@@ -82,11 +99,11 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 		return Result{}, err
 	}
 	op.TTL = r.Kind.TTLSeconds
-	revision, err := r.store.Commit(ctx, storage.Txn{
+	revision, err := r.store.Commit(ctx, o.companions.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key}},
 		Ops:        []storage.Op{op},
-	})
-	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) && !o.orUpdate {
+	}))
+	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) && !o.orUpdate && !r.companion(conflict) {
 		found, err := r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision)
 		if err != nil {
 			return Result{}, kerrors.NewAlreadyExists(r.groupResource(o.Group), obj.GetName())
@@ -110,7 +127,7 @@ func (r *Resource) alreadyExists(group string, found *cache.Object) error {
 }
 
 // beforeCreate completes and checks a new object.
-func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Object) error {
+func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Object, o *CreateOptions) error {
 	if err := r.checkNamespace(namespace, obj); err != nil {
 		return err
 	}
@@ -119,6 +136,9 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	obj.SetUID(uuid.NewUUID())
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(generatedName(obj.GetGenerateName()))
+	}
+	if err := r.allocateNew(ctx, obj, o); err != nil {
+		return err
 	}
 	dedupOwners(ctx, obj, "")
 	h := &r.Kind.Hooks

@@ -102,11 +102,29 @@ func (r *Resource) tryDelete(ctx context.Context, found *cache.Object, options *
 
 // remove deletes what is stored at found's revision.
 func (r *Resource) remove(ctx context.Context, found *cache.Object) (Result, error) {
+	if r.allocator == nil {
+		return r.removeWith(ctx, found, Companions{})
+	}
+	obj, err := r.DecodeStored(found)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.attempt(ctx, func(conflicts []*storage.ConflictError) (Result, error) {
+		companions, err := r.allocator.Release(ctx, obj, conflicts)
+		if err != nil {
+			return Result{}, err
+		}
+		return r.removeWith(ctx, found, companions)
+	})
+}
+
+// removeWith is remove in one transaction with what is released.
+func (r *Resource) removeWith(ctx context.Context, found *cache.Object, companions Companions) (Result, error) {
 	key := r.prefix + found.Key
-	revision, err := r.store.Commit(ctx, storage.Txn{
+	revision, err := r.store.Commit(ctx, companions.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
 		Ops:        []storage.Op{storage.Delete(key)},
-	})
+	}))
 	if err != nil {
 		return Result{}, err
 	}

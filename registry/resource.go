@@ -33,6 +33,8 @@ type Resource struct {
 	// prefix is the storage key of the collection, ended by a slash.
 	prefix string
 	now    func() time.Time
+	// allocator gives objects what no two of them may have; nil for most.
+	allocator Allocator
 }
 
 func newResource(k *Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Resource, error) {

@@ -60,6 +60,9 @@ type UpdateOptions struct {
 	CheckUID bool
 	// Raw skips the kind's hooks: the server changes its own object.
 	Raw bool
+	// companions are written with the object; conflicts are those of earlier attempts.
+	companions Companions
+	conflicts  []*storage.ConflictError
 }
 
 // Update changes an object by change, which is given the current one and returns
@@ -77,6 +80,13 @@ func (r *Resource) Update(ctx context.Context, namespace, name string, o UpdateO
 		conflict := (*storage.ConflictError)(nil)
 		if !errors.As(err, &conflict) {
 			return result, err
+		}
+		if r.companion(conflict) {
+			if err := ctx.Err(); err != nil {
+				return Result{}, err
+			}
+			o.conflicts = append(o.conflicts, conflict)
+			continue
 		}
 		found = nil
 		if conflict.Current.ModRevision != 0 {
@@ -120,6 +130,9 @@ func (r *Resource) tryUpdate(ctx context.Context, namespace, name string, found 
 	if err := r.checkVersion(gr, name, obj, found.Revision); err != nil {
 		return Result{}, err
 	}
+	if err := r.allocateChange(ctx, obj, old, &o); err != nil {
+		return Result{}, err
+	}
 	if err := r.beforeUpdate(ctx, namespace, obj, old, o); err != nil {
 		return Result{}, err
 	}
@@ -135,7 +148,7 @@ func (r *Resource) tryUpdate(ctx context.Context, namespace, name string, found 
 		obj.SetResourceVersion(strconv.FormatInt(found.Revision, 10))
 		return r.dryResult(found.Key, obj)
 	}
-	return r.replace(ctx, found, obj)
+	return r.replaceWith(ctx, found, obj, o.companions)
 }
 
 func (r *Resource) createByUpdate(ctx context.Context, namespace string, obj Object, o UpdateOptions) (Result, error) {
@@ -149,6 +162,11 @@ func (r *Resource) createByUpdate(ctx context.Context, namespace string, obj Obj
 
 // replace stores obj in place of found, unless nothing would change.
 func (r *Resource) replace(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
+	return r.replaceWith(ctx, found, obj, Companions{})
+}
+
+// replaceWith is replace in one transaction with what was allocated.
+func (r *Resource) replaceWith(ctx context.Context, found *cache.Object, obj Object, companions Companions) (Result, error) {
 	value, err := r.codec.encode(obj)
 	if err != nil {
 		return Result{}, err
@@ -167,10 +185,10 @@ func (r *Resource) replace(ctx context.Context, found *cache.Object, obj Object)
 		return Result{}, err
 	}
 	op.TTL = r.Kind.TTLSeconds
-	revision, err := r.store.Commit(ctx, storage.Txn{
+	revision, err := r.store.Commit(ctx, companions.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: found.Revision}},
 		Ops:        []storage.Op{op},
-	})
+	}))
 	if err != nil {
 		return Result{}, err
 	}

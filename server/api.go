@@ -70,6 +70,9 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		return err
 	}
 	go a.custom.Run(s.background)
+	if err := s.allocateServices(ctx, a.registry); err != nil {
+		return err
+	}
 	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
 		return err
 	}
@@ -84,6 +87,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 		return err
 	}
 	go s.controlPlane.keeper.Run(s.background)
+	go s.claims.Run(s.background)
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}
 		go accounts.Run(s.background)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keelson-dev/keelson/allocate"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
@@ -77,6 +78,8 @@ type Config struct {
 	// ServiceClusterIPRange has the ranges of service addresses in CIDR notation,
 	// one of each IP family at most, separated by a comma.
 	ServiceClusterIPRange string
+	// ServiceNodePortRange is the range of node ports: first-last, both inclusive.
+	ServiceNodePortRange string
 
 	// EncryptionProviderConfig is a file that says how values are encrypted in the
 	// store; empty stores them as they are. With EncryptionReload its changes are
@@ -124,6 +127,7 @@ func DefaultConfig() Config {
 		HistoryWindow: 5 * time.Minute,
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
+		ServiceNodePortRange:   allocate.DefaultNodePorts.String(),
 		DefaultServiceAccounts: true,
 		Authorization:          DefaultAuthorization(),
 		Authentication:         DefaultAuthentication(),
@@ -185,6 +189,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := ParseServiceRanges(c.ServiceClusterIPRange); err != nil {
 		add("--service-cluster-ip-range: %w", err)
+	}
+	if _, err := allocate.ParsePortRange(c.ServiceNodePortRange); err != nil {
+		add("--service-node-port-range: %w", err)
 	}
 	return errors.Join(errs...)
 }

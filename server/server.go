@@ -21,6 +21,7 @@ import (
 
 	"github.com/keelson-dev/keelson/auth/externalsigner"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
+	"github.com/keelson-dev/keelson/controller/serviceclaims"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/filter/inflight"
@@ -86,6 +87,7 @@ type Server struct {
 	audit *auditing // nil where nothing is audited
 
 	controlPlane *controlPlane
+	claims       *serviceclaims.Controller
 
 	certs   *certs.Set
 	serving tls.Certificate

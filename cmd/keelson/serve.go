@@ -67,6 +67,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f.StringVar(&config.TLSCertFile, "tls-cert-file", "", "PEM file of the serving certificate and its chain, instead of the server's own")
 	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
 	f.StringVar(&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange, "range of service addresses in CIDR notation; two, separated by a comma, for dual stack")
+	f.StringVar(&config.ServiceNodePortRange, "service-node-port-range", config.ServiceNodePortRange, "range of ports that Services get on every node: first-last, both inclusive")
 	f.StringVar(&config.EncryptionProviderConfig, "encryption-provider-config", "", "file of the EncryptionConfiguration that says how objects are encrypted in the store")
 	f.BoolVar(&config.EncryptionReload, "encryption-provider-config-automatic-reload", false, "follow changes of --encryption-provider-config")
 	f.StringArrayVar(&config.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated")

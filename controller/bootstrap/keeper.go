@@ -77,8 +77,7 @@ func (k *Keeper) parts() []part {
 	return []part{
 		{"flow control", k.flowControl},
 		{"priority classes", k.priorityClasses},
-		{"service addresses", k.serviceRange},
-		{"service kubernetes", k.service},
+		{"service kubernetes and its addresses", k.serviceInRange},
 		{"authorities for extension API servers", k.trust},
 		{"identity", k.lease},
 	}

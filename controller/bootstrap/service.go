@@ -27,7 +27,6 @@ const (
 var (
 	services     = corev1.SchemeGroupVersion.WithResource("services")
 	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
-	ipAddresses  = networkingv1.SchemeGroupVersion.WithResource("ipaddresses")
 )
 
 // serviceRange makes the default range of service addresses, and says that it is
@@ -87,28 +86,22 @@ func (k *Keeper) rangeReady(ctx context.Context) error {
 	return k.Writer.ApplyAs(ctx, serviceCIDRs.Resource, serviceCIDRs.Version, serviceCIDRs.Group, "", serviceName, "status", rangeManager, document)
 }
 
-// service makes the Service that programs in the cluster reach the API by, and takes
-// its address. One that is there is left as it is.
+// serviceInRange makes the range and then the Service, which has an address of it.
+func (k *Keeper) serviceInRange(ctx context.Context) error {
+	if err := k.serviceRange(ctx); err != nil {
+		return err
+	}
+	return k.service(ctx)
+}
+
+// service makes the Service that programs in the cluster reach the API by. One that is
+// there is left as it is.
 func (k *Keeper) service(ctx context.Context) error {
 	_, found, err := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault, serviceName)
 	if err != nil || found {
 		return err
 	}
 	ip := k.Services[0].Addr().Next()
-	address := &networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{
-		ParentRef: &networkingv1.ParentReference{Resource: services.Resource, Namespace: corev1.NamespaceDefault, Name: serviceName},
-	}}
-	address.Name = ip.String()
-	family := corev1.IPv4Protocol
-	if ip.Is6() {
-		family = corev1.IPv6Protocol
-	}
-	address.Labels = map[string]string{
-		networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: "ipallocator.k8s.io",
-	}
-	if err := k.create(ctx, ipAddresses, address, manager); err != nil {
-		return err
-	}
 	policy := corev1.IPFamilyPolicySingleStack
 	s := &corev1.Service{Spec: corev1.ServiceSpec{
 		Ports:     []corev1.ServicePort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(int32(k.Port))}},

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"apierr", "cache", "structural", "audit"},
 	{"registry", "respond"},
 	{"resource", "managed", "auth"},
-	{"admission", "discovery"},
+	{"admission", "discovery", "allocate"},
 	{"rest", "controller"},
 	{"crd"},
 	{"filter"},

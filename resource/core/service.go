@@ -11,8 +11,9 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -46,14 +47,17 @@ func services() *registry.Kind {
 			wideColumn("Selector", "string", spec["selector"]),
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Service]{
-			Validate:       func(_ context.Context, o *corev1.Service) field.ErrorList { return validateService(o) },
+			Validate:       func(_ context.Context, o *corev1.Service) field.ErrorList { return validateService(o, nil) },
 			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList { return validateServiceUpdate(o, old) },
-			Spec:           func(s *corev1.Service) any { return &s.Spec },
-			Status:         func(s *corev1.Service) any { return &s.Status },
-			PrepareCreate:  func(_ context.Context, s *corev1.Service) { completeAddresses(s) },
-			PrepareUpdate:  prepareServiceUpdate,
-			Warn:           func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
-			Cells:          serviceCells,
+			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
+				return validateServiceStatus(o, old)
+			},
+			Spec:          func(s *corev1.Service) any { return &s.Spec },
+			Status:        func(s *corev1.Service) any { return &s.Status },
+			PrepareCreate: func(_ context.Context, s *corev1.Service) { completeAddresses(s) },
+			PrepareUpdate: prepareServiceUpdate,
+			Warn:          func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
+			Cells:         serviceCells,
 		}),
 	}
 }
@@ -111,14 +115,6 @@ func hasExternalTraffic(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
 }
 
-func hasNodePorts(s *corev1.Service) bool {
-	if s.Spec.Type == corev1.ServiceTypeNodePort {
-		return true
-	}
-	allocate := s.Spec.AllocateLoadBalancerNodePorts
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && (allocate == nil || *allocate)
-}
-
 func hasHealthCheckPort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
@@ -148,11 +144,10 @@ func completeAddresses(s *corev1.Service) {
 // what only the old type had, and the client left as it was, goes.
 func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
-	keepServiceAllocations(s, old)
-	if hasClusterIP(old) && !hasClusterIP(s) && spec.ClusterIP == before.ClusterIP && slices.Equal(spec.ClusterIPs, before.ClusterIPs) {
-		spec.ClusterIP, spec.ClusterIPs = "", nil
+	if hasClusterIP(old) && !hasClusterIP(s) {
+		dropAddresses(spec, before)
 	}
-	if hasNodePorts(old) && !hasNodePorts(s) && slices.Equal(nodePorts(s), nodePorts(old)) {
+	if mayHaveNodePorts(old) && !mayHaveNodePorts(s) && sameNodePorts(s, old) {
 		for i := range spec.Ports {
 			spec.Ports[i].NodePort = 0
 		}
@@ -177,61 +172,35 @@ func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	}
 }
 
-// keepServiceAllocations fills in what the server allocated and a client that
-// writes the whole object may leave out.
-func keepServiceAllocations(s, old *corev1.Service) {
-	spec, before := &s.Spec, &old.Spec
-	if hasClusterIP(s) && hasClusterIP(old) {
-		setDefault(&spec.ClusterIP, before.ClusterIP)
-		if len(spec.ClusterIPs) == 0 && spec.ClusterIP == before.ClusterIP {
-			spec.ClusterIPs = before.ClusterIPs
-		}
+// dropAddresses drops what the client left as it was.
+func dropAddresses(spec, before *corev1.ServiceSpec) {
+	if spec.ClusterIP == before.ClusterIP && slices.Equal(spec.ClusterIPs, before.ClusterIPs) {
+		spec.ClusterIP, spec.ClusterIPs = "", nil
 	}
-	if hasNodePorts(s) && hasNodePorts(old) {
-		keepNodePorts(spec.Ports, before.Ports)
+	if slices.Equal(spec.IPFamilies, before.IPFamilies) {
+		spec.IPFamilies = nil
 	}
-	if hasHealthCheckPort(s) && hasHealthCheckPort(old) {
-		setDefault(&spec.HealthCheckNodePort, before.HealthCheckNodePort)
+	if samePointer(spec.IPFamilyPolicy, before.IPFamilyPolicy) {
+		spec.IPFamilyPolicy = nil
 	}
 }
 
-// keepNodePorts gives ports without a node port the one that the same port and
-// protocol had, unless another port asks for it.
-func keepNodePorts(ports, old []corev1.ServicePort) {
-	type key struct {
-		protocol corev1.Protocol
-		port     int32
-	}
-	had, taken := map[key]int32{}, map[key]bool{}
-	for _, p := range old {
-		had[key{p.Protocol, p.Port}] = p.NodePort
-	}
-	for _, p := range ports {
-		if p.NodePort != 0 {
-			taken[key{p.Protocol, p.NodePort}] = true
-		}
-	}
-	for i := range ports {
-		p := &ports[i]
-		if p.NodePort != 0 {
-			continue
-		}
-		if n := had[key{p.Protocol, p.Port}]; n != 0 && !taken[key{p.Protocol, n}] {
-			p.NodePort = n
-			taken[key{p.Protocol, n}] = true
-		}
-	}
+func mayHaveNodePorts(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-func nodePorts(s *corev1.Service) []int32 {
-	var out []int32
+// sameNodePorts says that s has no node ports but those of old.
+func sameNodePorts(s, old *corev1.Service) bool {
+	had := map[int32]bool{0: true}
+	for _, p := range old.Spec.Ports {
+		had[p.NodePort] = true
+	}
 	for _, p := range s.Spec.Ports {
-		if p.NodePort != 0 {
-			out = append(out, p.NodePort)
+		if !had[p.NodePort] {
+			return false
 		}
 	}
-	slices.Sort(out)
-	return out
+	return true
 }
 
 func samePointer[T comparable](a, b *T) bool {
@@ -283,19 +252,42 @@ func externalIPs(s *corev1.Service) string {
 }
 
 func serviceWarnings(s *corev1.Service) []string {
+	spec, path := &s.Spec, field.NewPath("spec")
+	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone
+	external := spec.Type == corev1.ServiceTypeExternalName
 	var warnings []string
-	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		if len(s.Spec.ExternalIPs) > 0 {
-			warnings = append(warnings, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
+	warn := func(when bool, text string) {
+		if when {
+			warnings = append(warnings, text)
 		}
-	} else if s.Spec.ExternalName != "" {
-		warnings = append(warnings, `spec.externalName is ignored when spec.type is not "ExternalName"`)
 	}
-	if len(s.Spec.ExternalIPs) > 0 && s.Spec.Type != corev1.ServiceTypeExternalName {
-		warnings = append(warnings, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+	_, hints := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	warn(hints, fmt.Sprintf("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
+	if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
+		warnings = append(warnings, warnIPs(path.Child("clusterIPs"), spec.ClusterIPs)...)
 	}
-	if d := s.Spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
-		warnings = append(warnings, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
+	warn(headless && spec.LoadBalancerIP != "", "spec.loadBalancerIP is ignored for headless services") //nolint:staticcheck // deprecated, still served
+	warn(headless && len(spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
+	warn(headless && spec.SessionAffinity != corev1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
+	warnings = append(warnings, warnIPs(path.Child("externalIPs"), spec.ExternalIPs)...)
+	warn(len(spec.ExternalIPs) > 0 && !headless && !external, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+	if ip := spec.LoadBalancerIP; netutils.ParseIPSloppy(ip) != nil { //nolint:staticcheck // deprecated, still served
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP"), ip)...)
+	}
+	for i, cidr := range spec.LoadBalancerSourceRanges {
+		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+	}
+	warn(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
+	warn(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
+	d := spec.TrafficDistribution
+	warn(d != nil && *d == corev1.ServiceTrafficDistributionPreferClose, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
+	return warnings
+}
+
+func warnIPs(path *field.Path, ips []string) []string {
+	var warnings []string
+	for i, ip := range ips {
+		warnings = append(warnings, validation.GetWarningsForIP(path.Index(i), ip)...)
 	}
 	return warnings
 }

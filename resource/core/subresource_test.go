@@ -269,6 +269,7 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 	prepareResize(t.Context(), p, old)
 	want := old.DeepCopy()
 	want.ResourceVersion = "2"
+	want.Generation = 1 // it counts what changes the spec
 	want.Spec.Containers[0].Resources.Requests = resources("cpu", "150m")
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v", p)

@@ -2,25 +2,29 @@ package core
 
 import (
 	"encoding/json"
-	"slices"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func validateService(s *corev1.Service) field.ErrorList {
+// validateService checks a Service. Addresses that the old one had, which may be nil,
+// are left alone.
+func validateService(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
-	var errs field.ErrorList
+	errs := validateTopologyAnnotations(s.Annotations)
 	external, balancer := spec.Type == corev1.ServiceTypeExternalName, spec.Type == corev1.ServiceTypeLoadBalancer
-	headless := len(spec.ClusterIPs) > 0 && spec.ClusterIPs[0] == corev1.ClusterIPNone || spec.ClusterIP == corev1.ClusterIPNone
+	headless := isHeadless(s)
 	if len(spec.Ports) == 0 && !external && !headless {
 		errs = append(errs, field.Required(path.Child("ports"), ""))
+	}
+	if headless && (balancer || spec.Type == corev1.ServiceTypeNodePort) {
+		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone, fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
 	}
 	errs = append(errs, oneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	if external {
@@ -36,16 +40,9 @@ func validateService(s *corev1.Service) field.ErrorList {
 		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
 	}
 	errs = append(errs, validateAffinityOfClients(spec, path)...)
-	errs = append(errs, validateServiceIPs(spec, path)...)
-	if n := len(spec.LoadBalancerSourceRanges); n > 0 {
-		at := path.Child("LoadBalancerSourceRanges")
-		if !balancer {
-			errs = append(errs, field.Forbidden(at, "may only be used when `type` is 'LoadBalancer'"))
-		}
-		for i, cidr := range spec.LoadBalancerSourceRanges {
-			errs = append(errs, validation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), false, nil)...)
-		}
-	}
+	errs = append(errs, ValidateServiceIPs(s, old)...)
+	errs = append(errs, validateExternalIPs(s, old)...)
+	errs = append(errs, validateSourceRanges(s, old)...)
 	if !balancer && spec.AllocateLoadBalancerNodePorts != nil {
 		errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
 	}
@@ -118,60 +115,6 @@ func validateAffinityOfClients(spec *corev1.ServiceSpec, path *field.Path) field
 	return errs
 }
 
-func validateServiceIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, ip := range spec.ExternalIPs {
-		at := path.Child("externalIPs").Index(i)
-		if wrong := validation.IsValidIPForLegacyField(at, ip, false, nil); len(wrong) > 0 {
-			errs = append(errs, wrong...)
-		}
-	}
-	if p := spec.IPFamilyPolicy; p != nil {
-		errs = append(errs, oneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
-	}
-	families := sets.New[corev1.IPFamily]()
-	for i, f := range spec.IPFamilies {
-		at := path.Child("ipFamilies").Index(i)
-		errs = append(errs, oneOf(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
-		if families.Has(f) {
-			errs = append(errs, field.Duplicate(at, f))
-		}
-		families.Insert(f)
-	}
-	if spec.Type == corev1.ServiceTypeExternalName {
-		if len(spec.ClusterIPs) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("clusterIPs"), "may not be set for ExternalName services"))
-		}
-		if len(spec.IPFamilies) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("ipFamilies"), "may not be set for ExternalName services"))
-		}
-		if spec.IPFamilyPolicy != nil {
-			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "may not be set for ExternalName services"))
-		}
-		return errs
-	}
-	at := path.Child("clusterIPs")
-	if len(spec.ClusterIPs) == 0 {
-		return errs
-	}
-	switch {
-	case spec.ClusterIP == "":
-		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "must be empty when `clusterIP` is not specified"))
-	case spec.ClusterIP != spec.ClusterIPs[0]:
-		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "first value must match `clusterIP`"))
-	}
-	if slices.Contains(spec.ClusterIPs, corev1.ClusterIPNone) {
-		if len(spec.ClusterIPs) > 1 {
-			errs = append(errs, field.Invalid(at, spec.ClusterIPs, "'None' must be the first and only value"))
-		}
-		return errs
-	}
-	for i, ip := range spec.ClusterIPs {
-		errs = append(errs, validation.IsValidIPForLegacyField(at.Index(i), ip, false, nil)...)
-	}
-	return errs
-}
-
 func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	spec := &s.Spec
 	var errs field.ErrorList
@@ -185,32 +128,29 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	} else if hasExternalTraffic(s) {
 		errs = append(errs, field.Required(path.Child("externalTrafficPolicy"), ""))
 	}
-	if n := spec.HealthCheckNodePort; n != 0 && !hasHealthCheckPort(s) {
-		errs = append(errs, field.Invalid(path.Child("healthCheckNodePort"), n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+	if n, at := spec.HealthCheckNodePort, path.Child("healthCheckNodePort"); n != 0 {
+		if !hasHealthCheckPort(s) {
+			errs = append(errs, field.Invalid(at, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		} else {
+			errs = append(errs, portNumber(at, n)...)
+		}
 	}
 	errs = append(errs, optionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
 	return append(errs, optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution, corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
 }
 
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
-	checked := s
-	if was := old.Spec; s.Spec.Type == corev1.ServiceTypeExternalName && was.Type != s.Spec.Type {
-		// What was allocated for the old type goes with it.
-		checked = s.DeepCopy()
-		if slices.Equal(checked.Spec.IPFamilies, was.IPFamilies) {
-			checked.Spec.IPFamilies = nil
-		}
-		if samePointer(checked.Spec.IPFamilyPolicy, was.IPFamilyPolicy) {
-			checked.Spec.IPFamilyPolicy = nil
-		}
-	}
-	errs := validateService(checked)
+	errs := append(validateClusterIPsKept(s, old), validateFamiliesKept(s, old)...)
+	path := field.NewPath("spec")
 	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer && !samePointer(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
 		var value any = json.RawMessage("null")
 		if c := s.Spec.LoadBalancerClass; c != nil {
 			value = *c
 		}
-		errs = append(errs, field.Invalid(field.NewPath("spec", "loadBalancerClass"), value, "may not change once set"))
+		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), value, "may not change once set"))
 	}
-	return errs
+	if hasHealthCheckPort(old) && hasHealthCheckPort(s) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+		errs = append(errs, field.Forbidden(path.Child("healthCheckNodePort"), "field is immutable"))
+	}
+	return append(errs, validateService(s, old)...)
 }

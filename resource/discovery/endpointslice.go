@@ -77,7 +77,7 @@ func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
 	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
 		warnings = append(warnings, field.NewPath("spec", "addressType").String()+": FQDN endpoints are deprecated")
 	}
-	if slices.Contains(sliceControllers, s.Labels[discoveryv1.LabelManagedBy]) {
+	if s.AddressType == discoveryv1.AddressTypeFQDN || slices.Contains(sliceControllers, s.Labels[discoveryv1.LabelManagedBy]) {
 		return warnings
 	}
 	for i := range s.Endpoints {

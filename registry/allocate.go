@@ -1,0 +1,114 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// An Allocator gives the objects of a resource what no two of them may have, and
+// takes it back. What it takes and gives is written in the transaction of the object:
+// either both are, or neither is.
+type Allocator interface {
+	// Allocate completes a new object, or one that replaces another, before it is
+	// prepared and validated. It may be called again for the same write, with the
+	// object as it was sent. Errors are those to answer.
+	Allocate(ctx context.Context, a Allocation) (Companions, error)
+	// Release says what goes with an object that is removed. conflicts are as in
+	// Allocation.
+	Release(ctx context.Context, obj Object, conflicts []*storage.ConflictError) (Companions, error)
+}
+
+// Allocation is one write of an object.
+type Allocation struct {
+	// Object is completed; Old is what it replaces, nil for a new one.
+	Object, Old Object
+	// DryRun takes nothing: it shows what might be allocated.
+	DryRun bool
+	// Conflicts are those that the companions of earlier attempts at this write met,
+	// in order: they are newer than what the Allocator may remember.
+	Conflicts []*storage.ConflictError
+}
+
+// Companions are what is written together with an object. Conditions name no key of
+// the object's own resource.
+type Companions struct {
+	Conditions []storage.Condition
+	Ops        []storage.Op
+}
+
+// SetAllocator makes a the resource's allocator. It is called before anything is
+// served. What a names has to be in the resource's own store.
+func (r *Resource) SetAllocator(a Allocator) { r.allocator = a }
+
+// Store is where the resource's objects are.
+func (r *Resource) Store() storage.Store { return r.store }
+
+// StoreKey is the key of an object in the store.
+func (r *Resource) StoreKey(namespace, name string) string { return r.prefix + r.Key(namespace, name) }
+
+// PutOp is the operation that stores obj, which is complete, as it is.
+func (r *Resource) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
+	value, err := r.codec.encode(obj)
+	if err != nil {
+		return storage.Op{}, err
+	}
+	return r.put(ctx, r.Key(obj.GetNamespace(), obj.GetName()), value)
+}
+
+// DecodeEntry makes the object of an entry of the store, in the storage version.
+func (r *Resource) DecodeEntry(e storage.Entry) (Object, error) {
+	o, err := r.objectOf(strings.TrimPrefix(e.Key, r.prefix), e.Value, e.ModRevision)
+	if err != nil {
+		return nil, err
+	}
+	return r.Decode(o)
+}
+
+// companion says whether a conflict is about what is written beside the object.
+func (r *Resource) companion(c *storage.ConflictError) bool {
+	return r.allocator != nil && !strings.HasPrefix(c.Condition.Key, r.prefix)
+}
+
+// attempt repeats a write until its companions meet nobody.
+func (r *Resource) attempt(ctx context.Context, write func(conflicts []*storage.ConflictError) (Result, error)) (Result, error) {
+	var conflicts []*storage.ConflictError
+	for {
+		result, err := write(conflicts)
+		conflict := (*storage.ConflictError)(nil)
+		if !errors.As(err, &conflict) || !r.companion(conflict) {
+			return result, err
+		}
+		if err := ctx.Err(); err != nil {
+			return Result{}, err
+		}
+		conflicts = append(conflicts, conflict)
+	}
+}
+
+// allocateNew completes a new object.
+func (r *Resource) allocateNew(ctx context.Context, obj Object, o *CreateOptions) (err error) {
+	if r.allocator == nil {
+		return nil
+	}
+	o.companions, err = r.allocator.Allocate(ctx, Allocation{Object: obj, DryRun: o.DryRun, Conflicts: o.conflicts})
+	return err
+}
+
+// allocateChange completes an object that replaces old.
+func (r *Resource) allocateChange(ctx context.Context, obj, old Object, o *UpdateOptions) (err error) {
+	if r.allocator == nil || o.Raw || o.Subresource != nil {
+		return nil
+	}
+	o.companions, err = r.allocator.Allocate(ctx, Allocation{Object: obj, Old: old, DryRun: o.DryRun, Conflicts: o.conflicts})
+	return err
+}
+
+// with adds what is written beside the object to its transaction.
+func (c *Companions) with(txn storage.Txn) storage.Txn {
+	txn.Conditions = append(txn.Conditions, c.Conditions...)
+	txn.Ops = append(txn.Ops, c.Ops...)
+	return txn
+}
