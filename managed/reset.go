@@ -24,13 +24,14 @@ var statusResets = map[schema.GroupResource][][]any{
 // cannot set, for every version: nil where there are none.
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if k.Trees() {
-		// kube-apiserver asks the version of the request only: what managers set in
-		// others is held against changes that will not be.
 		all := resetIn(k, treeResetPaths(k, subresource))
-		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage}.String())
-		if all[own] == nil {
-			return nil
+		if subresource != "" || len(all) == 0 {
+			return all
 		}
+		// Without a subresource kube-apiserver asks the version of the request only: a
+		// status that managers applied in another is held against what is sent, which
+		// will not be stored.
+		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage}.String())
 		return map[fieldpath.APIVersion]*fieldpath.Set{own: all[own]}
 	}
 	return resetIn(k, resetPaths(k, subresource))
