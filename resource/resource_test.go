@@ -150,3 +150,24 @@ func TestOrder(t *testing.T) {
 		t.Errorf("groups %q, want %q", got, want)
 	}
 }
+
+// TestWhoMustSayWhatHeReplaces lists the kinds of which an update has to name the
+// version that it replaces.
+func TestWhoMustSayWhatHeReplaces(t *testing.T) {
+	var got []string
+	for _, k := range Kinds() {
+		if k.HasVerb("update") && !k.UnconditionalUpdate {
+			got = append(got, k.Resource)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"apiservices", "csidrivers", "csinodes", "csistoragecapacities", "customresourcedefinitions", "leases",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations", "poddisruptionbudgets",
+		"runtimeclasses", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+		"volumeattachments",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

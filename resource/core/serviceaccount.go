@@ -22,7 +22,7 @@ func serviceAccounts() *registry.Kind {
 		ShortNames:   []string{"sa"}, Namespaced: true,
 		Versions: onlyV1(func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} }, nil),
 		Storage:  "v1", StoragePath: "serviceaccounts",
-		ReturnDeleted: true,
+		ReturnDeleted: true, UnconditionalUpdate: true,
 		Subresources: []registry.Subresource{{
 			Name: "token", Verbs: []string{"create"}, Managed: true,
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
