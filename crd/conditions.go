@@ -76,6 +76,7 @@ func (s *Server) given(d *definition, after status) {
 	copied := *d
 	copied.status = after
 	s.byName[d.name], s.groups[d.group][d.name] = &copied, &copied
+	s.enter(d, &copied)
 }
 
 // writeStatus changes a definition's status as the server's own field manager.
@@ -117,20 +118,14 @@ func (s *Server) want(group string, wanted *names, approval string, badAuthority
 	return out, changed
 }
 
-// takenIn collects the names of those of a group's definitions that have one of the
-// wanted names: in a group of thousands, the others are passed by.
+// takenIn are those of the wanted names that definitions of a group have.
 func (s *Server) takenIn(group string, wanted *names) taken {
-	some := newTaken()
-	some.add(wanted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := newTaken()
-	for _, d := range s.groups[group] {
-		if some.shares(&d.status.names) {
-			t.add(&d.status.names)
-		}
+	if l := s.ledgers[group]; l != nil {
+		return l.taken(wanted)
 	}
-	return t
+	return newTaken()
 }
 
 // notAccepted is the first condition of a definition whose names others have.

@@ -73,6 +73,8 @@ type Server struct {
 	byName map[string]*definition
 	// groups has the definitions of each group by name.
 	groups map[string]map[string]*definition
+	// ledgers are those of the groups.
+	ledgers map[string]*ledger
 	// stale are the groups whose discovery is out of date.
 	stale map[string]bool
 	// versions counts the definitions that serve a version of a group; changed are
@@ -101,7 +103,7 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
-		byName: map[string]*definition{}, groups: map[string]map[string]*definition{}, stale: map[string]bool{},
+		byName: map[string]*definition{}, groups: map[string]map[string]*definition{}, ledgers: map[string]*ledger{}, stale: map[string]bool{},
 		versions: map[schema.GroupVersion]int{}, changed: map[schema.GroupVersion]bool{}, changes: make(chan struct{}, 1),
 		finishing: map[string]bool{}, work: newQueue(), ready: make(chan struct{}),
 	}
@@ -189,6 +191,7 @@ func (s *Server) put(d *definition) {
 		s.groups[d.group] = map[string]*definition{}
 	}
 	s.groups[d.group][d.name] = d
+	s.enter(old, d)
 	s.expose(old, d)
 }
 
@@ -235,6 +238,7 @@ func (s *Server) drop(name string) {
 	if len(s.groups[old.group]) == 0 {
 		delete(s.groups, old.group)
 	}
+	s.enter(old, nil)
 	s.expose(old, nil)
 	s.reconsider(old.group)
 }
@@ -242,8 +246,8 @@ func (s *Server) drop(name string) {
 // reconsider looks again at the definitions of a group that lack a name. mu is
 // held.
 func (s *Server) reconsider(group string) {
-	for name, d := range s.groups[group] {
-		if !d.status.namesAccepted() {
+	if l := s.ledgers[group]; l != nil {
+		for name := range l.lacking {
 			s.work.add(name)
 		}
 	}

@@ -28,12 +28,6 @@ func (t taken) add(n *names) {
 	t.kinds[n.Kind], t.kinds[n.ListKind] = true, true
 }
 
-// shares says whether a definition has one of the names.
-func (t taken) shares(n *names) bool {
-	return t.resources[n.Plural] || t.resources[n.Singular] || t.kinds[n.Kind] || t.kinds[n.ListKind] ||
-		slices.ContainsFunc(n.ShortNames, func(s string) bool { return t.resources[s] })
-}
-
 // accept gives a definition the names that it wants, as far as nobody else has
 // them; it keeps those that it has in place of the others. t includes its own.
 func (t taken) accept(wanted, have names) (names, condition) {

@@ -2,6 +2,7 @@ package crd
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -66,10 +67,12 @@ func TestNoNameIsGivenTwice(t *testing.T) {
 	const seed = 4
 	r := rand.New(rand.NewPCG(seed, seed))
 	pick := func() string { return string(rune('a' + r.IntN(6))) }
-	given := map[int]names{}
+	given, book := map[int]names{}, newLedger()
 	for range 20_000 {
 		who := r.IntN(8)
-		if r.IntN(10) == 0 {
+		had, known := given[who]
+		if known && r.IntN(10) == 0 {
+			book.count(&had, -1)
 			delete(given, who)
 			continue
 		}
@@ -81,7 +84,15 @@ func TestNoNameIsGivenTwice(t *testing.T) {
 		for range r.IntN(3) {
 			wanted.ShortNames = append(wanted.ShortNames, pick())
 		}
-		given[who], _ = all.accept(wanted, given[who])
+		got, told := all.accept(wanted, had)
+		if again, same := book.taken(&wanted).accept(wanted, had); !reflect.DeepEqual(again, got) || same != told {
+			t.Fatalf("by the ledger %v %v, by all names %v %v", again, same, got, told)
+		}
+		if known {
+			book.count(&had, -1)
+		}
+		book.count(&got, 1)
+		given[who] = got
 		resources, kinds := map[string]int{}, map[string]int{}
 		for id, n := range given {
 			claim(t, resources, id, append(slices.Clone(n.ShortNames), n.Plural, n.Singular))
