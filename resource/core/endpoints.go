@@ -1,13 +1,18 @@
 package core
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -33,6 +38,11 @@ func endpoints() *registry.Kind {
 			AgeColumn,
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Endpoints]{
+			Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
+			ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
+				return validateEndpoints(e, old)
+			},
+			Warn: func(_ context.Context, e, _ *corev1.Endpoints) []string { return endpointsWarnings(e) },
 			Cells: func(e *corev1.Endpoints) ([]any, []metav1.TableRowCondition) {
 				return []any{e.Name, formatEndpoints(e.Subsets), Age(e.CreationTimestamp)}, nil
 			},
@@ -60,4 +70,76 @@ func formatEndpoints(subsets []corev1.EndpointSubset) string {
 		return fmt.Sprintf("%s + %d more...", strings.Join(all[:most], ","), len(all)-most)
 	}
 	return OrNone(strings.Join(all, ","))
+}
+
+// validateEndpoints checks Endpoints. Subsets that the old ones have just so, which may
+// be nil, are left alone: they may be from before there were rules.
+func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
+	var errs field.ErrorList
+	for i := range e.Subsets {
+		s, at := &e.Subsets[i], field.NewPath("subsets").Index(i)
+		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for j := range s.Addresses {
+			errs = append(errs, validateEndpointAddress(&s.Addresses[j], at.Child("addresses").Index(j))...)
+		}
+		for j := range s.NotReadyAddresses {
+			errs = append(errs, validateEndpointAddress(&s.NotReadyAddresses[j], at.Child("notReadyAddresses").Index(j))...)
+		}
+		for j := range s.Ports {
+			errs = append(errs, validateEndpointPort(&s.Ports[j], len(s.Ports) > 1, at.Child("ports").Index(j))...)
+		}
+	}
+	if len(errs) > 0 && old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+		return nil
+	}
+	return errs
+}
+
+func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
+	errs := ValidIP(path.Child("ip"), a.IP, nil)
+	if a.Hostname != "" {
+		errs = append(errs, label(path.Child("hostname"), a.Hostname)...)
+	}
+	if n := a.NodeName; n != nil {
+		for _, m := range apivalidation.NameIsDNSSubdomain(*n, false) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), *n, m))
+		}
+	}
+	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)
+}
+
+func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if p.Name != "" {
+		errs = append(errs, label(path.Child("name"), p.Name)...)
+	} else if named {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	}
+	errs = append(errs, portNumber(path.Child("port"), p.Port)...)
+	errs = append(errs, protocol(path.Child("protocol"), p.Protocol)...)
+	if p.AppProtocol != nil {
+		errs = append(errs, qualified(path.Child("appProtocol"), *p.AppProtocol)...)
+	}
+	return errs
+}
+
+// endpointsWarnings leaves out what the endpoints controller makes, which writes
+// addresses well.
+func endpointsWarnings(e *corev1.Endpoints) []string {
+	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
+		return nil
+	}
+	var warnings []string
+	for i := range e.Subsets {
+		at := field.NewPath("subsets").Index(i)
+		for j, a := range e.Subsets[i].Addresses {
+			warnings = append(warnings, validation.GetWarningsForIP(at.Child("addresses").Index(j).Child("ip"), a.IP)...)
+		}
+		for j, a := range e.Subsets[i].NotReadyAddresses {
+			warnings = append(warnings, validation.GetWarningsForIP(at.Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
+		}
+	}
+	return warnings
 }

@@ -52,9 +52,12 @@ func services() *registry.Kind {
 			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
 				return validateServiceStatus(o, old)
 			},
-			Spec:          func(s *corev1.Service) any { return &s.Spec },
-			Status:        func(s *corev1.Service) any { return &s.Status },
-			PrepareCreate: func(_ context.Context, s *corev1.Service) { completeAddresses(s) },
+			Spec:   func(s *corev1.Service) any { return &s.Spec },
+			Status: func(s *corev1.Service) any { return &s.Status },
+			PrepareCreate: func(_ context.Context, s *corev1.Service) {
+				completeAddresses(s)
+				dropInternalTraffic(s)
+			},
 			PrepareUpdate: prepareServiceUpdate,
 			Warn:          func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
 			Cells:         serviceCells,
@@ -144,6 +147,7 @@ func completeAddresses(s *corev1.Service) {
 // what only the old type had, and the client left as it was, goes.
 func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
+	dropInternalTraffic(s)
 	if hasClusterIP(old) && !hasClusterIP(s) {
 		dropAddresses(spec, before)
 	}
@@ -182,6 +186,14 @@ func dropAddresses(spec, before *corev1.ServiceSpec) {
 	}
 	if samePointer(spec.IPFamilyPolicy, before.IPFamilyPolicy) {
 		spec.IPFamilyPolicy = nil
+	}
+}
+
+// dropInternalTraffic drops what a Service that is only a name once had by default.
+func dropInternalTraffic(s *corev1.Service) {
+	p := s.Spec.InternalTrafficPolicy
+	if s.Spec.Type == corev1.ServiceTypeExternalName && p != nil && (*p == corev1.ServiceInternalTrafficPolicyCluster || *p == corev1.ServiceInternalTrafficPolicyLocal) {
+		s.Spec.InternalTrafficPolicy = nil
 	}
 }
 

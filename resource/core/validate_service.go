@@ -46,14 +46,7 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	if !balancer && spec.AllocateLoadBalancerNodePorts != nil {
 		errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
 	}
-	if c := spec.LoadBalancerClass; c != nil {
-		at := path.Child("loadBalancerClass")
-		if !balancer {
-			errs = append(errs, field.Forbidden(at, "may only be used when `type` is 'LoadBalancer'"))
-		} else {
-			errs = append(errs, qualified(at, *c)...)
-		}
-	}
+	errs = append(errs, validateLoadBalancerClass(spec, path.Child("loadBalancerClass"))...)
 	errs = append(errs, validateTraffic(s, path)...)
 	return errs
 }
@@ -139,6 +132,19 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	return append(errs, optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution, corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
 }
 
+func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+	switch c := spec.LoadBalancerClass; {
+	case c == nil:
+		return nil
+	case spec.Type != corev1.ServiceTypeLoadBalancer:
+		return field.ErrorList{field.Forbidden(path, "may only be used when `type` is 'LoadBalancer'")}
+	default:
+		return qualified(path, *c)
+	}
+}
+
+// validateServiceUpdate checks an update. The reference checks the class of load
+// balancers twice.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := append(validateClusterIPsKept(s, old), validateFamiliesKept(s, old)...)
 	path := field.NewPath("spec")
@@ -149,6 +155,7 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 		}
 		errs = append(errs, field.Invalid(path.Child("loadBalancerClass"), value, "may not change once set"))
 	}
+	errs = append(errs, validateLoadBalancerClass(&s.Spec, path.Child("loadBalancerClass"))...)
 	if hasHealthCheckPort(old) && hasHealthCheckPort(s) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
 		errs = append(errs, field.Forbidden(path.Child("healthCheckNodePort"), "field is immutable"))
 	}

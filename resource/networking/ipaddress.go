@@ -4,6 +4,7 @@ import (
 	"context"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,6 +39,9 @@ func ipAddress() *registry.Kind {
 		},
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.IPAddress]{
 			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
+			Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
+				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+			},
 			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
 				return declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
@@ -57,4 +61,27 @@ func ipAddress() *registry.Kind {
 			}),
 		}),
 	}
+}
+
+// validateParent checks what has an address. The core group has no name.
+func validateParent(p *networkingv1.ParentReference, path *field.Path) field.ErrorList {
+	if p == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	if p.Group != "" {
+		errs = append(errs, invalid(path.Child("group"), p.Group, validation.IsDNS1123Subdomain(p.Group))...)
+	}
+	for _, part := range []struct {
+		name, value string
+		optional    bool
+	}{{"resource", p.Resource, false}, {"name", p.Name, false}, {"namespace", p.Namespace, true}} {
+		at := path.Child(part.name)
+		if part.value == "" && !part.optional {
+			errs = append(errs, field.Required(at, ""))
+		} else if part.value != "" {
+			errs = append(errs, invalid(at, part.value, pathvalidation.IsValidPathSegmentName(part.value))...)
+		}
+	}
+	return errs
 }

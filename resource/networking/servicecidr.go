@@ -1,10 +1,14 @@
 package networking
 
 import (
+	"context"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -27,9 +31,56 @@ func serviceCIDR() *registry.Kind {
 		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.ServiceCIDR]{
 			Spec:   func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
 			Status: func(c *networkingv1.ServiceCIDR) any { return &c.Status },
+			Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+				return validateCIDRs(c.Spec.CIDRs, field.NewPath("spec", "cidrs"))
+			},
+			ValidateUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+				return validateCIDRsUpdate(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
+			},
 			Cells: declare.Cells(func(c *networkingv1.ServiceCIDR) []any {
 				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), core.Age(c.CreationTimestamp)}
 			}),
 		}),
 	}
+}
+
+// mostCIDRs is one range of each family.
+const mostCIDRs = 2
+
+func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+	switch {
+	case len(cidrs) == 0:
+		return field.ErrorList{field.Required(path, "at least one CIDR required")}
+	case len(cidrs) > mostCIDRs:
+		return field.ErrorList{field.Invalid(path, declare.Internal(networkingv1.ServiceCIDRSpec{CIDRs: cidrs}), "may only hold up to 2 values")}
+	}
+	var errs field.ErrorList
+	for i, cidr := range cidrs {
+		errs = append(errs, validation.IsValidCIDR(path.Index(i), cidr)...)
+	}
+	if len(cidrs) == mostCIDRs {
+		if family := netutils.IPFamilyOfCIDRString(cidrs[0]); family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(cidrs[1]) {
+			errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+		}
+	}
+	return errs
+}
+
+// validateCIDRsUpdate lets a range of one family get one of the other.
+func validateCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
+	const immutable = "field is immutable"
+	var errs field.ErrorList
+	added := len(old) == 1 && len(cidrs) == mostCIDRs
+	if len(cidrs) != len(old) && !added {
+		return field.ErrorList{field.Invalid(path, cidrs, immutable)}
+	}
+	for i := range old {
+		if cidrs[i] != old[i] {
+			errs = append(errs, field.Invalid(path.Index(i), cidrs[i], immutable))
+		}
+	}
+	if added {
+		errs = append(errs, validateCIDRs(cidrs, path)...)
+	}
+	return errs
 }
