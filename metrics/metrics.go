@@ -28,6 +28,7 @@ type Metrics struct {
 	watchEvents  *prometheus.CounterVec
 	watchSizes   *prometheus.HistogramVec
 	handshakes   prometheus.Counter
+	late         *prometheus.CounterVec
 	authn        *authentication
 	authz        *authorization
 	healthchecks *prometheus.CounterVec
@@ -126,6 +127,10 @@ func New(o Options) *Metrics {
 	m.handshakes = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "apiserver_tls_handshake_errors_total", Help: "[ALPHA] Number of requests dropped with 'TLS handshake error from' error",
 	})
+	m.late = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "apiserver_request_post_timeout_total",
+		Help: "[ALPHA] Tracks the activity of the request handlers after the associated requests have been timed out by the apiserver",
+	}, []string{"source", "status"})
 	m.healthchecks = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",
 	}, []string{"name", "type", "status"})
@@ -145,7 +150,7 @@ func New(o Options) *Metrics {
 	build.Set(1)
 
 	m.registry.MustRegister(o.Also...)
-	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, build,
+	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.longRunning, m.watchEvents, m.watchSizes, m.handshakes, m.late, build,
 		&derived{o: o}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -160,6 +165,15 @@ func resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.C
 
 // HandshakeError counts a connection that did not get through TLS.
 func (m *Metrics) HandshakeError() { m.handshakes.Inc() }
+
+// Late counts the end of a handler whose request had been cut off.
+func (m *Metrics) Late(panicked bool) {
+	status := "ok"
+	if panicked {
+		status = "panic"
+	}
+	m.late.WithLabelValues("timeout-handler", status).Inc()
+}
 
 // Healthcheck notes the result of one check of an endpoint (livez, readyz, healthz).
 func (m *Metrics) Healthcheck(name, endpoint string, ok bool) {

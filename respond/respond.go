@@ -81,8 +81,19 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 // timedOut answers a request whose time is up, whatever else is wrong with it:
 // the Status without a kind, as plain text.
 func timedOut(w http.ResponseWriter, r *http.Request) {
-	status := kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0).ErrStatus
+	status := timeIsUp()
 	audit.Respond(r.Context(), &status)
+	TimeUp(w)
+}
+
+func timeIsUp() metav1.Status {
+	return kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0).ErrStatus
+}
+
+// TimeUp answers a request whose time is up, in the place of its handler, which
+// audits what it answers itself.
+func TimeUp(w http.ResponseWriter) {
+	status := timeIsUp()
 	body, err := json.Marshal(status)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusGatewayTimeout)

@@ -446,7 +446,7 @@ func (s *Server) buildHTTP() error {
 	}
 	handler := chain.New(s.routes, chain.Options{
 		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization,
-		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches,
+		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches, Running: &s.active,
 		Audit: s.auditFilter(), Refusing: s.refusing.Load, CORSAllowedOrigins: s.config.Filters.CORSAllowedOrigins,
 		HSTSDirectives: s.config.Filters.HSTSDirectives, GoawayChance: s.config.Filters.GoawayChance,
 	})

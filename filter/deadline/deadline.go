@@ -4,8 +4,10 @@ package deadline
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,22 +16,40 @@ import (
 	"github.com/keelson-dev/keelson/respond"
 )
 
-// New returns the filter. A request may ask for a shorter time than limit with
-// the parameter timeout. When it is up the request's context ends, and so does
-// reading a body that does not come; whatever error comes of that is answered 504
-// (package respond). A long-running request has no deadline here; its context ends
-// when stopping does.
-func New(limit time.Duration, stopping context.Context) func(http.Handler) http.Handler {
+// Options are what the filter needs.
+type Options struct {
+	// Limit is how long a request may take that is not long-running.
+	Limit time.Duration
+	// Grace is how much longer a handler may take that has begun to answer.
+	Grace time.Duration
+	// Stopping ends long-running requests.
+	Stopping context.Context
+	// Running counts handlers that go on after their request was cut off.
+	Running *atomic.Int64
+	// Late is told of the end of each of those, and whether it panicked.
+	Late func(panicked bool)
+
+	workers *workers
+}
+
+// New returns the filter. A request may ask for a shorter time than the limit with
+// the parameter timeout. When it is up, or the client is gone, the request's context
+// ends, and so does reading a body that does not come; whatever error comes of that
+// is answered 504 (package respond), and the request ends even if its handler does
+// not. That is why the handler has a goroutine of its own. A long-running request
+// has no deadline here; its context ends when stopping does.
+func New(o Options) func(http.Handler) http.Handler {
+	o.workers = newWorkers(o.Stopping)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if LongRunning(request.InfoFrom(r.Context())) {
 				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
-				defer context.AfterFunc(stopping, cancel)()
+				defer context.AfterFunc(o.Stopping, cancel)()
 				next.ServeHTTP(w, r.WithContext(ctx))
 				return
 			}
-			timeout, err := parse(r, limit)
+			timeout, err := parse(r, o.Limit)
 			if err != nil {
 				respond.Error(w, r, kerrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
 				return
@@ -39,7 +59,10 @@ func New(limit time.Duration, stopping context.Context) func(http.Handler) http.
 			if r.ContentLength != 0 {
 				defer boundReading(ctx, w)()
 			}
-			next.ServeHTTP(w, r.WithContext(ctx))
+			inner := r.WithContext(ctx)
+			// Filters remove headers, and net/http reads them to answer for a handler.
+			inner.Header = maps.Clone(r.Header)
+			o.bounded(ctx, w, inner, next)
 		})
 	}
 }

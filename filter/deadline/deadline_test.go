@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,11 @@ import (
 )
 
 func filtered(limit time.Duration, stopping context.Context, h http.HandlerFunc) http.Handler {
-	next := New(limit, stopping)(h)
+	return withOptions(Options{Limit: limit, Stopping: stopping, Running: &atomic.Int64{}, Late: func(bool) {}}, h)
+}
+
+func withOptions(o Options, h http.HandlerFunc) http.Handler {
+	next := New(o)(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(request.WithInfo(r.Context(), request.ParseInfo(r))))
 	})

@@ -32,13 +32,14 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 			start := time.Now()
 			rw := response.Of(w)
 			// Filters behind this one change the headers.
+			verb := measure.Verb(r, request.InfoFrom(r.Context()))
 			agent, id := r.UserAgent(), r.Header.Get(auditid.Header)
 			if len(id) > maxAuditID {
 				id = id[:maxAuditID]
 			}
 			defer func() {
 				log.Log(context.WithoutCancel(r.Context()), Level, "HTTP",
-					"verb", measure.Verb(r, request.InfoFrom(r.Context())), "URI", withoutSecrets(r.URL), "latency", time.Since(start),
+					"verb", verb, "URI", withoutSecrets(r.URL), "latency", time.Since(start),
 					"userAgent", agent, "audit-ID", id, "srcIP", r.RemoteAddr, "resp", rw.Status)
 			}()
 			next.ServeHTTP(rw, r)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/keelson-dev/keelson/auth/authz"
@@ -37,6 +38,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stopping ends long-running requests.
 	Stopping context.Context
+	// Running counts handlers that go on after their request was cut off.
+	Running *atomic.Int64
 	// Refusing says that new requests are sent elsewhere.
 	Refusing func() bool
 	// Audit is nil where nothing is audited.
@@ -46,6 +49,10 @@ type Options struct {
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
 }
+
+// answerGrace is how much longer than its time a request may take that is being
+// answered.
+const answerGrace = time.Second
 
 // New puts the filters before h. A request passes them from top to bottom.
 func New(h http.Handler, o Options) http.Handler {
@@ -60,7 +67,8 @@ func New(h http.Handler, o Options) http.Handler {
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),
-		deadline.New(o.RequestTimeout, o.Stopping),
+		deadline.New(deadline.Options{Limit: o.RequestTimeout, Grace: answerGrace, Stopping: o.Stopping, Running: o.Running, Late: o.Metrics.Late}),
+		recovery.New(o.Log), // again: what follows has a goroutine of its own
 		cors.New(o.CORSAllowedOrigins),
 		authenticate.New(o.Authentication),
 		o.Audit.Filter,
