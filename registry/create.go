@@ -161,6 +161,9 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	if len(errs) > 0 {
 		return r.invalid(obj, errs)
 	}
+	if h.Canonicalize != nil {
+		h.Canonicalize(obj)
+	}
 	r.warn(ctx, obj, nil)
 	return nil
 }

@@ -275,6 +275,9 @@ type Hooks struct {
 	ValidateUpdate       func(ctx context.Context, obj, old Object) field.ErrorList
 	ValidateStatusUpdate func(ctx context.Context, obj, old Object) field.ErrorList
 
+	// Canonicalize brings a valid object into the one form that is kept and shown.
+	Canonicalize func(obj Object)
+
 	// Warn returns warnings for the client; old is nil on create.
 	Warn func(ctx context.Context, obj, old Object) []string
 
@@ -308,6 +311,7 @@ type TypedHooks[T Object] struct {
 	Validate             func(ctx context.Context, obj T) field.ErrorList
 	ValidateUpdate       func(ctx context.Context, obj, old T) field.ErrorList
 	ValidateStatusUpdate func(ctx context.Context, obj, old T) field.ErrorList
+	Canonicalize         func(obj T)
 	// Warn is given a nil old on create.
 	Warn            func(ctx context.Context, obj, old T) []string
 	Cells           func(obj T) ([]any, []metav1.TableRowCondition)
@@ -350,6 +354,9 @@ func HooksOf[T Object](h TypedHooks[T]) Hooks {
 	}
 	if f := h.Validate; f != nil {
 		out.Validate = func(ctx context.Context, o Object) field.ErrorList { return f(ctx, o.(T)) }
+	}
+	if f := h.Canonicalize; f != nil {
+		out.Canonicalize = func(o Object) { f(o.(T)) }
 	}
 	if f := h.Warn; f != nil {
 		out.Warn = func(ctx context.Context, o, old Object) []string {

@@ -278,6 +278,9 @@ func (r *Resource) beforeUpdate(ctx context.Context, namespace string, obj, old 
 	if len(errs) > 0 {
 		return r.invalid(obj, errs)
 	}
+	if h.Canonicalize != nil {
+		h.Canonicalize(obj)
+	}
 	if !o.Raw && (sub == nil || sub.Scale != nil) {
 		r.warn(ctx, obj, old)
 	}

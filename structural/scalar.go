@@ -216,15 +216,19 @@ func (v *checks) outOfRange(what string, allowed kind, format string) {
 func fitsFormat(x any, allowed kind, format string) bool {
 	switch allowed {
 	case integerKind:
-		limit := float64(1 << 63)
-		if format == "int32" {
-			limit = 1 << 31
-		}
 		if n, ok := x.(int64); ok {
 			return format != "int32" || n == int64(int32(n))
 		}
 		n := asFloat(x)
-		return n == math.Trunc(n) && n >= -limit && n < limit
+		if n != math.Trunc(n) {
+			return false
+		}
+		if format == "int32" {
+			return n >= math.MinInt32 && n <= math.MaxInt32
+		}
+		// The reference writes the number in as few digits as it needs: -2^63, written
+		// so, is none that fits.
+		return n > math.MinInt64 && n < 1<<63
 	case numberKind:
 		return format != "float" || !math.IsInf(float64(float32(asFloat(x))), 0)
 	}

@@ -34,7 +34,7 @@ func customResourceDefinition() *registry.Kind {
 		Resource: "customresourcedefinitions", Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
 		AnyFinalizer: true, IgnoresPropagation: true,
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
-		Versions: []registry.Version{declare.Version("v1", func() *definition { return &definition{} }, defaultDefinition)},
+		Versions: []registry.Version{servedVersion()},
 		Storage:  "v1", StorageJSON: true, StoragePath: "apiextensions.k8s.io/customresourcedefinitions",
 		StoredJSON:   &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
 		Subresources: []registry.Subresource{declare.Status()},
@@ -47,10 +47,17 @@ func customResourceDefinition() *registry.Kind {
 			Validate:             validate,
 			ValidateUpdate:       validateUpdate,
 			ValidateStatusUpdate: validateStatusUpdate,
+			Canonicalize:         func(d *definition) { eachValue(d, canonical) },
 			DeletionStarted:      startDeletion,
 			Warn:                 func(_ context.Context, d, old *definition) []string { return formatWarnings(d, old) },
 		}),
 	}
+}
+
+func servedVersion() registry.Version {
+	v := declare.Version("v1", func() *definition { return &definition{} }, defaultDefinition)
+	v.Coerce = func(obj registry.Object, _ bool) ([]string, error) { return nil, unreadableValue(obj.(*definition)) }
+	return v
 }
 
 // noteStoredVersion records that objects may be stored in the storage version
@@ -89,11 +96,7 @@ func defaultDefinition(d *definition) {
 	if name := storageVersion(&d.Spec); name != nil && len(d.Status.StoredVersions) == 0 {
 		d.Status.StoredVersions = []string{*name}
 	}
-	for i := range d.Spec.Versions {
-		if s := d.Spec.Versions[i].Schema; s != nil && s.OpenAPIV3Schema != nil {
-			canonicalValues(s.OpenAPIV3Schema)
-		}
-	}
+	eachValue(d, ordered)
 }
 
 func defaultNames(names *apiextensionsv1.CustomResourceDefinitionNames) {

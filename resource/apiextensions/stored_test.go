@@ -2,6 +2,7 @@ package apiextensions
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	internalapi "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -18,6 +19,7 @@ func TestStoredTwin(t *testing.T) {
 			continue
 		}
 		d := decodeDefinition(t, c.Object)
+		eachValue(d, canonical) // as when it has been validated
 		stored, err := encodeStored(d)
 		if err != nil {
 			t.Fatal(err)
@@ -84,5 +86,36 @@ func TestOldStoredDefinitions(t *testing.T) {
 		t.Errorf("read versions %+v", d.Spec.Versions)
 	case *webhook.ClientConfig.Service.Port != webhookPort || webhook.ConversionReviewVersions[0] != "v1beta1":
 		t.Errorf("read webhook %+v", webhook)
+	}
+}
+
+// TestValuesBecomeCanonical keeps a number that is an integer only once it is written
+// until the definition is valid, and refuses one that is no number.
+func TestValuesBecomeCanonical(t *testing.T) {
+	d := decodeDefinition(t, []byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","default":{ "b":1.0,"a":2 },
+		"example":{ "b":1,"a":2 },"enum":[ 1e2, 1.50, 1E20, -0.0 ]}}}]}}`))
+	s := schemaOf(&d.Spec.Versions[0])
+	values := func() []string {
+		out := []string{string(s.Default.Raw), string(s.Example.Raw)}
+		for _, e := range s.Enum {
+			out = append(out, string(e.Raw))
+		}
+		return out
+	}
+	if got, want := values(), []string{`{ "b":1.0,"a":2 }`, `{"a":2,"b":1}`, "1e2", "1.5", "100000000000000000000", "-0.0"}; !slices.Equal(got, want) {
+		t.Errorf("read as %q, want %q", got, want)
+	}
+	customResourceDefinition().Hooks.Canonicalize(d)
+	if got, want := values(), []string{`{"a":2,"b":1}`, `{"a":2,"b":1}`, "100", "1.5", "100000000000000000000", "-0"}; !slices.Equal(got, want) {
+		t.Errorf("kept as %q, want %q", got, want)
+	}
+	version := servedVersion()
+	if _, err := version.Coerce(d, false); err != nil {
+		t.Error(err)
+	}
+	s.Enum[0].Raw = []byte("1e400")
+	const want = "json: cannot unmarshal number 1e400 into Go value of type float64"
+	if _, err := version.Coerce(d, false); err == nil || err.Error() != want {
+		t.Errorf("read 1e400: %v, want %s", err, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -93,32 +94,42 @@ func schemaOf(v *version) *props {
 	return v.Schema.OpenAPIV3Schema
 }
 
-// canonicalValues rewrites the defaults, examples and enumerated values of s and
-// the schemas below it as the reference does, which decodes them: members in
-// order, whole numbers without a fraction.
-func canonicalValues(s *props) {
-	// Members of maps are copies, but the values are shared through pointers and
-	// slices.
-	for s := range schemas(s) {
-		for _, value := range []*apiextensionsv1.JSON{s.Default, s.Example} {
-			if value != nil {
-				value.Raw = canonical(value.Raw)
+// eachValue rewrites the defaults, examples and enumerated values of a definition.
+func eachValue(d *definition, form func(raw []byte) []byte) {
+	for i := range d.Spec.Versions {
+		// Members of maps are copies, but the values are shared through pointers and
+		// slices.
+		for s := range schemas(schemaOf(&d.Spec.Versions[i])) {
+			for _, value := range []*apiextensionsv1.JSON{s.Default, s.Example} {
+				if value != nil {
+					value.Raw = form(value.Raw)
+				}
 			}
-		}
-		for i := range s.Enum {
-			s.Enum[i].Raw = canonical(s.Enum[i].Raw)
+			for i := range s.Enum {
+				s.Enum[i].Raw = form(s.Enum[i].Raw)
+			}
 		}
 	}
 }
 
-// canonical returns a JSON value as encoding what it decodes to writes it; raw
-// itself where that is plain to see, or where raw is no JSON.
-func canonical(raw []byte) []byte {
-	if len(raw) == 0 || isPlain(raw) {
+// unreadableValue says why one of the values is none, which its JSON does not tell: a
+// number may be too large.
+func unreadableValue(d *definition) (err error) {
+	eachValue(d, func(raw []byte) []byte {
+		if _, problem := decodeValue(raw); problem != nil && err == nil {
+			err = problem
+		}
 		return raw
-	}
-	var value any
-	if err := utiljson.Unmarshal(raw, &value); err != nil {
+	})
+	return err
+}
+
+// canonical returns a JSON value as encoding what it decodes to writes it; raw itself
+// where that is plain to see, or where raw is no JSON. Members come in order, whole
+// numbers without a fraction.
+func canonical(raw []byte) []byte {
+	value, err := decodeValue(raw)
+	if value == nil || err != nil {
 		return raw
 	}
 	out, err := json.Marshal(value)
@@ -126,6 +137,47 @@ func canonical(raw []byte) []byte {
 		return raw
 	}
 	return out
+}
+
+// ordered returns a JSON value in its canonical form, unless a number in it is an
+// integer there that is none yet: until it is stored, 1.0 is a number to validation.
+func ordered(raw []byte) []byte {
+	if value, err := decodeValue(raw); err != nil || becomesInteger(value) {
+		return raw
+	}
+	return canonical(raw)
+}
+
+// becomesInteger says whether a number in a value is not an integer, but is read as one
+// once it was written.
+func becomesInteger(value any) bool {
+	switch v := value.(type) {
+	case float64:
+		text, err := json.Marshal(v)
+		if err != nil {
+			return false
+		}
+		_, err = strconv.ParseInt(string(text), 10, 64)
+		return err == nil
+	case []any:
+		return slices.ContainsFunc(v, becomesInteger)
+	case map[string]any:
+		for _, member := range v {
+			if becomesInteger(member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decodeValue decodes a JSON value. It is nil where raw is plainly canonical.
+func decodeValue(raw []byte) (value any, err error) {
+	if len(raw) == 0 || isPlain(raw) {
+		return nil, nil
+	}
+	err = utiljson.Unmarshal(raw, &value)
+	return value, err
 }
 
 // isPlain says that raw is a literal, a short whole number, or a string of plain
