@@ -103,5 +103,9 @@ var ErrDataDirUsed = errors.New("used by another process")
 // StoreDir is where a data directory has the files of the embedded engine.
 func StoreDir(dataDir string) string { return filepath.Join(dataDir, storeName) }
 
+// RestoringName is the directory in a data directory where a restore makes the store,
+// before it gets its place.
+const RestoringName = "store.restoring"
+
 // KubeconfigFile is where a data directory has its administrator's kubeconfig.
 func KubeconfigFile(dataDir string) string { return filepath.Join(dataDir, kubeconfigName) }

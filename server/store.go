@@ -36,6 +36,9 @@ func (s *Server) openStore(ctx context.Context) error {
 		options.InMemory = true
 	} else {
 		options.Dir = filepath.Join(s.config.DataDir, storeName)
+		if err := notRestoring(s.config.DataDir); err != nil {
+			return err
+		}
 	}
 	options.HistoryWindow = s.config.HistoryWindow
 	if s.config.AdjustEngine != nil {
@@ -50,6 +53,18 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	s.keepAll(store)
 	return nil
+}
+
+// notRestoring refuses a data directory whose restore was interrupted: a server would
+// begin with nothing where its operator expects what was saved.
+func notRestoring(dataDir string) error {
+	if _, err := os.Stat(StoreDir(dataDir)); err == nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dataDir, RestoringName)); err != nil {
+		return nil
+	}
+	return fmt.Errorf("a restore into the data directory %s was interrupted: run it again, or remove %s to begin with nothing", dataDir, RestoringName)
 }
 
 // keepAll makes a store that of every resource.

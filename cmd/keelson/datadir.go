@@ -45,8 +45,7 @@ func brief(err error) error {
 	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
 
-// restoringName is where a store is made before it gets its place.
-const restoringName = "store.restoring"
+const restoringName = server.RestoringName
 
 // makeStore makes a data directory with a store that fill fills. The directory may
 // exist, but not hold anything. The store appears whole or not at all.

@@ -183,6 +183,9 @@ func TestInterruptedRestore(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(to, restoringName, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if _, stderr, code := keelson("serve", "--data-dir", to, "--secure-port", "0"); code != 1 || !strings.Contains(stderr, "was interrupted: run it again") {
+		t.Errorf("serve on what an interrupted restore left: %d %s", code, stderr)
+	}
 	mustRun(t, "snapshot", "restore", file, "--data-dir", to)
 	if _, err := os.Stat(filepath.Join(to, restoringName)); err == nil {
 		t.Error("it is still there")

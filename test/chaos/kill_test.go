@@ -29,7 +29,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, brokenManifest(dir))
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	var err error
+	if programs, err = os.MkdirTemp("", "keelson-chaos-*"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(programs) // what is left is the system's to remove
+	os.Exit(code)
 }
 
 // victim opens the store, writes and watches, and says on standard output what it

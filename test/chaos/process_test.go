@@ -3,7 +3,6 @@ package chaos
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +22,7 @@ type program struct {
 	binary string
 	dir    string
 	port   string
+	flags  []string // of serve, beside the usual
 	cmd    *exec.Cmd
 	stderr *strings.Builder
 }
@@ -31,25 +32,46 @@ const token = "chaos-token"
 // patience is how long a test waits for what must happen.
 const patience = time.Minute
 
+// programs is where the server is built, once for all tests.
+var programs string
+
+var built = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(programs, "keelson")
+	build := exec.Command("go", "build", "-o", binary, "github.com/keelson-dev/keelson/cmd/keelson")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return binary, nil
+})
+
 func buildProgram(t *testing.T) *program {
 	t.Helper()
-	p := &program{binary: filepath.Join(t.TempDir(), "keelson"), dir: t.TempDir(), port: "0"}
-	build := exec.Command("go", "build", "-o", p.binary, "github.com/keelson-dev/keelson/cmd/keelson")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
+	p := &program{binary: binary, dir: t.TempDir(), port: "0"}
+	p.writeTokens(t)
+	t.Cleanup(func() { p.kill() })
+	return p
+}
+
+func (p *program) writeTokens(t *testing.T) {
+	t.Helper()
 	if err := os.WriteFile(filepath.Join(p.dir, "tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.kill() })
-	return p
+}
+
+func (p *program) serveArguments() []string {
+	return append([]string{"serve", "--data-dir", filepath.Join(p.dir, "data"),
+		"--secure-port", p.port, "--token-auth-file", filepath.Join(p.dir, "tokens.csv")}, p.flags...)
 }
 
 // start returns the URL once the server says that it is up.
 func (p *program) start() (string, error) {
 	p.stderr = &strings.Builder{}
-	p.cmd = exec.Command(p.binary, "serve", "--data-dir", filepath.Join(p.dir, "data"),
-		"--secure-port", p.port, "--token-auth-file", filepath.Join(p.dir, "tokens.csv"))
+	p.cmd = exec.Command(p.binary, p.serveArguments()...)
 	p.cmd.Stderr = p.stderr
 	stdout, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -86,9 +108,7 @@ func (p *program) kill() {
 // repeats an event.
 func TestKillServer(t *testing.T) {
 	p := buildProgram(t)
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
-	}
+	transport := insecure()
 	defer transport.CloseIdleConnections()
 	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})
 	s.Token = token
