@@ -79,6 +79,17 @@ type CreateRequest struct {
 	Body            Object
 	DryRun          bool
 	FieldManager    string
+	// Admit lets admission judge the body; nil admits everything.
+	Admit Admit
+}
+
+// Admitted lets admission judge what was posted. A CreateFunc calls it when nothing is
+// wrong with the body itself, and before it does anything.
+func (r CreateRequest) Admitted(ctx context.Context) error {
+	if r.Admit == nil {
+		return nil
+	}
+	return r.Admit(ctx, r.Body, nil)
 }
 
 // Access lets a hook reach objects through the same pipeline a client uses.

@@ -55,7 +55,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	out, err := answer(r.Context(), h.o.Registry, registry.CreateRequest{
-		Namespace: info.Namespace, Name: obj.GetName(), Body: obj, DryRun: o.dryRun, FieldManager: o.manager,
+		Namespace: info.Namespace, Name: obj.GetName(), Body: obj, DryRun: o.dryRun, FieldManager: o.manager, Admit: a.validate,
 	})
 	if err != nil {
 		return err

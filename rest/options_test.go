@@ -498,6 +498,7 @@ func TestReadBody(t *testing.T) {
 		{"at the limit, of unknown length", maxBody, -1, false, maxBody},
 		{"beyond, of unknown length", maxBody + 1, -1, true, 0},
 		{"longer than announced", 5000, 10, false, 5000},
+		{"announced beyond memory", 10, 1 << 60, true, 0},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, c.size)))
 		r.ContentLength = c.length

@@ -145,7 +145,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	out, err := create(r.Context(), h.o.Registry, registry.CreateRequest{
-		Namespace: info.Namespace, Name: name, Body: obj, DryRun: o.dryRun, FieldManager: o.manager,
+		Namespace: info.Namespace, Name: name, Body: obj, DryRun: o.dryRun, FieldManager: o.manager, Admit: a.validate,
 	})
 	if err != nil {
 		return err

@@ -1,17 +1,65 @@
 package server
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/request"
 )
+
+// TestWhatIsNotStoredIsJudged: validating admission judges requests for tokens and
+// reviews too, when nothing else is wrong with them.
+func TestWhatIsNotStoredIsJudged(t *testing.T) {
+	c := testConfig(t)
+	var judged atomic.Pointer[string]
+	c.judges = []admission.Plugin{{Name: "Refuse", Validate: func(ctx context.Context, a *admission.Attributes) error {
+		what := strings.Trim(a.Resource.Resource+"/"+a.Subresource, "/")
+		if what == "serviceaccounts" || request.UserFrom(ctx) == nil { // the server's own
+			return nil
+		}
+		judged.Store(&what)
+		return a.Forbidden(errors.New("no"))
+	}}}
+	s := start(t, c)
+	post(t, s, "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, http.StatusCreated)
+	const authn, authz = "/apis/authentication.k8s.io/v1/", "/apis/authorization.k8s.io/v1/"
+	for path, body := range map[string]string{
+		authn + "tokenreviews":                                   `{"spec":{"token":"x"}}`,
+		authn + "selfsubjectreviews":                             `{}`,
+		authz + "subjectaccessreviews":                           `{"spec":{"user":"u","nonResourceAttributes":{"verb":"get","path":"/"}}}`,
+		authz + "selfsubjectaccessreviews":                       `{"spec":{"nonResourceAttributes":{"verb":"get","path":"/"}}}`,
+		authz + "selfsubjectrulesreviews":                        `{"spec":{"namespace":"default"}}`,
+		authz + "namespaces/default/localsubjectaccessreviews":   `{"spec":{"user":"u","resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}}}`,
+		"/api/v1/namespaces/default/serviceaccounts/robot/token": `{"spec":{}}`,
+		"/api/v1/namespaces/default/pods/p/binding":              `{"metadata":{"name":"p"},"target":{"name":"n"}}`,
+		"/api/v1/namespaces/default/pods/p/eviction":             `{"metadata":{"name":"p"}}`,
+	} {
+		judged.Store(nil)
+		post(t, s, path, body, http.StatusForbidden)
+		if what := judged.Load(); what == nil || !strings.HasSuffix(path, strings.TrimPrefix(*what, "serviceaccounts/")) && !strings.HasSuffix(path, strings.TrimPrefix(*what, "pods/")) {
+			t.Errorf("%s: nobody was asked", path)
+		}
+	}
+	// What is wrong by itself is not shown to the judges.
+	judged.Store(nil)
+	post(t, s, authn+"tokenreviews", `{"spec":{}}`, http.StatusBadRequest)
+	post(t, s, "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":1}}`, http.StatusUnprocessableEntity)
+	if what := judged.Load(); what != nil {
+		t.Errorf("an invalid one was judged: %s", *what)
+	}
+}
 
 // TestDecidingOnCertificatesNeedsTheSigner: who may update the approval of requests
 // approves only those of signers that he may act for.

@@ -54,7 +54,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	}
 	options := rest.Options{
 		Registry:          a.registry,
-		Admission:         admissionChain(a.registry, s.authorization, s.authorization.guardRoles()),
+		Admission:         admissionChain(a.registry, s.authorization, append(s.config.judges, s.authorization.guardRoles())...),
 		MinRequestTimeout: s.config.MinRequestTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
 			return s.metrics.WatchEvents(group, version, resource)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/allocate"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -112,6 +113,9 @@ type Config struct {
 
 	// Flags are the options that the process was started with, by name, for /flagz.
 	Flags map[string]string
+
+	// judges are further plug-ins of admission. They are for tests.
+	judges []admission.Plugin
 
 	// Log receives the server's log; nil is slog.Default().
 	Log *slog.Logger

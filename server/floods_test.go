@@ -60,6 +60,15 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
+// TestSlowHeadersEnd: a client has so long to send the headers of a request, and to
+// send another request.
+func TestSlowHeadersEnd(t *testing.T) {
+	s := start(t, testConfig(t))
+	if s.http.ReadHeaderTimeout <= 0 || s.http.IdleTimeout <= 0 {
+		t.Errorf("headers may take %v, a connection may be idle for %v", s.http.ReadHeaderTimeout, s.http.IdleTimeout)
+	}
+}
+
 func TestSlowBodiesEndWithTheRequest(t *testing.T) {
 	c := testConfig(t)
 	c.RequestTimeout = 50 * time.Millisecond

@@ -42,6 +42,9 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 	if review.Spec.Token == "" {
 		return nil, kerrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
+	if err := r.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	audiences := review.Spec.Audiences
 	if len(audiences) == 0 {
 		audiences = a.Audiences
@@ -74,7 +77,10 @@ func (a *Reviews) identify(ctx context.Context, token string, audiences []string
 }
 
 // self answers who the user is.
-func (a *Reviews) self(ctx context.Context, _ registry.Access, _ registry.CreateRequest) (registry.Object, error) {
+func (a *Reviews) self(ctx context.Context, _ registry.Access, r registry.CreateRequest) (registry.Object, error) {
+	if err := r.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	user := request.UserFrom(ctx)
 	if user == nil {
 		return nil, kerrors.NewBadRequest("no user present on request")

@@ -45,6 +45,9 @@ func (a answers) subject(ctx context.Context, _ registry.Access, req registry.Cr
 	if len(errs) > 0 {
 		return nil, invalid(errs)
 	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	r.Status = a.decide(ctx, attributesOf(&r.Spec))
 	return r, nil
 }
@@ -55,6 +58,9 @@ func (a answers) local(ctx context.Context, _ registry.Access, req registry.Crea
 	errs = append(errs, validateLocal(r)...)
 	if len(errs) > 0 {
 		return nil, invalid(errs)
+	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
 	}
 	r.Status = a.decide(ctx, attributesOf(&r.Spec))
 	return r, nil
@@ -70,6 +76,9 @@ func (a answers) self(ctx context.Context, _ registry.Access, req registry.Creat
 	if u == nil {
 		return nil, kerrors.NewBadRequest("no user present on request")
 	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	r.Status = a.decide(ctx, attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes))
 	return r, nil
 }
@@ -82,6 +91,9 @@ func (a answers) rulesOf(ctx context.Context, _ registry.Access, req registry.Cr
 	}
 	if r.Spec.Namespace == "" {
 		return nil, kerrors.NewBadRequest("no namespace on request")
+	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
 	}
 	rules, err := a.rules.RulesFor(ctx, u, r.Spec.Namespace)
 	// The answer does not repeat the question, as the reference's does not.

@@ -80,6 +80,9 @@ func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.Creat
 	if errs := validate(req); len(errs) > 0 {
 		return nil, kerrors.NewInvalid(tokenRequestKind.GroupKind(), "", errs)
 	}
+	if err := r.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	b, err := bind(ctx, a, account, req.Spec.BoundObjectRef)
 	if err != nil {
 		return nil, err

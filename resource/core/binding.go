@@ -53,6 +53,9 @@ func bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (r
 	if errs := validateBinding(b); len(errs) > 0 {
 		return nil, plainError(errs.ToAggregate().Error())
 	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	_, err := a.Update(ctx, corev1.Resource("pods"), req.Namespace, name, req.DryRun, func(obj registry.Object) error {
 		return assign(obj.(*corev1.Pod), b)
 	})

@@ -31,6 +31,9 @@ func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (
 	if e.Name != req.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
+	if err := req.Admitted(ctx); err != nil {
+		return nil, err
+	}
 	options := e.DeleteOptions
 	if options == nil {
 		options = &metav1.DeleteOptions{}
