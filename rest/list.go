@@ -65,20 +65,20 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 	var after *cache.Object // first object beyond the limit
 	visit := func(o *cache.Object) bool {
 		var ok bool
+		if limit > 0 && len(p.objects) == limit {
+			// Whether it matches or not: who continues finds out.
+			after = o
+			return false
+		}
 		if o, err = s.Readable(r.Context(), o); err == nil {
 			ok, err = sel.matches(o)
 		}
 		if err != nil {
 			return false
 		}
-		if !ok {
-			return true
+		if ok {
+			p.objects = append(p.objects, o)
 		}
-		if limit > 0 && len(p.objects) == limit {
-			after = o
-			return false
-		}
-		p.objects = append(p.objects, o)
 		return true
 	}
 	sel.visit(snap, start, limit, visit)

@@ -223,6 +223,9 @@ func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.O
 			return nil, err
 		}
 	}
+	if p.s.Kind.Trees() && obj.GetObjectKind().GroupVersionKind().Version == "" {
+		return nil, kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
+	}
 	if p.s.version.Default != nil {
 		p.s.version.Default(obj)
 	}

@@ -86,6 +86,9 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 		if err != nil {
 			return err
 		}
+		if s.Kind.Trees() {
+			table.ColumnDefinitions = treeScaleColumns
+		}
 		return writeTyped(w, r, http.StatusOK, accepted, wire.EnvelopeHead{}, table)
 	case negotiate.PartialMetadata:
 		partial := partialScale(accepted, scale)
@@ -102,6 +105,14 @@ var scaleColumns = []metav1.TableColumnDefinition{
 	{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]},
 	{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
 	{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
+}
+
+// treeScaleColumns are those of custom resources.
+var treeScaleColumns = []metav1.TableColumnDefinition{
+	{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
+	{Name: "Desired", Type: "integer", Description: "Number of desired replicas"},
+	{Name: "Available", Type: "integer", Description: "Number of actual replicas"},
+	{Name: "Age", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
 }
 
 // scaleTable shows a Scale as a Table of one row.
@@ -151,7 +162,11 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	sub := s.Kind.Subresource(info.Subresource)
 	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, media, body, o.validation)
-	if err != nil {
+	switch {
+	case err != nil && s.Kind.Trees():
+		// Where the reference would word what is wrong, it fails to name a Scale's kind.
+		return kerrors.NewBadRequest(`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
+	case err != nil:
 		return err
 	}
 	noteSent(r, scaleKind, sent)

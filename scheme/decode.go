@@ -96,9 +96,13 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 			return nil, nil, d.unrecognized(body, err)
 		}
 	}
+	shown := body
+	if !strict {
+		shown = doc
+	}
 	var err error
 	if d.Tree {
-		err = d.checkTree(gvk, body, body, strict)
+		err = d.checkTree(gvk, shown, body, strict)
 	} else {
 		err = d.checkKind(withDefaults(gvk, d.GVK))
 	}
@@ -106,6 +110,11 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 		return nil, nil, err
 	}
 	obj, errs, err := d.unmarshal(doc, strict)
+	if err == nil && d.Tree && obj.GetObjectKind().GroupVersionKind().Kind == "" {
+		// documentKind is content with a name in another case.
+		gvk.Kind = ""
+		return nil, nil, d.checkTree(gvk, shown, body, strict)
+	}
 	if err != nil {
 		if _, kerr := documentKind(doc); known && kerr != nil {
 			return nil, nil, d.unrecognized(body, kerr)
