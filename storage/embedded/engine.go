@@ -38,6 +38,7 @@ type Store struct {
 	expiry    sweepMark
 	space     spaceWatch
 	sizeBytes atomic.Int64
+	marked    int64 // by writeMark; belongs to keep, and to Close after it
 	// damagedFiles is how many were met.
 	damagedFiles atomic.Int64
 
@@ -99,7 +100,7 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
 	if !options.ReadOnly {
-		if err := s.space.makeRoom(o); err != nil {
+		if err := errors.Join(whole(o), s.space.makeRoom(o)); err != nil {
 			return errors.Join(err, lock.Close())
 		}
 	}
@@ -170,6 +171,9 @@ func (s *Store) position() (revision, compacted, format int64, err error) {
 func (s *Store) recover() (int64, error) {
 	revision, compacted, format, err := s.position()
 	if err != nil {
+		return 0, err
+	}
+	if err := s.checkMark(revision); err != nil {
 		return 0, err
 	}
 	if format == formatVersion && revision >= s.opts.MinRevision {
@@ -261,6 +265,7 @@ func (s *Store) keep() {
 			s.sweep()
 		case <-space.C:
 			s.measure()
+			s.writeMark()
 		case <-progress.C:
 			s.hub.progress()
 		case <-compact:
@@ -419,6 +424,7 @@ func (s *Store) Close() error {
 		s.stop()
 		s.keeper.Wait()
 		s.pipeline.close()
+		s.writeMark()
 		s.hub.close()
 		s.life.Lock()
 		defer s.life.Unlock()

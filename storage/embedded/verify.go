@@ -41,6 +41,9 @@ func (r *Reader) Verify(ctx context.Context, check func(Record) []string, report
 		db: r.store.db, report: report, check: check,
 		seen: Verified{Revision: r.revision, Compacted: r.compacted},
 	}
+	if err := r.store.checkMark(r.revision); err != nil && r.damage == nil {
+		v.problem("database", "%s", oneLine(err))
+	}
 	steps := []func(context.Context) error{
 		func(context.Context) error { return v.files(r.store.opts) },
 		v.order, func(context.Context) error { return r.damage },
