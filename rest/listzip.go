@@ -13,7 +13,7 @@ import (
 )
 
 // A long list is compressed by groups of neighbours in the tree, each once for as
-// long as its objects stay: docs/decisions/0009 has why, and what it costs in memory.
+// long as its objects stay: docs/decisions/0010 has why, and what it costs in memory.
 
 // Lists whose objects take less are compressed as a whole, and so are those that take
 // more: all pieces of a list are in memory while it is sent.

@@ -73,7 +73,11 @@ func (b *bench) steps() []step {
 		step{[]string{"custom-get"}, b.getCustom},
 	)
 	if b.options.long {
-		steps = append(steps, step{[]string{"memory-configmaps"}, b.memoryOfConfigMaps})
+		steps = append(steps,
+			step{[]string{"memory-configmaps"}, b.memoryOfConfigMaps},
+			step{[]string{"watch-each-cpu", "watch-each-lag", "watch-each-memory"}, b.watchEach},
+			step{[]string{"scale-create", "scale-memory", "scale-page", "scale-lag", "scale-start", "scale-load"}, b.scale},
+		)
 	}
 	return steps
 }

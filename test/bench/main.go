@@ -35,6 +35,7 @@ type options struct {
 	definitions   int
 	connections   int
 	long          bool
+	objects       int
 	json, label   string
 	profile       string
 	serverLog     string
@@ -84,6 +85,7 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.IntVar(&o.pods, "pods", 10_000, "pods to create and list")
 	f.IntVar(&o.definitions, "definitions", 1000, "custom resource definitions to create")
 	f.IntVar(&o.connections, "connections", 1, "connections that the 64 requests in flight are spread over")
+	f.IntVar(&o.objects, "objects", 1_000_000, "small objects of the rows of scale (with --long)")
 	f.BoolVar(&o.long, "long", false, "also the rows that take minutes")
 	f.StringVar(&o.json, "json", "", "file to write the figures to")
 	f.StringVar(&o.label, "label", "", "title of the table")
@@ -106,6 +108,9 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	}
 	if o.pods < 1 || o.pods > 1_000_000 || o.connections < 1 || o.connections > inFlight {
 		return nil, fmt.Errorf("--pods must be between 1 and 1000000, --connections between 1 and %d", inFlight)
+	}
+	if o.objects < 10*pageLimit || o.objects > 10_000_000 {
+		return nil, fmt.Errorf("--objects must be between %d and 10000000", 10*pageLimit)
 	}
 	var err error
 	o.rows, err = regexp.Compile(rows)

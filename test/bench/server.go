@@ -63,6 +63,7 @@ type launcher struct {
 type instance struct {
 	target
 	cmd   *exec.Cmd
+	log   *os.File
 	etcd  *etcd // that belongs to it; may be nil
 	dir   string
 	ended chan error
@@ -95,7 +96,7 @@ func (l *launcher) start(ctx context.Context) (*instance, error) {
 	if err := writeKey(key); err != nil {
 		return nil, err
 	}
-	s := &instance{dir: dir, ended: make(chan error, 1)}
+	s := &instance{dir: dir, log: l.log}
 	cluster := ""
 	if strings.Contains(l.command, "{etcd}") {
 		if s.etcd, err = startEtcd(l.etcd, dir, l.log); err != nil {
@@ -107,23 +108,51 @@ func (l *launcher) start(ctx context.Context) (*instance, error) {
 	if len(words) == 0 {
 		return nil, errors.New("--start is empty")
 	}
-	s.cmd = exec.Command(words[0], words[1:]...)
 	s.address, s.bearer = net.JoinHostPort("127.0.0.1", port), "Bearer "+l.token
-	s.cmd.Stdout, s.cmd.Stderr = l.log, l.log
-	ownGroup(s.cmd)
-	begin := time.Now()
-	if err := s.cmd.Start(); err != nil {
-		s.stopEtcd()
-		return nil, err
-	}
-	s.pid = s.cmd.Process.Pid
-	go func() { s.ended <- s.cmd.Wait() }()
-	if err := s.awaitReady(ctx, begin.Add(startLimit)); err != nil {
+	if err := s.launch(ctx, words); err != nil {
 		s.stop()
 		return nil, err
 	}
-	s.ready = time.Since(begin)
 	return s, nil
+}
+
+// launch starts the process and waits until it is ready.
+func (s *instance) launch(ctx context.Context, words []string) error {
+	cmd, ended := exec.Command(words[0], words[1:]...), make(chan error, 1)
+	cmd.Stdout, cmd.Stderr = s.log, s.log
+	ownGroup(cmd)
+	begin := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd, s.ended, s.pid = cmd, ended, cmd.Process.Pid
+	go func() { ended <- cmd.Wait() }()
+	if err := s.awaitReady(ctx, begin.Add(startLimit)); err != nil {
+		return err
+	}
+	s.ready = time.Since(begin)
+	return nil
+}
+
+// restart ends the server in peace and starts it again on its data.
+func (s *instance) restart(ctx context.Context) error {
+	words := s.cmd.Args
+	s.end()
+	s.cmd = nil
+	return s.launch(ctx, words)
+}
+
+// end ends the process and what it left behind.
+func (s *instance) end() {
+	if s.cmd == nil {
+		return
+	}
+	_ = interruptGroup(s.cmd) // it may have ended
+	select {
+	case <-s.ended:
+	case <-time.After(stopLimit):
+	}
+	_ = killGroup(s.cmd)
 }
 
 func freePort() (string, error) {
@@ -178,12 +207,7 @@ func (s *instance) pollReady(deadline time.Time) bool {
 
 // stop ends the server and throws its data away.
 func (s *instance) stop() {
-	_ = interruptGroup(s.cmd) // it may have ended
-	select {
-	case <-s.ended:
-	case <-time.After(stopLimit):
-	}
-	_ = killGroup(s.cmd) // what it left behind
+	s.end()
 	s.stopEtcd()
 	_ = os.RemoveAll(s.dir)
 }

@@ -87,6 +87,15 @@ var expectations = []expectation{
 	{"custom-get", "get custom object of 4 KB", perSecond, 0, "15,000/s", "28,000/s"},
 	{"custom-memory", "memory of each of 10,000 custom objects of 4 KB", kilobytes, 0, "2.5 x floor", "1.5 x floor"},
 	{"memory-configmaps", "memory of each of 60,000 ConfigMaps of 0.4 KB", kilobytes, 11, "1.2 KB", "0.8 KB"},
+	{"watch-each-cpu", "processor time of a write that concerns none of 10,000 watchers of one object each (floor: 1,000)", milliseconds, 0, "1.2 x floor", ""},
+	{"watch-each-lag", "lag of these watchers, p50", milliseconds, 0, "1.2 x floor", ""},
+	{"watch-each-memory", "memory of each of these watchers", kilobytes, 0, "24 KB", "floor"},
+	{"scale-create", "create ConfigMaps of 0.4 KB up to 1,000,000 (floor: up to a tenth)", perSecond, 0, "0.9 x floor", ""},
+	{"scale-memory", "memory of each of these", kilobytes, 0, "1.2 KB", "0.8 KB"},
+	{"scale-page", "list page of them, limit=500", milliseconds, 0, "1.2 x floor", ""},
+	{"scale-lag", "lag of one watcher of them, one write at a time, p50", milliseconds, 0, "1.2 x floor", ""},
+	{"scale-start", "start to /readyz 200 with them", milliseconds, 0, "250 ms", "80 ms"},
+	{"scale-load", "the first page of them after that", milliseconds, 0, "", ""},
 }
 
 // figure is what was measured for a row.

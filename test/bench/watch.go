@@ -27,6 +27,9 @@ const (
 type fanOut struct {
 	watchers, perConnection, events int
 	watch                           request
+	watchOf                         func(i int) *request    // of watcher i, where each has its own
+	each                            int                     // events that a watcher gets; 0: all
+	opened                          func() error            // called before the events, if set
 	emit                            func(i int, r *request) // request i makes one event, marked with the time
 	inFlight                        int                     // events being made at a time
 }
@@ -39,6 +42,14 @@ type delivered struct {
 	bytes         int           // of an event
 	lag           []time.Duration
 	opened, after int64 // resident bytes of the server per watcher, when opened and after the events
+}
+
+// expected is how many events a watcher gets.
+func (f *fanOut) expected() int {
+	if f.each > 0 {
+		return f.each
+	}
+	return f.events
 }
 
 func (d *delivered) rate() float64 { return float64(d.events) / d.wall.Seconds() }
@@ -82,7 +93,11 @@ func (g *group) open(f *fanOut, first int) {
 				g.lag = sample.take(g.lag, p, time.Now())
 			}
 		}
-		g.c.send(s, &f.watch)
+		watch := &f.watch
+		if f.watchOf != nil {
+			watch = f.watchOf(first + i)
+		}
+		g.c.send(s, watch)
 	}
 }
 
@@ -140,6 +155,12 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	d := &delivered{}
 	opened := treeUsage(t.pid)
 	d.opened = (opened.resident - before.resident) / int64(f.watchers)
+	if f.opened != nil {
+		if err := f.opened(); err != nil {
+			return nil, err
+		}
+		opened = treeUsage(t.pid)
+	}
 
 	var made *outcome
 	var madeErr error
@@ -150,9 +171,9 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	})
 	limit := time.Now().Add(deliverTime)
 	err = each(groups, func(g *group) error {
-		err := g.c.run(limit, func() bool { g.last = time.Now(); return g.lines >= g.watchers*f.events || g.failure != nil })
+		err := g.c.run(limit, func() bool { g.last = time.Now(); return g.lines >= g.watchers*f.expected() || g.failure != nil })
 		if err != nil {
-			err = fmt.Errorf("%d of %d events came: %w", g.lines, g.watchers*f.events, err)
+			err = fmt.Errorf("%d of %d events came: %w", g.lines, g.watchers*f.expected(), err)
 		}
 		return err
 	})
