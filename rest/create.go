@@ -116,7 +116,16 @@ func (h *Handler) own(s *served, subresource string, live, obj registry.Object, 
 	if err != nil {
 		return nil, err
 	}
-	return m.Update(live, obj, manager, h.o.Now()), nil
+	canonicalize := s.Kind.Hooks.Canonicalize
+	if canonicalize == nil || s.version.ToStorage != nil {
+		return m.Update(live, obj, manager, h.o.Now()), nil
+	}
+	// What was set is found in the form that is kept, which obj has only once it is
+	// found valid.
+	kept := obj.DeepCopyObject().(registry.Object)
+	canonicalize(kept)
+	obj.SetManagedFields(m.Update(live, kept, manager, h.o.Now()).GetManagedFields())
+	return obj, nil
 }
 
 // writeResult answers what a write left behind.

@@ -47,7 +47,7 @@ func customResourceDefinition() *registry.Kind {
 			Validate:             validate,
 			ValidateUpdate:       validateUpdate,
 			ValidateStatusUpdate: validateStatusUpdate,
-			Canonicalize:         func(d *definition) { eachValue(d, canonical) },
+			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
 			DeletionStarted:      startDeletion,
 			Warn:                 func(_ context.Context, d, old *definition) []string { return formatWarnings(d, old) },
 		}),
@@ -96,7 +96,7 @@ func defaultDefinition(d *definition) {
 	if name := storageVersion(&d.Spec); name != nil && len(d.Status.StoredVersions) == 0 {
 		d.Status.StoredVersions = []string{*name}
 	}
-	eachValue(d, ordered)
+	rewriteValues(d, ordered)
 }
 
 func defaultNames(names *apiextensionsv1.CustomResourceDefinitionNames) {

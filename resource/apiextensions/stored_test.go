@@ -19,7 +19,7 @@ func TestStoredTwin(t *testing.T) {
 			continue
 		}
 		d := decodeDefinition(t, c.Object)
-		eachValue(d, canonical) // as when it has been validated
+		rewriteValues(d, canonical) // as when it has been validated
 		stored, err := encodeStored(d)
 		if err != nil {
 			t.Fatal(err)
@@ -104,6 +104,11 @@ func TestValuesBecomeCanonical(t *testing.T) {
 	}
 	if got, want := values(), []string{`{ "b":1.0,"a":2 }`, `{"a":2,"b":1}`, "1e2", "1.5", "100000000000000000000", "-0.0"}; !slices.Equal(got, want) {
 		t.Errorf("read as %q, want %q", got, want)
+	}
+	copied := d.DeepCopy()
+	customResourceDefinition().Hooks.Canonicalize(copied)
+	if got, want := string(s.Default.Raw), `{ "b":1.0,"a":2 }`; got != want {
+		t.Errorf("with its copy the value became %s, want %s", got, want)
 	}
 	customResourceDefinition().Hooks.Canonicalize(d)
 	if got, want := values(), []string{`{"a":2,"b":1}`, `{"a":2,"b":1}`, "100", "1.5", "100000000000000000000", "-0"}; !slices.Equal(got, want) {

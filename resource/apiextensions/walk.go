@@ -94,34 +94,88 @@ func schemaOf(v *version) *props {
 	return v.Schema.OpenAPIV3Schema
 }
 
-// eachValue rewrites the defaults, examples and enumerated values of a definition.
-func eachValue(d *definition, form func(raw []byte) []byte) {
+// rewriteValues puts the defaults, examples and enumerated values of a definition into
+// a form. Copies of a definition share values, so that these themselves stay as they are.
+func rewriteValues(d *definition, form func(raw []byte) []byte) {
 	for i := range d.Spec.Versions {
-		// Members of maps are copies, but the values are shared through pointers and
-		// slices.
-		for s := range schemas(schemaOf(&d.Spec.Versions[i])) {
-			for _, value := range []*apiextensionsv1.JSON{s.Default, s.Example} {
-				if value != nil {
-					value.Raw = form(value.Raw)
-				}
-			}
-			for i := range s.Enum {
-				s.Enum[i].Raw = form(s.Enum[i].Raw)
+		rewrite(schemaOf(&d.Spec.Versions[i]), form)
+	}
+}
+
+// rewrite does so in s and below, and says whether s changed.
+func rewrite(s *props, form func(raw []byte) []byte) bool {
+	if s == nil {
+		return false
+	}
+	changed := rewriteValue(&s.Default, form)
+	changed = rewriteValue(&s.Example, form) || changed
+	for i := range s.Enum {
+		if raw := form(s.Enum[i].Raw); !bytes.Equal(raw, s.Enum[i].Raw) {
+			s.Enum, changed = slices.Clone(s.Enum), true
+			s.Enum[i].Raw = raw
+		}
+	}
+	for _, child := range []*props{s.Not, itemsOf(s)} {
+		rewrite(child, form)
+	}
+	lists := [][]props{s.AllOf, s.AnyOf, s.OneOf}
+	if s.Items != nil {
+		lists = append(lists, s.Items.JSONSchemas)
+	}
+	for _, list := range lists {
+		for i := range list {
+			rewrite(&list[i], form)
+		}
+	}
+	for _, named := range []map[string]props{s.Properties, s.PatternProperties, s.Definitions} {
+		for name, child := range named {
+			if rewrite(&child, form) {
+				named[name] = child
 			}
 		}
 	}
+	for _, more := range []*apiextensionsv1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
+		if more != nil {
+			rewrite(more.Schema, form)
+		}
+	}
+	for _, d := range s.Dependencies {
+		rewrite(d.Schema, form)
+	}
+	return changed
+}
+
+func rewriteValue(v **apiextensionsv1.JSON, form func(raw []byte) []byte) bool {
+	if *v == nil {
+		return false
+	}
+	raw := form((*v).Raw)
+	if bytes.Equal(raw, (*v).Raw) {
+		return false
+	}
+	*v = &apiextensionsv1.JSON{Raw: raw}
+	return true
 }
 
 // unreadableValue says why one of the values is none, which its JSON does not tell: a
 // number may be too large.
-func unreadableValue(d *definition) (err error) {
-	eachValue(d, func(raw []byte) []byte {
-		if _, problem := decodeValue(raw); problem != nil && err == nil {
-			err = problem
+func unreadableValue(d *definition) error {
+	for i := range d.Spec.Versions {
+		for s := range schemas(schemaOf(&d.Spec.Versions[i])) {
+			values := s.Enum
+			for _, v := range []*apiextensionsv1.JSON{s.Default, s.Example} {
+				if v != nil {
+					values = append(values[:len(values):len(values)], *v)
+				}
+			}
+			for _, v := range values {
+				if _, err := decodeValue(v.Raw); err != nil {
+					return err
+				}
+			}
 		}
-		return raw
-	})
-	return err
+	}
+	return nil
 }
 
 // canonical returns a JSON value as encoding what it decodes to writes it; raw itself
