@@ -96,6 +96,9 @@ type Kind struct {
 	// extended by a generated suffix); nil is the DNS subdomain rule.
 	ValidateName func(name string, prefix bool) []string
 
+	// HiddenAnnotation is an annotation that is shown with the whole object alone: it
+	// stands for a field that another version has. "" is none.
+	HiddenAnnotation string
 	// AnyFinalizer allows finalizers without a domain that are none of the standard
 	// ones.
 	AnyFinalizer bool

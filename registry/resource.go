@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -173,7 +175,11 @@ func (r *Resource) documentOfMetadata(o *cache.Object) ([]byte, error) {
 func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
 	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
 		if _, ok := o.Kept(FormJSON); !ok && !r.Kind.StorageJSON && o.Err() == nil {
-			return r.codec.metadataAlone(o.Data)
+			meta, err := r.codec.metadataAlone(o.Data)
+			if err != nil {
+				return nil, err
+			}
+			return r.ShownMetadata(meta)
 		}
 		item, err := r.documentOfMetadata(o)
 		if err != nil {
@@ -183,8 +189,39 @@ func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
 		if err == nil && !found {
 			err = wire.ErrMalformedJSON
 		}
-		return meta, err
+		if err != nil {
+			return nil, err
+		}
+		return r.ShownMetadata(meta)
 	})
+}
+
+// ShownMetadata returns the JSON of metadata as it is shown without its object.
+func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
+	hidden := r.Kind.HiddenAnnotation
+	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
+		return meta, nil
+	}
+	var m metav1.ObjectMeta
+	if err := json.Unmarshal(meta, &m); err != nil {
+		return nil, err
+	}
+	delete(m.Annotations, hidden)
+	return json.Marshal(&m)
+}
+
+// ShownProtoMetadata is ShownMetadata for the message of metadata.
+func (r *Resource) ShownProtoMetadata(meta []byte) ([]byte, error) {
+	hidden := r.Kind.HiddenAnnotation
+	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
+		return meta, nil
+	}
+	var m metav1.PartialObjectMetadata
+	if err := m.Unmarshal(meta); err != nil {
+		return nil, err
+	}
+	delete(m.Annotations, hidden)
+	return m.Marshal()
 }
 
 func (r *Resource) stored(v *Version) bool { return v.FromStorage == nil }

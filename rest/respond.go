@@ -142,7 +142,10 @@ func (s *served) metadataJSON(v view) ([]byte, error) {
 		return s.MetadataJSON(v.o)
 	}
 	meta, _, _, _, err := wire.Member(v.item, "metadata")
-	return meta, err
+	if err != nil {
+		return nil, err
+	}
+	return s.ShownMetadata(meta)
 }
 
 // writeView answers one object in the shape that was asked for.
@@ -259,7 +262,11 @@ func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view
 // protoMetadata returns a PartialObjectMetadata message.
 func (s *served) protoMetadata(v view) ([]byte, error) {
 	if !s.Kind.StorageJSON {
-		return wire.MetadataField(v.o.Data)
+		meta, err := wire.MetadataField(v.o.Data)
+		if err != nil {
+			return nil, err
+		}
+		return s.ShownProtoMetadata(meta)
 	}
 	if s.Kind.Trees() {
 		return s.PartialProto(v.o)

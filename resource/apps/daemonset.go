@@ -35,6 +35,7 @@ func daemonSet() *registry.Kind {
 		ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
 		Versions: []registry.Version{declare.Version("v1", func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} }, defaultDaemonSet)},
 		Storage:  "v1", StoragePath: "daemonsets",
+		HiddenAnnotation:    appsv1.DeprecatedTemplateGeneration,
 		UnconditionalUpdate: true,
 		Subresources:        []registry.Subresource{declare.Status()},
 		Columns:             columns,

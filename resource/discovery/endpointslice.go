@@ -59,7 +59,8 @@ func endpointSlice() *registry.Kind {
 			},
 			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return validateSlice(s, nil) },
 			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
-				return append(validateSlice(s, old), declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+				errs := append(validateSlice(s, old), declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+				return append(errs, validateGenerateName(s.GenerateName)...)
 			},
 			Warn: warnSlice,
 			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {

@@ -37,6 +37,14 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	return append(errs, wrong...)
 }
 
+// validateGenerateName checks what the generic rules of an update leave alone.
+func validateGenerateName(name string) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return invalid(field.NewPath("metadata", "generateName"), name, apivalidation.NameIsDNSSubdomain(name, true))
+}
+
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
 	path := field.NewPath("addressType")
 	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}

@@ -43,7 +43,8 @@ func ipAddress() *registry.Kind {
 				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-				return declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+				path := field.NewPath("spec", "parentRef")
+				return append(validateParent(a.Spec.ParentRef, path), declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
 			},
 			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
 				parent := core.None
