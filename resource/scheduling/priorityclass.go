@@ -39,6 +39,8 @@ func priorityClass() *registry.Kind {
 			// The generation is 1 from the beginning and never moves.
 			Generation:   true,
 			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
+			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validate(c) },
+			BeforeDelete: func(_ context.Context, c *schedulingv1.PriorityClass) error { return keepSystemClass(c.Name) },
 			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
 				var errs field.ErrorList
 				if c.Value != old.Value {
