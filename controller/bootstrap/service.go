@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -91,7 +93,29 @@ func (k *Keeper) serviceInRange(ctx context.Context) error {
 	if err := k.serviceRange(ctx); err != nil {
 		return err
 	}
-	return k.service(ctx)
+	return k.serviceOfCluster(ctx)
+}
+
+// serviceOfCluster makes the Service, unless another server does: one that is about to
+// has taken the address. An address that nobody gives back is mended later on, and the
+// Service made then.
+func (k *Keeper) serviceOfCluster(ctx context.Context) error {
+	const tries, pause = 5, 100 * time.Millisecond
+	for try := 1; ; try++ {
+		err := k.service(ctx)
+		if !kerrors.IsInvalid(err) {
+			return err
+		}
+		if try == tries {
+			k.Log.Warn("the service kubernetes cannot be made: trying again later", "error", err)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // service makes the Service that programs in the cluster reach the API by. One that is
@@ -114,5 +138,14 @@ func (k *Keeper) service(ctx context.Context) error {
 		s.Spec.Type = corev1.ServiceTypeNodePort
 		s.Spec.Ports[0].NodePort = int32(k.NodePort)
 	}
-	return k.create(ctx, services, s, manager)
+	err = k.create(ctx, services, s, manager)
+	if err == nil {
+		return nil
+	}
+	// Another server that starts at the same time may have made it, and so have the
+	// address: the address is then refused before it is seen that the name is taken.
+	if _, found, readErr := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault, serviceName); readErr == nil && found {
+		return nil
+	}
+	return err
 }
