@@ -36,10 +36,10 @@ func equalTrees(a, b any) bool {
 	return a == b
 }
 
-// unchanged says whether a value is what it was, as far as ratcheting can tell: items
+// Unchanged says whether a value is what it was, as far as ratcheting can tell: items
 // of a list of type map are found by their keys, wherever they are; an object with
 // fields that the schema does not name counts as changed.
-func (s *Schema) unchanged(value, old any) bool {
+func (s *Schema) Unchanged(value, old any) bool {
 	switch value := value.(type) {
 	case map[string]any:
 		old, ok := old.(map[string]any)
@@ -48,8 +48,8 @@ func (s *Schema) unchanged(value, old any) bool {
 		}
 		for name, v := range value {
 			before, found := old[name]
-			_, sub := s.property(name)
-			if !found || sub == nil || !sub.unchanged(v, before) {
+			sub := s.Member(name)
+			if !found || sub == nil || !sub.Unchanged(v, before) {
 				return false
 			}
 		}
@@ -62,10 +62,10 @@ func (s *Schema) unchanged(value, old any) bool {
 		if !s.correlates() {
 			return equalTrees(value, old)
 		}
-		items := itemsOf(old, s.ListMapKeys)
+		items := s.Keyed(old)
 		for _, v := range value {
-			before, found := items.find(v)
-			if !found || !s.Items.unchanged(v, before) {
+			before := items.Find(v)
+			if before == nil || !s.Items.Unchanged(v, before) {
 				return false
 			}
 		}
@@ -74,43 +74,60 @@ func (s *Schema) unchanged(value, old any) bool {
 	return equalTrees(value, old)
 }
 
+// Member returns the schema of an object's member, nil if it has none.
+func (s *Schema) Member(name string) *Schema {
+	_, sub := s.property(name)
+	return sub
+}
+
 // correlates says whether the items of an array can be found in another by keys.
 func (s *Schema) correlates() bool {
 	return s.Items != nil && s.kinds == arrayKind && s.ListType == "map" && len(s.ListMapKeys) > 0
 }
 
-// keyed are the items of a list by their keys, each key's first.
-type keyed struct {
+// Keyed finds the items of a list of type map by their keys, each key's first. It
+// belongs to one goroutine.
+type Keyed struct {
 	names []string
-	items map[string]any
+	list  []any
+	items map[string]any // made when first asked for
 }
 
-func itemsOf(list []any, names []string) *keyed {
-	k := &keyed{names: names, items: make(map[string]any, len(list))}
-	for _, item := range list {
-		key, ok := k.key(item)
-		if !ok {
-			continue
-		}
-		if _, taken := k.items[key]; !taken {
-			k.items[key] = item
-		}
+// Keyed returns the items of a list that the schema is of; nil, which has none, where
+// they cannot be told by keys.
+func (s *Schema) Keyed(list []any) *Keyed {
+	if len(list) == 0 || !s.correlates() {
+		return nil
 	}
-	return k
+	return &Keyed{names: s.ListMapKeys, list: list}
 }
 
-// find returns the item that has the keys of this one.
-func (k *keyed) find(item any) (any, bool) {
+// Find returns the item that has the keys of this one, nil if there is none.
+func (k *Keyed) Find(item any) any {
+	if k == nil {
+		return nil
+	}
 	key, ok := k.key(item)
 	if !ok {
-		return nil, false
+		return nil
 	}
-	found, ok := k.items[key]
-	return found, ok
+	if k.items == nil {
+		k.items = make(map[string]any, len(k.list))
+		for _, item := range k.list {
+			key, ok := k.key(item)
+			if !ok {
+				continue
+			}
+			if _, taken := k.items[key]; !taken {
+				k.items[key] = item
+			}
+		}
+	}
+	return k.items[key]
 }
 
 // key writes the keys of an item, which must be scalars.
-func (k *keyed) key(item any) (string, bool) {
+func (k *Keyed) key(item any) (string, bool) {
 	fields, ok := item.(map[string]any)
 	if !ok {
 		return "", false

@@ -109,7 +109,7 @@ func (v *checks) schema(s *Schema, x any, old before) int {
 	default:
 		passed = v.scalar(x, s.kinds, s.Values)
 	}
-	if v.failed > failed && old.known && s.unchanged(x, old.value) {
+	if v.failed > failed && old.known && s.Unchanged(x, old.value) {
 		v.failed, v.errs = failed, v.errs[:errs]
 	}
 	return passed
@@ -243,14 +243,15 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 func (v *checks) array(s *Schema, x []any, old before) int {
 	passed := 0
 	if s.Items != nil {
-		var were *keyed
-		if list, ok := old.value.([]any); ok && old.known && s.correlates() {
-			were = itemsOf(list, s.ListMapKeys)
+		var were *Keyed
+		if list, ok := old.value.([]any); ok && old.known {
+			were = s.Keyed(list)
 		}
 		for i, value := range x {
 			var was before
 			if were != nil {
-				was.value, was.known = were.find(value)
+				was.value = were.Find(value)
+				was.known = was.value != nil
 			}
 			v.enterIndex(i)
 			passed += v.schema(s.Items, value, was)

@@ -48,9 +48,9 @@ func (e *evaluation) list(n *node, path *field.Path, value, old []any, c *correl
 	if n.items == nil {
 		return true
 	}
-	counterparts := counterparts(n.schema.schema, old)
+	counterparts := n.schema.schema.Keyed(old)
 	for i, item := range value {
-		before := counterparts.of(item)
+		before := counterparts.Find(item)
 		if !e.value(n.items, path.Index(i), item, before, c.item(item, before)) {
 			return false
 		}

@@ -83,7 +83,7 @@ func (w *ratchetWalk) value(path string, s *structural.Schema, value any, c *cor
 	switch v := value.(type) {
 	case map[string]any:
 		for name, below := range v {
-			w.value(path+"."+name, memberSchema(s, name), below, c.member(name),
+			w.value(path+"."+name, s.Member(name), below, c.member(name),
 				twin.below(name, func() *common.CorrelatedObject { return twin.current.Key(name) }))
 		}
 	case []any:
@@ -91,9 +91,9 @@ func (w *ratchetWalk) value(path string, s *structural.Schema, value any, c *cor
 		if c != nil && c.known {
 			old, _ = c.old.([]any)
 		}
-		counterparts := counterparts(s, old)
+		counterparts := s.Keyed(old)
 		for i, item := range v {
-			w.value(fmt.Sprintf("%s[%d]", path, i), s.Items, item, c.item(item, counterparts.of(item)),
+			w.value(fmt.Sprintf("%s[%d]", path, i), s.Items, item, c.item(item, counterparts.Find(item)),
 				twin.below("", func() *common.CorrelatedObject { return twin.current.Index(i) }))
 		}
 	}
