@@ -88,6 +88,9 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 		}
 		if s.Kind.Trees() {
 			table.ColumnDefinitions = treeScaleColumns
+			if scale.Spec.Replicas == 0 {
+				table.Rows[0].Cells[1] = nil // a Scale as JSON has no such member, where the cell is from
+			}
 		}
 		return writeTyped(w, r, http.StatusOK, accepted, wire.EnvelopeHead{}, table)
 	case negotiate.PartialMetadata:
