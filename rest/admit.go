@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -76,4 +77,16 @@ func (h *Handler) updateOptions(info *request.Info, s *served, sub *registry.Sub
 			return a.validate(ctx, obj, old)
 		},
 	}
+}
+
+// mayCreate says whether the user of a PUT or PATCH that found nothing may create
+// the object. The server itself, which sends no requests, may.
+func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
+	user := request.UserFrom(ctx)
+	if h.o.Authorizer == nil || user == nil {
+		return nil
+	}
+	create := *info
+	create.Verb = "create"
+	return authz.Check(ctx, h.o.Authorizer, authz.Attributes{User: user, Info: &create})
 }

@@ -1,15 +1,16 @@
 package rest
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
@@ -23,23 +24,11 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	if s.Kind.Namespaced && info.Namespace == "" {
 		return apierr.PathNotFound()
 	}
-	accepted, err := h.responseFor(r, info)
+	in, err := h.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
 	}
-	media, err := h.formats.Body(r)
-	if err != nil {
-		return err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	o, err := parseWriteOptions(r, "CreateOptions", "")
-	if err != nil {
-		return err
-	}
-	obj, err := s.decodeBody(r, media, body, o.validation)
+	obj, err := s.decodeBody(r, in)
 	if err != nil {
 		return err
 	}
@@ -47,40 +36,30 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	if err := s.placeIn(info.Namespace, obj); err != nil {
 		return err
 	}
-	if obj, err = h.own(s, "", nil, obj, o.manager); err != nil {
+	if obj, err = h.own(s, "", nil, obj, in.manager); err != nil {
 		return err
 	}
-	a := h.admits(s, info.Namespace, obj.GetName(), "", o.dryRun)
-	if err := a.mutate(r.Context(), obj, nil); err != nil {
+	return h.handle(w, r, info, s, in, s.gvk, obj, answer)
+}
+
+// handle hands an admitted body of a kind to what handles it, and answers what that
+// returns: the success alone where that is nothing.
+func (h *Handler) handle(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, gvk schema.GroupVersionKind, body registry.Object, handle registry.CreateFunc) error {
+	name := cmp.Or(info.Name, body.GetName())
+	a := h.admits(s, info.Namespace, name, info.Subresource, in.dryRun)
+	if err := a.mutate(r.Context(), body, nil); err != nil {
 		return err
 	}
-	out, err := answer(r.Context(), h.o.Registry, registry.CreateRequest{
-		Namespace: info.Namespace, Name: obj.GetName(), Body: obj, DryRun: o.dryRun, FieldManager: o.manager, Admit: a.validate,
+	out, err := handle(r.Context(), h.o.Registry, registry.CreateRequest{
+		Namespace: info.Namespace, Name: name, Body: body, DryRun: in.dryRun, FieldManager: in.manager, Admit: a.validate,
 	})
 	if err != nil {
 		return err
 	}
-	out.GetObjectKind().SetGroupVersionKind(s.gvk)
-	return writeTyped(w, r, http.StatusCreated, accepted, wire.NewEnvelopeHead(s.gvk.GroupVersion().String(), s.gvk.Kind), out)
-}
-
-// placeIn makes the namespace of an object that of the request.
-func (s *served) placeIn(namespace string, obj registry.Object) error {
-	if own := obj.GetNamespace(); s.Kind.Namespaced && own != "" && own != namespace {
-		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+	if out == nil {
+		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
+		return writeTyped(w, r, http.StatusCreated, negotiate.Accepted{Media: in.accepted.Media, Pretty: in.accepted.Pretty}, statusProto, status)
 	}
-	obj.SetNamespace(namespace)
-	return nil
-}
-
-// mayCreate says whether the user of a PUT or PATCH that found nothing may create
-// the object. The server itself, which sends no requests, may.
-func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
-	user := request.UserFrom(ctx)
-	if h.o.Authorizer == nil || user == nil {
-		return nil
-	}
-	create := *info
-	create.Verb = "create"
-	return authz.Check(ctx, h.o.Authorizer, authz.Attributes{User: user, Info: &create})
+	out.GetObjectKind().SetGroupVersionKind(gvk)
+	return writeTyped(w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), out)
 }

@@ -52,9 +52,9 @@ func noteDeleteOptions(r *http.Request, media scheme.Media, body []byte, o *meta
 }
 
 // notePatch tells the audit record of a request which patch it carries.
-func notePatch(r *http.Request, kind string, body []byte) {
+func notePatch(r *http.Request, kind types.PatchType, body []byte) {
 	audit.From(r.Context()).SentPatch(func() ([]byte, error) {
-		if kind == string(types.ApplyYAMLPatchType) {
+		if kind == types.ApplyYAMLPatchType {
 			return yaml.YAMLToJSON(body)
 		}
 		return body, nil

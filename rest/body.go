@@ -3,19 +3,11 @@ package rest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
-	"strings"
-	"unicode"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/registry"
@@ -23,110 +15,6 @@ import (
 	"github.com/keelson-dev/keelson/rest/patch"
 	"github.com/keelson-dev/keelson/scheme"
 )
-
-// maxBody is the largest request body, as in the reference: 3 MiB.
-const maxBody = 3 << 20
-
-// readBody reads the whole body. The slice is the caller's.
-func readBody(r *http.Request) ([]byte, error) {
-	if r.Body == nil {
-		return nil, nil
-	}
-	tooLarge := kerrors.NewRequestEntityTooLargeError("limit is 3145728")
-	if r.ContentLength > maxBody {
-		return nil, tooLarge
-	}
-	size := r.ContentLength
-	if size < 0 {
-		size = 512
-	}
-	b := make([]byte, 0, size+1)
-	for {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		n, err := r.Body.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if len(b) > maxBody {
-			return nil, tooLarge
-		}
-		if errors.Is(err, io.EOF) {
-			return b, nil
-		}
-		if err != nil {
-			return nil, kerrors.NewBadRequest(err.Error())
-		}
-	}
-}
-
-// writeOptions are the options that creates, updates and patches share.
-type writeOptions struct {
-	dryRun     bool
-	manager    string
-	validation patch.Validation
-	force      *bool
-}
-
-// parseWriteOptions reads and checks the query parameters. kind is CreateOptions,
-// UpdateOptions or PatchOptions; the words of errors name it.
-func parseWriteOptions(r *http.Request, kind string, patchType string) (writeOptions, error) {
-	var o metav1.PatchOptions
-	if r.URL.RawQuery != "" {
-		values, _ := url.ParseQuery(r.URL.RawQuery)
-		if err := metav1.Convert_url_Values_To_v1_PatchOptions(&values, &o, nil); err != nil {
-			return writeOptions{}, kerrors.NewBadRequest(err.Error())
-		}
-		var errs field.ErrorList
-		switch kind {
-		case "CreateOptions":
-			errs = metavalidation.ValidateCreateOptions(&metav1.CreateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
-		case "UpdateOptions":
-			errs = metavalidation.ValidateUpdateOptions(&metav1.UpdateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
-		}
-		if kind != "PatchOptions" && len(errs) > 0 {
-			return writeOptions{}, invalidOptions(kind, errs)
-		}
-	}
-	if kind == "PatchOptions" {
-		if errs := metavalidation.ValidatePatchOptions(&o, typesPatch(patchType)); len(errs) > 0 {
-			return writeOptions{}, invalidOptions(kind, errs)
-		}
-	}
-	w := writeOptions{dryRun: len(o.DryRun) > 0, manager: o.FieldManager, validation: patch.Warn, force: o.Force}
-	if o.FieldValidation != "" {
-		w.validation = patch.Validation(o.FieldValidation)
-	}
-	if w.manager == "" {
-		w.manager = managerFromAgent(r.UserAgent())
-	}
-	return w, nil
-}
-
-func invalidOptions(kind string, errs field.ErrorList) error {
-	return kerrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
-}
-
-// managerFromAgent names the manager of a request without fieldManager: the user
-// agent up to its first slash, at most 128 printable characters.
-func managerFromAgent(agent string) string {
-	const most = 128
-	name, _, _ := strings.Cut(agent, "/")
-	out := make([]rune, 0, len(name))
-	size := 0
-	for _, c := range name {
-		if !unicode.IsPrint(c) {
-			continue
-		}
-		if size += len(string(c)); size > most {
-			break
-		}
-		out = append(out, c)
-	}
-	if len(out) == 0 {
-		return "unknown"
-	}
-	return string(out)
-}
 
 // decoder reads bodies of the resource's kind.
 func (s *served) decoder() scheme.Decoder {
@@ -136,8 +24,8 @@ func (s *served) decoder() scheme.Decoder {
 // decodeBody reads an object of the resource's kind from the body, with the
 // version's defaults. What strict decoding finds becomes warnings or the error,
 // as fieldValidation asks.
-func (s *served) decodeBody(r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	obj, err := s.decodeOwn(r, media, body, v)
+func (s *served) decodeBody(r *http.Request, in incoming) (registry.Object, error) {
+	obj, err := s.decodeOwn(r, in)
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +55,19 @@ func unknownFields(paths []string) []error {
 }
 
 // decodeWith reads an object of a built-in type from the body.
-func decodeWith(d scheme.Decoder, r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
-	decoded, strict, err := d.Decode(media, body, v != patch.Ignore)
+func decodeWith(d scheme.Decoder, r *http.Request, in incoming) (registry.Object, error) {
+	decoded, strict, err := d.Decode(in.media, in.body, in.validation != patch.Ignore)
 	if err != nil {
 		return nil, err
 	}
-	return decoded.(registry.Object), judge(d, r, d.GVK, strict, v)
+	return decoded.(registry.Object), judge(d, r, d.GVK, strict, in.validation)
 }
 
 // decodeOwn reads an object of the resource's own kind from the body.
-func (s *served) decodeOwn(r *http.Request, media scheme.Media, body []byte, v patch.Validation) (registry.Object, error) {
+func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error) {
 	d := s.decoder()
-	track := v != patch.Ignore
-	decoded, strict, err := d.Decode(media, body, track)
+	track := in.validation != patch.Ignore
+	decoded, strict, err := d.Decode(in.media, in.body, track)
 	switch {
 	case errors.Is(err, scheme.ErrNoProtobuf):
 		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
@@ -194,7 +82,7 @@ func (s *served) decodeOwn(r *http.Request, media scheme.Media, body []byte, v p
 	if err != nil {
 		return nil, d.CannotHandle(gvk, err)
 	}
-	if err := judge(d, r, gvk, append(strict, unknown...), v); err != nil || !d.Tree {
+	if err := judge(d, r, gvk, append(strict, unknown...), in.validation); err != nil || !d.Tree {
 		return obj, err
 	}
 	return obj, d.CheckVersion(gvk.GroupVersion())

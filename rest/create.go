@@ -4,7 +4,8 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/keelson-dev/keelson/apierr"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
@@ -12,31 +13,19 @@ import (
 
 // create stores a new object.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	in, err := h.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
 	}
-	media, err := h.formats.Body(r)
+	obj, err := s.decodeBody(r, in)
 	if err != nil {
 		return err
 	}
-	body, err := readBody(r)
+	result, err := h.store(r.Context(), s, info.Namespace, obj, in.writeOptions)
 	if err != nil {
 		return err
 	}
-	o, err := parseWriteOptions(r, "CreateOptions", "")
-	if err != nil {
-		return err
-	}
-	obj, err := s.decodeBody(r, media, body, o.validation)
-	if err != nil {
-		return err
-	}
-	result, err := h.store(r.Context(), s, info.Namespace, obj, o)
-	if err != nil {
-		return err
-	}
-	return h.writeResult(w, r, s, http.StatusCreated, accepted, result)
+	return h.writeResult(w, r, s, http.StatusCreated, in.accepted, result)
 }
 
 // store hands a new object, defaulted, to the registry.
@@ -63,69 +52,13 @@ func (h *Handler) store(ctx context.Context, s *served, namespace string, obj re
 	return s.Create(ctx, namespace, obj, registry.CreateOptions{DryRun: o.dryRun, Group: s.gr.Group, Admit: a.validate})
 }
 
-// CreateAs creates an object as a client with that field manager would: the
-// server's own objects come this way.
-func (h *Handler) CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error {
-	s := h.served[servedKey{group, version, resource}]
-	if s == nil {
-		return apierr.PathNotFound()
+// placeIn makes the namespace of an object that of the request.
+func (s *served) placeIn(namespace string, obj registry.Object) error {
+	if own := obj.GetNamespace(); s.Kind.Namespaced && own != "" && own != namespace {
+		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
-	if s.version.Default != nil {
-		s.version.Default(obj)
-	}
-	_, err := h.store(ctx, s, obj.GetNamespace(), obj, writeOptions{manager: manager})
-	return err
-}
-
-// UpdateStatusAs changes an object through its status subresource as a client with
-// that field manager would; change runs again after a conflict.
-func (h *Handler) UpdateStatusAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error {
-	s := h.served[servedKey{group, version, resource}]
-	if s == nil {
-		return apierr.PathNotFound()
-	}
-	const status = "status"
-	o := registry.UpdateOptions{Group: group, Subresource: s.Kind.Subresource(status)}
-	_, err := s.Update(ctx, namespace, name, o, func(c *registry.Current) (registry.Object, error) {
-		obj, err := c.Decode()
-		if err == nil {
-			obj, err = s.ToVersion(obj, s.version)
-		}
-		if err != nil {
-			return nil, err
-		}
-		live, err := c.As(s.version)
-		if err != nil {
-			return nil, err
-		}
-		if err := change(obj); err != nil {
-			return nil, err
-		}
-		if obj, err = h.own(s, status, live, obj, manager); err != nil {
-			return nil, err
-		}
-		return s.ToStorage(obj, s.version)
-	})
-	return err
-}
-
-// own records in obj's managedFields what manager set. live is the object before,
-// nil for a new one; both are in the request's version.
-func (h *Handler) own(s *served, subresource string, live, obj registry.Object, manager string) (registry.Object, error) {
-	m, err := h.manager(s, subresource)
-	if err != nil {
-		return nil, err
-	}
-	canonicalize := s.Kind.Hooks.Canonicalize
-	if canonicalize == nil || s.version.ToStorage != nil {
-		return m.Update(live, obj, manager, h.o.Now()), nil
-	}
-	// What was set is found in the form that is kept, which obj has only once it is
-	// found valid.
-	kept := obj.DeepCopyObject().(registry.Object)
-	canonicalize(kept)
-	obj.SetManagedFields(m.Update(live, kept, manager, h.o.Now()).GetManagedFields())
-	return obj, nil
+	obj.SetNamespace(namespace)
+	return nil
 }
 
 // writeResult answers what a write left behind.
@@ -135,4 +68,12 @@ func (h *Handler) writeResult(w http.ResponseWriter, r *http.Request, s *served,
 		return err
 	}
 	return h.writeView(w, r, s, code, accepted, view{o: result.Object, item: item})
+}
+
+// codeOf is the status of an update or patch that succeeded.
+func codeOf(result registry.Result) int {
+	if result.Created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }

@@ -17,7 +17,7 @@ import (
 // about the patch or what it makes.
 func (p *patcher) mergeTree(live, obj registry.Object) bool {
 	before, ok := live.(*unstructured.Unstructured)
-	if !ok || p.kind != types.MergePatchType {
+	if !ok || p.patch != types.MergePatchType {
 		return false
 	}
 	changes, ok := scheme.ParseTree(p.body)
@@ -27,7 +27,7 @@ func (p *patcher) mergeTree(live, obj registry.Object) bool {
 	after := copyTree(before.Object)
 	patch.MergeTree(after, changes)
 	obj.(*unstructured.Unstructured).Object = after
-	unknown, err := p.s.coerce(obj, p.o.validation != patch.Ignore)
+	unknown, err := p.s.coerce(obj, p.validation != patch.Ignore)
 	return err == nil && len(unknown) == 0
 }
 

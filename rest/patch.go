@@ -3,164 +3,55 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
-	"mime"
 	"net/http"
 	"slices"
-	"sync"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 
-	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/patch"
 	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/typed"
 )
-
-// patchTypes are the accepted Content-Types of a PATCH.
-var patchTypes = []string{
-	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
-}
-
-// treePatchTypes are those of custom resources: a strategic merge wants Go types.
-var treePatchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
-
-// noSuchPatch answers a PATCH of a built-in resource with another Content-Type.
-var noSuchPatch = apierr.WithEmptyDetails(apierr.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type"))
-
-func typesPatch(t string) types.PatchType { return types.PatchType(t) }
-
-// managers are the field managers, made when first needed: one for each served
-// version and subresource.
-type managers struct {
-	sync.Map // managerKey -> *managed.Manager
-	cache    *managed.Cache
-}
-
-type managerKey struct {
-	s           *served
-	subresource string
-}
-
-// managedCacheBytes bounds the decoded field sets that are kept.
-const managedCacheBytes = 8 << 20
-
-// forget drops the managers of a resource that is served no more.
-func (m *managers) forget(s *served) {
-	for i := range s.Kind.Subresources {
-		m.Delete(managerKey{s, s.Kind.Subresources[i].Name})
-	}
-	m.Delete(managerKey{s, ""})
-}
-
-func (h *Handler) manager(s *served, subresource string) (*managed.Manager, error) {
-	key := managerKey{s, subresource}
-	if m, ok := h.managers.Load(key); ok {
-		return m.(*managed.Manager), nil
-	}
-	var types managedfields.TypeConverter = typed.Converter{}
-	if s.Kind.Types != nil {
-		types = s.Kind.Types
-	}
-	m, err := managed.For(s.Kind, s.gvk, subresource, types, h.managers.cache)
-	if err != nil {
-		return nil, err
-	}
-	h.managers.Store(key, m)
-	return m, nil
-}
 
 // patch changes an object by a JSON patch, a merge patch, a strategic merge patch
 // or server-side apply.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	sub := s.Kind.Subresource(info.Subresource)
-	patchType, err := h.patchTypeOf(r, s)
+	in, err := h.incomingPatch(r, info, s)
 	if err != nil {
 		return err
 	}
-	accepted, err := h.objectsFor(r, info, s)
-	if err != nil {
-		return err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	o, err := parseWriteOptions(r, "PatchOptions", patchType)
-	if err != nil {
-		return err
-	}
-	if patchType == string(types.ApplyCBORPatchType) {
-		patchType = string(types.ApplyYAMLPatchType)
-		if body, err = scheme.CBORToJSON(body); err != nil {
-			return kerrors.NewBadRequest(err.Error())
-		}
-	}
-	notePatch(r, patchType, body)
-	p := patcher{h: h, r: r, s: s, info: info, o: o, body: body, kind: types.PatchType(patchType)}
-	if !s.Kind.Trees() && (p.kind == types.ApplyYAMLPatchType || p.kind == types.StrategicMergePatchType) {
+	p := patcher{incoming: in, h: h, r: r, s: s, info: info}
+	if !s.Kind.Trees() && (p.patch == types.ApplyYAMLPatchType || p.patch == types.StrategicMergePatchType) {
 		// No Decoder reads what becomes of these. Trees have no quantities.
-		if err := s.decoder().CheckQuantities(scheme.YAML, body); err != nil {
+		if err := s.decoder().CheckQuantities(scheme.YAML, p.body); err != nil {
 			return err
 		}
 	}
-	options := h.updateOptions(info, s, sub, o)
-	options.Create = p.kind == types.ApplyYAMLPatchType && info.Subresource == ""
-	if p.kind == types.ApplyYAMLPatchType {
+	options := h.updateOptions(info, s, s.Kind.Subresource(info.Subresource), in.writeOptions)
+	options.Create = p.patch == types.ApplyYAMLPatchType && info.Subresource == ""
+	if p.patch == types.ApplyYAMLPatchType {
 		if err := p.decodeApply(); err != nil {
 			return err
 		}
 	}
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, o, p.change))
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, in.writeOptions, p.change))
 	p.warn() // of what decoded, whatever became of it then
 	if err != nil {
 		return err
 	}
-	code := http.StatusOK
-	if result.Created {
-		code = http.StatusCreated
-	}
-	return h.writeResult(w, r, s, code, accepted, result)
-}
-
-// patchTypeOf reads the Content-Type.
-func (h *Handler) patchTypeOf(r *http.Request, s *served) (string, error) {
-	header := r.Header.Get("Content-Type")
-	mediaType, _, err := mime.ParseMediaType(header)
-	if err != nil {
-		mediaType = header
-	}
-	accepted := patchTypes
-	if s.Kind.Trees() {
-		accepted = treePatchTypes
-	}
-	if h.formats.CBOR {
-		accepted = append(slices.Clone(accepted), string(types.ApplyCBORPatchType))
-	}
-	if slices.Contains(accepted, mediaType) {
-		return mediaType, nil
-	}
-	if s.Kind.Trees() {
-		return "", apierr.UnsupportedMediaType(accepted)
-	}
-	return "", noSuchPatch
+	return h.writeResult(w, r, s, codeOf(result), in.accepted, result)
 }
 
 // patcher applies one patch; change may run more than once.
 type patcher struct {
+	incoming
 	h        *Handler
 	r        *http.Request
 	s        *served
 	info     *request.Info
-	o        writeOptions
-	body     []byte
-	kind     types.PatchType
 	apply    patch.Configuration
 	warnings []string
 }
@@ -174,7 +65,7 @@ func (p *patcher) warn() {
 
 // decodeApply reads a server-side apply's configuration.
 func (p *patcher) decodeApply() (err error) {
-	p.apply, err = patch.Apply(p.body, p.o.validation)
+	p.apply, err = patch.Apply(p.body, p.validation)
 	return err
 }
 
@@ -182,7 +73,7 @@ func (p *patcher) decodeApply() (err error) {
 func (p *patcher) change(c *registry.Current) (registry.Object, error) {
 	p.warnings = nil
 	s := p.s
-	if !c.Exists() && p.kind != types.ApplyYAMLPatchType {
+	if !c.Exists() && p.patch != types.ApplyYAMLPatchType {
 		return nil, kerrors.NewNotFound(s.gr, p.info.Name)
 	}
 	var live registry.Object
@@ -203,14 +94,14 @@ func (p *patcher) change(c *registry.Current) (registry.Object, error) {
 }
 
 func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.Object, error) {
-	if p.kind == types.ApplyYAMLPatchType {
+	if p.patch == types.ApplyYAMLPatchType {
 		return p.applied(live)
 	}
 	obj := p.s.version.New()
-	switch p.kind {
+	switch p.patch {
 	case types.StrategicMergePatchType:
 		live.GetObjectKind().SetGroupVersionKind(p.s.gvk)
-		warnings, err := patch.Strategic(live, obj, p.body, p.o.validation)
+		warnings, err := patch.Strategic(live, obj, p.body, p.validation)
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +120,7 @@ func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.O
 	if p.s.version.Default != nil {
 		p.s.version.Default(obj)
 	}
-	return p.h.own(p.s, p.info.Subresource, live, obj, p.o.manager)
+	return p.h.own(p.s, p.info.Subresource, live, obj, p.manager)
 }
 
 // patchDocument applies a JSON patch or a merge patch to the object's document
@@ -241,10 +132,10 @@ func (p *patcher) patchDocument(c *registry.Current, obj registry.Object) error 
 	}
 	doc := scheme.AppendJSONObject(nil, p.s.objectHead, item)
 	run := patch.Merge
-	if p.kind == types.JSONPatchType {
+	if p.patch == types.JSONPatchType {
 		run = patch.JSON
 	}
-	after, strict, err := run(doc, p.body, p.o.validation)
+	after, strict, err := run(doc, p.body, p.validation)
 	if err != nil {
 		return err
 	}
@@ -261,7 +152,7 @@ func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Objec
 	}
 	d := p.s.decoder()
 	d.New = func() runtime.Object { return obj }
-	track := p.o.validation != patch.Ignore
+	track := p.validation != patch.Ignore
 	more, err := d.DecodePatched(after, track)
 	if err == nil {
 		var unknown []error
@@ -271,7 +162,7 @@ func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Objec
 	if err == nil && len(more) > 0 {
 		err = runtime.NewStrictDecodingError(more)
 	}
-	return patch.Decoded(after, strict, err, p.o.validation)
+	return patch.Decoded(after, strict, err, p.validation)
 }
 
 // unknownMembers are the warnings for the members of a document of no kind.
@@ -295,15 +186,15 @@ func (p *patcher) applied(live registry.Object) (registry.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	force := p.o.force != nil && *p.o.force
+	force := p.force != nil && *p.force
 	if live != nil {
 		// The result shares memory with it and is changed further on.
 		live = live.DeepCopyObject().(registry.Object)
 	}
-	obj, err := m.Apply(live, p.apply.Object, p.o.manager, force, p.h.o.Now())
+	obj, err := m.Apply(live, p.apply.Object, p.manager, force, p.h.o.Now())
 	if err != nil {
 		return nil, err
 	}
-	p.warnings, err = p.apply.Duplicates(p.o.validation)
+	p.warnings, err = p.apply.Duplicates(p.validation)
 	return obj, err
 }

@@ -278,25 +278,12 @@ func (s *served) protoMetadata(v view) ([]byte, error) {
 	return wire.MetadataField(raw)
 }
 
-// objectsFor negotiates the response of a request for objects of s.
+// objectsFor negotiates the response of a request for objects of s, or of its
+// subresources.
 func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
 	return h.formats.Response(r, negotiate.Endpoint{
 		Transforms: true,
 		List:       info.Name == "" && r.Method == http.MethodGet,
 		Trees:      s.Kind.Trees(),
-	})
-}
-
-// scaleFor negotiates the response of a request for a Scale, which is encoded as the
-// resource's objects are.
-func (h *Handler) scaleFor(r *http.Request, s *served) (negotiate.Accepted, error) {
-	return h.formats.Response(r, negotiate.Endpoint{Transforms: true, Trees: s.Kind.Trees()})
-}
-
-// responseFor negotiates the response of a request for something else.
-func (h *Handler) responseFor(r *http.Request, info *request.Info) (negotiate.Accepted, error) {
-	return h.formats.Response(r, negotiate.Endpoint{
-		Transforms: true,
-		List:       info.Name == "" && r.Method == http.MethodGet,
 	})
 }

@@ -1,6 +1,9 @@
 // Package rest serves the API's verbs over HTTP, one file a verb, from and to the
 // generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
 // other versions decode.
+//
+// A write begins with its incoming (incoming.go), which is decoded (body.go, patch.go),
+// given its owners (owners.go), admitted (admit.go) and handed to the registry.
 package rest
 
 import (

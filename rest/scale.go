@@ -53,7 +53,7 @@ func scaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scal
 }
 
 func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.scaleFor(r, s)
+	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -147,24 +147,12 @@ func partialScale(accepted negotiate.Accepted, scale *autoscalingv1.Scale) *meta
 }
 
 func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.scaleFor(r, s)
-	if err != nil {
-		return err
-	}
-	media, err := h.formats.Body(r)
-	if err != nil {
-		return err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	o, err := parseWriteOptions(r, "UpdateOptions", "")
+	in, err := h.incoming(r, info, s, updateOptions)
 	if err != nil {
 		return err
 	}
 	sub := s.Kind.Subresource(info.Subresource)
-	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, media, body, o.validation)
+	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, in)
 	switch {
 	case err != nil && s.Kind.Trees():
 		// Where the reference would word what is wrong, it fails to name a Scale's kind.
@@ -176,15 +164,15 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 	if err := checkName(sent, info); err != nil {
 		return err
 	}
-	return h.changeScale(w, r, info, s, accepted, o, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+	return h.changeScale(w, r, info, s, in, func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 		return sent.(*autoscalingv1.Scale), nil
 	})
 }
 
 // changeScale stores the Scale that change makes of the current one.
-func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o writeOptions, change func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) error {
+func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, change func(*autoscalingv1.Scale) (*autoscalingv1.Scale, error)) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(info, s, sub, in.writeOptions), func(c *registry.Current) (registry.Object, error) {
 		obj, err := c.Decode()
 		if err != nil {
 			return nil, err
@@ -218,12 +206,12 @@ func (h *Handler) changeScale(w http.ResponseWriter, r *http.Request, info *requ
 		if scale.UID != "" && scale.UID != obj.GetUID() {
 			return nil, s.UIDMismatch(c.Object, scale.UID, obj.GetUID())
 		}
-		return h.ownScale(s, sub, live, obj, scale.Spec.Replicas, o.manager)
+		return h.ownScale(s, sub, live, obj, scale.Spec.Replicas, in.manager)
 	})
 	if err != nil {
 		return err
 	}
-	return s.writeScale(w, r, info, accepted, result.Object)
+	return s.writeScale(w, r, info, in.accepted, result.Object)
 }
 
 // ownScale records who set the replicas, as the managedFields of a Scale would: there
@@ -305,35 +293,22 @@ func scaleToChange(s *registry.Scale, sub *registry.Subresource, obj registry.Ob
 }
 
 func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	patchType, err := h.patchTypeOf(r, s)
+	in, err := h.incomingPatch(r, info, s)
 	if err != nil {
 		return err
 	}
-	accepted, err := h.scaleFor(r, s)
-	if err != nil {
-		return err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	o, err := parseWriteOptions(r, "PatchOptions", patchType)
-	if err != nil {
-		return err
-	}
-	notePatch(r, patchType, body)
-	if patchType == string(types.ApplyYAMLPatchType) {
-		return h.applyScale(w, r, info, s, accepted, o, body)
+	if in.patch == types.ApplyYAMLPatchType {
+		return h.applyScale(w, r, info, s, in)
 	}
 	var warnings []string
-	err = h.changeScale(w, r, info, s, accepted, o, func(before *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
+	err = h.changeScale(w, r, info, s, in, func(before *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 		after := &autoscalingv1.Scale{}
 		before.SetGroupVersionKind(scaleKind)
 		var err error
-		if patchType == string(types.StrategicMergePatchType) {
-			warnings, err = patch.Strategic(before, after, body, o.validation)
+		if in.patch == types.StrategicMergePatchType {
+			warnings, err = patch.Strategic(before, after, in.body, in.validation)
 		} else {
-			warnings, err = patchScaleDocument(before, after, body, patchType, o)
+			warnings, err = patchScaleDocument(before, after, in)
 		}
 		if err == nil {
 			err = checkName(after, info)
@@ -346,30 +321,30 @@ func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *reque
 	return err
 }
 
-func patchScaleDocument(before, after *autoscalingv1.Scale, body []byte, patchType string, o writeOptions) ([]string, error) {
+func patchScaleDocument(before, after *autoscalingv1.Scale, in incoming) ([]string, error) {
 	item, err := scheme.EncodeItem(before)
 	if err != nil {
 		return nil, err
 	}
 	run := patch.Merge
-	if patchType == string(types.JSONPatchType) {
+	if in.patch == types.JSONPatchType {
 		run = patch.JSON
 	}
-	doc, strict, err := run(scheme.AppendJSONObject(nil, scaleHead, item), body, o.validation)
+	doc, strict, err := run(scheme.AppendJSONObject(nil, scaleHead, item), in.body, in.validation)
 	if err != nil {
 		return nil, err
 	}
 	d := scheme.Decoder{GVK: scaleKind, Internal: "autoscaling.Scale", New: func() runtime.Object { return after }}
-	more, err := d.DecodePatched(doc, o.validation != patch.Ignore)
+	more, err := d.DecodePatched(doc, in.validation != patch.Ignore)
 	if err == nil && len(more) > 0 {
 		err = runtime.NewStrictDecodingError(more)
 	}
-	return patch.Decoded(doc, strict, err, o.validation)
+	return patch.Decoded(doc, strict, err, in.validation)
 }
 
 // applyScale applies a Scale: the configuration of the parent that sets as much.
-func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o writeOptions, body []byte) error {
-	configuration, err := patch.Apply(body, o.validation)
+func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming) error {
+	configuration, err := patch.Apply(in.body, in.validation)
 	if err != nil {
 		return err
 	}
@@ -378,7 +353,7 @@ func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(info, s, sub, o), func(c *registry.Current) (registry.Object, error) {
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, h.updateOptions(info, s, sub, in.writeOptions), func(c *registry.Current) (registry.Object, error) {
 		live, err := c.Decode()
 		if err != nil {
 			return nil, err
@@ -387,8 +362,8 @@ func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *reque
 		if err != nil {
 			return nil, err
 		}
-		force := o.force != nil && *o.force
-		obj, err := m.Apply(live, parent, o.manager, force, h.o.Now())
+		force := in.force != nil && *in.force
+		obj, err := m.Apply(live, parent, in.manager, force, h.o.Now())
 		if err != nil {
 			return nil, err
 		}
@@ -398,7 +373,7 @@ func (h *Handler) applyScale(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
-	return s.writeScale(w, r, info, accepted, result.Object)
+	return s.writeScale(w, r, info, in.accepted, result.Object)
 }
 
 // parentConfiguration turns an applied Scale into the applied parent.

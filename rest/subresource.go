@@ -9,13 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/scheme/wire"
-	"github.com/keelson-dev/keelson/typed"
 )
 
 // subresourceVerb finds what serves a request on a subresource.
@@ -112,51 +108,20 @@ func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info
 }
 
 func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource, create registry.CreateFunc) error {
-	accepted, err := h.responseFor(r, info)
-	if err != nil {
-		return err
-	}
-	media, err := h.formats.Body(r)
-	if err != nil {
-		return err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	o, err := parseWriteOptions(r, "CreateOptions", "")
-	if err != nil {
-		return err
-	}
-	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[s.kindOf(sub).GroupKind()]), r, media, body, o.validation)
-	if err != nil {
-		return err
-	}
-	noteSent(r, s.kindOf(sub), obj)
-	if obj, err = h.complete(s, sub, info.Namespace, obj, o.manager); err != nil {
-		return err
-	}
-	name := info.Name
-	if name == "" {
-		name = obj.GetName()
-	}
-	a := h.admits(s, info.Namespace, name, info.Subresource, o.dryRun)
-	if err := a.mutate(r.Context(), obj, nil); err != nil {
-		return err
-	}
-	out, err := create(r.Context(), h.o.Registry, registry.CreateRequest{
-		Namespace: info.Namespace, Name: name, Body: obj, DryRun: o.dryRun, FieldManager: o.manager, Admit: a.validate,
-	})
+	in, err := h.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
 	}
 	gvk := s.kindOf(sub)
-	if out == nil {
-		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
-		return writeTyped(w, r, http.StatusCreated, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status)
+	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[gvk.GroupKind()]), r, in)
+	if err != nil {
+		return err
 	}
-	out.GetObjectKind().SetGroupVersionKind(gvk)
-	return writeTyped(w, r, http.StatusCreated, accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), out)
+	noteSent(r, gvk, obj)
+	if obj, err = h.complete(s, sub, info.Namespace, obj, in.manager); err != nil {
+		return err
+	}
+	return h.handle(w, r, info, s, in, gvk, obj, create)
 }
 
 // complete brings the body of a POST to the form that Create takes.
@@ -175,26 +140,6 @@ func (h *Handler) complete(s *served, sub *registry.Subresource, namespace strin
 		return nil, err
 	}
 	return m.Update(nil, obj, manager, h.o.Now()), nil
-}
-
-// subManager keeps the managed fields of a subresource whose objects are of a kind
-// of their own.
-func (h *Handler) subManager(s *served, sub *registry.Subresource) (*managed.Manager, error) {
-	key := managerKey{s, sub.Name}
-	if m, ok := h.managers.Load(key); ok {
-		return m.(*managed.Manager), nil
-	}
-	gvk := s.kindOf(sub)
-	kind := &registry.Kind{
-		Group: gvk.Group, Name: gvk.Kind, Storage: gvk.Version,
-		Versions: []registry.Version{{Name: gvk.Version, New: sub.New, Default: sub.Default}},
-	}
-	m, err := managed.For(kind, gvk, sub.Name, typed.Converter{}, h.managers.cache)
-	if err != nil {
-		return nil, err
-	}
-	h.managers.Store(key, m)
-	return m, nil
 }
 
 // kindOf is the kind that a subresource takes.

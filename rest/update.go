@@ -12,24 +12,11 @@ import (
 
 // update replaces an object, or the part of it that a subresource stands for.
 func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	sub := s.Kind.Subresource(info.Subresource)
-	accepted, err := h.objectsFor(r, info, s)
+	in, err := h.incoming(r, info, s, updateOptions)
 	if err != nil {
 		return err
 	}
-	media, err := h.formats.Body(r)
-	if err != nil {
-		return err
-	}
-	body, err := readBody(r)
-	if err != nil {
-		return err
-	}
-	o, err := parseWriteOptions(r, "UpdateOptions", "")
-	if err != nil {
-		return err
-	}
-	sent, err := s.decodeBody(r, media, body, o.validation)
+	sent, err := s.decodeBody(r, in)
 	if err != nil {
 		return err
 	}
@@ -37,13 +24,13 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	first := true
-	options := h.updateOptions(info, s, sub, o)
+	options := h.updateOptions(info, s, s.Kind.Subresource(info.Subresource), in.writeOptions)
 	options.CheckUID = true
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, o, func(c *registry.Current) (registry.Object, error) {
+	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, in.writeOptions, func(c *registry.Current) (registry.Object, error) {
 		obj := sent
 		if !first {
 			// A second try begins with what was sent, untouched by the first.
-			if obj, err = s.decodeBody(r, media, body, o.validation); err != nil {
+			if obj, err = s.decodeBody(r, in); err != nil {
 				return nil, err
 			}
 		}
@@ -54,7 +41,7 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 				return nil, err
 			}
 		}
-		if obj, err = h.own(s, info.Subresource, live, obj, o.manager); err != nil {
+		if obj, err = h.own(s, info.Subresource, live, obj, in.manager); err != nil {
 			return nil, err
 		}
 		return s.ToStorage(obj, s.version)
@@ -62,11 +49,7 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	code := http.StatusOK
-	if result.Created {
-		code = http.StatusCreated
-	}
-	return h.writeResult(w, r, s, code, accepted, result)
+	return h.writeResult(w, r, s, codeOf(result), in.accepted, result)
 }
 
 // checkName holds the name and namespace in the body against the URL.

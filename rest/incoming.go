@@ -1,0 +1,223 @@
+package rest
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/rest/patch"
+	"github.com/keelson-dev/keelson/scheme"
+)
+
+// An incoming is what a request that writes brings. It is read in the order in which
+// the reference finds fault with it: the form of the answer (of a PATCH, that of the
+// patch before), the form of the body, the body, the options. What the body says is
+// decoded afterwards, by its kind.
+type incoming struct {
+	accepted negotiate.Accepted
+	// media is the form of a body that is no patch, patch that of one that is.
+	media scheme.Media
+	patch types.PatchType
+	body  []byte
+	writeOptions
+}
+
+// The options of writes by the names that errors give them.
+const (
+	createOptions = "CreateOptions"
+	updateOptions = "UpdateOptions"
+	patchOptions  = "PatchOptions"
+)
+
+// incoming reads a POST or PUT with options of that kind.
+func (h *Handler) incoming(r *http.Request, info *request.Info, s *served, options string) (in incoming, err error) {
+	if in.accepted, err = h.objectsFor(r, info, s); err != nil {
+		return in, err
+	}
+	if in.media, err = h.formats.Body(r); err != nil {
+		return in, err
+	}
+	return in, in.read(r, options)
+}
+
+// incomingPatch reads a PATCH.
+func (h *Handler) incomingPatch(r *http.Request, info *request.Info, s *served) (in incoming, err error) {
+	if in.patch, err = h.patchTypeOf(r, s); err != nil {
+		return in, err
+	}
+	if in.accepted, err = h.objectsFor(r, info, s); err != nil {
+		return in, err
+	}
+	if err := in.read(r, patchOptions); err != nil {
+		return in, err
+	}
+	if in.patch == types.ApplyCBORPatchType {
+		in.patch = types.ApplyYAMLPatchType
+		if in.body, err = scheme.CBORToJSON(in.body); err != nil {
+			return in, kerrors.NewBadRequest(err.Error())
+		}
+	}
+	notePatch(r, in.patch, in.body)
+	return in, nil
+}
+
+func (in *incoming) read(r *http.Request, options string) (err error) {
+	if in.body, err = readBody(r); err != nil {
+		return err
+	}
+	in.writeOptions, err = parseWriteOptions(r, options, in.patch)
+	return err
+}
+
+// patchTypes are the accepted Content-Types of a PATCH.
+var patchTypes = []string{
+	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
+}
+
+// treePatchTypes are those of custom resources: a strategic merge wants Go types.
+var treePatchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+
+// noSuchPatch answers a PATCH of a built-in resource with another Content-Type.
+var noSuchPatch = apierr.WithEmptyDetails(apierr.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type"))
+
+// patchTypeOf reads the Content-Type.
+func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, error) {
+	header := r.Header.Get("Content-Type")
+	mediaType, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		mediaType = header
+	}
+	accepted := patchTypes
+	if s.Kind.Trees() {
+		accepted = treePatchTypes
+	}
+	if h.formats.CBOR {
+		accepted = append(slices.Clone(accepted), string(types.ApplyCBORPatchType))
+	}
+	if slices.Contains(accepted, mediaType) {
+		return types.PatchType(mediaType), nil
+	}
+	if s.Kind.Trees() {
+		return "", apierr.UnsupportedMediaType(accepted)
+	}
+	return "", noSuchPatch
+}
+
+// maxBody is the largest request body, as in the reference: 3 MiB.
+const maxBody = 3 << 20
+
+// readBody reads the whole body. The slice is the caller's.
+func readBody(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	tooLarge := kerrors.NewRequestEntityTooLargeError("limit is 3145728")
+	if r.ContentLength > maxBody {
+		return nil, tooLarge
+	}
+	size := r.ContentLength
+	if size < 0 {
+		size = 512
+	}
+	b := make([]byte, 0, size+1)
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Body.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if len(b) > maxBody {
+			return nil, tooLarge
+		}
+		if errors.Is(err, io.EOF) {
+			return b, nil
+		}
+		if err != nil {
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+	}
+}
+
+// writeOptions are the options that creates, updates and patches share.
+type writeOptions struct {
+	dryRun     bool
+	manager    string
+	validation patch.Validation
+	force      *bool
+}
+
+// parseWriteOptions reads and checks the query parameters. kind is CreateOptions,
+// UpdateOptions or PatchOptions; the words of errors name it.
+func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) (writeOptions, error) {
+	var o metav1.PatchOptions
+	if r.URL.RawQuery != "" {
+		values, _ := url.ParseQuery(r.URL.RawQuery)
+		if err := metav1.Convert_url_Values_To_v1_PatchOptions(&values, &o, nil); err != nil {
+			return writeOptions{}, kerrors.NewBadRequest(err.Error())
+		}
+		var errs field.ErrorList
+		switch kind {
+		case createOptions:
+			errs = metavalidation.ValidateCreateOptions(&metav1.CreateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
+		case updateOptions:
+			errs = metavalidation.ValidateUpdateOptions(&metav1.UpdateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
+		}
+		if kind != patchOptions && len(errs) > 0 {
+			return writeOptions{}, invalidOptions(kind, errs)
+		}
+	}
+	if kind == patchOptions {
+		if errs := metavalidation.ValidatePatchOptions(&o, patchType); len(errs) > 0 {
+			return writeOptions{}, invalidOptions(kind, errs)
+		}
+	}
+	w := writeOptions{dryRun: len(o.DryRun) > 0, manager: o.FieldManager, validation: patch.Warn, force: o.Force}
+	if o.FieldValidation != "" {
+		w.validation = patch.Validation(o.FieldValidation)
+	}
+	if w.manager == "" {
+		w.manager = managerFromAgent(r.UserAgent())
+	}
+	return w, nil
+}
+
+func invalidOptions(kind string, errs field.ErrorList) error {
+	return kerrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+}
+
+// managerFromAgent names the manager of a request without fieldManager: the user
+// agent up to its first slash, at most 128 printable characters.
+func managerFromAgent(agent string) string {
+	const most = 128
+	name, _, _ := strings.Cut(agent, "/")
+	out := make([]rune, 0, len(name))
+	size := 0
+	for _, c := range name {
+		if !unicode.IsPrint(c) {
+			continue
+		}
+		if size += len(string(c)); size > most {
+			break
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		return "unknown"
+	}
+	return string(out)
+}
