@@ -13,7 +13,7 @@ import (
 // startAPIServices makes the APIServices of what is built in, and keeps those of
 // custom resources.
 func (s *Server) startAPIServices(ctx context.Context, verbs *rest.Handler) error {
-	c := &apiservice.Controller{Registry: s.api.registry, Creator: verbs, Custom: s.api.custom, Log: s.log}
+	c := &apiservice.Controller{Registry: s.api.registry, Writer: verbs, Custom: s.api.custom, Log: s.log}
 	for _, g := range discovery.FromKinds(s.api.kinds) {
 		for i := range g.Versions {
 			gv := schema.GroupVersion{Group: g.Name, Version: g.Versions[i].Name}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,9 +43,11 @@ const retryAfter = time.Second
 
 var resource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
 
-// Creator creates an object of a resource as a client named manager would.
-type Creator interface {
+// Writer creates and changes an object of a resource as a client named manager
+// would; change runs again after a conflict.
+type Writer interface {
 	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
+	UpdateAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error
 }
 
 // Custom tells which versions of which groups have custom resources.
@@ -63,13 +66,14 @@ type Builtin struct {
 // Controller keeps the APIServices.
 type Controller struct {
 	Registry *registry.Registry
-	Creator  Creator
+	Writer   Writer
 	Builtin  []Builtin
 	Custom   Custom
 	Log      *slog.Logger
 }
 
-// Start makes what is missing of the APIServices of built-in groups.
+// Start makes what is missing of the APIServices of built-in groups, and brings
+// back what was changed.
 func (c *Controller) Start(ctx context.Context) error {
 	// At the same time, they share their syncs.
 	errs := make([]error, len(c.Builtin))
@@ -176,21 +180,40 @@ func (c *Controller) forget(ctx context.Context, served map[schema.GroupVersion]
 
 func name(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// create makes an APIService. One that is there stays as it is: somebody may have
-// put a server of their own in place of this one.
+// create makes an APIService. One that is there gets back what it stood for, unless
+// it is none of the controller's: somebody may have put a server of their own in
+// place of this one.
 func (c *Controller) create(ctx context.Context, gv schema.GroupVersion, kept string, group, version int) error {
-	if found, err := c.Registry.Lookup(ctx, resource, "", name(gv)); err != nil || found != nil {
+	spec := apiregistrationv1.APIServiceSpec{
+		Group: gv.Group, Version: gv.Version,
+		GroupPriorityMinimum: int32(group), VersionPriority: int32(version),
+	}
+	found, err := c.Registry.Lookup(ctx, resource, "", name(gv))
+	if err != nil {
 		return err
 	}
-	s := &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: name(gv), Labels: map[string]string{Label: kept}},
-		Spec: apiregistrationv1.APIServiceSpec{
-			Group: gv.Group, Version: gv.Version,
-			GroupPriorityMinimum: int32(group), VersionPriority: int32(version),
-		},
+	if found != nil {
+		return c.restore(ctx, found.(*apiregistrationv1.APIService), spec)
 	}
-	err := c.Creator.CreateAs(ctx, resource.Resource, "v1", resource.Group, s, manager)
+	s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name(gv), Labels: map[string]string{Label: kept}}, Spec: spec}
+	err = c.Writer.CreateAs(ctx, resource.Resource, "v1", resource.Group, s, manager)
 	if err != nil && !kerrors.IsAlreadyExists(err) {
+		return fmt.Errorf("APIService %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// restore makes the specification of an APIService of the controller's what it has
+// to be.
+func (c *Controller) restore(ctx context.Context, s *apiregistrationv1.APIService, spec apiregistrationv1.APIServiceSpec) error {
+	if l := s.Labels[Label]; l != OnStart && l != Always || equality.Semantic.DeepEqual(s.Spec, spec) {
+		return nil
+	}
+	err := c.Writer.UpdateAs(ctx, resource.Resource, "v1", resource.Group, "", s.Name, manager, func(obj registry.Object) error {
+		obj.(*apiregistrationv1.APIService).Spec = spec
+		return nil
+	})
+	if err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("APIService %s: %w", s.Name, err)
 	}
 	return nil
