@@ -175,7 +175,11 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err != nil {
 		return err
 	}
-	if part, _, _, _, err := wire.Member(item, "metadata"); err != nil || version.FromStorage == nil && !bytes.Equal(part, alone) {
+	part, _, _, _, err := wire.Member(item, "metadata")
+	if err == nil {
+		part, err = r.ShownMetadata(part)
+	}
+	if err != nil || version.FromStorage == nil && !bytes.Equal(part, alone) {
 		return fmt.Errorf("metadata alone is %s, of the item %s (%v)", alone, part, err)
 	}
 	want := map[string]any{}
@@ -209,7 +213,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	}
 	if meta, err := r.MetadataJSON(o); err != nil {
 		return err
-	} else if err := sameJSON(meta, metadata); err != nil && version.FromStorage == nil {
+	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.HiddenAnnotation)); err != nil && version.FromStorage == nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	// What was made once is kept.
@@ -296,4 +300,14 @@ func checkStored(ctx context.Context, store storage.Store, r *registry.Resource,
 		return fmt.Errorf("changed and changed back it is stored as\n%q\nwas\n%q", e.Value, d.Value)
 	}
 	return nil // the defaults it lacked are stored now
+}
+
+// withoutAnnotation drops what is shown with the whole object alone.
+func withoutAnnotation(metadata map[string]any, hidden string) map[string]any {
+	if annotations, ok := metadata["annotations"].(map[string]any); ok && hidden != "" {
+		if delete(annotations, hidden); len(annotations) == 0 {
+			delete(metadata, "annotations")
+		}
+	}
+	return metadata
 }
