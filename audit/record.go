@@ -35,6 +35,8 @@ type Record struct {
 	decided  bool
 	settings Settings
 	event    Event
+	refusal  *metav1.Status // what the request was refused with, nil if it was not
+	times    latencies
 }
 
 // NewRecord begins the note of the request with that Audit-Id, which was received
@@ -106,6 +108,31 @@ func Respond(ctx context.Context, s *metav1.Status) {
 	From(ctx).note(Metadata, func(e *Event) {
 		e.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
 	})
+}
+
+// Refuse notes the Status that answers the request in the place of what it asked for:
+// its words, and at the level RequestResponse the object.
+func Refuse(ctx context.Context, s *metav1.Status) {
+	Respond(ctx, s)
+	if r := From(ctx); r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refusal = s
+	}
+}
+
+// refused returns the object of a refusal, nil where there is none.
+func refused(s *metav1.Status) *runtime.Unknown {
+	if s == nil {
+		return nil
+	}
+	object := *s
+	object.Kind, object.APIVersion = "Status", "v1"
+	doc, err := json.Marshal(&object)
+	if err != nil {
+		return nil // there is no such Status
+	}
+	return &runtime.Unknown{Raw: doc}
 }
 
 // note lets f write to the event if the level reaches least.
@@ -311,6 +338,12 @@ func (r *Record) Emit(ctx context.Context, stage Stages) bool {
 	}
 	event := r.event
 	event.Annotations = maps.Clone(event.Annotations)
+	if event.ResponseObject == nil && r.settings.Level == RequestResponse {
+		event.ResponseObject = refused(r.refusal)
+	}
+	if stage == ResponseComplete {
+		event.Annotations = r.times.annotate(event.Annotations, time.Since(event.RequestReceivedTimestamp.Time))
+	}
 	r.mu.Unlock()
 
 	event.Stage = stages[stage]

@@ -51,7 +51,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	status := apierr.Status(err)
-	audit.Respond(r.Context(), status)
+	audit.Refuse(r.Context(), status)
 	h := w.Header()
 	if after := apierr.RetryAfterSeconds(status); after != "" {
 		h.Set("Retry-After", after)

@@ -12,7 +12,6 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
 // noteSent tells the audit record of a request which object it carries.
@@ -34,19 +33,15 @@ func document(gvk schema.GroupVersionKind, obj registry.Object) ([]byte, error) 
 	return scheme.JSONObject(scheme.JSONHead(gvk), item), nil
 }
 
+// auditedOptions is the version in which the reference notes DeleteOptions, whatever
+// the client sent.
+const auditedOptions = metav1.GroupName + "/__internal"
+
 // noteDeleteOptions tells the audit record of a request which options it carries.
-func noteDeleteOptions(r *http.Request, media scheme.Media, body []byte, o *metav1.DeleteOptions) {
+func noteDeleteOptions(r *http.Request, o *metav1.DeleteOptions) {
 	audit.From(r.Context()).Sent(nil, func() ([]byte, error) {
 		out := *o
-		if media == scheme.Protobuf {
-			if e, err := wire.OpenEnvelope(body); err == nil {
-				out.APIVersion = e.APIVersion
-			}
-		}
-		out.Kind = "DeleteOptions"
-		if out.APIVersion == "" {
-			out.APIVersion = metav1.SchemeGroupVersion.String()
-		}
+		out.Kind, out.APIVersion = "DeleteOptions", auditedOptions
 		return scheme.Marshal(&out)
 	})
 }

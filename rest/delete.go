@@ -82,7 +82,7 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 		if err := decodeDeleteOptions(media, body, options); err != nil {
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
-		noteDeleteOptions(r, media, body, options)
+		noteDeleteOptions(r, options)
 	} else if r.URL.RawQuery != "" {
 		values, _ := url.ParseQuery(r.URL.RawQuery)
 		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&values, options, nil); err != nil {

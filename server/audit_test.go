@@ -118,7 +118,7 @@ func TestAuditLog(t *testing.T) {
 		`admin create configmaps/a 201 {"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"k":"\u003cv\u003e"}} -> ConfigMap allow`,
 		`admin patch configmaps/a 200 {"data":{"x":"y"}} -> ConfigMap allow`,
 		`dave get configmaps/a 403 forbid`,
-		`admin delete configmaps/a 200 {"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","propagationPolicy":"Background"} -> Status allow`,
+		`admin delete configmaps/a 200 {"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal","propagationPolicy":"Background"} -> Status allow`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

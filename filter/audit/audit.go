@@ -107,8 +107,11 @@ func (a *Auditor) serve(w *response.Writer, r *http.Request, record *audit.Recor
 			w.Copy = answer
 		}
 	}
+	if !longRunning {
+		w.Wrote = func(took time.Duration) { audit.Spent(ctx, audit.ResponseWrite, took) }
+	}
 	defer func() {
-		w.Started, w.Copy = nil, nil
+		w.Started, w.Copy, w.Wrote = nil, nil, nil
 		if cause := recover(); cause != nil {
 			audit.Respond(ctx, &metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,

@@ -9,6 +9,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
@@ -49,7 +50,9 @@ func New(o Options) func(http.Handler) http.Handler {
 					user = o.Anonymous(r)
 				}
 			}
-			o.observe(user, err, time.Since(start))
+			took := time.Since(start)
+			o.observe(user, err, took)
+			audit.Spent(r.Context(), audit.Authentication, took)
 			if user == nil {
 				o.Log.Debug("request without credentials that hold", "path", r.URL.Path, "error", err)
 				respond.Error(w, r, unauthorized())

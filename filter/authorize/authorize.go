@@ -28,7 +28,9 @@ func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 			attributes := authz.AttributesOf(r)
 			start := time.Now()
 			decision, reason, err := a.Authorize(ctx, attributes)
-			observe(result(decision, err), time.Since(start))
+			took := time.Since(start)
+			observe(result(decision, err), took)
+			audit.Spent(ctx, audit.Authorization, took)
 			if decision == authz.Allow {
 				audit.Annotate(ctx, decisionKey, "allow")
 				audit.Annotate(ctx, reasonKey, reason)

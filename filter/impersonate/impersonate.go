@@ -77,6 +77,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.Us
 	ctx := r.Context()
 	start := time.Now()
 	user, mode, err := f.become(ctx, asked, authz.AttributesOf(r))
+	audit.Spent(ctx, audit.Impersonation, time.Since(start))
 	if err != nil {
 		f.observe.Impersonation("", "denied", time.Since(start))
 		w.Header().Set("X-Content-Type-Options", "nosniff")

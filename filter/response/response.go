@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/keelson-dev/keelson/request"
 )
@@ -26,6 +27,8 @@ type Writer struct {
 	Started func(status int)
 	// Copy receives what is written of the body; nil is not. It has no errors.
 	Copy io.Writer
+	// Wrote is told how long a write of the body took; nil is not.
+	Wrote func(time.Duration)
 }
 
 // Of returns the Writer that w is, or a new one around it.
@@ -59,7 +62,14 @@ func (w *Writer) Write(b []byte) (int, error) {
 	if w.Status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+	var start time.Time
+	if w.Wrote != nil {
+		start = time.Now()
+	}
 	n, err := w.ResponseWriter.Write(b)
+	if w.Wrote != nil {
+		w.Wrote(time.Since(start))
+	}
 	w.Bytes += int64(n)
 	if w.Copy != nil {
 		_, _ = w.Copy.Write(b[:n])

@@ -1,0 +1,50 @@
+package audit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestSlowRequestsSayWhere: the last event of a slow request has the time of each
+// layer, the sum if it was there several times; others have none.
+func TestSlowRequestsSayWhere(t *testing.T) {
+	for received, want := range map[time.Time]string{time.Unix(1, 0): "3s", time.Now().Add(time.Hour): ""} {
+		sink := &list{}
+		r := NewRecord(sink, func() {}, "id", received)
+		r.Decide(Settings{Level: Metadata})
+		ctx := With(context.Background(), r)
+		Spent(ctx, Authentication, time.Second)
+		Spent(ctx, Authentication, 2*time.Second)
+		r.Emit(ctx, ResponseStarted)
+		r.Emit(ctx, ResponseComplete)
+		first, last := sink.events[0].Annotations, sink.events[1].Annotations
+		if len(first) != 0 || last["apiserver.latency.k8s.io/authentication"] != want {
+			t.Errorf("%v: %v, %v", received, first, last)
+		}
+		if _, ok := last["apiserver.latency.k8s.io/authorization"]; ok || (last["apiserver.latency.k8s.io/total"] != "") != (want != "") {
+			t.Errorf("%v: %v", received, last)
+		}
+	}
+	Spent(context.Background(), Authentication, time.Second) // of a request that is not noted
+}
+
+// TestARefusalIsAnObject at the level of answers, whether it is captured or not.
+func TestARefusalIsAnObject(t *testing.T) {
+	for _, level := range []Level{Metadata, Request, RequestResponse} {
+		r, sink := newTestRecord(Settings{Level: level})
+		ctx := With(context.Background(), r)
+		Refuse(ctx, &metav1.Status{Status: "Failure", Message: "no", Reason: "Unauthorized", Code: 401})
+		r.Emit(ctx, ResponseStarted)
+		e := sink.events[0]
+		if e.ResponseStatus.Message != "no" || (e.ResponseObject != nil) != (level == RequestResponse) {
+			t.Errorf("%v: %+v", level, e)
+		}
+		const want = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Unauthorized","code":401}`
+		if level == RequestResponse && string(e.ResponseObject.Raw) != want {
+			t.Errorf("%s", e.ResponseObject.Raw)
+		}
+	}
+}
