@@ -293,6 +293,37 @@ func TestServerThroughTheStopOfAMember(t *testing.T) {
 	}
 }
 
+// TestReplicasStartTogether starts replicas at once on a cluster without anything: what
+// each would make another has made, and none fails.
+func TestReplicasStartTogether(t *testing.T) {
+	t.Parallel()
+	rounds := 3
+	if long() {
+		rounds = 30
+	}
+	for round := range rounds {
+		c := start(t, 1, nil)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				config := keelson.InMemory() // no directory
+				config.Storage, config.Etcd.Servers, config.Log = keelson.StorageEtcd, c.endpoints(), quiet()
+				ctx, cancel := bounded(t)
+				defer cancel()
+				s, err := keelson.Start(ctx, config)
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+					return
+				}
+				if err := s.Stop(ctx); err != nil {
+					t.Errorf("round %d: stopping: %v", round, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
 // within repeats do until it works.
 func within(t testing.TB, what string, do func() error) {
 	t.Helper()
