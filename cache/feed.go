@@ -180,7 +180,7 @@ const pageSize = 1000
 // by page, and returns that revision.
 func (c *Cache) scan(ctx context.Context, prefix string, revision int64, each func(storage.Entry)) (int64, error) {
 	request := storage.RangeRequest{
-		Start: prefix, End: storage.PrefixEnd(prefix), Revision: revision, Limit: pageSize,
+		Start: prefix, End: storage.PrefixEnd(prefix), Revision: revision, Limit: pageSize, Uncounted: true,
 	}
 	for {
 		page, err := c.store.Range(ctx, request)

@@ -123,6 +123,9 @@ type RangeRequest struct {
 	Limit int
 	// CountOnly asks for Count alone.
 	CountOnly bool
+	// Uncounted says that Count is not looked at: what lies beyond the limit need
+	// not be gone through, and Count may be less than it is.
+	Uncounted bool
 }
 
 // RangeResult is the answer to a RangeRequest.
@@ -130,7 +133,8 @@ type RangeResult struct {
 	Entries []Entry
 	// More says that Limit cut the answer.
 	More bool
-	// Count is the number of keys in the span at Revision, whatever the limit.
+	// Count is the number of keys in the span at Revision, whatever the limit, unless
+	// the request is Uncounted.
 	Count int64
 	// Revision is the revision that the answer reflects.
 	Revision int64

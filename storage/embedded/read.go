@@ -116,7 +116,7 @@ func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.En
 }
 
 // Range implements storage.Store. What lies beyond the limit is counted without
-// reading values.
+// reading values; page after page of a large span needs Uncounted.
 func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.RangeResult{}, err
@@ -165,6 +165,9 @@ func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, resu
 		}
 		if err := take(it, key, revision, r, result); err != nil {
 			return err
+		}
+		if r.Uncounted && result.More {
+			return nil
 		}
 		ok = it.NextPrefix()
 	}

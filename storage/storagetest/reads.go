@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -111,6 +112,10 @@ func (c *suite) rangeLimit(t *testing.T) {
 		start, pages, seen := "/k/", 0, 0
 		for {
 			r := k.rng(storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at})
+			u := k.rng(storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at, Uncounted: true})
+			if u.Count > r.Count || u.More != r.More || u.Revision != r.Revision || !reflect.DeepEqual(u.Entries, r.Entries) {
+				t.Fatalf("limit %d, page %d: an uncounted range is %+v, a counted one %+v", limit, pages, u, r)
+			}
 			if r.Count != int64(n-seen) || r.More != (n-seen > limit) || len(r.Entries) != min(limit, n-seen) {
 				t.Fatalf("limit %d, page %d: %d entries, count %d, more %v", limit, pages, len(r.Entries), r.Count, r.More)
 			}
