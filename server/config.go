@@ -104,6 +104,9 @@ type Config struct {
 	// ShutdownDelay is how long the server goes on serving after it was told to
 	// stop, while /readyz already fails.
 	ShutdownDelay time.Duration
+	// LivezGracePeriod is how long after the start /livez does not fail: what is under
+	// way then is assumed to go well.
+	LivezGracePeriod time.Duration
 	// Profiling serves /debug/pprof.
 	Profiling bool
 
@@ -187,6 +190,9 @@ func (c *Config) validate() error {
 	}
 	if c.RequestTimeout <= 0 {
 		add("--request-timeout must be greater than 0")
+	}
+	if c.LivezGracePeriod < 0 {
+		add("--livez-grace-period can not be a negative value")
 	}
 	if c.MinRequestTimeout < 0 || c.MaxRequestsInFlight < 0 || c.MaxMutatingRequestsInFlight < 0 || c.ShutdownDelay < 0 {
 		add("--min-request-timeout, --max-requests-inflight, --max-mutating-requests-inflight and --shutdown-delay-duration must not be negative")

@@ -416,6 +416,15 @@ func (s *Server) cacheFollows(ctx context.Context) error {
 	return nil
 }
 
+func (s *Server) newHealth() *health.Handler {
+	h := health.New(s.checks(), s.log, s.metrics.Healthcheck)
+	if grace := s.config.LivezGracePeriod; grace > 0 {
+		end := time.Now().Add(grace)
+		h.LivezPasses = func() bool { return time.Now().Before(end) }
+	}
+	return h
+}
+
 func (s *Server) notStopping(context.Context) error {
 	if s.stopping.Load() {
 		return errors.New("the server is shutting down")
@@ -436,7 +445,7 @@ func (s *Server) buildHTTP() error {
 		Objects: s.api.objects, Also: slices.Concat(s.api.custom.collectors(), s.encryptionMetrics.Collectors(), s.signerMetrics.Collectors(), s.egressMetrics.Collectors()),
 	})
 	s.routes = &router{
-		health:  health.New(s.checks(), s.log, s.metrics.Healthcheck),
+		health:  s.newHealth(),
 		metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 		discovery: s.discovery, openapi: documents, api: s.api.handler, custom: s.api.custom.Server,
 		snapshots: newSnapshots(s.store, s.log),
@@ -446,7 +455,7 @@ func (s *Server) buildHTTP() error {
 	}
 	handler := chain.New(s.routes, chain.Options{
 		Log: s.log, Metrics: s.metrics, Authentication: s.authenticationFilter(), Authorizer: s.authorization,
-		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches, Running: &s.active,
+		Limiter: limiter, RequestTimeout: s.config.RequestTimeout, Stopping: s.watches, Spread: s.config.Filters.ShutdownWatchGrace, Running: &s.active,
 		Audit: s.auditFilter(), Refusing: s.refusing.Load, CORSAllowedOrigins: s.config.Filters.CORSAllowedOrigins,
 		HSTSDirectives: s.config.Filters.HSTSDirectives, GoawayChance: s.config.Filters.GoawayChance,
 	})
@@ -534,7 +543,7 @@ func (s *Server) idle(ctx context.Context) error {
 // client that keeps an idle HTTP/2 connection, so once nothing is in flight it has
 // a moment to see the last answers off.
 func (s *Server) drain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout+drainTime)
+	ctx, cancel := context.WithTimeout(ctx, max(s.config.RequestTimeout, s.config.Filters.ShutdownWatchGrace)+drainTime)
 	defer cancel()
 	gone := make(chan struct{})
 	go func() {

@@ -76,6 +76,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f.IntVar(&config.MaxRequestsInFlight, "max-requests-inflight", config.MaxRequestsInFlight, "reading requests served at a time; 0 is no limit")
 	f.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight, "writing requests served at a time; 0 is no limit")
 	f.DurationVar(&config.ShutdownDelay, "shutdown-delay-duration", 0, "how long to go on serving, with /readyz failing, when told to stop")
+	f.DurationVar(&config.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
 	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
 	f.BoolVar(&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts, "make the service account \"default\" of each new namespace, as kube-controller-manager does")
 	f.IntVarP(&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything")
@@ -130,7 +131,7 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 		config.Log.Info("stopping")
 	case failure = <-s.Failed():
 	}
-	stop, cancel := context.WithTimeout(context.Background(), config.ShutdownDelay+config.RequestTimeout+stopTime)
+	stop, cancel := context.WithTimeout(context.Background(), config.ShutdownDelay+max(config.RequestTimeout, config.Filters.ShutdownWatchGrace)+stopTime)
 	defer cancel()
 	err = s.Stop(stop)
 	if failure == nil {

@@ -5,6 +5,7 @@ package deadline
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -22,6 +23,9 @@ type Options struct {
 	Limit time.Duration
 	// Grace is how much longer a handler may take that has begun to answer.
 	Grace time.Duration
+	// Spread is the time over which long-running requests end when Stopping has ended,
+	// so that their clients do not all come back to other servers at once.
+	Spread time.Duration
 	// Stopping ends long-running requests.
 	Stopping context.Context
 	// Running counts handlers that go on after their request was cut off.
@@ -45,7 +49,7 @@ func New(o Options) func(http.Handler) http.Handler {
 			if LongRunning(request.InfoFrom(r.Context())) {
 				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
-				defer context.AfterFunc(o.Stopping, cancel)()
+				defer o.endWith(cancel)()
 				next.ServeHTTP(w, r.WithContext(ctx))
 				return
 			}
@@ -64,6 +68,28 @@ func New(o Options) func(http.Handler) http.Handler {
 			inner.Header = maps.Clone(r.Header)
 			o.bounded(ctx, w, inner, next)
 		})
+	}
+}
+
+// endWith calls end when the server stops, or some time later if that is to be
+// spread. The returned function takes that back.
+func (o *Options) endWith(end func()) func() bool {
+	if o.Spread <= 0 {
+		return context.AfterFunc(o.Stopping, end)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(o.Stopping, func() {
+		timer := time.NewTimer(rand.N(o.Spread))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			end()
+		case <-ctx.Done():
+		}
+	})
+	return func() bool {
+		cancel()
+		return stop()
 	}
 }
 

@@ -80,6 +80,29 @@ func TestLongRunningRequestsEndWithTheServer(t *testing.T) {
 	}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/pods?watch=1", nil))
 }
 
+// TestLongRunningRequestsEndOverATime: not all at the moment of stopping.
+func TestLongRunningRequestsEndOverATime(t *testing.T) {
+	stopping, stop := context.WithCancel(t.Context())
+	stop()
+	ended := 0
+	for range 20 {
+		o := Options{Stopping: stopping, Spread: time.Millisecond}
+		withOptions(o, func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done() // the test's own time bounds it
+			ended++
+		}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/pods?watch=1", nil))
+	}
+	if ended != 20 {
+		t.Error(ended)
+	}
+	o := Options{Stopping: stopping, Spread: time.Hour}
+	withOptions(o, func(_ http.ResponseWriter, r *http.Request) {
+		if err := r.Context().Err(); err != nil {
+			t.Error("it ends at once")
+		}
+	}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/pods?watch=1", nil))
+}
+
 // TestABodyThatDoesNotCome: a client that sends nothing of what it announced does
 // not hold a handler for longer than the request's time.
 func TestABodyThatDoesNotCome(t *testing.T) {

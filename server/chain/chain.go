@@ -38,6 +38,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stopping ends long-running requests.
 	Stopping context.Context
+	// Spread is the time over which they end.
+	Spread time.Duration
 	// Running counts handlers that go on after their request was cut off.
 	Running *atomic.Int64
 	// Refusing says that new requests are sent elsewhere.
@@ -67,7 +69,7 @@ func New(h http.Handler, o Options) http.Handler {
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),
-		deadline.New(deadline.Options{Limit: o.RequestTimeout, Grace: answerGrace, Stopping: o.Stopping, Running: o.Running, Late: o.Metrics.Late}),
+		deadline.New(deadline.Options{Limit: o.RequestTimeout, Grace: answerGrace, Spread: o.Spread, Stopping: o.Stopping, Running: o.Running, Late: o.Metrics.Late}),
 		recovery.New(o.Log), // again: what follows has a goroutine of its own
 		cors.New(o.CORSAllowedOrigins),
 		authenticate.New(o.Authentication),

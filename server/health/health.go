@@ -42,6 +42,9 @@ type Handler struct {
 	checks  []Check
 	log     *slog.Logger
 	observe Observer
+	// LivezPasses says that the server may still be starting: until it does not, what
+	// /livez asks is not asked; nil is from the start.
+	LivezPasses func() bool
 }
 
 // New returns a handler; the order of the checks is that of its answers.
@@ -143,6 +146,9 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint stri
 }
 
 func (h *Handler) run(ctx context.Context, c Check, endpoint string) error {
+	if endpoint == "livez" && h.LivezPasses != nil && h.LivezPasses() {
+		return nil
+	}
 	err := c.Probe(ctx)
 	h.observe(c.Name, endpoint, err == nil)
 	return err
