@@ -54,34 +54,37 @@ func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *trail, pat
 	}
 }
 
+// value checks the default of s itself. The metadata of resources in it counts, and is
+// shown, as far as it has the fields and types of metadata.
 func (d *defaultChecker) value(s, resource *structural.Schema, inMeta *trail, path *field.Path) {
+	value := runtime.DeepCopyJSONValue(s.Default)
 	var errs field.ErrorList
 	if inMeta != nil {
-		errs = metadataProblems(s.Default, resource, inMeta, path)
+		errs = metadataProblems(value, resource, inMeta, path)
 	} else {
+		errs = embeddedProblems(s, value, path)
 		if !isPruned(s) && !hasUnprunedDefaults(d.earlier) {
-			d.errs = append(d.errs, field.Invalid(path, s.Default, "must not have unknown fields"))
+			d.errs = append(d.errs, field.Invalid(path, value, "must not have unknown fields"))
 		}
-		errs = embeddedProblems(s, runtime.DeepCopyJSONValue(s.Default), path)
 	}
 	if len(errs) == 0 {
-		errs = s.Validate(path, s.Default)
+		errs = s.Validate(path, value)
 	}
 	if len(errs) == 0 {
-		errs = d.rules(s, s == resource, path)
+		errs = d.rules(s, value, s == resource, path)
 	}
 	d.errs = append(d.errs, errs...)
 }
 
 // rules evaluates the rules for a default: as a value that stays as it is, and as
 // one that is new.
-func (d *defaultChecker) rules(s *structural.Schema, isResource bool, path *field.Path) field.ErrorList {
+func (d *defaultChecker) rules(s *structural.Schema, value any, isResource bool, path *field.Path) field.ErrorList {
 	v := rules.Compile(s, isResource)
-	kept := v.Evaluate(d.ctx, path, s.Default, s.Default, d.budget)
+	kept := v.Evaluate(d.ctx, path, value, value, d.budget)
 	errs, left := append(kept.Errors, kept.Ratcheted...), kept.Remaining
 	if len(errs) == 0 {
 		var afresh int64
-		errs, afresh = v.Validate(d.ctx, path, s.Default, nil, d.budget)
+		errs, afresh = v.Validate(d.ctx, path, value, nil, d.budget)
 		left = min(left, afresh)
 	}
 	d.budget = left
