@@ -148,7 +148,7 @@ func completeAddresses(s *corev1.Service) {
 func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
 	dropInternalTraffic(s)
-	if hasClusterIP(old) && !hasClusterIP(s) {
+	if before.Type != corev1.ServiceTypeExternalName && spec.Type == corev1.ServiceTypeExternalName {
 		dropAddresses(spec, before)
 	}
 	if mayHaveNodePorts(old) && !mayHaveNodePorts(s) && sameNodePorts(s, old) {
