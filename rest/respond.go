@@ -283,6 +283,7 @@ func (s *served) protoMetadata(v view) ([]byte, error) {
 func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
 	return h.formats.Response(r, negotiate.Endpoint{
 		Transforms: true,
+		NoTable:    !s.Kind.HasVerb("list"), // questions
 		List:       info.Name == "" && r.Method == http.MethodGet,
 		Trees:      s.Kind.Trees(),
 	})

@@ -76,6 +76,8 @@ type Endpoint struct {
 	List bool
 	// Transforms allows Table and PartialObjectMetadata.
 	Transforms bool
+	// NoTable says that there are no columns: what is answered has no Table.
+	NoTable bool
 	// Stream demands a streaming encoding.
 	Stream bool
 	// Trees says that the objects are custom resources: only their metadata has a
@@ -165,7 +167,7 @@ func accept(c *respond.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
 	switch c.Params["as"] {
 	case "Table":
 		a.As = Table
-		return a, m != scheme.Protobuf
+		return a, m != scheme.Protobuf && !e.NoTable
 	case "PartialObjectMetadata":
 		a.As = PartialMetadata
 	case "PartialObjectMetadataList":
