@@ -49,6 +49,14 @@ func (h *Handler) incoming(r *http.Request, info *request.Info, s *served, optio
 	if in.accepted, err = h.objectsFor(r, info, s); err != nil {
 		return in, err
 	}
+	if options == updateOptions {
+		// The options of an update are judged before the encoding of its body.
+		if err := in.read(r, options); err != nil {
+			return in, err
+		}
+		in.media, err = h.formats.Body(r)
+		return in, err
+	}
 	if in.media, err = h.formats.Body(r); err != nil {
 		return in, err
 	}

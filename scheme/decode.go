@@ -302,6 +302,10 @@ func withDefaults(gvk, def schema.GroupVersionKind) schema.GroupVersionKind {
 // StrictError joins strict errors to the answer to a request with
 // fieldValidation=Strict whose body says that it is of a kind.
 func (d Decoder) StrictError(gvk schema.GroupVersionKind, errs []error) error {
+	if d.Tree {
+		// The object is there, and is named as what it says it is.
+		d.GVK.Kind = gvk.Kind
+	}
 	return d.cannotHandle(gvk, errors.New(StrictMessage(errs)))
 }
 
