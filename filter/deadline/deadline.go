@@ -40,8 +40,9 @@ type Options struct {
 // the parameter timeout. When it is up, or the client is gone, the request's context
 // ends, and so does reading a body that does not come; whatever error comes of that
 // is answered 504 (package respond), and the request ends even if its handler does
-// not. That is why the handler has a goroutine of its own. A long-running request
-// has no deadline here; its context ends when stopping does.
+// not. That is why the handler has a goroutine of its own, unless it only reads
+// objects. A long-running request has no deadline here; its context ends when stopping
+// does.
 func New(o Options) func(http.Handler) http.Handler {
 	o.workers = newWorkers(o.Stopping)
 	return func(next http.Handler) http.Handler {
@@ -64,11 +65,22 @@ func New(o Options) func(http.Handler) http.Handler {
 				defer boundReading(ctx, w)()
 			}
 			inner := r.WithContext(ctx)
+			if reads(request.InfoFrom(ctx)) {
+				defer boundWriting(ctx, w, o.Grace)()
+				next.ServeHTTP(w, inner)
+				return
+			}
 			// Filters remove headers, and net/http reads them to answer for a handler.
 			inner.Header = maps.Clone(r.Header)
 			o.bounded(ctx, w, inner, next)
 		})
 	}
+}
+
+// reads says whether a request only reads objects: nothing that such a handler waits
+// for goes on when its context has ended, so that it can do without the goroutine.
+func reads(i *request.Info) bool {
+	return i.IsResource() && i.Subresource == "" && (i.Verb == "get" || i.Verb == "list")
 }
 
 // endWith calls end when the server stops, or some time later if that is to be
@@ -122,6 +134,23 @@ func LongRunning(i *request.Info) bool {
 		return true
 	}
 	return false
+}
+
+// boundWriting ends an answer that its client does not take, grace after ctx. The
+// returned function is called when the request is done.
+func boundWriting(ctx context.Context, w http.ResponseWriter, grace time.Duration) (done func()) {
+	ended := make(chan struct{})
+	// A connection that has no deadlines is one of a test.
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(grace))
+	})
+	return func() {
+		if !stop() {
+			<-ended
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the connection may go on
+		}
+	}
 }
 
 func parse(r *http.Request, limit time.Duration) (time.Duration, error) {
