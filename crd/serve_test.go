@@ -42,13 +42,24 @@ type world struct {
 	// fail.
 	conversions atomic.Int64
 	broken      atomic.Bool
+	// hanging makes it wait for the end of its context, and say so.
+	hanging atomic.Bool
 }
 
 // Convert implements convert.Converter: spec.size of v1 is spec.length of v2.
-func (w *world) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (w *world) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	w.conversions.Add(int64(len(objs)))
 	if w.broken.Load() {
 		return nil, errors.New("conversion webhook failed")
+	}
+	if w.hanging.Load() {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(10 * time.Second):
+			w.t.Error("nothing has ended a conversion")
+			return nil, errors.New("conversion webhook hangs")
+		}
 	}
 	for _, obj := range objs {
 		from, into := "size", "length"
@@ -222,6 +233,27 @@ func TestStoredVersionNeedsNoConversion(t *testing.T) {
 	w.must(500, "GET", v2+"/b", "", "")
 	w.must(500, "POST", v2, asJSON, widget("a.example.com", "v2", "c", `{"length":1}`))
 	w.must(200, "GET", v1+"/b", "", "")
+}
+
+// TestAConversionEndsWithItsRequest reads objects in a version that their converter
+// does not answer for: the context of the request reaches it.
+func TestAConversionEndsWithItsRequest(t *testing.T) {
+	w := newWorld(t)
+	const group = "j.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	w.must(201, "POST", v1, asJSON, widget(group, "v1", "a", `{"size":1}`))
+	w.hanging.Store(true)
+	for _, path := range []string{v2, v2 + "/a"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		answer := httptest.NewRecorder()
+		w.handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, "GET", path, nil))
+		cancel()
+		if answer.Code < 500 {
+			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+		}
+	}
 }
 
 // TestBrokenConversionKeepsNothing deletes objects, and reads their metadata, in a
