@@ -1,0 +1,382 @@
+package hostile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// attacks is the table: the rows of each area.
+func attacks() []row {
+	return slices.Concat(cacheAttacks(), bodyAttacks(), edgeAttacks())
+}
+
+// row is one attack. doc.go explains the fields.
+type row struct {
+	name string
+	// row is the number of the hostile case that the attack belongs to.
+	row string
+	// server is the configuration that is attacked; fresh starts a process for this
+	// row alone.
+	server string
+	fresh  bool
+	// rights are the attacker's in the attack's namespace, clusterRights everywhere.
+	rights, clusterRights []right
+	setup                 func(*attack)
+	run                   func(*attack)
+	limits                limits
+	// withoutBystander says why nobody else reads meanwhile; "" has one.
+	withoutBystander string
+	// logs is what the log may hold that would otherwise fail the row.
+	logs string
+}
+
+// right allows verbs on resources, both separated by commas, of one API group.
+type right struct{ group, resources, verbs string }
+
+// limits are what an attack may cost the server. Zero is the value of defaultLimits.
+type limits struct {
+	cpu        time.Duration // processor time, user and system
+	peak       int64         // bytes of resident memory above those before the attack, at any moment
+	kept       int64         // bytes of heap that are still there after the attack
+	goroutines int64         // goroutines that are still there after it
+}
+
+func defaultLimits() limits {
+	return limits{cpu: 2 * time.Second, peak: 96 << 20, kept: 8 << 20, goroutines: 30}
+}
+
+// or fills in what is not set.
+func (l limits) or(d limits) limits {
+	if l.cpu == 0 {
+		l.cpu = d.cpu
+	}
+	if l.peak == 0 {
+		l.peak = d.peak
+	}
+	if l.kept == 0 {
+		l.kept = d.kept
+	}
+	if l.goroutines == 0 {
+		l.goroutines = d.goroutines
+	}
+	return l
+}
+
+// attack is a row under way.
+type attack struct {
+	*testing.T
+	server                 *process
+	user, admin, anonymous *client
+	userName               string
+	namespace              string // of this attack alone
+	ends                   []func()
+}
+
+// atEnd runs f when the attack has run, before the server's usage is read.
+func (a *attack) atEnd(f func()) { a.ends = append(a.ends, f) }
+
+func (a *attack) end() {
+	for _, f := range slices.Backward(a.ends) {
+		f()
+	}
+	a.ends = nil
+}
+
+// path returns the path of a core resource, or what is below it, in the attack's
+// namespace.
+func (a *attack) path(resource string) string {
+	return "/api/v1/namespaces/" + a.namespace + "/" + resource
+}
+
+// groupPath is path for a resource of a group: "apps/v1".
+func (a *attack) groupPath(group, resource string) string {
+	return "/apis/" + group + "/namespaces/" + a.namespace + "/" + resource
+}
+
+// size returns small, or large in the long form of the tests.
+func (a *attack) size(small, large int) int {
+	if os.Getenv("KEELSON_LONG") != "" {
+		return large
+	}
+	return small
+}
+
+// create creates an object as the administrator.
+func (a *attack) create(path string, object map[string]any) {
+	a.Helper()
+	body, err := json.Marshal(object)
+	if err != nil {
+		a.Fatal(err)
+	}
+	if got := a.admin.send(http.MethodPost, path, jsonType, body); got.status != http.StatusCreated {
+		a.Fatalf("POST %s: %d %s %v", path, got.status, shorten(string(got.body)), got.err)
+	}
+}
+
+// grant gives rights to a user by a role of the given name; in all namespaces for
+// namespace "".
+func (a *attack) grant(name, user, namespace string, rights []right) {
+	a.Helper()
+	const group = "rbac.authorization.k8s.io"
+	roleKind, rolePath, bindingPath := "ClusterRole", "/apis/"+group+"/v1/clusterroles", "/apis/"+group+"/v1/clusterrolebindings"
+	if namespace != "" {
+		roleKind = "Role"
+		rolePath = "/apis/" + group + "/v1/namespaces/" + namespace + "/roles"
+		bindingPath = "/apis/" + group + "/v1/namespaces/" + namespace + "/rolebindings"
+	}
+	var rules []any
+	for _, r := range rights {
+		rules = append(rules, map[string]any{
+			"apiGroups": []string{r.group}, "resources": strings.Split(r.resources, ","), "verbs": strings.Split(r.verbs, ","),
+		})
+	}
+	metadata := map[string]any{"name": name}
+	a.create(rolePath, map[string]any{"apiVersion": group + "/v1", "kind": roleKind, "metadata": metadata, "rules": rules})
+	a.create(bindingPath, map[string]any{
+		"apiVersion": group + "/v1", "kind": roleKind + "Binding", "metadata": metadata,
+		"roleRef":  map[string]any{"apiGroup": group, "kind": roleKind, "name": name},
+		"subjects": []any{map[string]any{"apiGroup": group, "kind": "User", "name": user}},
+	})
+}
+
+// fleet has the servers that rows share.
+type fleet struct {
+	t       *testing.T
+	servers map[string]*process
+	taken   int // users that were given to attacks
+}
+
+// serverFor returns the server of a row: one that runs, or a new one.
+func (f *fleet) serverFor(t *testing.T, r row) *process {
+	if r.fresh {
+		return startServer(t, r.server, t.TempDir())
+	}
+	if p := f.servers[r.server]; p != nil {
+		if _, err := p.ask(report); err == nil {
+			return p
+		}
+	}
+	p := startServer(f.t, r.server, f.t.TempDir())
+	f.servers[r.server] = p
+	return p
+}
+
+// TestAttacks runs the table.
+func TestAttacks(t *testing.T) {
+	f := &fleet{t: t, servers: map[string]*process{}}
+	for _, r := range attacks() {
+		t.Run(r.row+"/"+strings.ReplaceAll(r.name, " ", "_"), func(t *testing.T) { f.attack(t, r) })
+	}
+}
+
+// attack carries a row out.
+func (f *fleet) attack(t *testing.T, r row) {
+	f.taken++
+	a := &attack{T: t, server: f.serverFor(t, r), userName: userName(f.taken), namespace: fmt.Sprintf("attack-%d", f.taken)}
+	a.user = newClient(t, a.server.url, userToken(f.taken), false)
+	a.admin = newClient(t, a.server.url, adminToken, false)
+	a.anonymous = newClient(t, a.server.url, "", false)
+	defer a.end()
+	a.prepare(r)
+	if t.Failed() {
+		return
+	}
+	b := a.newBystander()
+	before := a.measure()
+	logged := len(a.server.log.String())
+	if r.withoutBystander == "" {
+		b.start()
+	}
+	r.run(a)
+	reads := b.stop()
+	a.end()
+	for _, c := range []*client{a.user, a.admin, a.anonymous} {
+		c.close()
+	}
+	after := a.idle(before, r.limits.or(defaultLimits()))
+	a.judge(before, after, r.limits.or(defaultLimits()))
+	if a.anonymous.get("/livez").status != http.StatusOK || b.read() != nil {
+		t.Errorf("the server does not answer others afterwards\n%s", shorten(a.server.log.String()[logged:]))
+	}
+	if log := a.server.log.String()[logged:]; strings.Contains(log, "panic") && (r.logs == "" || !strings.Contains(log, r.logs)) {
+		t.Errorf("the server logged a panic:\n%.4000s", log)
+	}
+	b.client.close()
+	a.anonymous.close()
+	t.Logf("cpu %v, peak +%.1f MiB, heap afterwards %+.1f MiB, allocated %.1f MiB, goroutines %+d, %d reads of a bystander, the longest %v",
+		after.cpu-before.cpu, mib(after.peak-before.resident), mib(after.Heap-before.Heap), mib(after.Allocated-before.Allocated),
+		after.Goroutines-before.Goroutines, reads, b.longest.Round(time.Millisecond))
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// prepare makes the namespace, the rights and what setup makes.
+func (a *attack) prepare(r row) {
+	a.create("/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": a.namespace}})
+	if len(r.rights) > 0 {
+		a.grant(a.namespace, a.userName, a.namespace, r.rights)
+	}
+	if len(r.clusterRights) > 0 {
+		a.grant(a.namespace, a.userName, "", r.clusterRights)
+	}
+	a.grant(a.namespace+"-bystander", "bystander", "", []right{{resources: "namespaces", verbs: "get"}})
+	if r.setup != nil {
+		r.setup(a)
+	}
+}
+
+// measured is what a server uses, seen from outside and from inside.
+type measured struct {
+	usage
+	insideUsage
+}
+
+// measure collects the server's garbage, and returns what it uses from then on.
+func (a *attack) measure() measured {
+	a.Helper()
+	m := measured{}
+	var err error
+	if m.insideUsage, err = a.server.ask(collect); err != nil {
+		a.Fatalf("the server has ended: %v\n%s", err, shorten(a.server.log.String()))
+	}
+	if !measuring {
+		return m
+	}
+	if err := resetPeak(a.server.cmd.Process.Pid); err != nil {
+		a.Fatal(err)
+	}
+	if m.usage, err = usageOf(a.server.cmd.Process.Pid); err != nil {
+		a.Fatal(err)
+	}
+	return m
+}
+
+// idle waits until the server has nothing to do for this attack: until it uses little
+// processor time, and its goroutines have ended. It stops waiting when the limit of
+// processor time is exceeded, which judge reports.
+func (a *attack) idle(before measured, l limits) measured {
+	a.Helper()
+	const look, little = 200 * time.Millisecond, 2
+	var m measured
+	var last time.Duration
+	for end := time.Now().Add(patience); ; {
+		inside, err := a.server.ask(report)
+		if err != nil {
+			a.Fatalf("the server has ended: %v\n%s", err, lastLines(a.server.log.String()))
+		}
+		m = measured{insideUsage: inside}
+		if measuring {
+			if m.usage, err = usageOf(a.server.cmd.Process.Pid); err != nil {
+				a.Fatal(err)
+			}
+		}
+		quiet := m.cpu-last <= little*10*time.Millisecond
+		last = m.cpu
+		if quiet && m.Goroutines <= before.Goroutines+l.goroutines || m.cpu-before.cpu > l.cpu || time.Now().After(end) {
+			break
+		}
+		time.Sleep(look)
+	}
+	peak := m.peak
+	inside, err := a.server.ask(collect)
+	if err != nil {
+		a.Fatalf("the server has ended: %v\n%s", err, lastLines(a.server.log.String()))
+	}
+	m.Heap, m.peak = inside.Heap, peak
+	return m
+}
+
+// judge fails the test for each limit that was exceeded.
+func (a *attack) judge(before, after measured, l limits) {
+	a.Helper()
+	if raceDetector {
+		return
+	}
+	if cpu := after.cpu - before.cpu; measuring && cpu > l.cpu {
+		a.Errorf("the server used %v of processor time, limit %v", cpu, l.cpu)
+	}
+	if peak := after.peak - before.resident; measuring && peak > l.peak {
+		a.Errorf("the server's memory grew by %.1f MiB, limit %.1f", mib(peak), mib(l.peak))
+	}
+	if kept := after.Heap - before.Heap; kept > l.kept {
+		a.Errorf("%.1f MiB of heap are still used after the attack, limit %.1f", mib(kept), mib(l.kept))
+	}
+	if left := after.Goroutines - before.Goroutines; left > l.goroutines {
+		a.Errorf("%d goroutines are still there after the attack, limit %d", left, l.goroutines)
+	}
+}
+
+func lastLines(text string) string { return text[max(0, len(text)-4000):] }
+
+// bystander is another user who reads while the attack runs.
+type bystander struct {
+	client  *client
+	path    string
+	reads   atomic.Int64
+	longest time.Duration
+	failed  error
+	quit    chan struct{}
+	ended   chan struct{}
+}
+
+// newBystander makes a bystander who has read once, so that its connection is there
+// before the attack.
+func (a *attack) newBystander() *bystander {
+	a.Helper()
+	b := &bystander{client: newClient(a.T, a.server.url, bystanderToken, false), path: "/api/v1/namespaces/" + a.namespace}
+	b.client.http.Timeout = patience / 2
+	if err := b.read(); err != nil {
+		a.Fatal(err)
+	}
+	return b
+}
+
+func (b *bystander) read() error {
+	if got := b.client.get(b.path); got.status != http.StatusOK {
+		return fmt.Errorf("%d %s: %w", got.status, shorten(string(got.body)), errors.Join(got.err))
+	}
+	return nil
+}
+
+// start begins to read over and over.
+func (b *bystander) start() {
+	b.quit, b.ended = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(b.ended)
+		for {
+			select {
+			case <-b.quit:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			began := time.Now()
+			if err := b.read(); err != nil && b.failed == nil {
+				b.failed = err
+			}
+			b.longest = max(b.longest, time.Since(began))
+			b.reads.Add(1)
+		}
+	}()
+}
+
+// stop ends the reading, and fails the test if a read failed. It returns how many
+// there were.
+func (b *bystander) stop() int64 {
+	if b.quit == nil {
+		return 0
+	}
+	close(b.quit)
+	<-b.ended
+	if b.failed != nil {
+		b.client.t.Errorf("a bystander's read failed during the attack: %v", b.failed)
+	}
+	return b.reads.Load()
+}
