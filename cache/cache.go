@@ -69,7 +69,7 @@ type Options struct {
 	// resources; 0 is 512 MiB. Groups may take an eighth of it beside.
 	FormBudget int64
 	// WindowBytes bounds what a resource's log keeps alive, in bytes; 0 is
-	// 32 MiB. A few hundred events are kept whatever their size.
+	// 32 MiB. The events of the last revision are kept whatever their size.
 	WindowBytes int64
 	// IdleDrop is how long a resource that nobody reads or watches stays
 	// loaded, within a factor of two; 0 is for ever.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -457,7 +459,7 @@ func TestIdleCursorStaysAtTheTail(t *testing.T) {
 	idle := watch(t, r, snapshot(t, r, 0).Revision(), Interest{Index: "node", Value: "n9"})
 	busy := watch(t, r, snapshot(t, r, 0).Revision(), Interest{Index: "node", Value: "n1"})
 	var last int64
-	for i := range 3 * keepEvents {
+	for i := range 900 {
 		last = put(t, s, fmt.Sprintf("a/p%d", i%7), "n1|red|x")
 	}
 	snapshot(t, r, last)
@@ -912,4 +914,61 @@ func TestSnapshotQueries(t *testing.T) {
 	if _, err := r.Watch(t.Context(), 0, Interest{Index: "color"}); err == nil {
 		t.Error("Watch by an index that is not there")
 	}
+}
+
+// The bound in bytes holds for large objects too, whose forms live on with them.
+func TestLogOfLargeObjectsIsBounded(t *testing.T) {
+	const size, writes, bound = 1 << 20, 40, 4 << 20
+	s := newFakeStore()
+	c := newCache(t, s, func(o *Options) { o.WindowBytes = bound })
+	r := c.Resource(podConfig())
+	snapshot(t, r, 0)
+	kept := make([]*Object, 0, writes)
+	for i := range writes {
+		revision := put(t, s, "a/p", "n1|red|"+strings.Repeat("x", size))
+		o, _ := snapshot(t, r, revision).Get("a/p")
+		if _, err := r.Form(o, 1, func() ([]byte, error) { return make([]byte, size), nil }); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, o)
+		if st := r.Stats(); st.WindowBytes > bound && st.Events > 1 {
+			t.Fatalf("after %d writes the log has %d events and keeps %d bytes, more than %d", i+1, st.Events, st.WindowBytes, bound)
+		}
+	}
+	if n := c.FormBytes(); n > bound+2*size {
+		t.Errorf("%d bytes of forms, mostly of objects that only the log keeps", n)
+	}
+	runtime.KeepAlive(kept)
+}
+
+// slowLoadStore answers the next reads as if their revision had been compacted
+// meanwhile.
+type slowLoadStore struct {
+	*fakeStore
+	failures atomic.Int64 // how many reads still fail
+}
+
+func (s *slowLoadStore) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	if s.failures.Add(-1) >= 0 {
+		return storage.RangeResult{}, &storage.CompactedError{Revision: 1, Compacted: 2}
+	}
+	return s.fakeStore.Range(ctx, r)
+}
+
+// A load that the store's compaction overtakes begins again after a pause.
+func TestLoadPausesAfterCompaction(t *testing.T) {
+	s := &slowLoadStore{fakeStore: newFakeStore()}
+	s.failures.Store(1 << 40)
+	c := newCache(t, s, nil)
+	r := c.Resource(podConfig())
+	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Millisecond)
+	defer cancel()
+	if _, err := r.Snapshot(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a load that cannot end: %v", err)
+	}
+	if tries := 1<<40 - s.failures.Load(); tries > 5 {
+		t.Errorf("a load was begun %d times in 120 ms", tries)
+	}
+	s.failures.Store(0)
+	snapshot(t, r, 0)
 }

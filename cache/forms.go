@@ -83,6 +83,14 @@ func size(forms *[]form) (n int64) {
 	return n
 }
 
+// formBytes is the size of the forms that are kept beside an object now.
+func (o *Object) formBytes() int64 {
+	if k := o.kept.Load(); k != nil {
+		return size(k.forms.Load())
+	}
+	return 0
+}
+
 // budget bounds the bytes of all forms. Objects with forms stand on a clock whose
 // hand takes the forms of those that were not used since it last came by.
 type budget struct {

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/keelson-dev/keelson/cache/index"
 	"github.com/keelson-dev/keelson/cache/interest"
@@ -15,12 +16,15 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
+// eventOverhead is charged for an event beside the data it keeps alive: the event,
+// the object before it and their places in the log and postings.
+const eventOverhead = 512
+
+// minLoadPause and maxLoadPause bound the pause before a load begins again because
+// the store compacted what it was reading. Each pause is twice the one before.
 const (
-	// keepEvents stay in a log whatever they weigh.
-	keepEvents = 300
-	// eventOverhead is charged for an event beside the data it keeps alive: the
-	// event, the object before it and their places in the log and postings.
-	eventOverhead = 512
+	minLoadPause = 50 * time.Millisecond
+	maxLoadPause = 5 * time.Second
 )
 
 // Resource is the cache of one resource: unloaded, loading or loaded.
@@ -150,7 +154,7 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 		position := r.log.Append(e.Revision, e.cost(), e)
 		r.interests.Append(position, e.subject(), r.wakePosting)
 	}
-	r.log.Trim(r.cache.windowBytes, keepEvents, r.trimmed)
+	r.log.Trim(r.cache.windowBytes, r.trimmed)
 	r.state.Store(next)
 	r.wake(&r.gate)
 	r.mu.Unlock()
@@ -196,11 +200,12 @@ func (r *Resource) trimmed(position uint64, e *Event) {
 }
 
 // cost is what the log is charged for an event: what lives on only because the
-// log holds it is the object before, and a second copy of that in a deletion.
+// log holds it is the object before with its forms, and a second copy of that object
+// in a deletion.
 func (e *Event) cost() int64 {
 	n := int64(eventOverhead)
 	if e.Prev != nil {
-		n += int64(len(e.Prev.Data))
+		n += int64(len(e.Prev.Data)) + e.Prev.formBytes()
 		if e.Object == nil {
 			n += int64(len(e.Prev.Data))
 		}
@@ -260,10 +265,18 @@ func (r *Resource) run(l *loading) {
 	case <-r.cache.started:
 	case <-r.cache.ctx.Done():
 	}
-	for {
+	for wait := minLoadPause; ; {
 		objects, revision, err := r.fetch(r.cache.ctx, 0)
 		if isCompacted(err) {
-			continue // it took longer than the store keeps history
+			// It took longer than the store keeps history. Where that repeats, the
+			// pauses leave the store time for others.
+			r.cache.logger.Warn("cache: a load took longer than the store keeps history, trying again",
+				"resource", r.config.Resource, "after", wait, "error", err)
+			if r.cache.pause(wait) {
+				wait = min(2*wait, maxLoadPause)
+				continue
+			}
+			err = storage.ErrClosed
 		}
 		r.write.Lock()
 		if err == nil {
@@ -412,7 +425,7 @@ func (r *Resource) unload(force bool) {
 	r.state.Store(nil)
 	r.wake(&r.gate)
 	r.interests.Each(r.wakePosting)
-	r.log.Trim(-1, 0, r.trimmed)
+	r.log.Clear(r.trimmed)
 	r.log.Reset(0)
 	waking := slices.Clone(r.waking)
 	r.waking = nil

@@ -59,21 +59,33 @@ func (l *Log[E]) at(position uint64) *entry[E] {
 	return &l.ring[position&uint64(len(l.ring)-1)]
 }
 
-// Trim removes the oldest events while the log is larger than limit bytes and
-// longer than keep events, and tells dropped of each.
-func (l *Log[E]) Trim(limit int64, keep int, dropped func(position uint64, event E)) {
-	for l.bytes > limit && l.Len() > keep {
-		e := l.at(l.first)
-		position, event := l.first, e.event
-		l.start = e.revision
-		l.bytes -= e.size
-		*e = entry[E]{}
-		l.first++
-		for len(l.holes) > 0 && l.holes[0].before <= l.start {
-			l.holes = l.holes[1:]
-		}
-		dropped(position, event)
+// Trim removes the oldest events while the log is larger than limit bytes, and tells
+// dropped of each. The events of the last revision stay, whatever they weigh.
+func (l *Log[E]) Trim(limit int64, dropped func(position uint64, event E)) {
+	for l.bytes > limit && l.Len() > 0 && l.at(l.first).revision < l.last {
+		l.drop(dropped)
 	}
+}
+
+// Clear removes all events and tells dropped of each, the oldest first.
+func (l *Log[E]) Clear(dropped func(position uint64, event E)) {
+	for l.Len() > 0 {
+		l.drop(dropped)
+	}
+}
+
+// drop removes the oldest event.
+func (l *Log[E]) drop(dropped func(position uint64, event E)) {
+	e := l.at(l.first)
+	position, event := l.first, e.event
+	l.start = e.revision
+	l.bytes -= e.size
+	*e = entry[E]{}
+	l.first++
+	for len(l.holes) > 0 && l.holes[0].before <= l.start {
+		l.holes = l.holes[1:]
+	}
+	dropped(position, event)
 }
 
 // Hole says that between the two revisions (exclusive) only the outcome is known:
