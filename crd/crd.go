@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -316,8 +317,24 @@ func (s *Server) find(info *request.Info) *definition {
 // HasResource says whether a version of a group has a resource, or one of its
 // subresources where name is of the form resource/subresource.
 func (s *Server) HasResource(group, version, name string) bool {
-	d, ok := s.served.Load(schema.GroupResource{Group: group, Resource: beforeSlash(name)})
-	return ok && d.(*definition).version(version) != nil
+	resource, subresource, _ := strings.Cut(name, "/")
+	d, ok := s.served.Load(schema.GroupResource{Group: group, Resource: resource})
+	if !ok {
+		return false
+	}
+	v := d.(*definition).version(version)
+	if v == nil {
+		return false
+	}
+	switch subresource {
+	case "":
+		return name == resource
+	case "status":
+		return v.status
+	case "scale":
+		return v.scale
+	}
+	return false
 }
 
 // ServeHTTP serves a request for which Serves holds.

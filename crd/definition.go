@@ -215,8 +215,6 @@ func (s *status) established() bool { return s.is(apiextensionsv1.Established) }
 
 func beforeDot(s string) string { name, _, _ := strings.Cut(s, "."); return name }
 
-func beforeSlash(s string) string { name, _, _ := strings.Cut(s, "/"); return name }
-
 // document is what OpenAPI documents are made of.
 func (d *definition) document() openapi.Definition {
 	out := openapi.Definition{

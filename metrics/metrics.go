@@ -1,9 +1,15 @@
-// Package metrics counts what the server does, under the names and labels of the
-// reference, and serves the counts as Prometheus text.
+// Package metrics counts what the server does, under the names and labels of
+// kube-apiserver, and serves the counts as Prometheus text.
+//
+// Every label value is of a bounded set: a client must not be able to make series.
+// What comes from a request passes bounded, which alone makes a knownRequest; the
+// other values are constants of the program, or come from its configuration or from
+// resources that are served.
 package metrics
 
 import (
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -34,25 +40,41 @@ type Metrics struct {
 	healthchecks *prometheus.CounterVec
 	healthcheck  *prometheus.GaugeVec
 
-	// known bounds the label values that clients can make.
+	// known says whether a resource is served.
 	known func(group, version, resource string) bool
 
 	mu       sync.RWMutex // guards requestS and longS
-	requestS map[Request]*series
-	longS    map[Request]prometheus.Gauge
+	requestS map[knownRequest]*series
+	longS    map[knownRequest]prometheus.Gauge
 }
 
-// Request is what a request's series are labelled with.
+// Request says what a request asks for. Its values may be anything that a client
+// sends: they are not labels before they have passed bounded.
 type Request struct {
 	// Verb is upper case; LIST, WATCH, APPLY and DELETECOLLECTION are their own.
 	Verb                                  string
 	Group, Version, Resource, Subresource string
+	// Path is the path of a request that is not about a resource.
+	Path string
 	// Scope is cluster, namespace, resource or empty.
 	Scope  string
 	DryRun string
 }
 
-// series are the resolved handles of one Request.
+// knownRequest is a Request whose values are each of a bounded set, so that they can
+// be labels. bounded makes it.
+type knownRequest Request
+
+// labels returns the values of the labels that all metrics of requests have.
+func (r *knownRequest) labels() []string {
+	subresource := r.Subresource
+	if r.Resource == "" {
+		subresource = r.Path
+	}
+	return []string{r.Verb, r.Group, r.Version, r.Resource, subresource, r.Scope, component}
+}
+
+// series are the resolved handles of one knownRequest.
 type series struct {
 	duration, sizes prometheus.Observer
 	byCode          sync.Map // int -> prometheus.Counter
@@ -96,9 +118,10 @@ var (
 func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(), slis: prometheus.NewRegistry(),
-		known: o.Known, requestS: map[Request]*series{}, longS: map[Request]prometheus.Gauge{},
+		known: o.Known, requestS: map[knownRequest]*series{}, longS: map[knownRequest]prometheus.Gauge{},
 	}
-	labels := []string{"verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"}
+	withoutDryRun := []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
+	labels := append(slices.Clone(withoutDryRun), "dry_run")
 	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_request_total",
 		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
@@ -108,7 +131,6 @@ func New(o Options) *Metrics {
 		Help:    "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
 		Buckets: durationBuckets,
 	}, labels)
-	withoutDryRun := []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
 	m.sizes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "apiserver_response_sizes",
 		Help:    "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
@@ -188,11 +210,12 @@ func (m *Metrics) Healthcheck(name, endpoint string, ok bool) {
 // Done counts an answered request.
 func (m *Metrics) Done(r Request, code int, bytes int64, took time.Duration) {
 	s := m.series(r)
+	code = boundedCode(code)
 	counter, ok := s.byCode.Load(code)
 	if !ok {
-		r = m.bounded(r)
+		known := m.bounded(&r)
 		counter, _ = s.byCode.LoadOrStore(code, m.requests.WithLabelValues(
-			r.Verb, r.DryRun, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component, strconv.Itoa(code)))
+			append(known.labels(), known.DryRun, strconv.Itoa(code))...))
 	}
 	counter.(prometheus.Counter).Inc()
 	s.duration.Observe(took.Seconds())
@@ -201,64 +224,44 @@ func (m *Metrics) Done(r Request, code int, bytes int64, took time.Duration) {
 
 // LongRunning returns the gauge of long-running requests like r.
 func (m *Metrics) LongRunning(r Request) prometheus.Gauge {
-	r = m.bounded(r)
-	r.DryRun = ""
+	known := m.bounded(&r)
+	known.DryRun = ""
 	m.mu.RLock()
-	g := m.longS[r]
+	g := m.longS[known]
 	m.mu.RUnlock()
 	if g != nil {
 		return g
 	}
-	g = m.longRunning.WithLabelValues(r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component)
+	g = m.longRunning.WithLabelValues(known.labels()...)
 	m.mu.Lock()
-	m.longS[r] = g
+	m.longS[known] = g
 	m.mu.Unlock()
 	return g
 }
 
+// series returns the series of r, which are those of all requests with the same
+// bounded values. Only bounded values become keys; most requests have such values as
+// they are, and are found without another look at what is served.
 func (m *Metrics) series(r Request) *series {
 	m.mu.RLock()
-	s := m.requestS[r]
+	s := m.requestS[knownRequest(r)]
 	m.mu.RUnlock()
 	if s != nil {
 		return s
 	}
-	r = m.bounded(r)
+	known := m.bounded(&r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s = m.requestS[r]; s != nil {
+	if s = m.requestS[known]; s != nil {
 		return s
 	}
+	labels := known.labels()
 	s = &series{
-		duration: m.duration.WithLabelValues(r.Verb, r.DryRun, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component),
-		sizes:    m.sizes.WithLabelValues(r.Verb, r.Group, r.Version, r.Resource, r.Subresource, r.Scope, component),
+		duration: m.duration.WithLabelValues(append(labels, known.DryRun)...),
+		sizes:    m.sizes.WithLabelValues(labels...),
 	}
-	m.requestS[r] = s
+	m.requestS[known] = s
 	return s
-}
-
-// bounded replaces labels that a client could make up.
-func (m *Metrics) bounded(r Request) Request {
-	name := r.Resource
-	if r.Subresource != "" {
-		name += "/" + r.Subresource
-	}
-	if r.Resource != "" && !m.known(r.Group, r.Version, name) {
-		return Request{Verb: boundedVerb(r.Verb), Scope: r.Scope}
-	}
-	r.Verb = boundedVerb(r.Verb)
-	if r.DryRun != "" {
-		r.DryRun = "All"
-	}
-	return r
-}
-
-func boundedVerb(verb string) string {
-	switch verb {
-	case "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "HEAD", "OPTIONS", "CONNECT":
-		return verb
-	}
-	return "OTHER"
 }
 
 // WatchEvents are the series of the events sent for one resource. Resolve them
@@ -268,7 +271,7 @@ type WatchEvents struct {
 	sizes prometheus.Observer
 }
 
-// WatchEvents returns the series of a served resource.
+// WatchEvents returns the series of a resource, which has to be served.
 func (m *Metrics) WatchEvents(group, version, resource string) WatchEvents {
 	return WatchEvents{
 		count: m.watchEvents.WithLabelValues(group, version, resource),

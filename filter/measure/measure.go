@@ -37,21 +37,13 @@ func New(m *metrics.Metrics) func(http.Handler) http.Handler {
 	}
 }
 
-// paths that are not resources are told apart by the label subresource.
-var paths = map[string]bool{
-	"/healthz": true, "/livez": true, "/readyz": true, "/version": true, "/metrics": true,
-	"/api": true, "/apis": true, "/openapi/v2": true, "/openapi/v3": true,
-}
-
+// labelsOf says what a request asks for; package metrics replaces what it does not
+// know.
 func labelsOf(r *http.Request, i *request.Info) metrics.Request {
-	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
 	if !i.IsResource() {
-		out.Verb = Verb(r, i)
-		if paths[i.Path] {
-			out.Subresource = i.Path
-		}
-		return out
+		return metrics.Request{Verb: Verb(r, i), Path: i.Path}
 	}
+	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
 	out.Verb = Verb(r, i)
 	if strings.Contains(r.URL.RawQuery, "dryRun") {
 		out.DryRun = r.URL.Query().Get("dryRun")
