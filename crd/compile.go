@@ -282,7 +282,7 @@ func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefiniti
 		Storage:    v.Name, StorageJSON: true, StoragePath: d.group + "/" + names.Plural,
 		Documents: newDocuments(k, v.Name), Types: types,
 		AnyFinalizer: true, MetaOnUpdate: registry.MetaChanges,
-		Subresources: subresources(v),
+		Subresources: subresources(v, spec),
 		Fields:       selectable(v),
 		Hooks:        c.hooks(),
 	}
@@ -358,18 +358,29 @@ func deprecation(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiex
 
 var statusVerbs = []string{"get", "patch", "update"}
 
-func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion) []registry.Subresource {
+func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) []registry.Subresource {
 	var out []registry.Subresource
 	if v.Subresources == nil {
 		return nil
 	}
 	if v.Subresources.Scale != nil {
-		out = append(out, scaleOf(v.Subresources.Scale))
+		out = append(out, scaleOf(v.Subresources.Scale, replicasPaths(spec)))
 	}
 	if v.Subresources.Status != nil {
 		out = append(out, registry.Subresource{Name: "status", Verbs: statusVerbs, Status: true})
 	}
 	return out
+}
+
+// replicasPaths are the paths of the replicas in the versions that have a scale subresource.
+func replicasPaths(spec *apiextensionsv1.CustomResourceDefinitionSpec) map[string][]string {
+	paths := map[string][]string{}
+	for i := range spec.Versions {
+		if v := &spec.Versions[i]; v.Subresources != nil && v.Subresources.Scale != nil {
+			paths[v.Name] = members(v.Subresources.Scale.SpecReplicasPath)
+		}
+	}
+	return paths
 }
 
 // selectable are the selectable fields of a version.

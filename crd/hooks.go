@@ -207,8 +207,9 @@ func blocks(err *field.Error) bool {
 
 var notChecked = field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")
 
-// scaleOf declares the scale subresource of a version.
-func scaleOf(scale *apiextensionsv1.CustomResourceSubresourceScale) registry.Subresource {
+// scaleOf declares the scale subresource of a version. The paths are those of the replicas in all
+// versions.
+func scaleOf(scale *apiextensionsv1.CustomResourceSubresourceScale, paths map[string][]string) registry.Subresource {
 	spec, status := members(scale.SpecReplicasPath), members(scale.StatusReplicasPath)
 	var selector []string
 	if scale.LabelSelectorPath != nil && *scale.LabelSelectorPath != "" {
@@ -242,7 +243,7 @@ func scaleOf(scale *apiextensionsv1.CustomResourceSubresourceScale) registry.Sub
 			Set: func(obj registry.Object, replicas int32) error {
 				return unstructured.SetNestedField(tree(obj), int64(replicas), spec...)
 			},
-			Path: spec, Check: check,
+			Path: spec, Paths: paths, Check: check,
 			Has: func(obj registry.Object) bool {
 				_, found, _ := unstructured.NestedInt64(tree(obj), spec...)
 				return found

@@ -6,6 +6,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Subresource declares one subresource of a kind. Exactly one of Status, Scale,
@@ -47,12 +48,28 @@ type Scale struct {
 	Get func(Object) (spec, status int32, selector string)
 	// Set changes the replicas.
 	Set func(obj Object, replicas int32) error
-	// Path is where the replicas are; nil is spec.replicas.
+	// Path is where the replicas are in the version of the request; nil is spec.replicas.
 	Path []string
+	// Paths are the paths in the versions of a custom resource, by the version's name. A version
+	// without a scale subresource is missing.
+	Paths map[string][]string
 	// Check says why an object cannot be shown as a Scale; nil: all can.
 	Check func(Object) error
 	// Has says whether the replicas are set; nil: they always are.
 	Has func(Object) bool
+}
+
+// PathIn returns the path of the replicas in a version, nil if the version has no scale subresource.
+func (s *Scale) PathIn(version string) fieldpath.Path {
+	names := []string{"spec", "replicas"}
+	if s.Path != nil {
+		names = s.Paths[version]
+	}
+	var path fieldpath.Path
+	for _, name := range names {
+		path = append(path, fieldpath.PathElement{FieldName: &name})
+	}
+	return path
 }
 
 // NewScale makes an empty autoscaling/v1 Scale.

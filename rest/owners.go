@@ -50,6 +50,13 @@ func (h *Handler) manager(s *served, subresource string) (*managed.Manager, erro
 	return m, nil
 }
 
+// scaleManager keeps the managed fields of a Scale.
+func (h *Handler) scaleManager(s *served, sub *registry.Subresource) (*managed.Manager, error) {
+	scale := *sub
+	scale.New = registry.NewScale
+	return h.subManager(s, &scale)
+}
+
 // subManager keeps the managed fields of a subresource whose objects are of a kind
 // of their own.
 func (h *Handler) subManager(s *served, sub *registry.Subresource) (*managed.Manager, error) {
