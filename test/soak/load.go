@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// run is a load under way.
+type run struct {
+	o       *options
+	server  *server
+	kinds   []*kind
+	byName  map[string]*kind
+	figures *figures
+	next    map[*kind]*atomic.Int64 // the slot that is replaced next
+	touched atomic.Int64            // counts the changes of objects that stay
+	locks   []sync.Mutex            // each guards some slots' generations, see lock
+}
+
+func newRun(o *options, s *server) *run {
+	r := &run{o: o, server: s, kinds: kinds(o.scale), byName: map[string]*kind{}, figures: newFigures(),
+		next: map[*kind]*atomic.Int64{}, locks: make([]sync.Mutex, 1024)}
+	for _, k := range r.kinds {
+		r.byName[k.name], r.next[k] = k, &atomic.Int64{}
+	}
+	return r
+}
+
+// live returns how many objects there are at any time.
+func (r *run) live() int {
+	sum := 0
+	for _, k := range r.kinds {
+		sum += k.slots
+	}
+	return sum
+}
+
+// lock keeps others from replacing the object of a slot.
+func (r *run) lock(slot int) *sync.Mutex {
+	mu := &r.locks[slot%len(r.locks)]
+	mu.Lock()
+	return mu
+}
+
+func now() string { return strconv.FormatInt(time.Now().UnixNano(), 10) }
+
+// prepare makes the namespace, the custom resource and all objects.
+func (r *run) prepare(ctx context.Context) error {
+	c := newClient(r.server.url)
+	defer c.end()
+	ns := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`
+	if _, err := c.send(ctx, http.MethodPost, "/api/v1/namespaces", jsonType, []byte(ns)); err != nil {
+		return err
+	}
+	if _, err := c.send(ctx, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(definition)); err != nil {
+		return err
+	}
+	err := errors.New("not tried")
+	for end := time.Now().Add(requestLimit); err != nil; time.Sleep(100 * time.Millisecond) {
+		if _, err = c.send(ctx, http.MethodGet, r.byName["widgets"].path, "", nil); err != nil && time.Now().After(end) {
+			return fmt.Errorf("the custom resource is not served: %w", err)
+		}
+	}
+	for _, k := range r.kinds {
+		if err := r.fill(ctx, c, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill creates the objects of a kind.
+func (r *run) fill(ctx context.Context, c *client, k *kind) error {
+	var slot atomic.Int64
+	var wg sync.WaitGroup
+	errs := make(chan error, r.o.workers)
+	for range r.o.workers {
+		wg.Go(func() {
+			for i := int(slot.Add(1) - 1); i < k.slots; i = int(slot.Add(1) - 1) {
+				answer, err := c.send(ctx, http.MethodPost, k.path, jsonType, []byte(k.body(k.object(i), now())))
+				if err != nil {
+					errs <- err
+					return
+				}
+				k.revision[i] = revisionOf(answer)
+			}
+		})
+	}
+	wg.Wait()
+	close(errs)
+	return <-errs
+}
+
+// load runs everything until the time is over, and returns the samples.
+func (r *run) load(ctx context.Context, csv, progress io.Writer) ([]sample, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.o.duration)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { r.write(ctx) })
+	for i := range r.o.watchers {
+		wg.Go(func() { r.watch(ctx, r.kinds[i%len(r.kinds)]) })
+	}
+	wg.Go(func() { r.get(ctx) })
+	wg.Go(func() { r.page(ctx) })
+	wg.Go(func() { r.comeAndGo(ctx) })
+	samples, err := r.sampleUntil(ctx, began, csv, progress)
+	cancel()
+	wg.Wait()
+	return samples, err
+}
+
+// write makes the writes at the rate, spread evenly. When the server is so slow that
+// all workers wait, writes are left out; the rate that is reported shows it.
+func (r *run) write(ctx context.Context) {
+	work := make(chan struct{}, r.o.rate) // a second's
+	var wg sync.WaitGroup
+	const connections = 4
+	for i := range connections {
+		c := newClient(r.server.url)
+		defer c.end()
+		for w := i; w < r.o.workers; w += connections {
+			rng := rand.New(rand.NewPCG(r.o.seed, uint64(w)))
+			wg.Go(func() {
+				for range work {
+					r.change(ctx, c, rng)
+				}
+			})
+		}
+	}
+	const tick = 10 * time.Millisecond
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	began, sent := time.Now(), 0
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			// A change is two writes in the cases that replace: see change.
+			for due := int(time.Since(began).Seconds() * float64(r.o.rate) / writesPerChange); sent < due; sent++ {
+				select {
+				case work <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}
+	close(work)
+	wg.Wait()
+}
+
+// A change is one of ten: four replace an object, which is two writes.
+const (
+	changes         = 10
+	replacing       = 4
+	writesPerChange = float64(changes+replacing) / changes
+)
+
+// change makes one change of the mix.
+func (r *run) change(ctx context.Context, c *client, rng *rand.Rand) {
+	switch n := rng.IntN(changes); n {
+	case 0, 1, 2, 3:
+		r.replace(ctx, c, r.pick(rng))
+	case 4, 5:
+		r.renew(ctx, c, r.byName["leases"], rng)
+	case 6, 7:
+		r.touch(ctx, c, r.byName["pods"], rng, "/status", strategicType, `,"status":{"conditions":[{"type":"Ready","status":"True","reason":%q}]}}`)
+	case 8:
+		r.touch(ctx, c, r.byName["configmaps"], rng, "", mergeType, `,"data":{"counter":%q}}`)
+	case 9:
+		r.apply(ctx, c, r.byName["deployments"], rng)
+	}
+}
+
+// done counts a write.
+func (r *run) done(_ []byte, err error) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	r.figures.wrote(err)
+}
+
+// pick chooses a kind of which an object is replaced.
+func (r *run) pick(rng *rand.Rand) *kind {
+	sum := 0
+	for _, k := range r.kinds {
+		sum += k.weight
+	}
+	n := rng.IntN(sum)
+	for _, k := range r.kinds {
+		if n -= k.weight; n < 0 {
+			return k
+		}
+	}
+	panic("the weights are less than their sum")
+}
+
+// replace deletes the object of the slot that was replaced longest ago and creates
+// its successor.
+func (r *run) replace(ctx context.Context, c *client, k *kind) {
+	slot := int((r.next[k].Add(1) - 1) % int64(k.slots))
+	defer r.lock(slot).Unlock()
+	answer, err := c.send(ctx, http.MethodDelete, k.path+"/"+k.object(slot)+"?propagationPolicy=Background", "", nil)
+	r.done(answer, err)
+	if ctx.Err() != nil {
+		return
+	}
+	k.generation[slot]++
+	r.done(c.send(ctx, http.MethodPost, k.path, jsonType, []byte(k.body(k.object(slot), now()))))
+}
+
+// renew updates a Lease, as a kubelet does.
+func (r *run) renew(ctx context.Context, c *client, k *kind, rng *rand.Rand) {
+	slot := rng.IntN(k.slots)
+	defer r.lock(slot).Unlock()
+	name := k.object(slot)
+	answer, err := c.send(ctx, http.MethodPut, k.path+"/"+name, jsonType, []byte(leaseBody(name, now(), k.revision[slot])))
+	if err == nil {
+		k.revision[slot] = revisionOf(answer)
+	}
+	r.done(answer, err)
+}
+
+// revisionOf returns the resourceVersion of an object.
+func revisionOf(object []byte) string {
+	var o struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	_ = json.Unmarshal(object, &o) // without it, the next update fails and says so
+	return o.Metadata.ResourceVersion
+}
+
+// touch patches an object with a new annotation and what rest says, which has a verb
+// for a value that is new.
+func (r *run) touch(ctx context.Context, c *client, k *kind, rng *rand.Rand, subresource, contentType, rest string) {
+	slot := rng.IntN(k.slots)
+	defer r.lock(slot).Unlock()
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}`+rest, timeAnnotation, now(), strconv.FormatInt(r.touched.Add(1), 10))
+	r.done(c.send(ctx, http.MethodPatch, k.path+"/"+k.object(slot)+subresource, contentType, []byte(body)))
+}
+
+// apply applies a field of a Deployment.
+func (r *run) apply(ctx context.Context, c *client, k *kind, rng *rand.Rand) {
+	slot := rng.IntN(k.slots)
+	defer r.lock(slot).Unlock()
+	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{%q:%q}},"spec":{"revisionHistoryLimit":%d}}`,
+		k.object(slot), timeAnnotation, now(), r.touched.Add(1)%1000)
+	r.done(c.send(ctx, http.MethodPatch, k.path+"/"+k.object(slot)+"?fieldManager=soak&force=true", applyType, []byte(body)))
+}
