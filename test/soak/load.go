@@ -75,7 +75,29 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	for _, k := range r.kinds {
+		r.warm(ctx, c, k)
+	}
+	if _, failures := r.figures.takeCounts(); failures > 0 {
+		return fmt.Errorf("while warming up: %s", r.figures.errorsSeen()[0])
+	}
+	return ctx.Err()
+}
+
+// warm replaces objects of a kind until so many bytes were written. The server keeps
+// the recent changes of each resource up to a bound in bytes; kinds that are written
+// seldom would take hours to reach it, and memory would grow until then.
+func (r *run) warm(ctx context.Context, c *client, k *kind) {
+	var written atomic.Int64
+	var wg sync.WaitGroup
+	for range r.o.workers {
+		wg.Go(func() {
+			for written.Load() < int64(r.o.warm)<<20 && ctx.Err() == nil {
+				written.Add(int64(r.replace(ctx, c, k)))
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // fill creates the objects of a kind.
@@ -205,17 +227,20 @@ func (r *run) pick(rng *rand.Rand) *kind {
 }
 
 // replace deletes the object of the slot that was replaced longest ago and creates
-// its successor.
-func (r *run) replace(ctx context.Context, c *client, k *kind) {
+// its successor. It returns the size of that.
+func (r *run) replace(ctx context.Context, c *client, k *kind) int {
 	slot := int((r.next[k].Add(1) - 1) % int64(k.slots))
 	defer r.lock(slot).Unlock()
 	answer, err := c.send(ctx, http.MethodDelete, k.path+"/"+k.object(slot)+"?propagationPolicy=Background", "", nil)
 	r.done(answer, err)
 	if ctx.Err() != nil {
-		return
+		return 0
 	}
 	k.generation[slot]++
-	r.done(c.send(ctx, http.MethodPost, k.path, jsonType, []byte(k.body(k.object(slot), now()))))
+	answer, err = c.send(ctx, http.MethodPost, k.path, jsonType, []byte(k.body(k.object(slot), now())))
+	k.revision[slot] = revisionOf(answer)
+	r.done(answer, err)
+	return len(answer)
 }
 
 // renew updates a Lease, as a kubelet does.

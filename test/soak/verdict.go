@@ -128,7 +128,7 @@ func intervals(b *strings.Builder, length time.Duration, samples []sample) {
 			n++
 		}
 		if n > 0 {
-			fmt.Fprintf(b, "| %g to %g |", begin.Minutes(), (begin + length).Minutes())
+			fmt.Fprintf(b, "| %.3g to %.3g |", begin.Minutes(), (begin + length).Minutes())
 			for i, c := range columns() {
 				var values []float64
 				for _, s := range samples[:n] {
