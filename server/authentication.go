@@ -99,7 +99,7 @@ func (s *Server) openAuthorities(a *authentication) (err error) {
 	a.proxyNames = requestheader.Names{
 		Users: h.UsernameHeaders, UIDs: h.UIDHeaders, Groups: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
 	}
-	if len(h.AllowedNames) == 0 && clientcert.Overlap(a.clientCAs.PEM(), a.proxyCAs.PEM()) {
+	if len(h.AllowedNames) == 0 && clientcert.KeepApart(a.clientCAs, a.proxyCAs) != nil {
 		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users")
 	}
 	return nil

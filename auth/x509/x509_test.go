@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -162,11 +163,86 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	}
 }
 
+// reissued returns an authority with the same key, another name and a new certificate.
+func (i *issuer) reissued(name string) *issuer {
+	i.t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(3 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &i.key.PublicKey, i.key)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return &issuer{t: i.t, cert: cert, key: i.key}
+}
+
+// intermediate returns an authority that i has issued.
+func (i *issuer) intermediate() *issuer {
+	out := &issuer{t: i.t}
+	out.cert, out.key = i.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "below"}, IsCA: true, BasicConstraintsValid: true})
+	return out
+}
+
 func TestOverlap(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	both := append(one.pem(), two.pem()...)
-	if !Overlap(both, two.pem()) || Overlap(one.pem(), two.pem()) || Overlap(nil, nil) {
-		t.Error("wrong")
+	for name, c := range map[string]struct {
+		clients, proxies []byte
+		want             bool
+	}{
+		"the same certificate":       {both, two.pem(), true},
+		"a reissued certificate":     {one.pem(), one.reissued("ca").pem(), true},
+		"the same key, another name": {one.pem(), one.reissued("other").pem(), true},
+		"proxies below clients":      {one.pem(), one.intermediate().pem(), false},
+		"clients below proxies":      {one.intermediate().pem(), one.pem(), true},
+		"different keys, one name":   {one.pem(), two.pem(), false},
+		"nothing":                    {nil, nil, false},
+	} {
+		if got := Overlap(c.clients, c.proxies); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestKeptApart replaces the file of one of two Authorities by one with a key of the
+// other: the file is refused, until the other no longer has the key.
+func TestKeptApart(t *testing.T) {
+	one, two := newIssuer(t), newIssuer(t)
+	open := func(i *issuer) *Authorities {
+		path := filepath.Join(t.TempDir(), "ca.crt")
+		if err := os.WriteFile(path, i.pem(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, err := OpenAuthorities(nil, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	if err := KeepApart(open(one), open(one.reissued("ca"))); !errors.Is(err, ErrOverlap) {
+		t.Errorf("at the start: %v", err)
+	}
+	clients, proxies := open(one), open(two)
+	if err := KeepApart(clients, proxies); err != nil {
+		t.Fatal(err)
+	}
+	before := proxies.Pool()
+	if err := proxies.use(one.reissued("ca").pem()); !errors.Is(err, ErrOverlap) || proxies.Pool() != before {
+		t.Errorf("a reissued authority of clients: %v, replaced: %v", err, proxies.Pool() != before)
+	}
+	if err := clients.use(two.pem()); !errors.Is(err, ErrOverlap) {
+		t.Errorf("an authority of proxies: %v", err)
+	}
+	if err := clients.use(newIssuer(t).pem()); err != nil {
+		t.Errorf("another authority: %v", err)
+	}
+	if err := proxies.use(one.pem()); err != nil {
+		t.Errorf("an authority that clients do not have any more: %v", err)
 	}
 }
 

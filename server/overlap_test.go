@@ -1,0 +1,88 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// reissued returns the file of another certificate with the key and the name of a.
+func (a *authority) reissued() string {
+	a.t.Helper()
+	template := *a.cert
+	template.SerialNumber, template.NotAfter = big.NewInt(7), time.Now().Add(3*time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &a.key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	file := filepath.Join(a.t.TempDir(), "reissued.crt")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return file
+}
+
+// lines passes on what is written while somebody waits for it.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return len(b), nil
+}
+
+// TestAReissuedAuthorityIsTheSame: neither at the start nor later may the authority of
+// clients become one of front proxies by way of another certificate of its key.
+func TestAReissuedAuthorityIsTheSame(t *testing.T) {
+	clients, proxies := newAuthority(t), newAuthority(t)
+	config := testConfig(t)
+	config.ClientCAFile, config.fileReload = clients.file, time.Millisecond
+	headers := RequestHeaderConfig{
+		ClientCAFile: clients.reissued(), UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"},
+	}
+	config.Authentication.RequestHeader = headers
+	if s, err := Start(context.Background(), config); err == nil {
+		stop(t, s)
+		t.Error("the server starts with a reissued certificate of the same authority")
+	}
+
+	log := make(lines)
+	config.Log = slog.New(slog.NewTextHandler(log, nil))
+	config.Authentication.RequestHeader.ClientCAFile = proxies.file
+	s := start(t, config)
+	reissued, err := os.ReadFile(headers.ClientCAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(proxies.file, reissued, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	spoof := []string{"X-Remote-User", "eve", "X-Remote-Group", "system:masters"}
+	const deadline = 20 * time.Second
+	timer := time.After(deadline)
+	for refused := false; !refused; {
+		select {
+		case line := <-log:
+			refused = strings.Contains(line, "cannot be reloaded") && strings.Contains(line, "overlap")
+		case <-timer:
+			t.Fatalf("the log does not say within %v that the file is refused", deadline)
+		}
+	}
+	if a := call(t, with(t, s, clients.issue("jane")), "GET", s.URL()+"/api/v1/secrets", spoof...); a.status != http.StatusForbidden {
+		t.Errorf("a client's headers are believed: %d %s", a.status, a.body)
+	}
+	if a := call(t, with(t, s, proxies.issue("proxy")), "GET", s.URL()+"/api/v1/secrets", spoof...); a.status != http.StatusOK {
+		t.Errorf("the proxy before is not believed any more: %d %s", a.status, a.body)
+	}
+}
