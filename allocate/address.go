@@ -279,7 +279,7 @@ func (w *write) releaseIP(svc *corev1.Service, ip string) error {
 	if entry.ModRevision == 0 {
 		return nil
 	}
-	obj, err := w.s.Registry.Resource(ipAddresses).DecodeEntry(entry)
+	obj, err := w.s.Registry.Resource(ipAddresses).DecodeEntry(w.ctx, entry)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (s *Services) each(ctx context.Context, gr schema.GroupResource, f func(reg
 			return err
 		}
 		for _, entry := range result.Entries {
-			obj, err := r.DecodeEntry(entry)
+			obj, err := r.DecodeEntry(ctx, entry)
 			if err != nil {
 				return err
 			}
@@ -259,7 +259,7 @@ func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) 
 			return false, err
 		}
 		if entry.ModRevision != 0 {
-			obj, err := r.DecodeEntry(entry)
+			obj, err := r.DecodeEntry(ctx, entry)
 			if err != nil || contains(addressesOf(obj), a.Name) {
 				return false, err
 			}

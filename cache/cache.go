@@ -36,7 +36,12 @@ var ErrRemoved = errors.New("cache: the resource was removed")
 type Codec interface {
 	// Read turns a stored value into what is kept. key is the whole key in the
 	// store. The result may share memory with value. An object that cannot be
-	// read is kept with its error, see Object.Err.
+	// read is kept with its error, see Object.Err, and is tried again later.
+	//
+	// Read never waits for another program: the changes of all resources wait
+	// while it runs. For a value that needs something from one it fails with an
+	// error that wraps a *storage.PendingError, with which the cache obtains it,
+	// and then calls Read again.
 	Read(key string, value []byte, revision int64) (Header, error)
 	// Restamp returns a copy of data, as made by Read, with another
 	// resourceVersion.

@@ -52,7 +52,7 @@ type kept struct {
 	forms  atomic.Pointer[[]form] // closedForms once the object left the cache
 	hit    atomic.Bool            // used since the clock's hand last passed
 	queued atomic.Bool            // the clock knows it
-	err    error
+	unread *unread                // of an object that could not be read; does not change
 }
 
 type form struct {
@@ -204,7 +204,7 @@ func (b *budget) comeOfAge(o *Object) {
 	if k == nil || k.queued.Load() {
 		return
 	}
-	if k.hit.Load() || k.err != nil {
+	if k.hit.Load() || k.unread != nil {
 		b.enqueue(k)
 		return
 	}
@@ -231,6 +231,11 @@ func (b *budget) release(o *Object) {
 	}
 	if old := k.forms.Swap(closedForms); old != closedForms {
 		b.used.Add(-size(old))
+	}
+	if k.unread != nil {
+		if twin := k.unread.twin.Load(); twin != nil {
+			b.release(twin)
+		}
 	}
 }
 

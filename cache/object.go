@@ -21,11 +21,12 @@ type Object struct {
 	kept atomic.Pointer[kept]
 }
 
-// Err says why the stored value could not be read; such an object has neither
-// labels, fields nor data. It is nil for all others.
+// Err says why the stored value could not be read when the object came to the cache;
+// such an object has neither labels, fields nor data. It is nil for all others. See
+// Resource.Readable.
 func (o *Object) Err() error {
-	if k := o.kept.Load(); k != nil {
-		return k.err
+	if u := o.unread(); u != nil {
+		return u.err
 	}
 	return nil
 }
@@ -47,8 +48,6 @@ func (o *Object) Label(key string) (string, bool) {
 	return "", false
 }
 
-func fieldsOf(o *Object) []string { return o.Fields }
-
 // read makes an object of a stored entry. like, which may be nil, is another
 // state of the same object; the key's memory is shared with it.
 func (r *Resource) read(e storage.Entry, like *Object) *Object {
@@ -62,8 +61,7 @@ func (r *Resource) read(e storage.Entry, like *Object) *Object {
 	}
 	h, err := r.config.Codec.Read(e.Key, e.Value, e.ModRevision)
 	if err != nil {
-		o.kept.Store(&kept{err: err})
-		r.cache.logger.Error("cache: a stored object cannot be read", "key", e.Key, "revision", e.ModRevision, "error", err)
+		r.leaveUnread(o, e.Value, err)
 		return o
 	}
 	o.Labels, o.Fields, o.Data = h.Labels, h.Fields, h.Data
@@ -116,14 +114,14 @@ func (e *Event) PrevAt() (*Object, error) {
 	if o != nil && o != goneObject {
 		return o, nil
 	}
-	if err := e.Prev.Err(); err != nil {
+	p := e.Prev.Now()
+	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	data, err := e.resource.config.Codec.Restamp(e.Prev.Data, e.Revision)
+	data, err := e.resource.config.Codec.Restamp(p.Data, e.Revision)
 	if err != nil {
 		return nil, err
 	}
-	p := e.Prev
 	o = &Object{
 		Key: p.Key, Namespace: p.Namespace, Name: p.Name,
 		Revision: e.Revision, CreateRevision: p.CreateRevision,

@@ -53,9 +53,10 @@ type Resource struct {
 	gate      gate // of the cursors that want everything
 	cursors   int
 
-	offers offers
-	past   past
-	asked  asked
+	offers   offers
+	past     past
+	asked    asked
+	resolver resolver
 
 	incoming []storage.Event // the feed's, see demux
 }
@@ -165,6 +166,7 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 		r.waking[i] = nil
 	}
 	r.waking = r.waking[:0]
+	r.resolveUnread()
 }
 
 // change applies one change to the edit; nil if it changes nothing.
@@ -205,9 +207,9 @@ func (r *Resource) trimmed(position uint64, e *Event) {
 func (e *Event) cost() int64 {
 	n := int64(eventOverhead)
 	if e.Prev != nil {
-		n += int64(len(e.Prev.Data)) + e.Prev.formBytes()
+		n += e.Prev.size() + e.Prev.formBytes()
 		if e.Object == nil {
-			n += int64(len(e.Prev.Data))
+			n += e.Prev.size()
 		}
 	}
 	return n
@@ -295,6 +297,7 @@ func (r *Resource) run(l *loading) {
 		} else {
 			r.install(objects, revision)
 			r.commit(l.events, max(revision, l.revision))
+			r.resolveUnread()
 		}
 		r.write.Unlock()
 		return
@@ -315,7 +318,7 @@ func (r *Resource) install(objects index.Set[*Object], revision int64) {
 // Objects of the current state are used where they are the same.
 func (r *Resource) fetch(ctx context.Context, revision int64) (index.Set[*Object], int64, error) {
 	st := r.state.Load()
-	edit := index.NewSet(len(r.config.Indexes), fieldsOf).Edit()
+	edit := r.newObjects().Edit()
 	at, err := r.cache.scan(ctx, r.config.Prefix, revision, func(e storage.Entry) {
 		if st == nil {
 			o := r.read(e, nil)

@@ -59,8 +59,8 @@ func (r *Resource) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
 }
 
 // DecodeEntry makes the object of an entry of the store, in the storage version.
-func (r *Resource) DecodeEntry(e storage.Entry) (Object, error) {
-	o, err := r.objectOf(strings.TrimPrefix(e.Key, r.prefix), e.Value, e.ModRevision)
+func (r *Resource) DecodeEntry(ctx context.Context, e storage.Entry) (Object, error) {
+	o, err := r.objectOf(ctx, strings.TrimPrefix(e.Key, r.prefix), e.Value, e.ModRevision)
 	if err != nil {
 		return nil, err
 	}

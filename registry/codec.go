@@ -43,8 +43,6 @@ type codec struct {
 	// transformer changes values on their way to the store and back; nil: it does
 	// not.
 	transformer Transformer
-	// unreadable says that reading a value failed.
-	unreadable atomic.Bool
 	// decodes counts the objects decoded from stored bytes.
 	decodes atomic.Int64
 }
@@ -81,15 +79,14 @@ func (c *codec) indexNames() []string {
 // Read implements cache.Codec.
 func (c *codec) Read(key string, value []byte, revision int64) (cache.Header, error) {
 	plain, err := c.fromStore(context.Background(), key, value)
-	if err == nil {
-		var h cache.Header
-		if h, err = c.read(plain, revision); err == nil {
-			return h, nil
-		}
-		err = fmt.Errorf("unable to read key %q: %w", key, err)
+	if err != nil {
+		return cache.Header{}, err
 	}
-	c.unreadable.Store(true)
-	return cache.Header{}, err
+	h, err := c.read(plain, revision)
+	if err != nil {
+		return cache.Header{}, fmt.Errorf("unable to read key %q: %w", key, err)
+	}
+	return h, nil
 }
 
 // read reads a plain value.

@@ -104,7 +104,7 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 		Ops:        []storage.Op{op},
 	}))
 	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) && !o.orUpdate && !r.companion(conflict) {
-		found, err := r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision)
+		found, err := r.objectOf(ctx, key, conflict.Current.Value, conflict.Current.ModRevision)
 		if err != nil {
 			return Result{}, kerrors.NewAlreadyExists(r.groupResource(o.Group), obj.GetName())
 		}

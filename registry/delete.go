@@ -35,7 +35,7 @@ func (r *Resource) Delete(ctx context.Context, namespace, name string, options *
 			return result, err
 		}
 		if ok = conflict.Current.ModRevision != 0; ok {
-			if found, err = r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision); err != nil {
+			if found, err = r.objectOf(ctx, key, conflict.Current.Value, conflict.Current.ModRevision); err != nil {
 				return Result{}, err
 			}
 		}

@@ -37,7 +37,7 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 	if err != nil || entry.ModRevision == 0 {
 		return nil, err
 	}
-	o, err := r.objectOf(key, entry.Value, entry.ModRevision)
+	o, err := r.objectOf(ctx, key, entry.Value, entry.ModRevision)
 	if err != nil {
 		return nil, err
 	}

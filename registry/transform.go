@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/storage"
 )
 
 // Transformer changes a resource's values on their way to the store and back
@@ -19,7 +21,8 @@ type Transformer interface {
 	// ToStore returns what to store in place of plain.
 	ToStore(ctx context.Context, key string, plain []byte) ([]byte, error)
 	// FromStore returns the plain value. stale says that a write would store it
-	// another way.
+	// another way. It never waits for another program: where one has to be asked
+	// first, the error is a *storage.PendingError.
 	FromStore(ctx context.Context, key string, value []byte) (plain []byte, stale bool, err error)
 }
 
@@ -38,7 +41,12 @@ const encryptedPrefix = "k8s:enc:"
 
 var errEncrypted = errors.New("the value is encrypted, and no encryption is configured")
 
-// fromStore returns the plain form of a stored value.
+// keyError says that the value stored under key could not be transformed.
+func keyError(key string, err error) error {
+	return fmt.Errorf("unable to transform key %q: %w", key, err)
+}
+
+// fromStore returns the plain form of a stored value. It does not wait.
 func (c *codec) fromStore(ctx context.Context, key string, value []byte) ([]byte, error) {
 	var err error
 	switch {
@@ -47,10 +55,19 @@ func (c *codec) fromStore(ctx context.Context, key string, value []byte) ([]byte
 	case bytes.HasPrefix(value, []byte(encryptedPrefix)):
 		err = errEncrypted
 	}
-	if err != nil {
-		return nil, fmt.Errorf("unable to transform key %q: %w", key, err)
+	var pending *storage.PendingError
+	switch {
+	case err == nil:
+		return value, nil
+	case errors.As(err, &pending):
+		err = &storage.PendingError{Need: pending.Need, Obtain: func(ctx context.Context) error {
+			if err := pending.Obtain(ctx); err != nil {
+				return keyError(key, err)
+			}
+			return nil
+		}}
 	}
-	return value, nil
+	return nil, keyError(key, err)
 }
 
 // toStore returns the form of a plain value that is stored.
@@ -60,7 +77,7 @@ func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, 
 	}
 	value, err := c.transformer.ToStore(ctx, key, plain)
 	if err != nil {
-		return nil, kerrors.NewInternalError(fmt.Errorf("unable to transform key %q: %w", key, err))
+		return nil, kerrors.NewInternalError(keyError(key, err))
 	}
 	return value, nil
 }
@@ -77,31 +94,34 @@ func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error)
 		// The write finds out about a change.
 		return true, err
 	}
-	_, stale, err := r.codec.transformer.FromStore(ctx, key, e.Value)
+	var stale bool
+	err = storage.Waiting(ctx, func() (err error) {
+		_, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
+		return err
+	})
 	return stale, err
 }
 
-// Readable returns o, unless its stored value could not be read when it came to
-// the cache. Then it tries again: a key may have been added, or a KMS provider may
-// answer now. The error is an InternalError that names the key.
+// readableWait bounds how long a request or a watch waits for what one object needs to
+// be read. Most often the plug-in's own limit, three seconds, comes first.
+const readableWait = 10 * time.Second
+
+// Readable returns o, unless its stored value could not be read when it came to the
+// cache. Then it tries again, and waits for the KMS provider if that has to be asked: a
+// key may have been added, or the provider may answer now. The error is an
+// InternalError that names the key.
 func (r *Resource) Readable(ctx context.Context, o *cache.Object) (*cache.Object, error) {
 	if o.Err() == nil {
 		return o, nil
 	}
-	e, _, err := r.store.Get(ctx, r.prefix+o.Key, o.Revision)
+	ctx, cancel := context.WithTimeout(ctx, readableWait)
+	defer cancel()
+	readable, err := r.cache.Readable(ctx, o)
 	if err != nil {
-		return nil, err
+		return nil, kerrors.NewInternalError(err)
 	}
-	if e.ModRevision != o.Revision {
-		return nil, kerrors.NewInternalError(o.Err())
-	}
-	again, err := r.objectOf(o.Key, e.Value, e.ModRevision)
-	if err != nil {
-		return nil, err
-	}
-	again.CreateRevision = o.CreateRevision
-	return again, nil
+	return readable, nil
 }
 
-// Unreadable says that some object could not be read: indexes may lack it.
-func (r *Resource) Unreadable() bool { return r.codec.unreadable.Load() }
+// Unreadable says that some object in memory cannot be read now.
+func (r *Resource) Unreadable() bool { return r.cache.Unread() > 0 }

@@ -31,7 +31,7 @@ const (
 func encryption(t *testing.T, providers string) *encrypt.Encryption {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config.yaml")
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [" + providers + "]\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets, pods]\n  providers: [" + providers + "]\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

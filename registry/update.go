@@ -90,7 +90,7 @@ func (r *Resource) Update(ctx context.Context, namespace, name string, o UpdateO
 		}
 		found = nil
 		if conflict.Current.ModRevision != 0 {
-			if found, err = r.objectOf(key, conflict.Current.Value, conflict.Current.ModRevision); err != nil {
+			if found, err = r.objectOf(ctx, key, conflict.Current.Value, conflict.Current.ModRevision); err != nil {
 				return Result{}, err
 			}
 		}

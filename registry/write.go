@@ -59,9 +59,16 @@ func (r *Resource) written(key string, value []byte, revision int64) (Result, er
 	return result, nil
 }
 
-// objectOf makes a cache object of a stored value.
-func (r *Resource) objectOf(key string, value []byte, revision int64) (*cache.Object, error) {
-	h, err := r.codec.Read(r.prefix+key, value, revision)
+// objectOf makes a cache object of a stored value. It waits for what the value needs to
+// be read.
+func (r *Resource) objectOf(ctx context.Context, key string, value []byte, revision int64) (*cache.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, readableWait)
+	defer cancel()
+	var h cache.Header
+	err := storage.Waiting(ctx, func() (err error) {
+		h, err = r.codec.Read(r.prefix+key, value, revision)
+		return err
+	})
 	if err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}

@@ -85,7 +85,7 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 	if err != nil {
 		return nil, err
 	}
-	if sel.everything() {
+	if sel.everything() && snap.Unread() == 0 {
 		p.groups = func(yield func(cache.Group) bool) { snap.Groups(start, sel.prefix(), yield) }
 	}
 	if after != nil {
@@ -107,7 +107,7 @@ func (sel *selection) visit(snap cache.Snapshot, start string, limit int, f func
 		if o, ok := snap.Get(sel.s.Key(sel.namespace, sel.name)); ok && o.Key >= start {
 			f(o)
 		}
-	case sel.index != "" && !sel.s.Unreadable():
+	case sel.index != "" && snap.Unread() == 0:
 		snap.Index(sel.index, sel.value, start, prefix, f)
 	default:
 		snap.Ascend(start, prefix, f)

@@ -277,14 +277,21 @@ func (st *watchStream) sendEvents(ctx context.Context, events []*cache.Event) er
 // appendEvent appends what a change is to this watch: an object may enter or
 // leave the selection.
 func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event) ([]byte, error) {
-	object := e.Object
+	object, prev := e.Object, e.Prev
 	if object != nil {
 		var err error
 		if object, err = st.s.Readable(ctx, object); err != nil {
 			return b, err
 		}
 	}
-	is, was, err := st.concerns(object, e.Prev)
+	if prev != nil && prev.Err() != nil {
+		// What it was like decides what the event is. If nobody can tell, it was of
+		// the selection: concerns.
+		if readable, err := st.s.Readable(ctx, prev); err == nil {
+			prev = readable
+		}
+	}
+	is, was, err := st.concerns(object, prev)
 	switch {
 	case err != nil:
 		return b, err

@@ -45,6 +45,11 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	}
 	if s.encryption != nil {
 		a.registry.Transform(s.transformer)
+		s.encryption.OnReload(func() {
+			for _, c := range a.caches {
+				c.RetryUnread()
+			}
+		})
 	}
 	if err := s.buildAuthentication(ctx, a.registry); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -50,4 +51,38 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("storage: %s is at revision %d, not %d", e.Condition.Key, e.Current.ModRevision, e.Condition.ModRevision)
+}
+
+// PendingError says that a stored value cannot be read yet: it needs something that
+// another program has to be asked for, such as the decrypted key of a KMS plug-in.
+// Whoever gets it has not waited, and may wait with Obtain.
+type PendingError struct {
+	// Need names what the value needs. All values with the same Need can be read once
+	// it was obtained.
+	Need string
+	// Obtain asks for it and waits for the answer until ctx ends. Callers that come
+	// while a request for the same Need is under way share its answer. After nil the
+	// value can be read.
+	Obtain func(ctx context.Context) error
+}
+
+func (e *PendingError) Error() string { return "waiting for " + e.Need }
+
+// maxObtain bounds how often Waiting obtains something for one value.
+const maxObtain = 3
+
+// Waiting calls read, which does not wait, until it does not fail with a
+// *PendingError; in between it obtains what read needs. The error is the last one of
+// read, or the one of Obtain.
+func Waiting(ctx context.Context, read func() error) error {
+	for tries := 0; ; tries++ {
+		err := read()
+		var pending *PendingError
+		if tries == maxObtain || !errors.As(err, &pending) {
+			return err
+		}
+		if err := pending.Obtain(ctx); err != nil {
+			return err
+		}
+	}
 }

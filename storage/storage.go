@@ -1,8 +1,8 @@
 // Package storage says what Keelson asks of a store: a revisioned key-value
 // space in the manner of etcd (https://etcd.io/docs/v3.6/learning/data_model/).
 //
-// The package holds the interface, its errors and nothing else; each backend
-// has a folder of its own and all of them pass the suite in storage/storagetest.
+// The package holds the interface, its errors and how to wait for one of them; each
+// backend has a folder of its own and all of them pass the suite in storage/storagetest.
 package storage
 
 import "context"

@@ -17,6 +17,14 @@ import (
 // retryAfter is how long a follower rests after a failure before it begins anew.
 const retryAfter = time.Second
 
+// unreadWait bounds how long a follower waits for what unread objects need, for all of
+// them together each time that it begins anew, and for those of one batch of changes.
+// It is how long a KMS plug-in may take by default.
+const unreadWait = 3 * time.Second
+
+// errReadAgain has a follower begin anew.
+var errReadAgain = errors.New("objects that could not be read may be readable now")
+
 // historyWait bounds one read of the store's history.
 const historyWait = 20 * time.Millisecond
 
@@ -50,6 +58,9 @@ type Options struct {
 // Follower follows one resource until the context of Start ends.
 type Follower struct {
 	o Options
+	// missing has the objects that could not be read, by key. It belongs to the
+	// goroutine that follows.
+	missing map[string]*cache.Object
 
 	mu      sync.Mutex // guards what follows
 	applied int64      // the revision up to which changes were applied
@@ -78,8 +89,11 @@ func (f *Follower) begin(ctx context.Context) (*cache.Cursor, error) {
 		return nil, err
 	}
 	var all []Change
+	f.missing = map[string]*cache.Object{}
+	reading := &patience{ctx: ctx}
+	defer reading.end()
 	snap.Ascend("", "", func(o *cache.Object) bool {
-		all = f.append(ctx, all, o, nil)
+		all = f.append(reading, all, o, nil)
 		return true
 	})
 	f.o.Reset(all)
@@ -110,20 +124,26 @@ func (f *Follower) run(ctx context.Context, cursor *cache.Cursor) {
 
 func (f *Follower) follow(ctx context.Context, cursor *cache.Cursor) error {
 	var changes []Change
+	var look *time.Ticker // runs once an object is missing
+	var tick <-chan time.Time
 	for {
-		events, revision, err := cursor.Next(ctx)
+		if look == nil && len(f.missing) > 0 {
+			look = time.NewTicker(retryAfter)
+			defer look.Stop()
+			tick = look.C
+		}
+		events, revision, err := cursor.NextOr(ctx, tick)
 		if err != nil {
 			return err
 		}
-		clear(changes)
-		changes = changes[:0]
-		for _, e := range events {
-			if e.Object == nil {
-				changes = append(changes, Change{Namespace: e.Prev.Namespace, Name: e.Prev.Name})
-				continue
-			}
-			changes = f.append(ctx, changes, e.Object, e.Prev)
+		if f.found() {
+			return errReadAgain
 		}
+		if len(events) == 0 {
+			continue
+		}
+		clear(changes)
+		changes = f.appendAll(ctx, changes[:0], events)
 		if len(changes) > 0 {
 			f.o.Apply(changes)
 		}
@@ -131,14 +151,61 @@ func (f *Follower) follow(ctx context.Context, cursor *cache.Cursor) error {
 	}
 }
 
+// found says whether an object that was missing can be read now.
+func (f *Follower) found() bool {
+	for _, o := range f.missing {
+		if o.Now() != o {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Follower) appendAll(ctx context.Context, changes []Change, events []*cache.Event) []Change {
+	reading := &patience{ctx: ctx}
+	defer reading.end()
+	for _, e := range events {
+		if e.Object == nil {
+			delete(f.missing, e.Prev.Key)
+			changes = append(changes, Change{Namespace: e.Prev.Namespace, Name: e.Prev.Name})
+			continue
+		}
+		changes = f.append(reading, changes, e.Object, e.Prev)
+	}
+	return changes
+}
+
+// patience is a context for reading objects that were not read when they came. It ends
+// unreadWait after the first of them, so that many do not add up.
+type patience struct {
+	ctx    context.Context
+	cancel context.CancelFunc // nil: none was met
+}
+
+func (p *patience) forUnread() context.Context {
+	if p.cancel == nil {
+		p.ctx, p.cancel = context.WithTimeout(p.ctx, unreadWait)
+	}
+	return p.ctx
+}
+
+func (p *patience) end() {
+	if p.cancel != nil {
+		p.cancel()
+	}
+}
+
 // append appends the change to o. An object that cannot be read is none: it is
-// logged, and what depends on it is as if it were gone.
-func (f *Follower) append(ctx context.Context, changes []Change, o, prev *cache.Object) []Change {
+// logged, and what depends on it is as if it were gone until it can be read.
+func (f *Follower) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
 	if f.o.Concerns != nil && !f.o.Concerns(o, prev) {
 		return changes
 	}
 	change := Change{Namespace: o.Namespace, Name: o.Name}
-	readable, err := f.o.Resource.Readable(ctx, o)
+	readable, err := o, error(nil)
+	if o.Err() != nil {
+		readable, err = f.o.Resource.Readable(reading.forUnread(), o)
+	}
 	switch {
 	case err != nil:
 	case f.o.Stored:
@@ -146,7 +213,9 @@ func (f *Follower) append(ctx context.Context, changes []Change, o, prev *cache.
 	default:
 		change.Object, err = f.o.Resource.Decode(readable)
 	}
+	delete(f.missing, o.Key)
 	if err != nil {
+		f.missing[o.Key] = o
 		change.Object = nil
 		f.o.Log.Error("following a resource: an object cannot be read",
 			"resource", f.o.Resource.Kind.GroupResource(), "namespace", o.Namespace, "name", o.Name, "error", err)

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/keelson-dev/keelson/storage"
 )
 
 // Transformer changes values on their way to the store and back. Its methods may
@@ -20,7 +22,9 @@ type Transformer interface {
 	// the value's key: a value that was copied to another key cannot be read.
 	ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error)
 	// FromStore returns the plain value. stale says that ToStore would not store
-	// it that way any more: with another provider, or another key.
+	// it that way any more: with another provider, or another key. It never waits
+	// for another program: where one has to be asked first, the error is a
+	// *storage.PendingError.
 	FromStore(ctx context.Context, authenticated, value []byte) (plain []byte, stale bool, err error)
 }
 
@@ -84,6 +88,12 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 			continue
 		}
 		plain, stale, err := t.FromStore(ctx, authenticated, rest)
+		var pending *storage.PendingError
+		if errors.As(err, &pending) {
+			// Neither done nor failed: what is counted is how asking for it ends.
+			errs = append(errs, c.counted(ctx, t.prefix, pending))
+			continue
+		}
 		if t.prefix != "" {
 			c.metrics.transformed(ctx, fromStorage, t.prefix, began, err)
 		} else if err == nil {
@@ -105,4 +115,17 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 		return nil, false, errs[0]
 	}
 	return nil, false, fmt.Errorf("none of the keys fits: %w", errors.Join(errs...))
+}
+
+// counted returns pending with an Obtain that counts its failures as those of reading a
+// value. labels is the context that names the resource to the metrics.
+func (c chain) counted(labels context.Context, prefix string, pending *storage.PendingError) error {
+	return &storage.PendingError{Need: pending.Need, Obtain: func(ctx context.Context) error {
+		began := time.Now()
+		err := pending.Obtain(ctx)
+		if err != nil {
+			c.metrics.transformed(labels, fromStorage, prefix, began, err)
+		}
+		return err
+	}}
 }

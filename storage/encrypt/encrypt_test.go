@@ -17,6 +17,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/storage"
 )
 
 var secrets = schema.GroupResource{Resource: "secrets"}
@@ -95,7 +97,12 @@ func mustStore(t *testing.T, e *Encryption, key, value string) string {
 }
 
 func read(e *Encryption, key, value string) (string, bool, error) {
-	out, stale, err := e.Resource(secrets).FromStore(context.Background(), key, []byte(value))
+	var out []byte
+	var stale bool
+	err := storage.Waiting(context.Background(), func() (err error) {
+		out, stale, err = e.Resource(secrets).FromStore(context.Background(), key, []byte(value))
+		return err
+	})
 	return string(out), stale, err
 }
 

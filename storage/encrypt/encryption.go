@@ -55,10 +55,11 @@ type Encryption struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu     sync.Mutex // guards old and last
-	old    map[*providers]*time.Timer
-	last   []byte // the file that is in use
-	closed bool
+	mu       sync.Mutex // guards what follows
+	old      map[*providers]*time.Timer
+	last     []byte // the file that is in use
+	onReload func() // nil: nobody is told
+	closed   bool
 }
 
 // Open reads and validates the configuration and starts to follow its plug-ins. One
@@ -155,6 +156,9 @@ func (e *Encryption) follow() {
 		if changed || err != nil {
 			e.o.Metrics.reload(err)
 		}
+		if changed {
+			e.tellReload()
+		}
 		if err != nil && err.Error() != said {
 			e.o.Logger.Error("the encryption configuration cannot be reloaded; the one before stays in use", "error", err)
 		}
@@ -162,6 +166,23 @@ func (e *Encryption) follow() {
 		if err != nil {
 			said = err.Error()
 		}
+	}
+}
+
+// OnReload has f called after each reload that took effect: what could not be read
+// before may be readable now. f is called by one goroutine and must not wait for long.
+func (e *Encryption) OnReload(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.onReload = f
+}
+
+func (e *Encryption) tellReload() {
+	e.mu.Lock()
+	f := e.onReload
+	e.mu.Unlock()
+	if f != nil {
+		f()
 	}
 }
 
@@ -239,7 +260,8 @@ func (t *ResourceTransformer) ToStore(ctx context.Context, key string, plain []b
 }
 
 // FromStore returns the plain value of what is stored under key, and whether a
-// write would store it another way.
+// write would store it another way. It never waits for a plug-in; the error is a
+// *storage.PendingError where one has to be asked.
 func (t *ResourceTransformer) FromStore(ctx context.Context, key string, value []byte) ([]byte, bool, error) {
 	return t.e.current.Load().of(t.gr).FromStore(t.named(ctx), t.authenticated(key), value)
 }

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	kmsv2 "k8s.io/kms/apis/v2"
+
+	"github.com/keelson-dev/keelson/storage"
 )
 
 const (
@@ -53,9 +55,10 @@ type plugin struct {
 	health  error      // guarded by polling: what the last poll said
 	polled  time.Time  // guarded by polling
 
-	mu    sync.Mutex // guards open and order
-	open  map[[sha256.Size]byte]Transformer
-	order [][sha256.Size]byte // of open, the oldest first
+	mu      sync.Mutex // guards what follows
+	open    map[[sha256.Size]byte]Transformer
+	order   [][sha256.Size]byte // of open, the oldest first
+	flights map[[sha256.Size]byte]*flight
 }
 
 // writeSource is an encrypted seed, and the seed.
@@ -83,7 +86,8 @@ func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger, 
 	return &plugin{
 		name: name, timeout: timeout, log: log, metrics: metrics, now: time.Now,
 		conn: conn, client: kmsv2.NewKeyManagementServiceClient(conn),
-		open: map[[sha256.Size]byte]Transformer{}, health: errors.New("the plug-in was not asked yet"),
+		open: map[[sha256.Size]byte]Transformer{}, flights: map[[sha256.Size]byte]*flight{},
+		health: errors.New("the plug-in was not asked yet"),
 	}, nil
 }
 
@@ -219,9 +223,9 @@ func (p *plugin) FromStore(ctx context.Context, authenticated, value []byte) ([]
 	if err != nil {
 		return nil, false, err
 	}
-	t, err := p.opened(ctx, e)
-	if err != nil {
-		return nil, false, err
+	t := p.opened(e.keyHash())
+	if t == nil {
+		return nil, false, p.pending(e)
 	}
 	plain, _, err := t.FromStore(ctx, authenticated, e.data)
 	if err != nil {
@@ -233,30 +237,71 @@ func (p *plugin) FromStore(ctx context.Context, authenticated, value []byte) ([]
 	return plain, stale, nil
 }
 
-// opened returns what reads an envelope's data; the plug-in is asked once for each
-// encrypted key.
-func (p *plugin) opened(ctx context.Context, e *envelope) (Transformer, error) {
-	hash := e.keyHash()
+// opened returns what reads the data of envelopes with a key, nil if the plug-in has to
+// decrypt the key first.
+func (p *plugin) opened(hash [sha256.Size]byte) Transformer {
 	p.mu.Lock()
-	t := p.open[hash]
-	p.mu.Unlock()
-	if t != nil {
-		return t, nil
+	defer p.mu.Unlock()
+	return p.open[hash]
+}
+
+// pending says that the plug-in has to decrypt the key of an envelope.
+func (p *plugin) pending(e *envelope) error {
+	key := *e
+	key.data = nil
+	hash := key.keyHash()
+	return &storage.PendingError{
+		Need:   fmt.Sprintf("KMS provider %s to decrypt a DEK source (key ID hash %x)", p.name, hash[:8]),
+		Obtain: func(ctx context.Context) error { return p.obtain(ctx, &key, hash) },
 	}
+}
+
+// flight is a call to decrypt a key. Everybody who needs that key waits for it.
+type flight struct {
+	done chan struct{} // closed at the end
+	err  error         // valid once done is closed
+}
+
+// obtain has the plug-in decrypt the key of an envelope. There is one call for a key at
+// a time; it does not end with the context of any of those who wait for it.
+func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte) error {
+	p.mu.Lock()
+	if p.open[hash] != nil {
+		p.mu.Unlock()
+		return nil
+	}
+	f := p.flights[hash]
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		p.flights[hash] = f
+		go p.decrypt(e, hash, f) // ends after p.timeout, or with the connection
+	}
+	p.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return fmt.Errorf("failed to decrypt DEK, error: %w", ctx.Err())
+	}
+}
+
+func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte, f *flight) {
+	defer close(f.done)
 	p.metrics.misses.Inc()
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
 	defer cancel()
 	answer, err := p.client.Decrypt(ctx, &kmsv2.DecryptRequest{
 		Ciphertext: e.source, KeyId: e.keyID, Annotations: e.annotations, Uid: string(uuid.NewUUID()),
 	})
+	var t Transformer
 	if err != nil {
-		return nil, fmt.Errorf("failed to decrypt DEK, error: %w", err)
+		f.err = fmt.Errorf("failed to decrypt DEK, error: %w", err)
+	} else if t, f.err = e.open(answer.Plaintext); f.err == nil {
+		p.keep(hash, t)
 	}
-	if t, err = e.open(answer.Plaintext); err != nil {
-		return nil, err
-	}
-	p.keep(hash, t)
-	return t, nil
+	p.mu.Lock()
+	delete(p.flights, hash)
+	p.mu.Unlock()
 }
 
 func (p *plugin) keep(hash [sha256.Size]byte, t Transformer) {

@@ -118,7 +118,7 @@ func TestKMSMetrics(t *testing.T) {
 	defer e.Close()
 	secrets := e.Resource(schema.ParseGroupResource("secrets"))
 	for range 3 {
-		if _, _, err := secrets.FromStore(ctx, someKey, []byte(value)); err != nil {
+		if _, _, err := read(e, someKey, value); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -98,14 +98,14 @@ func (p *providers) of(gr schema.GroupResource) Transformer {
 	return Identity
 }
 
-// prime asks each plug-in once.
+// prime asks each plug-in once, all of them at the same time.
 func (p *providers) prime(ctx context.Context) error {
-	var errs []error
-	for _, plug := range p.plugins {
-		if err := plug.poll(ctx); err != nil {
-			errs = append(errs, err)
-		}
+	errs := make([]error, len(p.plugins))
+	var asking sync.WaitGroup
+	for i, plug := range p.plugins {
+		asking.Go(func() { errs[i] = plug.poll(ctx) })
 	}
+	asking.Wait()
 	return errors.Join(errs...)
 }
 

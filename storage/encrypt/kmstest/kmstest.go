@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 
@@ -29,13 +30,16 @@ type Plugin struct {
 	broken  error
 	encrypt int
 	decrypt int
+	hanging chan struct{} // closed by Resume; nil: calls are answered
+	held    int           // calls that wait for Resume, or did so until their caller left
+	holds   chan struct{} // closed when held changes
 }
 
 const annotation = "version.kmstest.keelson.dev"
 
 // Start serves on a Unix socket. An empty path serves nothing until Serve.
 func Start(socket string) (*Plugin, error) {
-	p := &Plugin{keys: map[string]cipher.AEAD{}, health: "ok"}
+	p := &Plugin{keys: map[string]cipher.AEAD{}, health: "ok", holds: make(chan struct{})}
 	if err := p.Rotate(); err != nil {
 		return nil, err
 	}
@@ -43,6 +47,13 @@ func Start(socket string) (*Plugin, error) {
 		return p, nil
 	}
 	return p, p.Serve(socket)
+}
+
+// Sibling is another plug-in with the same keys: that of another server.
+func (p *Plugin) Sibling() *Plugin {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &Plugin{key: p.key, keys: maps.Clone(p.keys), health: "ok", holds: make(chan struct{})}
 }
 
 // Serve starts to listen on a Unix socket.
@@ -109,6 +120,54 @@ func (p *Plugin) Break(err error) {
 	p.broken = err
 }
 
+// Hang has calls wait, until Resume or until their caller gives up.
+func (p *Plugin) Hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hanging == nil {
+		p.hanging = make(chan struct{})
+	}
+}
+
+// Resume ends Hang: the calls that wait are answered.
+func (p *Plugin) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hanging != nil {
+		close(p.hanging)
+		p.hanging = nil
+	}
+}
+
+// Held returns how many calls have been made to hang so far, and a channel that is
+// closed when that changes.
+func (p *Plugin) Held() (int, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held, p.holds
+}
+
+// enter begins a call: it waits while the plug-in hangs.
+func (p *Plugin) enter(ctx context.Context) error {
+	p.mu.Lock()
+	hanging := p.hanging
+	if hanging != nil {
+		p.held++
+		close(p.holds)
+		p.holds = make(chan struct{})
+	}
+	p.mu.Unlock()
+	if hanging == nil {
+		return nil
+	}
+	select {
+	case <-hanging:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Calls returns how often the plug-in encrypted and decrypted.
 func (p *Plugin) Calls() (encrypt, decrypt int) {
 	p.mu.Lock()
@@ -117,7 +176,10 @@ func (p *Plugin) Calls() (encrypt, decrypt int) {
 }
 
 // Status implements the service.
-func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
+func (p *Plugin) Status(ctx context.Context, _ *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.broken != nil {
@@ -127,7 +189,10 @@ func (p *Plugin) Status(context.Context, *kmsv2.StatusRequest) (*kmsv2.StatusRes
 }
 
 // Encrypt implements the service.
-func (p *Plugin) Encrypt(_ context.Context, r *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
+func (p *Plugin) Encrypt(ctx context.Context, r *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.broken != nil {
@@ -149,7 +214,10 @@ func (p *Plugin) Encrypt(_ context.Context, r *kmsv2.EncryptRequest) (*kmsv2.Enc
 }
 
 // Decrypt implements the service.
-func (p *Plugin) Decrypt(_ context.Context, r *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
+func (p *Plugin) Decrypt(ctx context.Context, r *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.broken != nil {
