@@ -6,26 +6,24 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/validation/path"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Named returns what a request asks for with the name that the field selector of a
 // list or watch demands: authorization and audit take such a request for one about
 // that object. A request whose options cannot be understood, or whose path says
-// that it is a watch, demands no name: what cannot be served as it was authorized
+// that it is a watch, or whose selectors are very long, demands no name: what cannot be served as it was authorized
 // must not be authorized as more narrow than it is.
 func Named(r *http.Request, i *Info) *Info {
 	if i.Name != "" || i.VerbInPath || i.Verb != "list" && i.Verb != "watch" || !mayHave(r.URL.RawQuery, "fieldSelector") {
 		return i
 	}
 	query := r.URL.Query()
-	selector, err := fields.ParseSelector(query.Get("fieldSelector"))
-	if err != nil || !wellFormed(query) {
+	selector, err := beforeAuthorization().Fields(query.Get("fieldSelector"))
+	if err != nil {
 		return i
 	}
 	name, ok := selector.RequiresExactMatch("metadata.name")
-	if !ok || len(path.IsValidPathSegmentName(name)) > 0 {
+	if !ok || len(path.IsValidPathSegmentName(name)) > 0 || !wellFormed(query) {
 		return i
 	}
 	out := *i
@@ -36,7 +34,7 @@ func Named(r *http.Request, i *Info) *Info {
 // wellFormed says whether those options of a list that are no plain texts can be
 // read.
 func wellFormed(query url.Values) bool {
-	if _, err := labels.Parse(query.Get("labelSelector")); err != nil {
+	if _, err := beforeAuthorization().Labels(query.Get("labelSelector")); err != nil {
 		return false
 	}
 	for _, number := range []string{"limit", "timeoutSeconds"} {

@@ -170,8 +170,13 @@ func split(path string) []string {
 	if path == "" {
 		return nil
 	}
-	return strings.Split(path, "/")
+	return strings.SplitN(path, "/", maxParts)
 }
+
+// maxParts is one more than the segments of a path that have a meaning of their own:
+// apis, group, version, verb, namespaces, namespace, resource, name, subresource. What
+// comes after them stays in one piece, however long it is.
+const maxParts = 10
 
 type contextKey int
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // fieldSet resolves the field labels of one version of a kind.
@@ -110,7 +111,7 @@ func newSelection(s *served, namespace, name, labelText, fieldText string) (*sel
 // parse takes the labels in and returns what fields must be.
 func (sel *selection) parse(labelText, fieldText string) (fields.Requirements, error) {
 	if labelText != "" {
-		parsed, err := labels.Parse(labelText)
+		parsed, err := request.ServedSelector().Labels(labelText)
 		if err != nil {
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
@@ -121,7 +122,7 @@ func (sel *selection) parse(labelText, fieldText string) (fields.Requirements, e
 	if fieldText == "" {
 		return nil, nil
 	}
-	parsed, err := fields.ParseSelector(fieldText)
+	parsed, err := request.ServedSelector().Fields(fieldText)
 	if err != nil {
 		return nil, kerrors.NewBadRequest(err.Error())
 	}

@@ -5,25 +5,43 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/keelson-dev/keelson/request"
 )
 
 // Selectors are the requirements of field and label selectors, all of which an
-// object has to meet. Where one could not be parsed the requirements that could
-// are there beside the error: dropping others makes the question broader, so an
-// answer to it is safe.
+// object has to meet. Each is parsed when an authorizer first asks for it: most do not,
+// and a selector may be long. A Selectors may be used concurrently; nil has no
+// requirements.
 type Selectors struct {
-	Fields      fields.Requirements
-	FieldsError error
-	Labels      labels.Requirements
-	LabelsError error
+	fields parsed[fields.Requirements]
+	labels parsed[labels.Requirements]
 }
 
-// ParseSelectors reads the selectors of a query; nil for none.
+// parsed is a selector, parsed once.
+type parsed[R any] struct {
+	once         sync.Once
+	parse        func() (R, error) // nil: there is no selector
+	requirements R
+	err          error
+}
+
+func (p *parsed[R]) get() (R, error) {
+	p.once.Do(func() {
+		if p.parse != nil {
+			p.requirements, p.err = p.parse()
+		}
+	})
+	return p.requirements, p.err
+}
+
+// ParseSelectors returns the selectors of a query; nil for none.
 func ParseSelectors(rawQuery string) *Selectors {
 	if !strings.Contains(rawQuery, "Selector") && !strings.Contains(rawQuery, "%") { // a name may be percent-encoded
 		return nil
@@ -33,33 +51,67 @@ func ParseSelectors(rawQuery string) *Selectors {
 	return NewSelectors(query.Get("fieldSelector"), query.Get("labelSelector"))
 }
 
-// NewSelectors parses selectors in their written form; nil for none.
+// NewSelectors returns selectors in their written form; nil for none.
 func NewSelectors(field, label string) *Selectors {
 	if field == "" && label == "" {
 		return nil
 	}
 	s := &Selectors{}
 	if field != "" {
-		selector, err := fields.ParseSelector(field)
-		if s.FieldsError = err; err == nil {
-			s.Fields = selector.Requirements()
+		s.fields.parse = func() (fields.Requirements, error) {
+			selector, err := request.ServedSelector().Fields(field)
+			if err != nil {
+				return nil, err
+			}
+			return selector.Requirements(), nil
 		}
 	}
 	if label != "" {
-		selector, err := labels.Parse(label)
-		if s.LabelsError = err; err == nil {
-			s.Labels, _ = selector.Requirements()
+		s.labels.parse = func() (labels.Requirements, error) {
+			selector, err := request.ServedSelector().Labels(label)
+			if err != nil {
+				return nil, err
+			}
+			requirements, _ := selector.Requirements()
+			return requirements, nil
 		}
 	}
 	return s
 }
 
+// RequireFields replaces the requirements of fields by those of a review. It is called
+// before anybody asks for them.
+func (s *Selectors) RequireFields(in []metav1.FieldSelectorRequirement) {
+	s.fields.parse = func() (fields.Requirements, error) { return fieldRequirements(in) }
+}
+
+// RequireLabels replaces the requirements of labels, as RequireFields does.
+func (s *Selectors) RequireLabels(in []metav1.LabelSelectorRequirement) {
+	s.labels.parse = func() (labels.Requirements, error) { return labelRequirements(in) }
+}
+
+// Fields returns the requirements of fields. Beside an error, which says that not all
+// could be understood, are those that could: to leave out others makes the question
+// broader, so an answer to it is safe.
+func (s *Selectors) Fields() (fields.Requirements, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.fields.get()
+}
+
+// Labels returns the requirements of labels, as Fields does.
+func (s *Selectors) Labels() (labels.Requirements, error) {
+	if s == nil {
+		return nil, nil
+	}
+	return s.labels.get()
+}
+
 // FieldEquals says whether the selectors require that field to be value.
 func (s *Selectors) FieldEquals(field, value string) bool {
-	if s == nil {
-		return false
-	}
-	for _, r := range s.Fields {
+	requirements, _ := s.Fields() // those that are understood count
+	for _, r := range requirements {
 		if r.Field == field && r.Operator == selection.Equals && r.Value == value {
 			return true
 		}
@@ -67,9 +119,9 @@ func (s *Selectors) FieldEquals(field, value string) bool {
 	return false
 }
 
-// FieldRequirements converts those of a review. Requirements that are not
+// fieldRequirements converts those of a review. Requirements that are not
 // understood are left out and named by the error.
-func FieldRequirements(in []metav1.FieldSelectorRequirement) (fields.Requirements, error) {
+func fieldRequirements(in []metav1.FieldSelectorRequirement) (fields.Requirements, error) {
 	var out fields.Requirements
 	var failed []error
 	for _, r := range in {
@@ -106,8 +158,8 @@ func fieldRequirement(r metav1.FieldSelectorRequirement) (fields.Requirement, er
 	return out, nil
 }
 
-// LabelRequirements converts those of a review, as FieldRequirements does.
-func LabelRequirements(in []metav1.LabelSelectorRequirement) (labels.Requirements, error) {
+// labelRequirements converts those of a review, as fieldRequirements does.
+func labelRequirements(in []metav1.LabelSelectorRequirement) (labels.Requirements, error) {
 	operators := map[metav1.LabelSelectorOperator]selection.Operator{
 		metav1.LabelSelectorOpIn: selection.In, metav1.LabelSelectorOpNotIn: selection.NotIn,
 		metav1.LabelSelectorOpExists: selection.Exists, metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,

@@ -9,8 +9,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -151,33 +149,27 @@ func attributes(u *request.User, r *authorizationv1.ResourceAttributes, n *autho
 	}
 }
 
-// selectors returns those of a review; what cannot be understood is left out.
+// selectors returns those of a review.
 func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
 	if r.FieldSelector == nil && r.LabelSelector == nil {
 		return nil
 	}
-	s := &authz.Selectors{}
-	if f := r.FieldSelector; f != nil {
-		if f.RawSelector != "" {
-			selector, err := fields.ParseSelector(f.RawSelector)
-			if s.FieldsError = err; err == nil {
-				s.Fields = selector.Requirements()
-			}
-		}
-		if len(f.Requirements) > 0 {
-			s.Fields, s.FieldsError = authz.FieldRequirements(f.Requirements)
-		}
+	var field, label string
+	if r.FieldSelector != nil {
+		field = r.FieldSelector.RawSelector
 	}
-	if l := r.LabelSelector; l != nil {
-		if l.RawSelector != "" {
-			selector, err := labels.Parse(l.RawSelector)
-			if s.LabelsError = err; err == nil {
-				s.Labels, _ = selector.Requirements()
-			}
-		}
-		if len(l.Requirements) > 0 {
-			s.Labels, s.LabelsError = authz.LabelRequirements(l.Requirements)
-		}
+	if r.LabelSelector != nil {
+		label = r.LabelSelector.RawSelector
+	}
+	s := authz.NewSelectors(field, label)
+	if s == nil {
+		s = &authz.Selectors{}
+	}
+	if r.FieldSelector != nil && len(r.FieldSelector.Requirements) > 0 {
+		s.RequireFields(r.FieldSelector.Requirements)
+	}
+	if r.LabelSelector != nil && len(r.LabelSelector.Requirements) > 0 {
+		s.RequireLabels(r.LabelSelector.Requirements)
 	}
 	return s
 }
@@ -197,9 +189,9 @@ func evaluationError(err error, s *authz.Selectors) string {
 			texts = append(texts, fmt.Sprintf("spec.resourceAttributes.%s ignored due to parse error", name))
 		}
 	}
-	if s != nil {
-		ignored("fieldSelector", len(s.Fields), s.FieldsError)
-		ignored("labelSelector", len(s.Labels), s.LabelsError)
-	}
+	ofFields, err := s.Fields()
+	ignored("fieldSelector", len(ofFields), err)
+	ofLabels, err := s.Labels()
+	ignored("labelSelector", len(ofLabels), err)
 	return strings.Join(texts, "; ")
 }

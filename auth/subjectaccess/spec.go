@@ -28,13 +28,14 @@ func specOf(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
 		Namespace: i.Namespace, Verb: i.Verb, Group: i.Group, Version: i.Version,
 		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
 	}
-	if at.Selectors != nil {
-		if list := fieldRequirements(at.Selectors.Fields); len(list) > 0 {
-			r.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: list}
-		}
-		if list := labelRequirements(at.Selectors.Labels); len(list) > 0 {
-			r.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: list}
-		}
+	// Requirements that are not understood are left out: the question is broader then.
+	ofFields, _ := at.Selectors.Fields()
+	if list := fieldRequirements(ofFields); len(list) > 0 {
+		r.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: list}
+	}
+	ofLabels, _ := at.Selectors.Labels()
+	if list := labelRequirements(ofLabels); len(list) > 0 {
+		r.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: list}
 	}
 	spec.ResourceAttributes = r
 	return spec
