@@ -76,6 +76,9 @@ type Options struct {
 	// WindowBytes bounds what a resource's log keeps alive, in bytes; 0 is
 	// 32 MiB. The events of the last revision are kept whatever their size.
 	WindowBytes int64
+	// Histories bounds the streams of old changes that are open at the same time;
+	// the caches of a process share it. nil is a bound for this cache alone.
+	Histories *Histories
 	// IdleDrop is how long a resource that nobody reads or watches stays
 	// loaded, within a factor of two; 0 is for ever.
 	IdleDrop time.Duration
@@ -97,6 +100,7 @@ type Cache struct {
 	logger      *slog.Logger
 	forms       budget
 	groups      groups
+	histories   *Histories
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -127,6 +131,9 @@ func New(o Options) *Cache {
 		cancel:      cancel,
 		started:     make(chan struct{}),
 		resources:   make(map[string]*Resource),
+	}
+	if c.histories = o.Histories; c.histories == nil {
+		c.histories = NewHistories(0)
 	}
 	if c.windowBytes <= 0 {
 		c.windowBytes = defaultWindowBytes

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache/interest"
-	"github.com/keelson-dev/keelson/storage"
 )
 
 const (
@@ -59,7 +58,7 @@ func (g *gate) open() chan struct{} {
 
 // Cursor is a watcher's place in the log of a resource. It has no goroutine and
 // no buffer, and a slow one costs nothing to others: when the log has moved on
-// without it, it reads the store's history. It is used by one goroutine.
+// without it, it reads the store's history, in turn with others. It is used by one goroutine.
 type Cursor struct {
 	resource *Resource
 	in       Interest
@@ -70,10 +69,10 @@ type Cursor struct {
 	next    uint64                  // position in the log of the first event not looked at
 	// revision is that up to which the cursor is complete.
 	revision int64
-	// history is read instead of the log while behind is true; it is nil until
-	// the first read.
-	behind  bool
-	history storage.Watcher
+	// behind says that the store's history is read instead of the log. wait is the
+	// cursor's place among those who wait for it, nil if it does not.
+	behind bool
+	wait   *historyWait
 
 	events []*Event
 	closed bool
@@ -81,9 +80,9 @@ type Cursor struct {
 
 // Watch returns a cursor over the events with a revision above from that concern
 // an interest: those whose object matched it before or matches it after. A
-// revision that the log no longer reaches is replayed from the store's history;
-// the error is a *storage.CompactedError when that is gone as well, here or later
-// from Next. The cursor needs a Close.
+// revision that the log no longer reaches is replayed from the store's history, see
+// Histories; the error is a *storage.CompactedError when that is gone as well, or
+// when too many others read it, here or later from Next. The cursor needs a Close.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
 	c := &Cursor{resource: r, in: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
@@ -97,7 +96,7 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 		}
 	}
 	if c.behind {
-		if err := c.openHistory(ctx); err != nil {
+		if err := c.checkHistory(); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -228,7 +227,7 @@ func (c *Cursor) Close() {
 		return
 	}
 	c.closed = true
-	c.closeHistory()
+	c.leaveHistory()
 	r := c.resource
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -321,114 +320,4 @@ func (c *Cursor) matches(o *Object) bool {
 
 func (c *Cursor) matchesNames(namespace, name string) bool {
 	return (c.in.Namespace == "" || c.in.Namespace == namespace) && (c.in.Name == "" || c.in.Name == name)
-}
-
-// replay gathers the next events from the store's history, or goes back to the
-// log when that has what follows.
-func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
-	if c.rejoin() {
-		return nil
-	}
-	if err := c.resource.err(); err != nil {
-		return err
-	}
-	if c.history == nil {
-		if err := c.openHistory(ctx); err != nil {
-			return c.historyFailed(ctx, err)
-		}
-	}
-	select {
-	case <-tick:
-		return errTick
-	default:
-	}
-	// A while, so that the log is looked at again even if the history has
-	// nothing to deliver.
-	limited, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	batch, err := c.history.Next(limited)
-	if err != nil {
-		return c.historyFailed(ctx, err)
-	}
-	for i := range batch.Events {
-		if e := c.historic(&batch.Events[i]); e != nil {
-			c.events = append(c.events, e)
-		}
-	}
-	c.revision = max(c.revision, batch.Revision)
-	return nil
-}
-
-// rejoin moves the cursor to the log if the log covers its revision.
-func (c *Cursor) rejoin() bool {
-	r := c.resource
-	r.mu.RLock()
-	ok := r.state.Load() != nil && r.log.Covers(c.revision)
-	if ok {
-		c.behind = false
-		c.next = r.log.After(c.revision)
-		// The store may have delivered to the cursor what the feed has yet to
-		// append to the log.
-		c.from = max(c.from, c.revision)
-	}
-	r.mu.RUnlock()
-	if ok {
-		c.closeHistory()
-	}
-	return ok
-}
-
-func (c *Cursor) openHistory(ctx context.Context) (err error) {
-	c.history, err = c.resource.cache.store.Watch(ctx, c.resource.config.Prefix, c.revision+1)
-	return err
-}
-
-// closeHistory leaves c.history nil.
-func (c *Cursor) closeHistory() {
-	if c.history != nil {
-		c.history.Close()
-		c.history = nil
-	}
-}
-
-// historyFailed returns the error that ends the cursor or the call, nil to try
-// again: a watch that failed is of no further use, but another may work.
-func (c *Cursor) historyFailed(ctx context.Context, err error) error {
-	c.closeHistory()
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case isFinal(err), isCompacted(err):
-		return err
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(100 * time.Millisecond):
-		return nil
-	}
-}
-
-// historic makes an event of one of the store's, nil if it does not concern the
-// cursor. Nobody shares it and no forms of it are kept.
-func (c *Cursor) historic(change *storage.Event) *Event {
-	r := c.resource
-	key := change.Entry.Key[len(r.config.Prefix):]
-	if change.Entry.ModRevision <= c.revision || !c.matchesNames(r.names(key)) {
-		return nil
-	}
-	e := &Event{Revision: change.Entry.ModRevision, resource: r}
-	e.prevAt.Store(goneObject)
-	if change.Prev.ModRevision != 0 {
-		e.Prev = r.readLoose(change.Prev)
-	}
-	if !change.Deleted {
-		e.Object = r.readLoose(change.Entry)
-	}
-	if e.Object == nil && e.Prev == nil || !c.concerns(e) {
-		return nil
-	}
-	return e
 }

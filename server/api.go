@@ -34,9 +34,12 @@ const idleDrop = 30 * time.Minute
 func (s *Server) buildAPI(ctx context.Context) error {
 	a := &api{kinds: resource.Kinds(), ready: make(chan struct{})}
 	s.api = a
+	histories := cache.NewHistories(0)
 	for i := range s.places {
 		p := &s.places[i]
-		p.cache = cache.New(cache.Options{Store: p.store, FormBudget: p.formBudget, IdleDrop: idleDrop, Logger: s.log})
+		p.cache = cache.New(cache.Options{
+			Store: p.store, FormBudget: p.formBudget, IdleDrop: idleDrop, Histories: histories, Logger: s.log,
+		})
 		a.caches = append(a.caches, p.cache)
 	}
 	var err error

@@ -12,7 +12,8 @@
 // A Watcher is one gRPC stream with one watch on it, so that what the stream says
 // about progress concerns that watch alone. Its users are few: the cache follows
 // all resources with one Watcher for each part of the key space (see Part), and
-// cursors that fell behind the cache's log read history for a moment.
+// watches that are behind the cache's log share a few more (cache.Histories): a stream
+// of old changes makes etcd hold a hundred megabytes or more while its reader is slow.
 //
 // A watch is started one revision before the first that is wanted, and what is too
 // much is dropped: etcd then refuses it exactly when compaction has reached the

@@ -1,0 +1,538 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// A cursor that is behind its resource's log reads the store's history. A stream of old
+// changes is expensive for a store: etcd holds up to a thousand revisions with their
+// previous values in memory for each stream, for as long as its reader is slow. So the
+// streams of a process are few, and cursors share them:
+//
+//   - A reader is one open stream of one resource. It keeps the last few megabytes that
+//     it delivered, decoded once. A cursor whose place is among them is served from there.
+//   - A cursor at the end of what a reader has delivered, or beyond it, has the reader go
+//     on. Cursors further ahead are served when the reader comes by.
+//   - A cursor that no reader will come by waits for a free place, and opens a reader at
+//     the lowest revision that cursors of its resource wait for. Many cursors that resume
+//     at about the same revision need one reader.
+//   - A cursor whose client does not read asks for nothing. A reader that nobody asks is
+//     closed: after idleReader, and at once if cursors wait for a place. So is a reader
+//     that was open for readerTurn while others waited for that long.
+//   - A cursor that got no place within historyPatience ends with *storage.CompactedError:
+//     its client lists anew.
+
+const (
+	// maxReaders is how many streams a process has open by default.
+	maxReaders = 4
+	// readerBytes is how much of what it delivered a reader keeps, in stored bytes.
+	readerBytes = 8 << 20
+	// takeBytes is how much a cursor is given at once, but for whole revisions.
+	takeBytes = 256 << 10
+
+	idleReader      = time.Second
+	readerTurn      = 2 * time.Second
+	historyPatience = 30 * time.Second
+	// nearby is for how long a reader that others ask to go on waits for those whom it
+	// has just served, and how long a cursor waits for a reader that is to come by
+	// before it asks for a place of its own.
+	nearby = 100 * time.Millisecond
+	// tendEvery is the least time between two looks at all cursors that wait.
+	tendEvery = 20 * time.Millisecond
+)
+
+// errNoPlace would be the reason why a cursor ends; it is told as a compaction.
+var errNoPlace = errors.New("cache: too many watches read the store's history")
+
+// Histories bounds the streams of old changes that the caches of a process have open. It
+// may be shared by caches, see Options.
+type Histories struct {
+	limit int
+
+	mu      sync.Mutex // guards what follows and what is in readers and waits
+	readers []*reader
+	waits   []*historyWait // in the order in which they came
+	served  time.Time      // when a cursor was last given something
+	tended  time.Time
+}
+
+// NewHistories returns a bound of so many streams; 0 is four.
+func NewHistories(limit int) *Histories {
+	if limit <= 0 {
+		limit = maxReaders
+	}
+	return &Histories{limit: limit}
+}
+
+// pastEvent is a change from the store's history. All cursors share it, and the event
+// that is made of it when the first of them wants it.
+type pastEvent struct {
+	change storage.Event
+	event  atomic.Pointer[Event]
+}
+
+func (p *pastEvent) size() int64 {
+	return int64(len(p.change.Entry.Value)+len(p.change.Prev.Value)) + eventOverhead
+}
+
+// read makes the event. No forms of its objects are kept.
+func (p *pastEvent) read(r *Resource) *Event {
+	if e := p.event.Load(); e != nil {
+		return e
+	}
+	e := &Event{Revision: p.change.Entry.ModRevision, resource: r}
+	e.prevAt.Store(goneObject)
+	if p.change.Prev.ModRevision != 0 {
+		e.Prev = r.readLoose(p.change.Prev)
+	}
+	if !p.change.Deleted {
+		e.Object = r.readLoose(p.change.Entry)
+	}
+	if !p.event.CompareAndSwap(nil, e) {
+		return p.event.Load()
+	}
+	return e
+}
+
+// historyWait is a cursor that waits for what follows revision.
+type historyWait struct {
+	resource *Resource
+	revision int64
+	since    time.Time
+	left     bool // the cursor does not wait any more, or was served
+
+	ready chan struct{} // closed once what follows is set
+	// events are those after revision up to upTo, which has all of them.
+	events []*pastEvent
+	upTo   int64
+	err    error
+}
+
+// reader is an open stream of a resource's old changes.
+type reader struct {
+	histories *Histories
+	resource  *Resource
+	ctx       context.Context
+	cancel    context.CancelFunc
+	asked     chan struct{} // capacity 1: look whether somebody asks for more
+
+	// Guarded by Histories.mu.
+	opened time.Time
+	served time.Time // when a cursor last took from it
+	closed bool
+	events []*pastEvent // all changes after low up to head
+	bytes  int64
+	low    int64
+	head   int64
+}
+
+// enter has a cursor wait.
+func (h *Histories) enter(w *historyWait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits = append(h.waits, w)
+	h.place(w, time.Now())
+}
+
+// leave ends a cursor's wait.
+func (h *Histories) leave(w *historyWait) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.left = true
+}
+
+// tend looks after all cursors that wait. Each of them calls it now and then.
+func (h *Histories) tend() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); now.Sub(h.tended) >= tendEvery {
+		h.placeAll(now)
+	}
+}
+
+func (h *Histories) placeAll(now time.Time) {
+	h.tended = now
+	h.waits = slices.DeleteFunc(h.waits, func(w *historyWait) bool { return w.left })
+	for _, w := range h.waits {
+		if !w.left {
+			h.place(w, now)
+		}
+	}
+}
+
+// place serves a cursor, or sees to it that a reader will.
+func (h *Histories) place(w *historyWait, now time.Time) {
+	coming := false
+	for _, rd := range h.readers {
+		if rd.closed || rd.resource != w.resource || w.revision < rd.low {
+			continue
+		}
+		if w.revision < rd.head {
+			h.serve(w, rd, now)
+			return
+		}
+		rd.ask()
+		coming = coming || w.revision == rd.head || now.Sub(w.since) < nearby
+	}
+	if coming {
+		return
+	}
+	if len(h.readers) < h.limit {
+		h.open(w.resource, now)
+		return
+	}
+	if now.Sub(w.since) > historyPatience && h.served.After(w.since) {
+		// Others were served all the time. If nobody was, the store does not answer.
+		h.end(w, errNoPlace)
+		return
+	}
+	h.makeRoom(w, now)
+}
+
+// makeRoom closes a reader that is idle or has had its turn, if there is one and none is
+// being closed already.
+func (h *Histories) makeRoom(w *historyWait, now time.Time) {
+	var victim *reader
+	for _, rd := range h.readers {
+		turn := now.Sub(rd.opened) > readerTurn && now.Sub(w.since) > readerTurn
+		idle := now.Sub(rd.served) > nearby && !h.wanted(rd)
+		switch {
+		case rd.closed:
+			return
+		case (idle || turn) && (victim == nil || rd.opened.Before(victim.opened)):
+			victim = rd
+		}
+	}
+	if victim != nil {
+		victim.close()
+	}
+}
+
+// wanted says whether a cursor waits for a reader to go on.
+func (h *Histories) wanted(rd *reader) bool {
+	return slices.ContainsFunc(h.waits, func(w *historyWait) bool {
+		return !w.left && w.resource == rd.resource && w.revision >= rd.head
+	})
+}
+
+// open begins a reader of a resource, at the lowest revision that a cursor waits for
+// whom no reader will come by.
+func (h *Histories) open(r *Resource, now time.Time) {
+	from := int64(-1)
+	for _, w := range h.waits {
+		if !w.left && w.resource == r && !h.comingBy(w, now) && (from < 0 || w.revision < from) {
+			from = w.revision
+		}
+	}
+	if from < 0 {
+		return
+	}
+	rd := &reader{
+		histories: h, resource: r, asked: make(chan struct{}, 1),
+		opened: now, served: now, low: from, head: from,
+	}
+	rd.ctx, rd.cancel = context.WithCancel(r.cache.ctx)
+	if r.cache.spawn(rd.run) {
+		h.readers = append(h.readers, rd)
+	}
+}
+
+func (h *Histories) comingBy(w *historyWait, now time.Time) bool {
+	return slices.ContainsFunc(h.readers, func(rd *reader) bool {
+		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
+			(w.revision <= rd.head || now.Sub(w.since) < nearby)
+	})
+}
+
+// serve gives a cursor what a reader has for it, a bounded part and whole revisions.
+func (h *Histories) serve(w *historyWait, rd *reader, now time.Time) {
+	first := sort.Search(len(rd.events), func(i int) bool {
+		return rd.events[i].change.Entry.ModRevision > w.revision
+	})
+	end, upTo, bytes := first, rd.head, int64(0)
+	for ; end < len(rd.events); end++ {
+		revision := rd.events[end].change.Entry.ModRevision
+		if bytes >= takeBytes || end-first >= cursorBatch {
+			if last := rd.events[end-1].change.Entry.ModRevision; revision > last {
+				upTo = last
+				break
+			}
+		}
+		bytes += rd.events[end].size()
+	}
+	w.events, w.upTo = slices.Clone(rd.events[first:end]), upTo
+	w.left = true
+	rd.served, h.served = now, now
+	close(w.ready)
+}
+
+// end ends a cursor's wait with an error.
+func (h *Histories) end(w *historyWait, err error) {
+	w.left, w.err = true, err
+	close(w.ready)
+}
+
+// ask has the reader look whether somebody wants it to go on.
+func (rd *reader) ask() {
+	select {
+	case rd.asked <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the reader soon. The caller holds Histories.mu.
+func (rd *reader) close() {
+	rd.closed = true
+	rd.cancel()
+}
+
+// run reads the stream at the pace of those who ask, until the reader is closed.
+func (rd *reader) run() {
+	h := rd.histories
+	time.AfterFunc(idleReader, rd.closeIdle) // again and again until the reader is closed
+	err := rd.stream()
+	if rd.ctx.Err() == nil && !isFinal(err) && !isCompacted(err) {
+		rd.resource.cache.logger.Warn("cache: reading the store's history failed, trying again",
+			"resource", rd.resource.config.Resource, "error", err)
+		rd.resource.cache.pause(100 * time.Millisecond)
+	}
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rd.ctx.Err() == nil {
+		rd.fail(err)
+	}
+	rd.close()
+	h.readers = slices.DeleteFunc(h.readers, func(other *reader) bool { return other == rd })
+	h.placeAll(now)
+}
+
+// closeIdle closes the reader if nobody has taken from it for a while, or wants to, and
+// else looks again later.
+func (rd *reader) closeIdle() {
+	h := rd.histories
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if rd.closed {
+		return
+	}
+	if !h.wanted(rd) && time.Since(rd.served) >= idleReader {
+		rd.close()
+		return
+	}
+	time.AfterFunc(idleReader, rd.closeIdle)
+}
+
+func (rd *reader) stream() error {
+	r := rd.resource
+	w, err := r.cache.store.Watch(rd.ctx, r.config.Prefix, rd.head+1)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for rd.awaitDemand() {
+		batch, err := w.Next(rd.ctx)
+		if err != nil {
+			return err
+		}
+		rd.add(batch)
+	}
+	return rd.ctx.Err()
+}
+
+// awaitDemand returns when a cursor wants the reader to go on, with false if the reader
+// is closed.
+func (rd *reader) awaitDemand() bool {
+	timer := time.NewTimer(nearby)
+	defer timer.Stop()
+	for {
+		if rd.demanded(time.Now()) {
+			return rd.ctx.Err() == nil
+		}
+		timer.Reset(nearby / 2)
+		select {
+		case <-rd.asked:
+		case <-timer.C: // those further ahead may be next
+		case <-rd.ctx.Done():
+			return false
+		}
+	}
+}
+
+func (rd *reader) demanded(now time.Time) bool {
+	h := rd.histories
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.waits {
+		if w.left || w.resource != rd.resource {
+			continue
+		}
+		if w.revision == rd.head || w.revision > rd.head && (rd.served.Equal(rd.opened) || now.Sub(rd.served) >= nearby) {
+			return true
+		}
+	}
+	return false
+}
+
+// add keeps what the stream delivered and serves those who wait for it.
+func (rd *reader) add(batch storage.Batch) {
+	h := rd.histories
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := len(rd.events)
+	for i := range batch.Events {
+		if batch.Events[i].Entry.ModRevision > rd.head {
+			p := &pastEvent{change: batch.Events[i]}
+			rd.events = append(rd.events, p)
+			rd.bytes += p.size()
+		}
+	}
+	rd.head = max(rd.head, batch.Revision)
+	h.placeAll(time.Now())
+	rd.forget(kept)
+}
+
+// forget drops what is too much of the first n events.
+func (rd *reader) forget(n int) {
+	drop := 0
+	for ; drop < n && rd.bytes > readerBytes; drop++ {
+		rd.bytes -= rd.events[drop].size()
+		rd.low = rd.events[drop].change.Entry.ModRevision
+	}
+	// Whole revisions.
+	for ; drop > 0 && drop < len(rd.events) && rd.events[drop].change.Entry.ModRevision == rd.low; drop++ {
+		rd.bytes -= rd.events[drop].size()
+	}
+	rd.events = slices.Delete(rd.events, 0, drop)
+}
+
+// fail ends the waits of those whom a failure of the stream concerns. The caller holds
+// Histories.mu.
+func (rd *reader) fail(err error) {
+	var compacted *storage.CompactedError
+	for _, w := range rd.histories.waits {
+		if w.left || w.resource != rd.resource {
+			continue
+		}
+		switch {
+		case isFinal(err):
+			rd.histories.end(w, err)
+		case errors.As(err, &compacted) && (w.revision == rd.head || w.revision < compacted.Compacted):
+			rd.histories.end(w, &storage.CompactedError{Revision: w.revision + 1, Compacted: compacted.Compacted})
+		}
+	}
+}
+
+// replay gathers the next events from the store's history, or goes back to the
+// log when that has what follows.
+func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
+	if c.rejoin() {
+		return nil
+	}
+	r := c.resource
+	if err := r.err(); err != nil {
+		return err
+	}
+	if c.wait == nil {
+		c.wait = &historyWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
+		r.cache.histories.enter(c.wait)
+	}
+	// A while, so that the log is looked at again even if the history has nothing to
+	// deliver.
+	timer := time.NewTimer(nearby)
+	defer timer.Stop()
+	select {
+	case <-c.wait.ready:
+	case <-tick:
+		return errTick
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.cache.ctx.Done():
+		return r.err()
+	case <-timer.C:
+		r.cache.histories.tend()
+		return nil
+	}
+	w := c.wait
+	c.wait = nil
+	if errors.Is(w.err, errNoPlace) {
+		r.cache.logger.Warn("cache: a watch ends because too many others read the store's history",
+			"resource", r.config.Resource, "revision", c.revision)
+		return &storage.CompactedError{Revision: c.revision + 1, Compacted: r.logStart()}
+	}
+	if w.err != nil {
+		return w.err
+	}
+	for _, p := range w.events {
+		if e := c.historic(p); e != nil {
+			c.events = append(c.events, e)
+		}
+	}
+	c.revision = max(c.revision, w.upTo)
+	return nil
+}
+
+// logStart is the first revision that a watch may begin after without the history.
+func (r *Resource) logStart() int64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.log.Start()
+}
+
+// rejoin moves the cursor to the log if the log covers its revision.
+func (c *Cursor) rejoin() bool {
+	r := c.resource
+	r.mu.RLock()
+	ok := r.state.Load() != nil && r.log.Covers(c.revision)
+	if ok {
+		c.behind = false
+		c.next = r.log.After(c.revision)
+		// The store may have delivered to the cursor what the feed has yet to
+		// append to the log.
+		c.from = max(c.from, c.revision)
+	}
+	r.mu.RUnlock()
+	if ok {
+		c.leaveHistory()
+	}
+	return ok
+}
+
+// leaveHistory ends the cursor's wait for the history, if it waits.
+func (c *Cursor) leaveHistory() {
+	if c.wait != nil {
+		c.resource.cache.histories.leave(c.wait)
+		c.wait = nil
+	}
+}
+
+// checkHistory fails if the store says already that the history is gone.
+func (c *Cursor) checkHistory() error {
+	if compacted := c.resource.cache.store.Stats().CompactedRevision; c.revision+1 <= compacted {
+		return &storage.CompactedError{Revision: c.revision + 1, Compacted: compacted}
+	}
+	return nil
+}
+
+// historic returns the event of one of the store's changes, nil if it does not concern
+// the cursor.
+func (c *Cursor) historic(p *pastEvent) *Event {
+	r := c.resource
+	key := p.change.Entry.Key[len(r.config.Prefix):]
+	if !c.matchesNames(r.names(key)) {
+		return nil
+	}
+	e := p.read(r)
+	if e.Object == nil && e.Prev == nil || !c.concerns(e) {
+		return nil
+	}
+	return e
+}
