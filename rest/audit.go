@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/registry"
@@ -50,7 +49,7 @@ func noteDeleteOptions(r *http.Request, o *metav1.DeleteOptions) {
 func notePatch(r *http.Request, kind types.PatchType, body []byte) {
 	audit.From(r.Context()).SentPatch(func() ([]byte, error) {
 		if kind == types.ApplyYAMLPatchType {
-			return yaml.YAMLToJSON(body)
+			return scheme.YAMLToJSON(body)
 		}
 		return body, nil
 	})

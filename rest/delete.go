@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
@@ -108,7 +107,7 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 	var err error
 	switch media {
 	case scheme.YAML:
-		body, err = yaml.YAMLToJSON(body)
+		body, err = scheme.YAMLToJSON(body)
 	case scheme.CBOR:
 		body, err = scheme.CBORToJSON(body)
 	}

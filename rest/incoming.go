@@ -126,8 +126,8 @@ func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, erro
 	return "", noSuchPatch
 }
 
-// maxBody is the largest request body, as in the reference: 3 MiB.
-const maxBody = 3 << 20
+// maxBody is the largest request body, as with kube-apiserver.
+const maxBody = scheme.MaxBytes
 
 // readBody reads the whole body. The slice is the caller's.
 func readBody(r *http.Request) ([]byte, error) {

@@ -24,12 +24,6 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 		return err
 	}
 	p := patcher{incoming: in, h: h, r: r, s: s, info: info}
-	if !s.Kind.Trees() && (p.patch == types.ApplyYAMLPatchType || p.patch == types.StrategicMergePatchType) {
-		// No Decoder reads what becomes of these. Trees have no quantities.
-		if err := s.decoder().CheckQuantities(scheme.YAML, p.body); err != nil {
-			return err
-		}
-	}
 	options := h.updateOptions(info, s, s.Kind.Subresource(info.Subresource), in.writeOptions)
 	options.Create = p.patch == types.ApplyYAMLPatchType && info.Subresource == ""
 	if p.patch == types.ApplyYAMLPatchType {
@@ -65,8 +59,14 @@ func (p *patcher) warn() {
 
 // decodeApply reads a server-side apply's configuration.
 func (p *patcher) decodeApply() (err error) {
-	p.apply, err = patch.Apply(p.body, p.validation)
-	return err
+	if p.apply, err = patch.Apply(p.body, p.validation); err != nil || p.s.Kind.Trees() {
+		return err
+	}
+	// The quantities of a configuration are read without a Decoder, whatever they cost.
+	if err := scheme.CheckQuantities(p.s.version.New(), p.apply.Object); err != nil {
+		return p.s.decoder().CannotHandle(p.s.gvk, err)
+	}
+	return nil
 }
 
 // change makes the new object of the current one.

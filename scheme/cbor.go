@@ -81,7 +81,7 @@ func (d Decoder) decodeCBOR(body []byte, strict bool) (runtime.Object, []error, 
 	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
 		return nil, nil, err
 	}
-	if err := checkQuantities(body, d.New(), func(doc []byte, obj runtime.Object) error { return direct.Unmarshal(doc, obj) }); err != nil {
+	if err := CheckQuantities(d.New(), doc); err != nil {
 		return nil, nil, d.cannotHandle(d.GVK, err)
 	}
 	types := runtime.NewScheme()

@@ -80,7 +80,7 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 	doc := body
 	var strictErrs []error
 	if media == YAML {
-		converted, err := yaml.YAMLToJSON(body)
+		converted, err := YAMLToJSON(body)
 		if err != nil {
 			return nil, nil, d.unrecognized(body, err)
 		}
@@ -88,6 +88,9 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 			strictErrs = append(strictErrs, yamlErrors(body)...)
 		}
 		doc = converted
+	}
+	if err := checkDepth(doc); err != nil {
+		return nil, nil, d.unrecognized(body, err)
 	}
 	gvk, known := scanKind(doc)
 	if !known {
@@ -131,7 +134,7 @@ func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, er
 		errs, err := d.unmarshalTree(doc, tree, strict)
 		return obj, errs, err
 	}
-	if err := checkQuantities(doc, obj, unmarshalJSON); err != nil {
+	if err := checkDocument(doc, obj); err != nil {
 		return nil, nil, err
 	}
 	if strict {
@@ -144,6 +147,9 @@ func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, er
 // DecodePatched reads a patched JSON document into the object that New returns. The
 // error is the plain one: the patch words it.
 func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
+	if err := checkDepth(doc); err != nil {
+		return nil, err
+	}
 	gvk, err := documentKind(doc)
 	if err != nil {
 		return nil, err
@@ -158,7 +164,7 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 		return nil, d.otherKind(gvk)
 	}
 	obj := d.New()
-	if err := checkQuantities(doc, obj, unmarshalJSON); err != nil {
+	if err := checkDocument(doc, obj); err != nil {
 		return nil, err
 	}
 	if strict {
@@ -185,7 +191,7 @@ func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 		return nil, err
 	}
 	obj := d.New()
-	if err := checkQuantities(env.Raw, obj, DecodeProto); err != nil {
+	if err := checkMessage(env.Raw, obj); err != nil {
 		return nil, d.cannotHandle(d.GVK, err)
 	}
 	if err := DecodeProto(env.Raw, obj); err != nil {

@@ -2,14 +2,13 @@ package scheme
 
 import (
 	"bytes"
-	"cmp"
+	"encoding/json"
 	"reflect"
-	"slices"
+	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // Reading a quantity takes time and memory for as many digits as it stands for:
@@ -21,145 +20,212 @@ const (
 	mostDigits         = 1 << 15
 )
 
-// CheckQuantities refuses a document, or a patch, that has a quantity of a size
-// that is never meant. Nothing else in it is looked at.
-func (d Decoder) CheckQuantities(media Media, body []byte) error {
-	if media == YAML && len(longNumbers(body)) > 0 {
-		if doc, err := yaml.YAMLToJSON(body); err == nil {
-			body = doc
-		}
+// CheckQuantity refuses the text of a quantity that would be costly to read. Whether it is a
+// quantity at all is left to its decoder.
+func CheckQuantity(text string) error {
+	if len(text) > mostDigits {
+		return resource.ErrNumeric
 	}
-	if err := checkQuantities(body, d.New(), unmarshalJSON); err != nil {
-		return d.cannotHandle(d.GVK, err)
-	}
-	return nil
-}
-
-func unmarshalJSON(doc []byte, obj runtime.Object) error {
-	return kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
-}
-
-// checkQuantities finds out whether a long number in doc is a quantity. Text is
-// free to hold such numbers: those that matter are found by decoding doc twice with
-// other, harmless numbers in their places. Where a quantity comes out different,
-// there stood one of them. like is an object of the type that doc is decoded into.
-func checkQuantities(doc []byte, like runtime.Object, decode func([]byte, runtime.Object) error) error {
-	numbers := longNumbers(doc)
-	if len(numbers) == 0 {
-		return nil
-	}
-	var found [2][]resource.Quantity
-	for i, replace := range [2]func([]byte, number){small, zero} {
-		copied := bytes.Clone(doc)
-		for _, n := range numbers {
-			replace(copied, n)
-		}
-		obj := reflect.New(reflect.TypeOf(like).Elem()).Interface().(runtime.Object)
-		err := decode(copied, obj)
-		if err != nil && slices.ContainsFunc(numbers, func(n number) bool { return n.exponent == 0 }) {
-			// A number that stands for itself is none any more with zeros before it.
-			return resource.ErrNumeric
-		}
-		found[i] = quantities(nil, reflect.ValueOf(obj))
-	}
-	if !slices.EqualFunc(found[0], found[1], func(a, b resource.Quantity) bool { return a.Format == b.Format && a.Cmp(b) == 0 }) {
-		return resource.ErrSuffix
-	}
-	return nil
-}
-
-// number is a run of digits and decimal points in a document.
-type number struct {
-	start, end int
-	// exponent is where the e before it stands; 0 for a number of its own.
-	exponent int
-}
-
-// longNumbers are the numbers that are too long for a quantity or for its exponent.
-func longNumbers(doc []byte) (found []number) {
-	for i := 0; i < len(doc); i++ {
-		if !inNumber(doc[i]) {
+	for i := 0; i < len(text); i++ {
+		if text[i] != 'e' && text[i] != 'E' {
 			continue
 		}
-		n := number{start: i, exponent: exponentOf(doc[:i])}
+		digits := strings.TrimLeft(text[i+1:], "+-")
+		n := 0
+		for n < len(digits) && digits[n] >= '0' && digits[n] <= '9' {
+			n++
+		}
+		if n > mostExponentDigits {
+			return resource.ErrSuffix
+		}
+	}
+	return nil
+}
+
+// CheckQuantities refuses a value of a tree that is going to be made an object of the type of like,
+// if there is a costly quantity in it.
+func CheckQuantities(like runtime.Object, tree any) error {
+	return fieldsOf(reflect.TypeOf(like)).checkTree(tree)
+}
+
+// checkDocument is CheckQuantities for a JSON document. Each value counts, also one that a later
+// duplicate replaces: the decoder reads it.
+func checkDocument(doc []byte, like runtime.Object) error {
+	if !suspicious(doc) || !json.Valid(doc) {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	return fieldsOf(reflect.TypeOf(like)).checkTokens(d)
+}
+
+// suspicious says whether a document may hold a costly quantity: a long number, or escaped characters, of
+// which one may be made.
+func suspicious(doc []byte) bool {
+	if bytes.Contains(doc, []byte(`\u`)) {
+		return true
+	}
+	for i := 0; i < len(doc); i++ {
+		start := i
 		for i < len(doc) && inNumber(doc[i]) {
 			i++
 		}
-		n.end = i
-		if size := n.end - n.start; size > mostDigits || n.exponent > 0 && size > mostExponentDigits {
-			found = append(found, n)
+		if size := i - start; size > mostDigits || size > mostExponentDigits && afterExponent(doc[:start]) {
+			return true
 		}
 	}
-	return found
+	return false
 }
 
 func inNumber(c byte) bool { return c >= '0' && c <= '9' || c == '.' }
 
-// exponentOf returns where the e stands that makes what follows before an exponent,
-// 0 for none.
-func exponentOf(before []byte) int {
-	n := len(before)
-	if n > 0 && (before[n-1] == '+' || before[n-1] == '-') {
-		n--
-	}
-	if n >= 2 && (before[n-1] == 'e' || before[n-1] == 'E') && inNumber(before[n-2]) {
-		return n - 1
-	}
-	return 0
+// afterExponent says whether what comes after before is an exponent.
+func afterExponent(before []byte) bool {
+	before = bytes.TrimRight(before, "+-")
+	return len(before) > 0 && (before[len(before)-1] == 'e' || before[len(before)-1] == 'E')
 }
 
-// small and zero put other text of the same length in the place of a number, so
-// that a quantity has another value or format: 1 and 0 for a number of its own, an
-// exponent of 0 and none.
-func small(doc []byte, n number) {
-	fill(doc[n.start:n.end])
-	if n.exponent == 0 {
-		doc[n.end-1] = '1'
-	}
+// jsonFields are the places below a value of some Go type at which quantities stand in its JSON. A
+// nil *jsonFields has none.
+type jsonFields struct {
+	quantity bool
+	members  map[string]*jsonFields
+	// each is what is below every element of a list and every member of a map.
+	each *jsonFields
 }
 
-func zero(doc []byte, n number) {
-	if n.exponent > 0 {
-		n.start = n.exponent
+func (f *jsonFields) member(name string) *jsonFields {
+	switch {
+	case f == nil:
+		return nil
+	case f.members != nil:
+		return f.members[name]
 	}
-	fill(doc[n.start:n.end])
+	return f.each
 }
 
-func fill(b []byte) {
-	for i := range b {
-		b[i] = '0'
+func (f *jsonFields) element() *jsonFields {
+	if f == nil {
+		return nil
 	}
+	return f.each
+}
+
+// checkTree checks the quantities in a value of a tree.
+func (f *jsonFields) checkTree(value any) error {
+	if f == nil {
+		return nil
+	}
+	switch value := value.(type) {
+	case string:
+		if f.quantity {
+			return CheckQuantity(value)
+		}
+	case map[string]any:
+		for name, below := range value {
+			if err := f.member(name).checkTree(below); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, below := range value {
+			if err := f.each.checkTree(below); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkTokens checks the quantities in the value that d reads next.
+func (f *jsonFields) checkTokens(d *json.Decoder) error {
+	token, err := d.Token()
+	if err != nil {
+		return nil // it is not JSON, which its decoder says
+	}
+	text := ""
+	switch token := token.(type) {
+	case json.Delim:
+		return f.checkMembers(d, token)
+	case string:
+		text = token
+	case json.Number:
+		text = token.String()
+	}
+	if f != nil && f.quantity {
+		return CheckQuantity(text)
+	}
+	return nil
+}
+
+func (f *jsonFields) checkMembers(d *json.Decoder, open json.Delim) error {
+	for d.More() {
+		below := f.element()
+		if open == '{' {
+			name, err := d.Token()
+			if err != nil {
+				return nil
+			}
+			below = f.member(name.(string))
+		}
+		if err := below.checkTokens(d); err != nil {
+			return err
+		}
+	}
+	_, _ = d.Token() // the end
+	return nil
 }
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// quantities appends the quantities in v, in a fixed order.
-func quantities(found []resource.Quantity, v reflect.Value) []resource.Quantity {
-	if v.IsValid() && v.Type() == quantityType {
-		return append(found, v.Interface().(resource.Quantity))
+// quantityFields keeps what fieldsOf found: reflect.Type -> *jsonFields.
+var quantityFields sync.Map
+
+// fieldsOf finds the quantities below a type.
+func fieldsOf(t reflect.Type) *jsonFields {
+	if known, ok := quantityFields.Load(t); ok {
+		return known.(*jsonFields)
 	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		found = quantities(found, v.Elem())
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				found = quantities(found, v.Field(i))
-			}
-		}
-	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			break
-		}
-		for i := range v.Len() {
-			found = quantities(found, v.Index(i))
-		}
-	case reflect.Map:
-		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
-		for _, key := range keys {
-			found = quantities(found, v.MapIndex(key))
-		}
-	}
+	found := findQuantities(t, map[reflect.Type]*jsonFields{})
+	quantityFields.Store(t, found)
 	return found
+}
+
+func findQuantities(t reflect.Type, known map[reflect.Type]*jsonFields) *jsonFields {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if f, ok := known[t]; ok {
+		return f
+	}
+	f := &jsonFields{quantity: t == quantityType}
+	known[t] = f
+	switch {
+	case f.quantity:
+	case t.Kind() == reflect.Struct:
+		f.members = map[string]*jsonFields{}
+		addMembers(f.members, t, known)
+	case t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
+		f.each = findQuantities(t.Elem(), known)
+	}
+	return f
+}
+
+// addMembers adds the members of a struct, and of the structs that are inline in it.
+func addMembers(members map[string]*jsonFields, t reflect.Type, known map[reflect.Type]*jsonFields) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		inline := field.Type
+		if inline.Kind() == reflect.Pointer {
+			inline = inline.Elem()
+		}
+		switch {
+		case name == "-" || !field.IsExported():
+		case name != "":
+			members[name] = findQuantities(field.Type, known)
+		case inline.Kind() == reflect.Struct:
+			addMembers(members, inline, known)
+		}
+	}
 }

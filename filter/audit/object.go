@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/scheme"
@@ -56,7 +55,7 @@ func (a *Auditor) objectJSON(h http.Header, body []byte) ([]byte, error) {
 	var err error
 	switch mediaType(h) {
 	case respond.YAML:
-		body, err = yaml.YAMLToJSON(body)
+		body, err = scheme.YAMLToJSON(body)
 	case scheme.TypeCBOR:
 		body, err = scheme.CBORToJSON(body)
 	case respond.Protobuf:

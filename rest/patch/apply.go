@@ -9,6 +9,8 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 // Configuration is the decoded body of a server-side apply.
@@ -27,7 +29,13 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 		return c, nil
 	}
 	var c Configuration
+	if err := scheme.CheckYAML(body); err != nil {
+		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: error converting YAML to JSON: %v", err))
+	}
 	if err := yaml.Unmarshal(body, &c.Object); err != nil {
+		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	if err := scheme.CheckTreeDepth(c.Object); err != nil {
 		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 	}
 	if v.checks() {
@@ -47,7 +55,7 @@ func applyJSON(body []byte) (Configuration, bool) {
 	}
 	c := Configuration{Object: map[string]any{}}
 	strict, err := kjson.UnmarshalStrict(body, &c.Object)
-	if err != nil || len(strict) > 0 {
+	if err != nil || len(strict) > 0 || scheme.CheckTreeDepth(c.Object) != nil {
 		return Configuration{}, false
 	}
 	wholeNumbers(c.Object)

@@ -8,8 +8,11 @@
 package patch
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -83,6 +86,9 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 		return nil, nil, kerrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(ops)))
 	}
+	if err := checkPaths(ops, len(doc)+len(body)); err != nil {
+		return nil, nil, err
+	}
 	patched, err = ops.Apply(doc)
 	if err != nil {
 		return nil, nil, unprocessable(err)
@@ -98,6 +104,12 @@ func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err 
 			return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 		}
 	}
+	if err := scheme.CheckDepth(body); err != nil {
+		return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	if scheme.Depth(body)*(len(doc)+len(body)) > MaxPathBytes {
+		return mergeDeep(doc, body, strict)
+	}
 	patched, err = jsonpatch.MergePatch(doc, body)
 	switch {
 	case errors.Is(err, jsonpatch.ErrBadJSONPatch):
@@ -106,6 +118,52 @@ func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err 
 		return nil, nil, plain(err)
 	}
 	return patched, strict, nil
+}
+
+// mergeDeep is Merge for a patch that is deep and large: the library reads what is below each of its
+// levels anew. Here members that a patch leaves alone lose their order.
+func mergeDeep(doc, body []byte, strict []error) ([]byte, []error, error) {
+	changes, ok := numbered(body)
+	document, isObject := numbered(doc)
+	if !ok || !isObject {
+		return nil, nil, kerrors.NewBadRequest(jsonpatch.ErrBadJSONPatch.Error())
+	}
+	MergeTree(document, changes)
+	patched, err := json.Marshal(document)
+	if err != nil {
+		return nil, nil, plain(err)
+	}
+	return patched, strict, nil
+}
+
+// numbered decodes a JSON object, in which numbers stay as they are written.
+func numbered(doc []byte) (map[string]any, bool) {
+	var tree map[string]any
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	if d.Decode(&tree) != nil || tree == nil {
+		return nil, false
+	}
+	_, err := d.Token()
+	return tree, errors.Is(err, io.EOF)
+}
+
+// MaxPathBytes bounds the work for the depth of a patch: what is at each step of a path is read and
+// written anew.
+const MaxPathBytes = 64 << 20
+
+// checkPaths refuses operations whose paths are deep for a document and patch of that size.
+func checkPaths(ops jsonpatch.Patch, size int) error {
+	most := MaxPathBytes / max(size, 1)
+	for _, op := range ops {
+		for _, path := range []func() (string, error){op.Path, op.From} {
+			if text, err := path(); err == nil && strings.Count(text, "/") > most {
+				return kerrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+					"The allowed maximum depth of a path in this JSON patch is %d, got %d", most, strings.Count(text, "/")))
+			}
+		}
+	}
+	return nil
 }
 
 // Decoded judges the decoding of a patched document into its type. err is the

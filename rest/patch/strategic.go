@@ -34,9 +34,9 @@ func Strategic(original, into runtime.Object, body []byte, v Validation) (warnin
 	if err != nil {
 		return nil, plain(err)
 	}
-	merged, err := strategicpatch.StrategicMergeMapPatch(tree, patch, into)
+	merged, err := merge(tree, patch, into)
 	if err != nil {
-		return nil, strategicError(err)
+		return nil, err
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, into, v.checks())
 	warnings, err = settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
@@ -149,12 +149,30 @@ func strategicTree(original, into runtime.Object, patch map[string]any, strict [
 	if err != nil {
 		return nil, plain(err)
 	}
-	merged, err := strategicpatch.StrategicMergeMapPatch(tree, patch, into)
+	merged, err := merge(tree, patch, into)
 	if err != nil {
-		return nil, strategicError(err)
+		return nil, err
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, into, v.checks())
 	return settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
+}
+
+// merge applies a strategic merge patch to a tree.
+func merge(tree, patch map[string]any, into runtime.Object) (merged map[string]any, err error) {
+	defer func() {
+		// The library uses the values of merge keys as keys of maps, which a list or an object cannot be.
+		if p := recover(); p != nil {
+			merged, err = nil, unprocessable(fmt.Errorf("the patch cannot be merged: %v", p))
+		}
+	}()
+	if merged, err = strategicpatch.StrategicMergeMapPatch(tree, patch, into); err != nil {
+		return nil, strategicError(err)
+	}
+	// The conversion that follows reads quantities, whatever they cost.
+	if err := scheme.CheckQuantities(into, merged); err != nil {
+		return nil, invalid(fmt.Sprintf("%+v", patch), err.Error())
+	}
+	return merged, nil
 }
 
 func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error, err error) {
@@ -162,6 +180,9 @@ func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error,
 		strict, err = scheme.UnmarshalTreeStrict(body, &tree)
 	} else {
 		err = scheme.UnmarshalTree(body, &tree)
+	}
+	if err == nil {
+		err = scheme.CheckTreeDepth(tree)
 	}
 	if err != nil {
 		return nil, nil, kerrors.NewBadRequest(err.Error())
