@@ -158,6 +158,9 @@ func (r *Resource) beforeCreate(ctx context.Context, namespace string, obj Objec
 	if h.Validate != nil {
 		errs = append(errs, h.Validate(ctx, obj)...)
 	}
+	if len(errs) == 0 {
+		errs = validatePathSegments(obj)
+	}
 	if len(errs) > 0 {
 		return r.invalid(obj, errs)
 	}

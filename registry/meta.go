@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -21,6 +22,20 @@ func (r *Resource) validateMeta(obj Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), r.Kind.Namespaced, validate, path)
 	return append(errs, r.validateFinalizers(obj, path)...)
+}
+
+// validatePathSegments wants names that can stand in a path, whatever the kind allows in them: they are
+// part of URLs and of keys in the store.
+func validatePathSegments(obj Object) field.ErrorList {
+	meta := field.NewPath("metadata")
+	var errs field.ErrorList
+	for _, message := range apipath.ValidatePathSegmentName(obj.GetGenerateName(), true) {
+		errs = append(errs, field.Invalid(meta.Child("generateName"), obj.GetGenerateName(), message))
+	}
+	for _, message := range apipath.ValidatePathSegmentName(obj.GetName(), false) {
+		errs = append(errs, field.Invalid(meta.Child("name"), obj.GetName(), message))
+	}
+	return errs
 }
 
 func (h *Hooks) rightType(obj Object) bool { return h.RightType == nil || h.RightType(obj) }

@@ -7,9 +7,13 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission"
@@ -152,9 +156,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.Warn(r.Context(), s.version.Warning)
 		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
 	}
-	if err := verb(h, w, r, info, s); err != nil {
+	err = checkPathName(info)
+	if err == nil {
+		err = verb(h, w, r, info, s)
+	}
+	if err != nil {
 		respond.Error(w, r, err)
 	}
+}
+
+// checkPathName refuses the name of an object that cannot be one: "." and "..", and names with a
+// "%" or "/" after the path was decoded.
+func checkPathName(info *request.Info) error {
+	if messages := apipath.IsValidPathSegmentName(info.Name); len(messages) > 0 && info.Name != "" {
+		return kerrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", info.Name, strings.Join(messages, ";")))
+	}
+	return nil
 }
 
 // A verbFunc answers a request or returns the error to answer.

@@ -57,6 +57,9 @@ func (b *Bound) Serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := checkPathName(info); err != nil {
+		return err
+	}
 	return verb(b.h, w, r, info, b.s)
 }
 

@@ -21,6 +21,7 @@ const (
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePodSpec(&p.Spec, p.Name, true, path)
+	errs = append(errs, validateMirrorPod(p)...)
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
 	}
@@ -35,6 +36,8 @@ func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
+	whole = append(whole, validateMirrorPod(p)...)
+	whole = append(whole, validateKeptAnnotations(p, old)...)
 	return append(whole, validatePodChanges(p, old, path)...)
 }
 
@@ -191,7 +194,9 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 }
 
 func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-	errs := apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))
+	errs := validateKeptAnnotations(p, old)
+	errs = append(errs, validateMirrorNode(p)...)
+	errs = append(errs, apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))...)
 	if p.Status.ObservedGeneration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("status", "observedGeneration"), p.Status.ObservedGeneration, "must be a non-negative integer"))
 	}
@@ -226,6 +231,9 @@ func validateStillTerminated(is, was []corev1.ContainerStatus, path *field.Path,
 
 func validateEphemeralContainers(_ context.Context, obj, old registry.Object) field.ErrorList {
 	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+	if isMirrorPod(before) {
+		return field.ErrorList{notOfStaticPods("static pods do not support ephemeral containers")}
+	}
 	path := field.NewPath("spec", "ephemeralContainers")
 	names, taken := map[string]*corev1.EphemeralContainer{}, map[string]bool{}
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
@@ -290,6 +298,9 @@ func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) fie
 
 func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList {
 	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
+	if isMirrorPod(before) {
+		return field.ErrorList{notOfStaticPods("static pods cannot be resized")}
+	}
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if qosClass(&p.Spec) != before.Status.QOSClass {
