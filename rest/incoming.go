@@ -138,6 +138,16 @@ func readBody(r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, tooLarge
 	}
+	if body, ok := r.Body.(*request.Body); ok {
+		content, err := body.Content()
+		switch {
+		case len(content) > maxBody:
+			return nil, tooLarge
+		case err != nil:
+			return nil, kerrors.NewBadRequest(err.Error())
+		}
+		return content, nil
+	}
 	size := r.ContentLength
 	if size < 0 {
 		size = 512

@@ -146,6 +146,18 @@ func DefaultConfig() Config {
 	}
 }
 
+// maxStreams is how many requests one HTTP/2 connection may have at a time: no more
+// than half of those that are served, so that one connection cannot hold all.
+func (c *Config) maxStreams() int {
+	streams := maxStreams
+	for _, limit := range []int{c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight} {
+		if limit > 0 {
+			streams = min(streams, max(limit/2, minStreams))
+		}
+	}
+	return streams
+}
+
 // validate returns what is wrong with the configuration by itself.
 func (c *Config) validate() error {
 	var errs []error

@@ -47,7 +47,8 @@ const (
 	maxHeaderBytes    = 1 << 20
 	readHeaderTimeout = 32 * time.Second
 	idleTimeout       = 90 * time.Second
-	maxStreams        = 250 // of one HTTP/2 connection
+	maxStreams        = 100 // of one HTTP/2 connection at most, as in kube-apiserver
+	minStreams        = 10
 	maxFrame          = 1 << 20
 	maxBuffered       = 3 << 20 // of one connection's uploads: a body is at most 3 MiB
 	pingAfter         = 30 * time.Second
@@ -437,7 +438,7 @@ func (s *Server) buildHTTP() error {
 	if err != nil {
 		return err
 	}
-	limiter := &inflight.Limiter{MaxReadOnly: int64(s.config.MaxRequestsInFlight), MaxMutating: int64(s.config.MaxMutatingRequestsInFlight)}
+	limiter := inflight.New(int64(s.config.MaxRequestsInFlight), int64(s.config.MaxMutatingRequestsInFlight))
 	s.discovery = discovery.New(discovery.FromKinds(s.api.kinds), s.hostPort())
 	s.metrics = metrics.New(metrics.Options{
 		Build: buildLabels(), Known: s.hasResource, InFlight: limiter.Current,
@@ -464,7 +465,7 @@ func (s *Server) buildHTTP() error {
 		TLSConfig:         s.tlsConfig(),
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			MaxConcurrentStreams: s.config.maxStreams(), MaxReadFrameSize: maxFrame,
 			MaxReceiveBufferPerConnection: maxBuffered, MaxReceiveBufferPerStream: maxBuffered,
 			SendPingTimeout: pingAfter,
 		},

@@ -26,14 +26,17 @@ type Options struct {
 	// Spread is the time over which long-running requests end when Stopping has ended,
 	// so that their clients do not all come back to other servers at once.
 	Spread time.Duration
-	// Stopping ends long-running requests.
-	Stopping context.Context
+	// Stopping ends long-running requests, and BodyGrace later bodies that are still
+	// being read.
+	Stopping  context.Context
+	BodyGrace time.Duration
 	// Running counts handlers that go on after their request was cut off.
 	Running *atomic.Int64
 	// Late is told of the end of each of those, and whether it panicked.
 	Late func(panicked bool)
 
 	workers *workers
+	uploads *uploads
 }
 
 // New returns the filter. A request may ask for a shorter time than the limit with
@@ -44,7 +47,7 @@ type Options struct {
 // objects. A long-running request has no deadline here; its context ends when stopping
 // does.
 func New(o Options) func(http.Handler) http.Handler {
-	o.workers = newWorkers(o.Stopping)
+	o.workers, o.uploads = newWorkers(o.Stopping), newUploads(o.Stopping, o.BodyGrace)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if LongRunning(request.InfoFrom(r.Context())) {
@@ -61,10 +64,13 @@ func New(o Options) func(http.Handler) http.Handler {
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
 			defer cancel()
+			inner := r.WithContext(ctx)
 			if r.ContentLength != 0 {
 				defer boundReading(ctx, w)()
+				u := o.uploads.begin(w, r.Body)
+				defer u.end()
+				inner.Body = u
 			}
-			inner := r.WithContext(ctx)
 			if reads(request.InfoFrom(ctx)) {
 				defer boundWriting(ctx, w, o.Grace)()
 				next.ServeHTTP(w, inner)

@@ -1,11 +1,16 @@
 // Package inflight bounds how many requests are served at a time.
+//
+// A request has a seat while the server works on it, and not while it waits for its
+// client: package body gives the seat back while the body is read, and
+// response.Writer does so while the answer is written.
 package inflight
 
 import (
 	"net/http"
-	"sync/atomic"
 
 	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -13,16 +18,17 @@ import (
 const retryAfter = "1"
 
 // Limiter counts requests that change something and those that read, each up to
-// its limit. Long-running requests and those of system:masters are not bounded.
-type Limiter struct {
-	// MaxReadOnly and MaxMutating are the limits; 0 is none.
-	MaxReadOnly, MaxMutating int64
+// its limit, divided between users as package share says. Long-running requests and
+// those of system:masters are not bounded.
+type Limiter struct{ readOnly, mutating *share.Pool }
 
-	readOnly, mutating atomic.Int64
+// New returns a Limiter; a limit of 0 is none.
+func New(readOnly, mutating int64) *Limiter {
+	return &Limiter{readOnly: share.NewPool(readOnly), mutating: share.NewPool(mutating)}
 }
 
 // Current returns how many bounded requests are being served.
-func (l *Limiter) Current() (readOnly, mutating int64) { return l.readOnly.Load(), l.mutating.Load() }
+func (l *Limiter) Current() (readOnly, mutating int64) { return l.readOnly.Taken(), l.mutating.Taken() }
 
 // Filter returns the filter. A request above the limit is answered 429.
 func (l *Limiter) Filter(next http.Handler) http.Handler {
@@ -32,17 +38,24 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		counter, limit := &l.mutating, l.MaxMutating
+		pool := l.mutating
 		switch info.Verb {
 		case "get", "list", "head", "options":
-			counter, limit = &l.readOnly, l.MaxReadOnly
+			pool = l.readOnly
 		}
-		defer counter.Add(-1)
-		if n := counter.Add(1); limit > 0 && n > limit && !request.UserFrom(r.Context()).InGroup(request.GroupMasters) {
-			w.Header().Set("Retry-After", retryAfter)
-			http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+		rw := response.Of(w)
+		rw.Seat = pool.Of(request.UserFrom(r.Context()))
+		defer rw.Seat.Release()
+		if !rw.Seat.Take(1) {
+			TooMany(rw)
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(rw, r)
 	})
+}
+
+// TooMany answers 429.
+func TooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", retryAfter)
+	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }

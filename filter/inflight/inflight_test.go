@@ -10,7 +10,7 @@ import (
 
 func TestLimits(t *testing.T) {
 	entered, release := make(chan bool), make(chan bool)
-	l := &Limiter{MaxReadOnly: 1, MaxMutating: 1}
+	l := New(1, 1)
 	h := l.Filter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Stay") != "" {
 			entered <- true

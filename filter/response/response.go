@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -23,6 +24,9 @@ type Writer struct {
 	Status int
 	// Bytes of the body so far.
 	Bytes int64
+	// Seat is what the request has among those that are served at a time (package
+	// inflight). It is given back while a client is waited for.
+	Seat share.Account
 	// Started is called with the status before it is sent; nil is not.
 	Started func(status int)
 	// Copy receives what is written of the body; nil is not. It has no errors.
@@ -66,7 +70,9 @@ func (w *Writer) Write(b []byte) (int, error) {
 	if w.Wrote != nil {
 		start = time.Now()
 	}
+	w.Seat.Leave()
 	n, err := w.ResponseWriter.Write(b)
+	w.Seat.Return()
 	if w.Wrote != nil {
 		w.Wrote(time.Since(start))
 	}
@@ -92,7 +98,9 @@ func (w *Writer) Flush() {
 		w.WriteHeader(http.StatusOK)
 	}
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
+		w.Seat.Leave()
 		f.Flush()
+		w.Seat.Return()
 	}
 }
 

@@ -21,11 +21,16 @@ func New(ending func() bool) func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			w.Header().Set("Connection", "close")
-			w.Header().Set("Retry-After", seconds)
-			http.Error(w, "The apiserver is shutting down, please try again later.", http.StatusTooManyRequests)
+			Stopping(w)
 		})
 	}
+}
+
+// Stopping answers 429 and ends the connection.
+func Stopping(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Retry-After", seconds)
+	http.Error(w, "The apiserver is shutting down, please try again later.", http.StatusTooManyRequests)
 }
 
 func isExempt(r *http.Request) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/filter/authorize"
+	"github.com/keelson-dev/keelson/filter/body"
 	"github.com/keelson-dev/keelson/filter/cachecontrol"
 	"github.com/keelson-dev/keelson/filter/cors"
 	"github.com/keelson-dev/keelson/filter/deadline"
@@ -25,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/filter/recovery"
 	"github.com/keelson-dev/keelson/filter/requestlog"
 	"github.com/keelson-dev/keelson/filter/retryafter"
+	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/metrics"
 )
 
@@ -52,9 +54,14 @@ type Options struct {
 	GoawayChance                       float64
 }
 
-// answerGrace is how much longer than its time a request may take that is being
-// answered.
-const answerGrace = time.Second
+const (
+	// answerGrace is how much longer than its time a request may take that is being
+	// answered.
+	answerGrace = time.Second
+	// bodyGrace is how long after the end of long-running requests a body may still
+	// be sent: the server stops.
+	bodyGrace = 2 * time.Second
+)
 
 // New puts the filters before h. A request passes them from top to bottom.
 func New(h http.Handler, o Options) http.Handler {
@@ -69,7 +76,7 @@ func New(h http.Handler, o Options) http.Handler {
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),
-		deadline.New(deadline.Options{Limit: o.RequestTimeout, Grace: answerGrace, Spread: o.Spread, Stopping: o.Stopping, Running: o.Running, Late: o.Metrics.Late}),
+		deadline.New(deadline.Options{Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Spread, Stopping: o.Stopping, Running: o.Running, Late: o.Metrics.Late}),
 		recovery.New(o.Log), // again: what follows has a goroutine of its own
 		cors.New(o.CORSAllowedOrigins),
 		authenticate.New(o.Authentication),
@@ -77,6 +84,7 @@ func New(h http.Handler, o Options) http.Handler {
 		impersonate.New(o.Authorizer, o.Metrics),
 		o.Limiter.Filter,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),
+		body.New(share.NewPool(body.Budget), o.Stopping),
 	}
 	for i := len(filters) - 1; i >= 0; i-- {
 		if filters[i] != nil { // one that is not asked for

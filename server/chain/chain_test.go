@@ -34,7 +34,7 @@ func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) htt
 	if err != nil {
 		tb.Fatal(err)
 	}
-	limiter := &inflight.Limiter{MaxReadOnly: 400, MaxMutating: 200}
+	limiter := inflight.New(400, 200)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	counts := metrics.New(metrics.Options{
 		InFlight: limiter.Current, Known: func(_, _, resource string) bool { return resource == "pods" },

@@ -1,0 +1,136 @@
+package share
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/keelson-dev/keelson/request"
+)
+
+// fill takes single units for a user until it gets no more.
+func fill(p *Pool, user *request.User, most int) []Account {
+	var out []Account
+	for len(out) < most {
+		a := p.Of(user)
+		if !a.Take(1) {
+			return out
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func TestNobodyTakesAll(t *testing.T) {
+	p := NewPool(400)
+	eve, joe := &request.User{Name: "eve"}, &request.User{Name: "joe"}
+	node := &request.User{Name: "system:node:n", Groups: []string{"system:nodes"}}
+	admin := &request.User{Name: "admin", Groups: []string{request.GroupMasters}}
+	held := fill(p, eve, 1000)
+	if len(held) != 350 {
+		t.Errorf("a user alone holds %d of 400", len(held))
+	}
+	others := fill(p, joe, 1000)
+	if len(others) < 40 {
+		t.Errorf("another user holds %d of 400", len(others))
+	}
+	if n := len(fill(p, node, 300)); n != 300 {
+		t.Errorf("a node holds %d of 300", n)
+	}
+	if n := len(fill(p, admin, 1000)); n != 1000 {
+		t.Errorf("system:masters hold %d of 1000", n)
+	}
+	for i := range held {
+		held[i].Release()
+	}
+	if n := len(fill(p, joe, 1000)); n < 250 {
+		t.Errorf("when others have given back what they had: %d more", n)
+	}
+}
+
+func TestSmallAndUnlimited(t *testing.T) {
+	eve := &request.User{Name: "eve"}
+	for limit, want := range map[int64]int{0: 5000, 1: 1, 2: 2, 8: 7} {
+		if n := len(fill(NewPool(limit), eve, 5000)); n != want {
+			t.Errorf("of %d: %d", limit, n)
+		}
+	}
+}
+
+func TestLeaveAndReturn(t *testing.T) {
+	p := NewPool(1)
+	one, two := p.Of(&request.User{Name: "a"}), p.Of(&request.User{Name: "b"})
+	if !one.Take(1) || two.Take(1) {
+		t.Fatal("not one of one")
+	}
+	one.Leave()
+	one.Leave()
+	if !two.Take(1) || p.Taken() != 1 {
+		t.Error("what was left is not free")
+	}
+	if one.TakeAgain() {
+		t.Error("a second of one")
+	}
+	one.Release()
+	two.Leave()
+	two.Return()
+	two.Return()
+	if p.Taken() != 1 {
+		t.Errorf("%d taken", p.Taken())
+	}
+	two.Release()
+	if p.Taken() != 0 {
+		t.Errorf("%d taken at the end", p.Taken())
+	}
+	var none Account
+	if !none.Take(1) || !none.TakeAgain() {
+		t.Error("an account of nothing refuses")
+	}
+	none.Leave()
+	none.Return()
+	none.Release()
+}
+
+// TestNothingIsLost takes and gives back from many goroutines: nothing stays taken, and
+// never is more taken than there is.
+func TestNothingIsLost(t *testing.T) {
+	const limit = 10
+	p := NewPool(limit)
+	var running sync.WaitGroup
+	for g := range 8 {
+		running.Go(func() {
+			for range 2000 {
+				a := p.Of(&request.User{Name: string(rune('a' + g))})
+				if a.Take(1) {
+					a.Leave()
+					a.TakeAgain()
+				}
+				a.Release()
+			}
+		})
+	}
+	running.Wait()
+	if p.Taken() != 0 {
+		t.Errorf("%d taken", p.Taken())
+	}
+	for i := range p.others.byUser {
+		if n := p.others.byUser[i].Load(); n != 0 {
+			t.Errorf("slot %d: %d", i, n)
+		}
+	}
+}
+
+func TestComponents(t *testing.T) {
+	for _, u := range []request.User{
+		{Name: "system:kube-scheduler"}, {Name: "system:kube-controller-manager"},
+		{Name: "system:serviceaccount:kube-system:x", Groups: []string{"system:serviceaccounts:kube-system"}},
+	} {
+		if !isSystem(&u) {
+			t.Errorf("%s is no component", u.Name)
+		}
+	}
+	for _, name := range []string{"system:kube-", "system:anonymous", "kube-scheduler"} {
+		if isSystem(&request.User{Name: name}) {
+			t.Errorf("%s is a component", name)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package request
+
+import (
+	"bytes"
+	"io"
+)
+
+// Body is a body that has been read. It is the Body of an http.Request.
+type Body struct {
+	bytes.Reader
+	content []byte
+	err     error
+}
+
+// NewBody returns a body of content, of which reading ended with err; nil is its end.
+// The body takes content over.
+func NewBody(content []byte, err error) *Body {
+	b := &Body{content: content, err: err}
+	b.Reset(content)
+	return b
+}
+
+// Read implements io.Reader.
+func (b *Body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err == io.EOF && b.err != nil {
+		err = b.err
+	}
+	return n, err
+}
+
+// WriteTo implements io.WriterTo.
+func (b *Body) WriteTo(w io.Writer) (int64, error) {
+	n, err := b.Reader.WriteTo(w)
+	if err == nil {
+		err = b.err
+	}
+	return n, err
+}
+
+// Content returns the whole body, and the error with which reading it ended. The slice
+// is the caller's, who is the only one to read the body.
+func (b *Body) Content() ([]byte, error) { return b.content, b.err }
+
+// Close implements io.Closer.
+func (b *Body) Close() error { return nil }

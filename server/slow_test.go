@@ -1,0 +1,150 @@
+package server
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const slowTokens = testTokens + `evetoken,eve,u-eve
+nodetoken,system:node:n,u-n,"system:nodes"
+`
+
+// withholding opens connections whose requests announce a body and do not send it. It
+// returns when the server waits for all of them.
+func withholding(t *testing.T, s *Server, n int, token string) []*tls.Conn {
+	t.Helper()
+	var out []*tls.Conn
+	for range n {
+		conn := dial(t, s, "http/1.1")
+		_, err := fmt.Fprintf(conn, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The server asks for the body when somebody reads it.
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatalf("%q %v", line, err)
+		}
+		out = append(out, conn)
+	}
+	return out
+}
+
+func slowConfig(t *testing.T) Config {
+	t.Helper()
+	c := testConfig(t)
+	if err := os.WriteFile(c.TokenAuthFile, []byte(slowTokens), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Storage, c.DataDir = StorageMemory, ""
+	return c
+}
+
+const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`
+
+// TestWithheldBodiesHoldNoSeats: many times more requests than the limit wait for
+// their bodies, and others are served.
+func TestWithheldBodiesHoldNoSeats(t *testing.T) {
+	c := slowConfig(t)
+	c.MaxMutatingRequestsInFlight = 8
+	s := start(t, c)
+	withholding(t, s, 40, "davetoken")
+	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
+		r, err := http.NewRequest("POST", s.URL()+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", strings.NewReader(selfReview))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		w, err := client(t, s, false).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(w.Body)
+		_ = w.Body.Close() // it was read
+		if w.StatusCode != http.StatusCreated {
+			t.Errorf("%s: %d %s", token, w.StatusCode, body)
+		}
+	}
+	text := call(t, client(t, s, true), "GET", s.URL()+"/metrics").body
+	if want := `apiserver_current_inflight_requests{request_kind="mutating"} 0`; !strings.Contains(text, want) {
+		t.Errorf("the metrics have no line %s", want)
+	}
+}
+
+// TestSlowReadersHoldNoSeats: many times more requests than the limit wait for clients
+// that do not read their answers, and others are served.
+func TestSlowReadersHoldNoSeats(t *testing.T) {
+	c := slowConfig(t)
+	c.MaxRequestsInFlight = 8
+	s := start(t, c)
+	big := strings.Repeat("x", 1<<20)
+	for i := range 8 {
+		post(t, s, "/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"metadata":{"name":"big-%d"},"data":{"x":%q}}`, i, big), http.StatusCreated)
+	}
+	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		`{"metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]}`, http.StatusCreated)
+	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"dave"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"dave"}]}`, http.StatusCreated)
+	const readers = 30
+	for range readers {
+		conn := dial(t, s, "http/1.1")
+		if _, err := io.WriteString(conn, "GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer davetoken\r\nAccept-Encoding: identity\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil) // no more than the headers
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("a slow reader: %d", answer.StatusCode)
+		}
+	}
+	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
+		if a := call(t, client(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+token); a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", token, a.status, a.body)
+		}
+	}
+}
+
+// TestSlowBodiesEndWithTheServer: bodies that do not come do not keep the server from
+// stopping, and their senders are told.
+func TestSlowBodiesEndWithTheServer(t *testing.T) {
+	c := slowConfig(t)
+	s := start(t, c)
+	slow := withholding(t, s, 5, "davetoken")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		stop(t, s) // fails where it takes longer than its own bound
+	}()
+	for _, conn := range slow {
+		r := bufio.NewReader(conn)
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatalf("no answer: %v", err)
+			}
+			if strings.HasPrefix(line, "HTTP/1.1 ") {
+				if !strings.Contains(line, "429") {
+					t.Errorf("answered %q", line)
+				}
+				break
+			}
+		}
+	}
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("the server does not stop within 30 s")
+	}
+}
