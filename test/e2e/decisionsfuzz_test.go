@@ -140,7 +140,9 @@ func objectNames() []string {
 	return []string{"a", "b", "default", "n1", "sa1", "alice", "a.b", "kube-root-ca.crt"}
 }
 
-func namespaceNames() []string { return []string{"ns1", "ns1", "ns2", "ns2", "default", "kube-system", "missing"} }
+func namespaceNames() []string {
+	return []string{"ns1", "ns1", "ns2", "ns2", "default", "kube-system", "missing"}
+}
 
 func verbNames() []string {
 	return []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "escalate", "bind", "approve", "proxy", "head", "use", "options"}
