@@ -94,6 +94,10 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 	if err != nil {
 		return Result{}, err
 	}
+	item, err := r.preview(key, value)
+	if err != nil {
+		return Result{}, err
+	}
 	op, err := r.put(ctx, key, value)
 	if err != nil {
 		return Result{}, err
@@ -113,7 +117,7 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	return r.written(key, value, revision)
+	return r.written(key, value, item, revision)
 }
 
 // alreadyExists answers a create of what is there, and says so if it is on its

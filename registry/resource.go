@@ -239,7 +239,19 @@ func (r *Resource) versionForm(v *Version) cache.FormID {
 // custom resource has a Kind for each of its versions, whose Storage that version is.
 func (r *Resource) rowForm() cache.FormID { return r.versionForm(r.codec.storage) + 2 }
 
+// encodeItem makes the JSON of a stored object in version v. An object that cannot be encoded, which a
+// server that checked less may have stored, is shown all the same, so that lists of others do
+// not fail for it: see unshown.
 func (r *Resource) encodeItem(o *cache.Object, v *Version) ([]byte, error) {
+	item, err := r.encode(o, v)
+	if err == nil || r.Kind.Trees() {
+		return item, err
+	}
+	return r.unshown(o, v, err)
+}
+
+// encode is encodeItem for an object that can be encoded.
+func (r *Resource) encode(o *cache.Object, v *Version) ([]byte, error) {
 	if r.Kind.Trees() {
 		return r.document(context.Background(), o)
 	}

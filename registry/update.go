@@ -180,6 +180,16 @@ func (r *Resource) replaceWith(ctx context.Context, found *cache.Object, obj Obj
 			return Result{Object: found}, err
 		}
 	}
+	item, err := r.preview(found.Key, value)
+	if err != nil {
+		// What could not be shown before the write may stay so: it can be deleted.
+		if _, before := r.encode(found, r.codec.storage); before == nil {
+			return Result{}, err
+		}
+		if item, err = r.encodeItem(found, r.codec.storage); err != nil {
+			return Result{}, err
+		}
+	}
 	op, err := r.put(ctx, found.Key, value)
 	if err != nil {
 		return Result{}, err
@@ -192,7 +202,7 @@ func (r *Resource) replaceWith(ctx context.Context, found *cache.Object, obj Obj
 	if err != nil {
 		return Result{}, err
 	}
-	return r.written(found.Key, value, revision)
+	return r.written(found.Key, value, item, revision)
 }
 
 const optimisticLock = "the object has been modified; please apply your changes to the latest version and try again"

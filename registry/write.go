@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -42,16 +43,31 @@ func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.O
 	return storage.Put(r.prefix+key, value), err
 }
 
-// written makes the result of a committed plain value, and hands its JSON to the
-// cache: the client is likely to have asked for it.
-func (r *Resource) written(key string, value []byte, revision int64) (Result, error) {
+// preview makes the JSON of a plain value that is about to be stored, in the storage version and without
+// the resourceVersion that it will have: what cannot be shown is not stored. It is nil
+// where values are stored as they are served.
+func (r *Resource) preview(key string, value []byte) ([]byte, error) {
+	if r.codec.storedAsServed() {
+		return nil, nil
+	}
+	const anyRevision = 1
+	o, err := r.plainObject(key, value, anyRevision)
+	if err != nil {
+		return nil, err
+	}
+	return r.encode(o, r.codec.storage)
+}
+
+// written makes the result of a committed plain value of which preview returned item, and hands its JSON to
+// the cache: the client is likely to have asked for it.
+func (r *Resource) written(key string, value, item []byte, revision int64) (Result, error) {
 	o, err := r.plainObject(key, value, revision)
 	if err != nil {
 		return Result{}, err
 	}
 	result := Result{Object: o}
-	if !r.codec.storedAsServed() {
-		if result.item, err = r.encodeItem(o, r.codec.storage); err != nil {
+	if item != nil {
+		if result.item, err = wire.StampJSON(item, revision); err != nil {
 			return Result{}, err
 		}
 		r.cache.Offer(key, revision, FormJSON, result.item)

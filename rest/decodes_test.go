@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
@@ -35,6 +36,13 @@ func verbsServer(t *testing.T) (*registry.Registry, *httptest.Server) {
 
 // verbsServerAt is verbsServer with a clock for the ages in tables.
 func verbsServerAt(t *testing.T, now func() time.Time) (*registry.Registry, *httptest.Server) {
+	t.Helper()
+	_, reg, server := verbsServerOn(t, now)
+	return reg, server
+}
+
+// verbsServerOn is verbsServerAt with the store of the objects.
+func verbsServerOn(t *testing.T, now func() time.Time) (storage.Store, *registry.Registry, *httptest.Server) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
@@ -58,7 +66,7 @@ func verbsServerAt(t *testing.T, now func() time.Time) (*registry.Registry, *htt
 			t.Error(err)
 		}
 	})
-	return reg, server
+	return store, reg, server
 }
 
 // recordedCreate is a create of the recorded contract: the collection's path and

@@ -46,10 +46,16 @@ func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negot
 	return nil
 }
 
+// maxIndentation is how many bytes of indentation an answer may get beside those that are twice as many as its
+// JSON has. What is nested deeply would become larger by the square of its depth.
+const maxIndentation = 8 << 20
+
 // writeBody sends an encoded body: JSON is indented or turned into YAML where that
 // was asked for.
 func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, body []byte) {
 	switch {
+	case (accepted.Media == scheme.YAML || accepted.Pretty) && scheme.Indentation(body) > maxIndentation+2*len(body):
+		// A document of JSON is one of YAML too.
 	case accepted.Media == scheme.YAML:
 		if converted, err := yaml.JSONToYAML(body); err == nil {
 			body = converted

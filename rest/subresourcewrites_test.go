@@ -646,3 +646,30 @@ func TestPostedSubresources(t *testing.T) {
 		}
 	}
 }
+
+// TestDeepYAML reads a custom resource that is nested deeply as YAML and indented: the answer is not larger by
+// the square of its depth.
+func TestDeepYAML(t *testing.T) {
+	s := startServer(t, keelson.InMemory()).accepting("application/json")
+	const definitions, collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/example.com/v1/namespaces/default/widgets"
+	s.do(t, http.MethodPost, definitions, "application/json", []byte(customDefinition))
+	waitServed(t, s, collection)
+	const depth, chains = 900, 200
+	chain := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+	body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"list":[` + strings.TrimSuffix(strings.Repeat(chain+",", chains), ",") + `]}}`
+	if status, answer := s.do(t, http.MethodPost, collection, "application/json", []byte(body)); status != http.StatusCreated {
+		t.Fatalf("%d %.200s", status, answer)
+	}
+	for _, path := range []string{collection + "/w", collection} {
+		for accept, query := range map[string]string{"application/yaml": "", "application/json": "?pretty=true"} {
+			status, answer := s.accepting(accept).do(t, http.MethodGet, path+query, "", nil)
+			if status != http.StatusOK || len(answer) > 3*len(body) {
+				t.Errorf("%s as %s: %d, %d bytes of %d", path, accept, status, len(answer), len(body))
+			}
+			var doc map[string]any
+			if err := yaml.Unmarshal(answer, &doc); err != nil || doc["kind"] == nil {
+				t.Errorf("%s as %s: %v", path, accept, err)
+			}
+		}
+	}
+}

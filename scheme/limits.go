@@ -54,6 +54,30 @@ func Depth(doc []byte) (deepest int) {
 	return deepest
 }
 
+// Indentation returns how many bytes of spaces a JSON document would get in YAML, or if it was
+// indented.
+func Indentation(doc []byte) (spaces int) {
+	const step = 2
+	depth, quoted := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			spaces += step * depth
+		case c == ',':
+			spaces += step * depth
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return spaces
+}
+
 // CheckDepth refuses a JSON document that is nested too deeply.
 func CheckDepth(doc []byte) error { return checkDepth(doc) }
 
