@@ -1,0 +1,41 @@
+package server
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestReloadedKeyReads: objects whose key comes with a reload of the configuration can
+// be read then, with nobody asking for them and without a restart.
+func TestReloadedKeyReads(t *testing.T) {
+	const first, second = "{name: k1, secret: AAECAwQFBgcICQoLDA0ODw==}", "{name: k2, secret: Dw4NDAsKCQgHBgUEAwIBAA==}"
+	config := testConfig(t)
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	config.EncryptionProviderConfig, config.EncryptionReload = file, true
+	encryptionFile(t, file, "{aesgcm: {keys: ["+first+"]}}")
+	s, err := Start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	createSecret(t, client(t, s, true), s.URL(), "one")
+	stop(t, s)
+
+	encryptionFile(t, file, "{aesgcm: {keys: ["+second+"]}}")
+	s = start(t, config)
+	secrets := s.api.registry.Resource(schema.GroupResource{Resource: "secrets"})
+	if _, err := secrets.Current(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !secrets.Unreadable() {
+		t.Fatal("read without a key")
+	}
+	encryptionFile(t, file, "{aesgcm: {keys: ["+second+", "+first+"]}}")
+	for limit := time.Now().Add(30 * time.Second); secrets.Unreadable(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("30 s after the key was added, the object cannot be read")
+		}
+	}
+}
