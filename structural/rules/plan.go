@@ -87,6 +87,7 @@ func plan(checked *cel.Ast) (cel.Program, error) {
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 		cel.CostLimit(celconfig.PerCallLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+		cel.CustomDecorator(p.bounded),
 	)
 }
 
