@@ -149,7 +149,7 @@ func (e expansion) size(n *goyaml.Node, depth int) int {
 		if size, ok := e.aliases[n.Alias]; ok {
 			return size
 		}
-		e.aliases[n.Alias] = e.most + 1 // while it is computed: an anchor may not contain itself
+		e.aliases[n.Alias] = 0 // while it is computed: the decoder refuses an anchor that contains itself
 		e.aliases[n.Alias] = e.size(n.Alias, depth+1)
 		return e.aliases[n.Alias]
 	}
