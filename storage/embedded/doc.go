@@ -26,6 +26,11 @@
 //   - Compaction first moves the compaction revision, then deletes. A reader opens
 //     its Pebble iterator first and checks the compaction revision after: what it
 //     then sees is whole.
+//   - History and keys with a time to live go by the store's own clock (clock.go): by the
+//     time that passes, not by what the wall clock is set to.
+//   - The merges of tables by the database never take the last half of the reserve of free
+//     space (gate.go), and what compaction sets free comes back without further writes
+//     (reclaim.go). When merges find no space, puts are refused rather than held up.
 //
 // # Layout
 //

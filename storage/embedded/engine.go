@@ -35,6 +35,14 @@ type Store struct {
 	compacting sync.Mutex // held by whoever compacts; guards scrubbed
 	scrubbed   int64      // log records up to here are gone
 
+	// The keeper's, after Open: which revisions leave the window, and which would leave
+	// lowSpaceWindow; when the clock was saved, and at which revision.
+	marks, recent *marks
+	clockSaved    mark
+
+	clock     *storeClock
+	reclaimer reclaimer
+	gate      *gate
 	expiry    sweepMark
 	space     spaceWatch
 	sizeBytes atomic.Int64
@@ -74,6 +82,12 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	revision, err := s.recover()
+	if err == nil {
+		err = s.openClock()
+	}
+	if err == nil {
+		err = s.openMarks(revision)
+	}
 	if err != nil {
 		s.closeDB()
 		return nil, err
@@ -100,6 +114,10 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
 	if !options.ReadOnly {
+		if !options.DisableWAL { // an import ends when there is no space
+			s.gate = newGate(s)
+			options.FS, options.Experimental.CompactionScheduler = s.gate, s.gate
+		}
 		if err := errors.Join(whole(o), s.space.makeRoom(o)); err != nil {
 			return errors.Join(err, lock.Close())
 		}
@@ -224,7 +242,7 @@ func (s *Store) start(revision int64) {
 	s.planner = &planner{
 		last:      revision,
 		durable:   s.hub.durable.Load,
-		now:       s.opts.Clock,
+		now:       s.clock.now,
 		scheduled: s.expiry.scheduled,
 		view:      s.newestVersions,
 		batch:     func() *pebble.Batch { return s.db.NewBatch() },
@@ -238,13 +256,14 @@ func (s *Store) start(revision int64) {
 		failed:  s.failed,
 	})
 	s.measure()
+	s.reclaimer.wake = make(chan struct{}, 1)
 	s.keeper.Go(s.keep)
+	s.keeper.Go(s.reclaim)
 }
 
-// keep is the store's one background goroutine: expiry, history, free space and
-// watch progress.
+// keep is the store's background goroutine: expiry, history, free space, the clock and
+// watch progress. What takes long is done by another one, reclaim.
 func (s *Store) keep() {
-	marks := newMarks(s.opts.Clock(), s.hub.durable.Load())
 	sweep := time.NewTicker(s.opts.SweepInterval)
 	defer sweep.Stop()
 	space := time.NewTicker(time.Second)
@@ -266,10 +285,12 @@ func (s *Store) keep() {
 		case <-space.C:
 			s.measure()
 			s.writeMark()
+			s.watchClock()
+			s.relieve()
 		case <-progress.C:
 			s.hub.progress()
 		case <-compact:
-			s.compactHistory(marks)
+			s.compactHistory()
 		}
 	}
 }
@@ -425,6 +446,7 @@ func (s *Store) Close() error {
 		s.keeper.Wait()
 		s.pipeline.close()
 		s.writeMark()
+		s.saveMarks()
 		s.hub.close()
 		s.life.Lock()
 		defer s.life.Unlock()

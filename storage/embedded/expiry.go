@@ -55,7 +55,7 @@ func (m *sweepMark) advance(from int64) {
 // sweep removes the keys whose time to live has ended, by ordinary transactions,
 // each on condition that the key was not written since.
 func (s *Store) sweep() {
-	now := s.opts.Clock().UnixMilli()
+	now := s.clock.now()
 	from := s.expiry.begin(now)
 	for removed := 0; s.stopped.Err() == nil; {
 		found, gone, err := s.sweepSome(from, now)

@@ -16,7 +16,8 @@ import (
 // Record is a key's newest version with what an Entry does not say.
 type Record struct {
 	storage.Entry
-	// Deadline is when the key expires, in Unix milliseconds; 0 is never.
+	// Deadline is when the key expires, in Unix milliseconds by the wall clock as it is
+	// now, or was when the store was last open; 0 is never.
 	Deadline int64
 }
 
@@ -24,6 +25,7 @@ type Record struct {
 // that state until it is closed; writes go on meanwhile.
 type Export struct {
 	revision int64
+	clock    savedClock
 	it       *pebble.Iterator
 	done     func()
 	ended    func() error // why the store gives no more records; nil while it does
@@ -46,7 +48,7 @@ func (s *Store) Export(ctx context.Context) (*Export, error) {
 		}
 		return nil
 	}
-	return &Export{revision: at, it: it, done: s.leave, ended: ended}, nil
+	return &Export{revision: at, clock: s.clock.saved(), it: it, done: s.leave, ended: ended}, nil
 }
 
 func versionSpan() *pebble.IterOptions {
@@ -83,7 +85,7 @@ func (e *Export) each(ctx context.Context, yield func(Record, error) bool) error
 		if err != nil {
 			return err
 		}
-		if !v.tombstone && !yield(Record{v.entry(string(key)), v.deadline}, nil) {
+		if !v.tombstone && !yield(Record{v.entry(string(key)), e.clock.onWall(v.deadline)}, nil) {
 			return nil
 		}
 		ok = e.it.NextPrefix()
@@ -103,6 +105,7 @@ type Reader struct {
 	store     *Store // without pipeline, hub and background
 	revision  int64
 	compacted int64
+	clock     savedClock
 	damage    error // why those could not be read
 }
 
@@ -128,6 +131,11 @@ func OpenReader(o Options) (*Reader, error) {
 	if errors.Is(r.damage, ErrNewerFormat) {
 		return nil, errors.Join(r.damage, s.closeDB())
 	}
+	if saved, err := s.savedClock(); err != nil {
+		r.damage = errors.Join(r.damage, err)
+	} else if saved != nil {
+		r.clock = *saved
+	}
 	return r, nil
 }
 
@@ -143,7 +151,7 @@ func (r *Reader) Export() (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Export{revision: r.revision, it: it, done: func() {}, ended: func() error { return nil }}, nil
+	return &Export{revision: r.revision, clock: r.clock, it: it, done: func() {}, ended: func() error { return nil }}, nil
 }
 
 // Close releases the data directory.

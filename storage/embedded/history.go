@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -84,9 +83,10 @@ func (h *historyReader) changes(from, through int64) (out []loggedChange, last i
 		if err != nil {
 			return nil, 0, err
 		}
-		err = decodeLog(value, func(key []byte, deleted bool, prev int64) error {
+		err = decodeLog(value, func(key []byte, op logOp) error {
 			if bytes.HasPrefix(key, h.prefix) {
-				out = append(out, loggedChange{logOp{string(key), deleted, prev}, revision})
+				op.key = string(key)
+				out = append(out, loggedChange{op, revision})
 			}
 			return nil
 		})
@@ -123,159 +123,4 @@ func (h *historyReader) entry(key string, revision int64) (storage.Entry, error)
 		return storage.Entry{}, fmt.Errorf("%w: the log names %q at revision %d, which is not there", errCorrupt, key, revision)
 	}
 	return v.entry(key), nil
-}
-
-// marks remembers which revision was current when, to know which revision leaves
-// the history window. Times never go back.
-type marks struct {
-	list []mark
-}
-
-type mark struct {
-	time     time.Time
-	revision int64
-}
-
-func newMarks(now time.Time, revision int64) *marks {
-	return &marks{list: []mark{{now, revision}}}
-}
-
-// add notes that revision is current at now.
-func (m *marks) add(now time.Time, revision int64) {
-	last := &m.list[len(m.list)-1]
-	if revision == last.revision {
-		return // it became current then, or before
-	}
-	if now.Before(last.time) {
-		now = last.time // the clock was set back
-	}
-	m.list = append(m.list, mark{now, revision})
-}
-
-// leave returns the newest revision that was current at or before t, 0 if none
-// is known, and forgets older ones.
-func (m *marks) leave(t time.Time) int64 {
-	n := 0
-	for n < len(m.list) && !m.list[n].time.After(t) {
-		n++
-	}
-	if n == 0 {
-		return 0
-	}
-	m.list = append(m.list[:0], m.list[n-1:]...)
-	return m.list[0].revision
-}
-
-// compactHistory compacts what has left the window.
-func (s *Store) compactHistory(m *marks) {
-	now := s.opts.Clock()
-	m.add(now, s.hub.durable.Load())
-	// A version overwritten just after a mark was readable until then, so the
-	// state at the mark is kept, and everything after it.
-	revision := m.leave(now.Add(-s.opts.HistoryWindow))
-	if err := s.compact(s.stopped, revision); err != nil && s.stopped.Err() == nil {
-		s.opts.Logger.Error("history could not be compacted", "revision", revision, "error", err)
-	}
-}
-
-// Compact implements storage.Store. It returns when what it forgets is deleted; if
-// it is cancelled, the rest is deleted with the next compaction.
-func (s *Store) Compact(ctx context.Context, revision int64) error {
-	if err := s.enter(ctx); err != nil {
-		return err
-	}
-	defer s.leave()
-	if revision < 0 {
-		return errNegativeRevision
-	}
-	if durable := s.hub.durable.Load(); revision > durable {
-		return &storage.FutureRevisionError{Revision: revision, Current: durable}
-	}
-	return s.compact(ctx, revision)
-}
-
-// compact moves the compaction revision up to revision, which must be durable, and
-// deletes what that makes unreadable: for each logged change up to it the
-// version before the change, tombstones, and the log records themselves. The cost
-// is in proportion to the changes, not to the keys.
-func (s *Store) compact(ctx context.Context, revision int64) error {
-	s.compacting.Lock()
-	defer s.compacting.Unlock()
-	revision = max(revision, s.compacted.Load())
-	if revision <= s.scrubbed {
-		return nil
-	}
-	s.compacted.Store(revision)
-	for s.scrubbed < revision {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := s.scrub(revision); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// scrubRecords is how many log records one step of a compaction handles.
-const scrubRecords = 1024
-
-// scrub does one step of a compaction up to revision, atomically: its deletions
-// and the log records that led to them go together, so that a crash leaves nothing
-// behind that no log record names. It is not synced: if it is lost, it is done
-// again.
-func (s *Store) scrub(revision int64) error {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: logKey(s.scrubbed + 1), UpperBound: logKey(revision + 1)})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	b := s.db.NewBatch()
-	defer b.Close()
-	done, n := revision, 0
-	for ok := it.First(); ok; ok = it.Next() {
-		at, err := parseLogKey(it.Key())
-		if err != nil {
-			return err
-		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		err = decodeLog(value, func(key []byte, deleted bool, prev int64) error {
-			if prev != 0 {
-				must(b.Delete(appendVersionKey(nil, string(key), prev), nil))
-			}
-			if deleted {
-				must(b.Delete(appendVersionKey(nil, string(key), at), nil))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if n++; n == scrubRecords {
-			done = at
-			break
-		}
-	}
-	if err := it.Error(); err != nil {
-		return err
-	}
-	must(b.DeleteRange(logKey(0), logKey(done+1), nil))
-	must(b.Set([]byte(metaCompacted), encodeNumber(revision), nil))
-	if err := s.write(b); err != nil {
-		return err
-	}
-	s.scrubbed = done
-	return nil
-}
-
-// write applies a batch of the background's, unsynced.
-func (s *Store) write(b *pebble.Batch) error {
-	_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.db.Apply(b, pebble.NoSync) })
-	if err != nil {
-		return s.pipeline.fail(err)
-	}
-	return nil
 }

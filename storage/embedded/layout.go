@@ -12,8 +12,9 @@ import (
 //
 //	v<key>\x00<^revision>  one version of a key: header, then the value
 //	l<revision>            the keys that this revision changed, in operation order
-//	e<deadline><key>       a key that expires; value: its mod revision
-//	m<name>                the store's own numbers: "mformat", "mcompacted"
+//	e<deadline><key>       a key that expires, by the store time; value: its mod revision
+//	m<name>                the store's own records: the numbers "mformat" and
+//	                       "mcompacted", "mclock" (clock.go) and "mmarks" (history.go)
 //
 // Integers in keys are 8 bytes, big endian, so that byte order is numeric order;
 // versions carry the complement, so that the newest comes first. Keys contain no
@@ -29,15 +30,19 @@ const (
 const (
 	metaFormat    = "mformat"
 	metaCompacted = "mcompacted"
+	metaClock     = "mclock"
+	metaMarks     = "mmarks"
 
 	// formatVersion is the layout this code writes. A store with a higher one is
-	// refused.
-	formatVersion = 1
+	// refused; one with a lower one is read, and written with this one from then on.
+	// In format 1 log records did not have the size of the version before.
+	formatVersion = 2
 )
 
 const (
 	flagTombstone = 1 << 0
 	flagDeadline  = 1 << 1
+	flagPrevSize  = 1 << 1 // in a log record
 )
 
 var errCorrupt = errors.New("embedded: corrupt record")
@@ -56,6 +61,9 @@ type logOp struct {
 	key     string
 	deleted bool
 	prev    int64 // mod revision of the version before; 0 if there was none
+	// prevSize is the size of the encoded version before, without its key; 0 if it is
+	// not known.
+	prevSize int64
 }
 
 func validateKey(key string) error {
@@ -194,24 +202,38 @@ func parseLogKey(b []byte) (int64, error) {
 func appendLogOp(dst []byte, op logOp) []byte {
 	var flags byte
 	if op.deleted {
-		flags = flagTombstone
+		flags |= flagTombstone
+	}
+	if op.prevSize > 0 {
+		flags |= flagPrevSize
 	}
 	dst = append(dst, flags)
 	dst = binary.AppendUvarint(dst, uint64(op.prev))
+	if op.prevSize > 0 {
+		dst = binary.AppendUvarint(dst, uint64(op.prevSize))
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(op.key)))
 	return append(dst, op.key...)
 }
 
-// decodeLog calls yield for each operation of a log record. The key aliases b.
-func decodeLog(b []byte, yield func(key []byte, deleted bool, prev int64) error) error {
+// decodeLog calls yield for each operation of a log record, with its key apart: the key
+// aliases b.
+func decodeLog(b []byte, yield func(key []byte, op logOp) error) error {
 	for len(b) > 0 {
 		flags := b[0]
-		if flags&^flagTombstone != 0 {
+		if flags&^(flagTombstone|flagPrevSize) != 0 {
 			return fmt.Errorf("%w: log flags", errCorrupt)
 		}
-		prev, rest, err := cutUvarint(b[1:])
-		if err != nil {
+		op := logOp{deleted: flags&flagTombstone != 0}
+		rest := b[1:]
+		var err error
+		if op.prev, rest, err = cutUvarint(rest); err != nil {
 			return err
+		}
+		if flags&flagPrevSize != 0 {
+			if op.prevSize, rest, err = cutUvarint(rest); err != nil {
+				return err
+			}
 		}
 		n, rest, err := cutUvarint(rest)
 		if err != nil {
@@ -220,7 +242,7 @@ func decodeLog(b []byte, yield func(key []byte, deleted bool, prev int64) error)
 		if n > int64(len(rest)) {
 			return fmt.Errorf("%w: log key length", errCorrupt)
 		}
-		if err := yield(rest[:n], flags != 0, prev); err != nil {
+		if err := yield(rest[:n], op); err != nil {
 			return err
 		}
 		b = rest[n:]

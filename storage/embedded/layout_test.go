@@ -62,18 +62,19 @@ func FuzzVersion(f *testing.F) {
 }
 
 func FuzzLog(f *testing.F) {
-	f.Add(appendLogOp(appendLogOp(nil, logOp{key: "/a", prev: 300}), logOp{key: "/b", deleted: true, prev: 2}))
+	f.Add(appendLogOp(appendLogOp(nil, logOp{key: "/a", prev: 300}), logOp{key: "/b", deleted: true, prev: 2, prevSize: 1 << 20}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
-		err := decodeLog(b, func(key []byte, deleted bool, prev int64) error {
-			again = appendLogOp(again, logOp{string(key), deleted, prev})
+		err := decodeLog(b, func(key []byte, op logOp) error {
+			op.key = string(key)
+			again = appendLogOp(again, op)
 			return nil
 		})
 		if err != nil {
 			return
 		}
 		n := 0
-		if err := decodeLog(again, func([]byte, bool, int64) error { n++; return nil }); err != nil {
+		if err := decodeLog(again, func([]byte, logOp) error { n++; return nil }); err != nil {
 			t.Errorf("%q becomes %q: %v", b, again, err)
 		}
 	})

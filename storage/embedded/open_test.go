@@ -241,7 +241,6 @@ func TestHistoryWindow(t *testing.T) {
 	clock.ms.Store(1e12)
 	s := mustOpen(t, Options{InMemory: true, Clock: clock.now, HistoryWindow: time.Minute, CompactInterval: time.Hour, SweepInterval: time.Hour})
 	ctx := t.Context()
-	m := newMarks(clock.now(), 1)
 	commit := func(txn storage.Txn) int64 {
 		r, err := s.Commit(ctx, txn)
 		if err != nil {
@@ -252,17 +251,17 @@ func TestHistoryWindow(t *testing.T) {
 	commit(put("/a", "1"))
 	commit(put("/b", "1"))
 	r3 := commit(put("/a", "2"))
-	s.compactHistory(m) // r3 is current now
+	s.compactHistory() // r3 is current now
 	clock.advance(30 * time.Second)
 	r4 := commit(put("/a", "3"))
-	s.compactHistory(m)
+	s.compactHistory()
 	clock.advance(29 * time.Second)
-	s.compactHistory(m)
+	s.compactHistory()
 	if got := s.Stats().CompactedRevision; got >= r3 {
 		t.Errorf("compacted to %d within the window", got)
 	}
 	clock.advance(time.Second)
-	s.compactHistory(m)
+	s.compactHistory()
 	if got := s.Stats().CompactedRevision; got != r3 {
 		t.Errorf("compacted to %d, want %d", got, r3)
 	}
@@ -270,9 +269,9 @@ func TestHistoryWindow(t *testing.T) {
 		t.Errorf("Get at the compaction revision: %+v, %v", e, err)
 	}
 	commit(storage.Txn{Ops: []storage.Op{storage.Delete("/a"), storage.Delete("/b")}})
-	s.compactHistory(m)
+	s.compactHistory()
 	clock.advance(time.Hour)
-	s.compactHistory(m)
+	s.compactHistory()
 	if got := s.Stats().CompactedRevision; got != r4+1 {
 		t.Errorf("compacted to %d, want %d", got, r4+1)
 	}

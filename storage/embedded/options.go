@@ -23,8 +23,10 @@ type Options struct {
 	FS vfs.FS
 
 	// HistoryWindow is how long an overwritten or deleted version can still be
-	// read and watched; older ones are compacted in the background. 0 is five
-	// minutes; negative keeps everything until Compact is called.
+	// read and watched; older ones are compacted in the background. It is measured
+	// in the time that processes have the store open. While less than ReserveBytes
+	// are free, it is ten seconds at most. 0 is five minutes; negative keeps
+	// everything until Compact is called.
 	HistoryWindow time.Duration
 	// CompactInterval is how often the background compacts, and how finely it
 	// measures the window. 0 is a tenth of HistoryWindow, at most 30 seconds.
@@ -57,6 +59,10 @@ type Options struct {
 
 	// Clock tells the time; nil is time.Now.
 	Clock func() time.Time
+	// Monotonic tells how much time has really passed since some moment, whatever Clock
+	// is set to. nil takes the difference of two readings of Clock, which of time.Now is
+	// that of the monotonic clock.
+	Monotonic func() time.Duration
 	// Logger receives what an operator should know; nil is slog.Default().
 	Logger *slog.Logger
 	// OnFailure is told, once, that the store failed and must be closed (see
@@ -94,6 +100,10 @@ func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	if o.Monotonic == nil {
+		clock, since := o.Clock, o.Clock()
+		o.Monotonic = func() time.Duration { return clock().Sub(since) }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -119,8 +129,11 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
 		L0CompactionThreshold:       2,
-		LBaseMaxBytes:               64 << 20,
-		Logger:                      logger,
+		// Merges may have to wait for space, and the database would stop writes for as
+		// long; Store.keepPace does so only while merges go on.
+		L0StopWritesThreshold: 1 << 20,
+		LBaseMaxBytes:         64 << 20,
+		Logger:                logger,
 	}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

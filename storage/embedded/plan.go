@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -16,7 +15,7 @@ import (
 type planner struct {
 	last    int64 // last revision assigned, durable or not
 	durable func() int64
-	now     func() time.Time
+	now     func() int64 // the store time, in Unix milliseconds
 	// scheduled is told each deadline before it is written.
 	scheduled func(deadline int64)
 	// view opens a reader of the newest versions, all applied groups included.
@@ -48,7 +47,7 @@ func (p *planner) plan(requests []*request, commit func(*pebble.Batch) batch) *g
 	w := &planned{
 		group:   &group{answers: make([]answer, 0, len(requests)), records: make([]*record, 0, len(requests))},
 		durable: p.durable(),
-		nowMS:   p.now().UnixMilli(),
+		nowMS:   p.now(),
 	}
 	view, err := p.view()
 	if err != nil {
@@ -155,6 +154,7 @@ func (p *planner) check(w *planned, conditions []storage.Condition) (rests int64
 type change struct {
 	op     *storage.Op
 	prev   storage.Entry // ModRevision 0 if there was none
+	size   int           // of prev, encoded
 	expiry int64         // deadline of prev
 }
 
@@ -172,7 +172,7 @@ func (p *planner) changes(w *planned, ops []storage.Op) (out []change, rests int
 		}
 		c := change{op: op}
 		if ok && !v.tombstone {
-			c.prev, c.expiry = v.entry(op.Key), v.deadline
+			c.prev, c.size, c.expiry = v.entry(op.Key), v.size(), v.deadline
 		} else if op.Delete {
 			rests = max(rests, v.revision)
 			continue
@@ -239,12 +239,12 @@ func deadline(nowMS, ttl int64) int64 {
 func (p *planner) writeLog(w *planned, changes []change) {
 	n := 0
 	for i := range changes {
-		n += len(changes[i].op.Key) + 1 + 2*10
+		n += len(changes[i].op.Key) + 1 + 3*10
 	}
 	b := make([]byte, 0, n)
 	for i := range changes {
 		c := &changes[i]
-		b = appendLogOp(b, logOp{key: c.op.Key, deleted: c.op.Delete, prev: c.prev.ModRevision})
+		b = appendLogOp(b, logOp{key: c.op.Key, deleted: c.op.Delete, prev: c.prev.ModRevision, prevSize: int64(c.size)})
 	}
 	must(w.batch.Set(logKey(p.last), b, nil))
 }

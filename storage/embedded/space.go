@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -17,8 +18,8 @@ type spaceWatch struct {
 	level   atomic.Int32
 	written atomic.Int64 // bytes since the last check
 
-	checking sync.Mutex // guards ballast
-	ballast  bool       // whether the ballast is there
+	checking sync.Mutex  // held by whoever makes or removes the ballast
+	ballast  atomic.Bool // whether the ballast is there
 }
 
 const (
@@ -26,6 +27,11 @@ const (
 	spaceLow      // below the reserve: only deletions
 	spaceCritical // below a quarter of it: nothing
 )
+
+// lowSpaceWindow is how long history is kept while space is low, if the window is longer:
+// a client that is not cut off has seen what happened before, and a disk that is full of
+// history has to come back without the window passing first.
+const lowSpaceWindow = 10 * time.Second
 
 // spaceCheckBytes is how much may be written between two checks. What is written
 // to the log is written again by a flush and by compactions.
@@ -39,31 +45,41 @@ func (w *spaceWatch) check(s *Store) {
 	}
 	w.checking.Lock()
 	defer w.checking.Unlock()
-	usage, err := s.fs.GetDiskUsage(s.opts.Dir)
+	available, free, err := w.available(&s.opts)
 	if err != nil {
 		return // unknown: a full disk then shows as a failed write
 	}
-	available, reserve := usage.AvailBytes, uint64(s.opts.ReserveBytes)
-	if !w.ballast {
-		// What the ballast gave back is not for writes of clients.
-		available -= min(available, uint64(s.opts.ballastBytes()))
-	}
+	reserve := uint64(s.opts.ReserveBytes)
 	level := int32(spaceEnough)
 	switch {
 	case available < reserve/4:
 		level = spaceCritical
 		w.drop(&s.opts)
-	case available < reserve:
+	case available < reserve, s.gate.isStarved():
 		level = spaceLow
 	default:
 		w.stow(&s.opts)
 	}
 	if before := w.level.Swap(level); before == spaceEnough && level != spaceEnough {
 		s.opts.Logger.Error("little space is left; writes are refused until there is more",
-			"dir", s.opts.Dir, "available", usage.AvailBytes, "reserve", reserve)
+			"dir", s.opts.Dir, "available", free, "reserve", reserve)
 	} else if before != spaceEnough && level == spaceEnough {
 		s.opts.Logger.Info("there is space again; writes are accepted", "dir", s.opts.Dir)
 	}
+}
+
+// available returns how many bytes are available, and how many the file system has free.
+// The difference is what the ballast gave back, which is not for writes of clients.
+func (w *spaceWatch) available(o *Options) (available, free uint64, err error) {
+	usage, err := o.FS.GetDiskUsage(o.Dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	available = usage.AvailBytes
+	if !w.ballast.Load() {
+		available -= min(available, uint64(o.ballastBytes()))
+	}
+	return available, usage.AvailBytes, nil
 }
 
 // ballastName is a file that only takes space. It is given up when the disk is
@@ -80,10 +96,9 @@ func (o *Options) ballastBytes() int64 {
 // stow makes the ballast. It is of no consequence if that fails: not all file
 // systems can set space aside.
 func (w *spaceWatch) stow(o *Options) {
-	if w.ballast {
+	if w.ballast.Swap(true) { // tried again only when it was dropped
 		return
 	}
-	w.ballast = true // tried again only when it was dropped
 	f, err := o.FS.Create(o.FS.PathJoin(o.Dir, ballastName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return
@@ -94,7 +109,7 @@ func (w *spaceWatch) stow(o *Options) {
 
 // drop gives the ballast up.
 func (w *spaceWatch) drop(o *Options) {
-	w.ballast = false
+	w.ballast.Store(false)
 	_ = o.FS.Remove(o.FS.PathJoin(o.Dir, ballastName)) // it may not be there
 }
 
@@ -103,7 +118,7 @@ func (w *spaceWatch) drop(o *Options) {
 // database would try to write for ever.
 func (w *spaceWatch) makeRoom(o *Options) error {
 	_, err := o.FS.Stat(o.FS.PathJoin(o.Dir, ballastName))
-	w.ballast = err == nil
+	w.ballast.Store(err == nil)
 	usage, err := o.FS.GetDiskUsage(o.Dir)
 	if err != nil || o.ReserveBytes < 0 || usage.AvailBytes >= uint64(o.ReserveBytes)/4 {
 		return nil
@@ -140,6 +155,7 @@ func spaceToOpen(o *Options) uint64 {
 func (w *spaceWatch) wrote(s *Store, n int) {
 	if w.written.Add(int64(n)) >= spaceCheckBytes {
 		w.check(s)
+		s.keepPace()
 	}
 }
 

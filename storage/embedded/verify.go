@@ -151,17 +151,24 @@ func (v *verifier) numbers(context.Context) error {
 	return it.Error()
 }
 
+// number verifies one of the store's own records.
 func (v *verifier) number(it *pebble.Iterator) {
 	name := string(it.Key())
 	value, err := it.ValueAndErr()
 	if err == nil {
-		_, err = decodeNumber(value)
+		switch name {
+		case metaFormat, metaCompacted:
+			_, err = decodeNumber(value)
+		case metaClock:
+			_, err = decodeClock(value)
+		case metaMarks:
+			_, err = decodeMarks(value)
+		default:
+			err = errors.New("of no known kind")
+		}
 	}
 	if err != nil {
 		v.problem(fmt.Sprintf("record %q", name), "%s", oneLine(err))
-	}
-	if name != metaFormat && name != metaCompacted {
-		v.problem(fmt.Sprintf("record %q", name), "of no known kind")
 	}
 }
 
@@ -197,8 +204,9 @@ func (v *verifier) log(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = decodeLog(value, func(key []byte, deleted bool, prev int64) error {
-			return v.logged(versions, logOp{string(key), deleted, prev}, revision)
+		err = decodeLog(value, func(key []byte, op logOp) error {
+			op.key = string(key)
+			return v.logged(versions, op, revision)
 		})
 		if errors.Is(err, errCorrupt) {
 			v.problem(revisionName(revision), "%s", oneLine(err))
@@ -230,6 +238,8 @@ func (v *verifier) logged(it *pebble.Iterator, op logOp, revision int64) error {
 	}
 	if live != op.prev {
 		v.problem("key "+op.key, "the log has revision %d as what was before revision %d, the index has %d", op.prev, revision, live)
+	} else if live != 0 && op.prevSize != 0 && op.prevSize != int64(before.size()) {
+		v.problem("key "+op.key, "the log has %d bytes as the size of revision %d, which has %d", op.prevSize, live, before.size())
 	}
 	return nil
 }
@@ -323,9 +333,10 @@ func (v *verifier) logOf(key string, revision int64) (op logOp, ok bool, err err
 		return op, false, err
 	}
 	defer closer.Close()
-	err = decodeLog(value, func(k []byte, deleted bool, prev int64) error {
+	err = decodeLog(value, func(k []byte, found logOp) error {
 		if string(k) == key {
-			op, ok = logOp{key, deleted, prev}, true
+			op, ok = found, true
+			op.key = key
 		}
 		return nil
 	})

@@ -1,0 +1,203 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// reclaimer gives disk space back that compaction of history has set free. What is
+// deleted in the database stays in its tables until they are merged, and the database
+// decides by what is in its tables: deletions that wait in memory, because little is
+// written, count for nothing. So the reclaimer has them written, and merges those spans
+// of keys where much of what lies there is garbage.
+//
+// The work is in proportion to the garbage: a span is merged only if its garbage is
+// 1/reclaimRatio of all that lies there (1/reclaimRatioLow while space is low), and its
+// garbage is forgotten then. So each byte of garbage pays for reclaimRatio bytes read
+// and written at most, however large the database is.
+type reclaimer struct {
+	mu      sync.Mutex // guards garbage
+	garbage garbage
+
+	wake chan struct{} // capacity 1
+}
+
+const (
+	// reclaimBytes of garbage make it worth to look for what can be merged.
+	reclaimBytes    = 16 << 20
+	reclaimBytesLow = 1 << 20 // while space is low
+
+	reclaimRatio    = 3
+	reclaimRatioLow = 16
+
+	// reclaimStep is the most that one merge reads of neighbouring spans, unless one span
+	// is larger: what it writes has to fit the space that is left, and Close waits for it.
+	reclaimStep = 32 << 20
+)
+
+// add notes what was deleted.
+func (r *reclaimer) add(deleted *garbage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.garbage.merge(deleted)
+}
+
+// look wakes the reclaimer if there is enough for it to do.
+func (r *reclaimer) look(low bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.garbage.total < reclaimBytes && (!low || r.garbage.total < reclaimBytesLow) {
+		return
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the garbage, and forgets it.
+func (r *reclaimer) take() garbage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g := r.garbage
+	r.garbage = garbage{}
+	return g
+}
+
+// reclaim is the reclaimer's goroutine.
+func (s *Store) reclaim() {
+	for {
+		select {
+		case <-s.stopped.Done():
+			return
+		case <-s.reclaimer.wake:
+		}
+		err := s.reclaimOnce(s.stopped)
+		if err != nil && s.stopped.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+			s.opts.Logger.Error("the space of compacted history could not be freed", "error", err)
+		}
+		// What Close waits for, and what fails, is not tried at once again.
+		select {
+		case <-s.stopped.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// reclaimOnce merges what is worth it. What is not, or cannot be merged now, is kept.
+func (s *Store) reclaimOnce(ctx context.Context) error {
+	s.gate.hurry()
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	g := s.reclaimer.take()
+	g.shrink(s.unmerged(ctx))
+	low := s.space.level.Load() != spaceEnough
+	steps, rest, err := s.reclaimSteps(&g, low)
+	for i, step := range steps {
+		if err == nil {
+			err = s.merge(ctx, step)
+		}
+		if err != nil { // the rest is for the next time
+			for _, left := range steps[i:] {
+				rest.add(left.first, left.last, left.bytes)
+			}
+			break
+		}
+	}
+	s.reclaimer.add(&rest)
+	s.measure()
+	return err
+}
+
+// reclaimPatience is how long a merge may wait until there is space for it.
+const reclaimPatience = 20 * time.Second
+
+// merge merges the tables that have versions of the keys of a span.
+func (s *Store) merge(ctx context.Context, span garbageSpan) error {
+	ctx, cancel := context.WithTimeout(ctx, reclaimPatience)
+	defer cancel()
+	return s.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
+}
+
+// flush writes to tables what is in memory.
+func (s *Store) flush(ctx context.Context) error {
+	flushed, err := guardPanic(s.db.AsyncFlush)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unmerged returns how many bytes of garbage the database knows of in its tables. It
+// merges by itself, too, so that this may be less than what was deleted. It looks at new
+// tables in the background; that it has is waited for, but not for long.
+func (s *Store) unmerged(ctx context.Context) int64 {
+	for range 50 {
+		m := s.db.Metrics()
+		if m.Table.PendingStatsCollectionCount == 0 && m.Table.InitialStatsCollectionComplete {
+			return int64(m.Table.Garbage.PointDeletionsBytesEstimate)
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return 0
+		}
+	}
+	return 1<<63 - 1
+}
+
+// reclaimSteps returns the spans that are worth to be merged, the most worthwhile first,
+// and the others.
+func (s *Store) reclaimSteps(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
+	ratio := int64(reclaimRatio)
+	if low {
+		ratio = reclaimRatioLow
+	}
+	sizes := map[string]int64{} // by first
+	joined := int64(0)          // the size of what the last step was made of
+	for i, span := range g.spans {
+		size, err := s.db.EstimateDiskUsage(versionBound(span.first, false), versionBound(span.last, true))
+		if err != nil {
+			for _, left := range g.spans[i:] {
+				rest.add(left.first, left.last, left.bytes)
+			}
+			return steps, rest, err
+		}
+		if span.bytes*ratio < int64(size) {
+			rest.add(span.first, span.last, span.bytes)
+			joined = reclaimStep // what follows is no neighbour
+			continue
+		}
+		if n := len(steps) - 1; n >= 0 && joined+int64(size) <= reclaimStep {
+			joined += int64(size)
+			steps[n].last, steps[n].bytes = span.last, steps[n].bytes+span.bytes
+			sizes[steps[n].first] = joined
+			continue
+		}
+		joined = int64(size)
+		sizes[span.first] = joined
+		steps = append(steps, span)
+	}
+	slices.SortStableFunc(steps, func(a, b garbageSpan) int {
+		left := func(s garbageSpan) int64 { return sizes[s.first] - s.bytes }
+		return int(max(min(left(a)-left(b), 1), -1))
+	})
+	return steps, rest, nil
+}
+
+// versionBound returns the first or the last key that a version of key can have.
+func versionBound(key string, last bool) []byte {
+	if last {
+		return appendVersionKey(nil, key, 0)
+	}
+	return appendVersionKey(nil, key, maxRevision)
+}

@@ -1,0 +1,242 @@
+package embedded
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// smallDisk is a file system of one directory that has a size: it says what is left, and
+// writes fail when there is nothing.
+type smallDisk struct {
+	vfs.FS
+	dir   string
+	size  int64
+	mu    sync.Mutex // guards least
+	least int64      // the least that was ever left
+}
+
+func newSmallDisk(dir string, size int64) *smallDisk {
+	return &smallDisk{FS: vfs.NewMem(), dir: dir, size: size, least: size}
+}
+
+// left returns how many bytes are not taken by files.
+func (d *smallDisk) left() int64 {
+	names, err := d.FS.List(d.dir)
+	if err != nil {
+		return d.size
+	}
+	left := d.size
+	for _, name := range names {
+		if info, err := d.FS.Stat(d.FS.PathJoin(d.dir, name)); err == nil {
+			left -= info.Size()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.least = min(d.least, left)
+	return max(left, 0)
+}
+
+func (d *smallDisk) lowest() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.least
+}
+
+func (d *smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	left := uint64(d.left())
+	return vfs.DiskUsage{AvailBytes: left, TotalBytes: uint64(d.size), UsedBytes: uint64(d.size) - left}, nil
+}
+
+func (d *smallDisk) wrap(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &smallFile{f, d}, nil
+}
+
+func (d *smallDisk) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return d.wrap(d.FS.Create(name, category))
+}
+
+func (d *smallDisk) ReuseForWrite(from, to string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return d.wrap(d.FS.ReuseForWrite(from, to, category))
+}
+
+func (d *smallDisk) Unwrap() vfs.FS { return d.FS }
+
+type smallFile struct {
+	vfs.File
+	disk *smallDisk
+}
+
+func (f *smallFile) Write(b []byte) (int, error) {
+	if f.disk.left() < int64(len(b)) {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.Write(b)
+}
+
+// random is a value that does not compress.
+func random(size int, seed uint64) []byte {
+	b := make([]byte, size)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for i := 0; i+8 <= size; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
+	}
+	return b
+}
+
+// eventually waits until done, for a minute.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// TestHistoryGivesItsSpaceBack overwrites a few large values until no more are accepted.
+// When they have left the history window, almost all of the space is free again, though
+// nothing is written any more; and values are accepted again.
+func TestHistoryGivesItsSpaceBack(t *testing.T) {
+	const keys, value, mb = 10, 400 << 10, 1 << 20
+	size := int64(150 * mb)
+	if os.Getenv("KEELSON_LONG") != "" {
+		size = 700 * mb
+	}
+	disk := newSmallDisk("d", size)
+	clock := &fakeClock{}
+	clock.ms.Store(1e12)
+	s := mustOpen(t, Options{
+		FS: disk, Dir: "d", Clock: clock.now, MemTableBytes: 4 * mb,
+		HistoryWindow: time.Hour, CompactInterval: 50 * time.Millisecond,
+	})
+	write := func(i int) error {
+		put := storage.Put(fmt.Sprintf("/%d", i%keys), random(value, uint64(i)))
+		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{put}})
+		return err
+	}
+	written := 0
+	for ; ; written++ {
+		if err := write(written); errors.Is(err, storage.ErrNoSpace) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("full after %d MB: %d MB are left", written*value/mb, disk.left()/mb)
+	durable := s.hub.durable.Load()
+	eventually(t, "all of it is compacted", func() bool {
+		clock.advance(time.Hour)
+		return s.Stats().CompactedRevision == durable
+	})
+	eventually(t, "values are accepted again", func() bool { return write(0) == nil })
+	eventually(t, "the space is free", func() bool {
+		var tables int64
+		for _, level := range s.db.Metrics().Levels {
+			tables += int64(level.TablesSize)
+		}
+		return tables < 4*keys*value
+	})
+	t.Logf("%d MB are left in the end, %d MB were at the worst", disk.left()/mb, disk.lowest()/mb)
+	for i := range keys {
+		if e, _, err := s.Get(t.Context(), fmt.Sprintf("/%d", i), 0); err != nil || len(e.Value) != value {
+			t.Errorf("/%d has %d bytes, %v", i, len(e.Value), err)
+		}
+	}
+}
+
+// TestLowSpaceForgetsHistoryEarlier: on a disk that is full of history the window does not
+// have to pass.
+func TestLowSpaceForgetsHistoryEarlier(t *testing.T) {
+	const mb = 1 << 20
+	disk := newSmallDisk("d", 150*mb)
+	clock := &fakeClock{}
+	clock.ms.Store(1e12)
+	s := mustOpen(t, Options{FS: disk, Dir: "d", Clock: clock.now, MemTableBytes: 4 * mb, HistoryWindow: 24 * time.Hour})
+	put := func() error {
+		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put("/a", random(mb, uint64(disk.left())))}})
+		return err
+	}
+	for {
+		if err := put(); errors.Is(err, storage.ErrNoSpace) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := s.Stats().CompactedRevision; c != 0 {
+		t.Errorf("compacted to %d within %v", c, lowSpaceWindow)
+	}
+	for written := range disk.size / mb {
+		eventually(t, fmt.Sprintf("value %d is accepted on the full disk", written), func() bool {
+			err := put()
+			if err != nil {
+				clock.advance(time.Second)
+			}
+			return err == nil
+		})
+	}
+}
+
+// TestMergesKeepTheReserve fills a disk with what is no garbage, in an order that the
+// database has to merge: it never takes what is reserved for the log, and deletions and
+// reads go on.
+func TestMergesKeepTheReserve(t *testing.T) {
+	const reserve, mb = 16 << 20, 1 << 20
+	seeds := uint64(1)
+	if os.Getenv("KEELSON_LONG") != "" {
+		seeds = 10
+	}
+	for seed := range seeds {
+		disk := newSmallDisk("d", 120*mb)
+		s := mustOpen(t, Options{FS: disk, Dir: "d", MemTableBytes: mb, ReserveBytes: reserve, HistoryWindow: -1})
+		rng := rand.New(rand.NewPCG(seed, 1))
+		put := func() error {
+			put := storage.Put(fmt.Sprintf("/%08x", rng.Uint32()), random(20_000, rng.Uint64()))
+			_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{put}})
+			return err
+		}
+		for refused := 0; refused < 200; {
+			switch err := put(); {
+			case errors.Is(err, storage.ErrNoSpace):
+				refused++
+				time.Sleep(5 * time.Millisecond)
+			case err != nil:
+				t.Fatal(err)
+			}
+		}
+		// A merge may have room for one look at the space more, a flush for what is in memory.
+		if least := disk.lowest(); least < reserve/4 {
+			t.Errorf("%d KB were left at the worst, %d are reserved", least>>10, reserve>>10)
+		} else {
+			t.Logf("%d KB were left at the worst, %d are now", least>>10, disk.left()>>10)
+		}
+		r, err := s.Range(t.Context(), storage.RangeRequest{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range r.Entries {
+			if _, err := s.Commit(context.Background(), storage.Txn{Ops: []storage.Op{storage.Delete(e.Key)}}); err != nil {
+				t.Fatalf("a deletion: %v", err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
