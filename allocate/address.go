@@ -74,17 +74,18 @@ const (
 // default one first.
 func (w *write) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 	r := w.s.Registry.Resource(serviceCIDRs)
-	snap, err := w.snapshot(r, state)
+	view, err := w.view(r, state)
 	if err != nil {
 		return nil, err
 	}
 	var ranges []cidr
-	snap.Ascend("", "", func(o *cache.Object) bool {
+	var failed error
+	err = view.Ascend(w.ctx, "", "", 0, func(o *cache.Object) bool {
 		var obj registry.Object
-		if o, err = r.Readable(w.ctx, o); err == nil {
-			obj, err = r.Decode(o)
+		if o, failed = r.Readable(w.ctx, o); failed == nil {
+			obj, failed = r.Decode(o)
 		}
-		if err != nil {
+		if failed != nil {
 			return false
 		}
 		c := obj.(*networkingv1.ServiceCIDR)
@@ -106,10 +107,13 @@ func (w *write) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 		}
 		return true
 	})
+	if err == nil {
+		err = failed
+	}
 	return ranges, err
 }
 
-func (w *write) snapshot(r *registry.Resource, state int) (cache.Snapshot, error) {
+func (w *write) view(r *registry.Resource, state int) (*cache.View, error) {
 	if state == latestState {
 		return r.Current(w.ctx)
 	}
@@ -158,11 +162,13 @@ func (w *write) thisIP(svc *corev1.Service, wanted string) error {
 	if entry, ok := latest(w.conflicts, w.addressKey(address)); ok && entry.ModRevision != 0 {
 		return errTaken
 	}
-	snap, err := w.s.Registry.Resource(ipAddresses).Current(w.ctx)
+	view, err := w.s.Registry.Resource(ipAddresses).Current(w.ctx)
 	if err != nil {
 		return err
 	}
-	if _, taken := snap.Get(address.String()); taken {
+	if _, taken, err := view.Get(w.ctx, address.String()); err != nil {
+		return err
+	} else if taken {
 		return errTaken
 	}
 	return w.takeIP(svc, address)
@@ -194,20 +200,25 @@ func (w *write) freeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
 	if w.dryRun && len(ranges) > 0 {
 		return ranges[0].prefix.Addr(), nil
 	}
-	snap, err := w.snapshot(w.s.Registry.Resource(ipAddresses), state)
+	view, err := w.view(w.s.Registry.Resource(ipAddresses), state)
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	var failed error
 	taken := func(a netip.Addr) bool {
-		if _, taken := snap.Get(a.String()); taken {
+		_, taken, err := view.Get(w.ctx, a.String())
+		if err != nil {
+			failed = err
+		}
+		if taken {
 			return true
 		}
 		entry, ok := latest(w.conflicts, w.addressKey(a))
 		return ok && entry.ModRevision != 0
 	}
 	for _, c := range ranges {
-		if a, ok := c.pick(taken, w.s.Random); ok {
-			return a, nil
+		if a, ok := c.pick(taken, w.s.Random); ok || failed != nil {
+			return a, failed
 		}
 	}
 	return netip.Addr{}, errFull

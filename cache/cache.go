@@ -1,11 +1,12 @@
-// Package cache keeps the current objects of resources in memory, encoded as they
-// are served, with a log of their recent changes.
+// Package cache keeps the objects of resources that are read in memory, encoded as
+// they are served, with a log of their recent changes.
 //
-// One watch of the store feeds the whole cache. A resource loads on first use;
-// its state is a copy-on-write tree (package index), its changes are one log
-// (package window), and a watcher is a cursor into that log that is woken only by
-// events that concern it (package interest). Readers take a Snapshot and hold no
-// lock while they serve it.
+// One watch of the store feeds the whole cache. A resource is followed from its first
+// use on: its changes are one log (package window), and a watcher is a cursor into
+// that log that is woken only by events that concern it (package interest). Its
+// objects are held in a copy-on-write tree (package index) if they are few or much is
+// read of them (see Memory), and are read from the store else. Readers take a View,
+// which hides the difference, and hold no lock while they serve it.
 package cache
 
 import (
@@ -79,8 +80,10 @@ type Options struct {
 	// Histories bounds the streams of old changes that are open at the same time;
 	// the caches of a process share it. nil is a bound for this cache alone.
 	Histories *Histories
+	// Memory says which resources have their objects in memory.
+	Memory Memory
 	// IdleDrop is how long a resource that nobody reads or watches stays
-	// loaded, within a factor of two; 0 is for ever.
+	// in memory, its log included, within a factor of two; 0 is for ever.
 	IdleDrop time.Duration
 	Logger   *slog.Logger
 }
@@ -97,10 +100,12 @@ type ProgressRequester interface {
 type Cache struct {
 	store       storage.Store
 	windowBytes int64
+	memory      Memory
 	logger      *slog.Logger
 	forms       budget
 	groups      groups
 	histories   *Histories
+	rests       rests
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -126,6 +131,7 @@ func New(o Options) *Cache {
 	c := &Cache{
 		store:       o.Store,
 		windowBytes: o.WindowBytes,
+		memory:      o.Memory.withDefaults(),
 		logger:      o.Logger,
 		ctx:         ctx,
 		cancel:      cancel,
@@ -201,7 +207,12 @@ func (c *Cache) Current(ctx context.Context) (int64, error) {
 	return c.store.Revision(ctx)
 }
 
-// Applied is the revision up to which all loaded resources are complete.
+// Await returns once a revision is applied. When ctx's deadline passes before, the
+// error is a *storage.FutureRevisionError if the store has not reached it, and else
+// the context's.
+func (c *Cache) Await(ctx context.Context, revision int64) error { return c.await(ctx, revision) }
+
+// Applied is the revision up to which the logs of all resources are complete.
 func (c *Cache) Applied() int64 { return c.applied.Load() }
 
 // FormBytes is the size of the forms that are kept with objects and groups.
@@ -246,12 +257,17 @@ func (c *Cache) tidy(idle time.Duration) {
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	seldom := time.NewTicker(5 * time.Second)
+	defer seldom.Stop()
 	unused := make(map[*Resource]time.Duration)
 	var sinceExpiry time.Duration
 	for {
 		select {
 		case <-c.ctx.Done():
 			return
+		case <-seldom.C:
+			c.dropSeldomRead()
+			continue
 		case <-ticker.C:
 		}
 		all := c.all()
@@ -265,7 +281,7 @@ func (c *Cache) tidy(idle time.Duration) {
 		}
 		seen := make(map[*Resource]time.Duration, len(all))
 		for _, r := range all {
-			if r.tidy() {
+			if r.inUse() {
 				seen[r] = 0
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -74,6 +75,52 @@ func snapshot(t testing.TB, r *Resource, min int64) Snapshot {
 	return s
 }
 
+// showLatest lists the objects of a view of the latest state, and says its revision.
+func showLatest(t testing.TB, r *Resource) (lines []string, revision int64) {
+	t.Helper()
+	v, err := r.View(t.Context(), Latest)
+	if err == nil {
+		err = v.Ascend(t.Context(), "", "", 0, func(o *Object) bool {
+			lines = append(lines, showObject(o))
+			return true
+		})
+	}
+	if err != nil {
+		t.Error(err)
+		return nil, 1
+	}
+	return lines, v.Revision()
+}
+
+// settle waits until no load, and nothing that follows a drop, is under way.
+func (r *Resource) settle() {
+	for {
+		r.write.Lock()
+		l := r.loading
+		r.write.Unlock()
+		if l == nil && r.releasing.Load() == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// showAt lists the objects of a view.
+func showAt(ctx context.Context, r *Resource, revision int64) (lines []string, err error) {
+	v, err := r.ViewAt(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	err = v.Ascend(ctx, "", "", 0, func(o *Object) bool {
+		lines = append(lines, showObject(o))
+		return true
+	})
+	if err == nil && v.Revision() != revision {
+		err = fmt.Errorf("a view at %d of what was at %d", v.Revision(), revision)
+	}
+	return lines, err
+}
+
 func watch(t testing.TB, r *Resource, from int64, in Interest) *Cursor {
 	t.Helper()
 	c, err := r.Watch(t.Context(), from, in)
@@ -97,11 +144,13 @@ func describe(e *Event) string {
 
 func show(s Snapshot) (lines []string) {
 	s.Ascend("", "", func(o *Object) bool {
-		lines = append(lines, fmt.Sprintf("%s@%d=%s", o.Key, o.CreateRevision, o.Data))
+		lines = append(lines, showObject(o))
 		return true
 	})
 	return lines
 }
+
+func showObject(o *Object) string { return fmt.Sprintf("%s@%d=%s", o.Key, o.CreateRevision, o.Data) }
 
 // record is what really happened, as the store tells it.
 type record struct{ events []storage.Event }
@@ -186,13 +235,31 @@ func (rec *record) state(revision int64) (lines []string) {
 // Writers, readers and watchers at once; afterwards all that was read is held
 // against what the store says happened. A small window makes cursors read history.
 func TestEverybodySeesWhatHappened(t *testing.T) {
+	for name, memory := range memories {
+		t.Run(name, func(t *testing.T) { everybodySeesWhatHappened(t, memory) })
+	}
+}
+
+// memories have all objects in memory, none, and now these and now those.
+var memories = map[string]Memory{
+	"held":     {},
+	"stored":   {SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)},
+	"restless": {SmallObjects: -1, UnreadBytes: -1, HalfLife: time.Millisecond},
+}
+
+func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
-		c := newCache(t, s, func(o *Options) { o.WindowBytes = 1; o.FormBudget = 20_000; o.IdleDrop = time.Hour })
+		c := newCache(t, s, func(o *Options) {
+			o.WindowBytes = 64 << 10
+			o.FormBudget = 20_000
+			o.IdleDrop = time.Hour
+			o.Memory = memory
+		})
 		r := c.Resource(podConfig())
 		for i := range 100 {
 			put(t, s, fmt.Sprintf("ns%d/p%d", i%3, i), "n1|red|before")
 		}
-		first := snapshot(t, r, 0).Revision()
+		_, first := showLatest(t, r)
 
 		const writes = 700
 		var writers, others sync.WaitGroup
@@ -220,13 +287,21 @@ func TestEverybodySeesWhatHappened(t *testing.T) {
 						if err != nil || now < revision {
 							t.Errorf("Current = %d, %v after %d", now, err, revision)
 						}
-						snap := snapshot(t, r, now)
-						if ops[0].Delete {
+						min := now
+						if i%20 == 0 {
+							min = Latest
+						}
+						view, err := r.View(t.Context(), min)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						o, ok, err := view.Get(t.Context(), strings.TrimPrefix(ops[0].Key, podPrefix))
+						if ops[0].Delete && err == nil {
 							continue
 						}
-						o, ok := snap.Get(strings.TrimPrefix(ops[0].Key, podPrefix))
-						if snap.Revision() < now || !ok || o.Revision != revision {
-							t.Errorf("snapshot at %d has %v for what was written at %d", snap.Revision(), o, revision)
+						if err != nil || view.Revision() < now || !ok || o.Revision != revision {
+							t.Errorf("a view at %d has %v for what was written at %d, %v", view.Revision(), o, revision, err)
 						}
 					}
 				}
@@ -332,16 +407,17 @@ func TestEverybodySeesWhatHappened(t *testing.T) {
 			others.Go(func() {
 				random := rand.New(rand.NewPCG(uint64(i), 6))
 				for finished.Err() == nil {
-					snap := snapshot(t, r, 0)
-					one := shown{snap.Revision(), show(snap)}
-					old, err := r.SnapshotAt(t.Context(), max(1, snap.Revision()-random.Int64N(400)))
+					lines, revision := showLatest(t, r)
+					one := shown{revision, lines}
+					at := max(1, revision-random.Int64N(1500))
+					old, err := showAt(t.Context(), r, at)
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					mu.Lock()
 					if len(shots) < 2000 {
-						shots = append(shots, one, shown{old.Revision(), show(old)})
+						shots = append(shots, one, shown{at, old})
 					}
 					mu.Unlock()
 					time.Sleep(100 * time.Microsecond)
@@ -350,7 +426,9 @@ func TestEverybodySeesWhatHappened(t *testing.T) {
 		}
 		writers.Wait()
 		last, _ := c.Current(t.Context())
-		snapshot(t, r, last)
+		if err := c.Await(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
 		finish()
 		others.Wait()
 
@@ -368,11 +446,11 @@ func TestEverybodySeesWhatHappened(t *testing.T) {
 				t.Fatalf("snapshot at %d: %d objects, want %d%s", one.revision, len(one.lines), len(want), difference(one.lines, want))
 			}
 		}
+		r.settle()
 		checkForms(t, c)
-		r.past.drop()
 		r.used.Store(false)
 		r.drop()
-		if st := r.Stats(); st.Loaded || st.Cursors != 0 || st.Interests != 0 {
+		if st := r.Stats(); st.Followed || st.Cursors != 0 || st.Interests != 0 {
 			t.Errorf("after all left: %+v", st)
 		}
 		if n := c.FormBytes(); n != 0 {
@@ -488,8 +566,8 @@ func TestIdleCursorStaysAtTheTail(t *testing.T) {
 	if _, err := r.Watch(t.Context(), 2, Interest{}); !errors.As(err, &compacted) {
 		t.Errorf("Watch below the compaction: %v", err)
 	}
-	if _, err := r.SnapshotAt(t.Context(), 2); !errors.As(err, &compacted) {
-		t.Errorf("SnapshotAt below the compaction: %v", err)
+	if _, err := r.ViewAt(t.Context(), 2); !errors.As(err, &compacted) {
+		t.Errorf("ViewAt below the compaction: %v", err)
 	}
 }
 
@@ -506,8 +584,8 @@ func TestWaiting(t *testing.T) {
 	if _, err := r.Snapshot(ctx, revision+1); !errors.As(err, &future) || future.Current != revision {
 		t.Errorf("Snapshot of the future: %v", err)
 	}
-	if _, err := r.SnapshotAt(ctx, revision+1); !errors.As(err, &future) {
-		t.Errorf("SnapshotAt of the future: %v", err)
+	if _, err := r.ViewAt(ctx, revision+1); !errors.As(err, &future) {
+		t.Errorf("ViewAt of the future: %v", err)
 	}
 
 	s.hold(true)
@@ -654,9 +732,8 @@ func TestRelist(t *testing.T) {
 	if events, _, err := resumed.Next(t.Context()); err != nil || len(events) != 7 {
 		t.Errorf("resumed from before the gap: %d events, %v", len(events), err)
 	}
-	old, err := r.SnapshotAt(t.Context(), now)
-	if err != nil || !slices.Equal(show(old), show(before)) {
-		t.Errorf("snapshot from before the gap: %v, %v", show(old), err)
+	if _, err := r.ViewAt(t.Context(), now); !isCompacted(err) {
+		t.Errorf("what the store has forgotten: %v", err)
 	}
 }
 

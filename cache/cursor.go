@@ -91,7 +91,7 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 		}
 	}
 	for !r.join(c) {
-		if err := r.load(ctx); err != nil {
+		if err := r.ready(ctx, false); err != nil {
 			return nil, err
 		}
 	}
@@ -104,7 +104,7 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 	return c, nil
 }
 
-// join enters the cursor with its resource, if that is loaded.
+// join enters the cursor with its resource, if that is followed.
 func (r *Resource) join(c *Cursor) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *Cursor) Revision() int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	st := r.state.Load()
-	if st == nil || r.err() != nil {
+	if st == nil || r.err() != nil || c.next < r.complete {
 		return c.revision
 	}
 	if c.posting == nil || c.next < c.posting.Floor() {
@@ -247,6 +247,10 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 	defer r.mu.RUnlock()
 	if err := r.err(); err != nil {
 		return nil, err
+	}
+	if c.next < r.complete {
+		c.behind = true
+		return nil, nil
 	}
 	if c.posting != nil && c.next >= c.posting.Floor() {
 		for _, p := range c.posting.Since(c.next) {

@@ -174,26 +174,79 @@ func (c *Cache) relist() error {
 	return nil
 }
 
-const pageSize = 1000
+// Pages of the store are read until they have this many entries, or bytes.
+const (
+	firstPage = 500
+	maxPage   = 1000
+	pageBytes = 4 << 20
+)
 
-// scan reads all entries of a prefix as of one revision, 0 being the latest, page
-// by page, and returns that revision.
-func (c *Cache) scan(ctx context.Context, prefix string, revision int64, each func(storage.Entry)) (int64, error) {
-	request := storage.RangeRequest{
-		Start: prefix, End: storage.PrefixEnd(prefix), Revision: revision, Limit: pageSize, Uncounted: true,
+// pages reads the entries of a prefix as of one revision, page by page. After the
+// first, pages are as long as the entries are short.
+type pages struct {
+	request storage.RangeRequest
+	most    int // entries that are still wanted; all if not positive
+	done    bool
+}
+
+// newPages begins at the key from, or at the first below prefix. Revision 0 is the
+// latest, at which the first page is read; most is how many entries are wanted, all
+// if it is not positive.
+func newPages(prefix, from string, revision int64, most int) *pages {
+	p := &pages{most: most, request: storage.RangeRequest{
+		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Limit: firstPage, Uncounted: true,
+	}}
+	p.limit(firstPage)
+	return p
+}
+
+func (p *pages) limit(most int) {
+	p.request.Limit = most
+	if p.most > 0 {
+		p.request.Limit = min(most, p.most)
 	}
-	for {
-		page, err := c.store.Range(ctx, request)
+}
+
+// next returns the next page. More than are wanted may come.
+func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry, error) {
+	page, err := store.Range(ctx, p.request)
+	if err != nil {
+		return nil, err
+	}
+	p.request.Revision = page.Revision
+	n := len(page.Entries)
+	if !page.More || n == 0 {
+		p.done = true
+		return page.Entries, nil
+	}
+	p.request.Start = page.Entries[n-1].Key + "\x00"
+	bytes := 0
+	for i := range page.Entries {
+		bytes += len(page.Entries[i].Value)
+	}
+	if p.most > 0 {
+		// Who wanted fewer and goes on wants those that match something.
+		p.most = max(p.most-n, firstPage)
+	}
+	p.limit(min(max(pageBytes/(bytes/n+1), 1), maxPage))
+	return page.Entries, nil
+}
+
+// scan reads the entries of a prefix as of one revision, 0 being the latest, page
+// by page, until each returns false. It returns whether it came to the end, and the
+// revision.
+func (c *Cache) scan(ctx context.Context, prefix string, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
+	p := newPages(prefix, "", revision, 0)
+	for !p.done {
+		entries, err := p.next(ctx, c.store)
 		if err != nil {
-			return 0, err
+			return false, 0, err
 		}
-		for i := range page.Entries {
-			each(page.Entries[i])
+		for i := range entries {
+			if !each(entries[i]) {
+				return false, p.request.Revision, nil
+			}
 		}
-		request.Revision = page.Revision
-		if !page.More || len(page.Entries) == 0 {
-			return page.Revision, nil
-		}
-		request.Start = page.Entries[len(page.Entries)-1].Key + "\x00"
 	}
+	return true, p.request.Revision, nil
 }

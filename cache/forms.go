@@ -53,6 +53,7 @@ type kept struct {
 	hit    atomic.Bool            // used since the clock's hand last passed
 	queued atomic.Bool            // the clock knows it
 	unread *unread                // of an object that could not be read; does not change
+	free   bool                   // no budget knows the forms, see Object.free
 }
 
 type form struct {
@@ -69,6 +70,9 @@ var noForms = func() *kept {
 	k.forms.Store(closedForms)
 	return k
 }()
+
+// freeForms belongs to all free objects that have no forms yet. It does not change.
+var freeForms = &kept{free: true}
 
 // formOverhead is charged for each form beside its bytes.
 const formOverhead = 64
@@ -126,17 +130,19 @@ func (b *budget) enqueue(k *kept) {
 	}
 }
 
-// attach puts a form beside the object, and returns nil if it does not.
+// attach puts a form beside the object, and returns nil if the budget has nothing to
+// do with that.
 func (b *budget) attach(o *Object, id FormID, data []byte) *kept {
 	if int64(len(data)) > b.limit/4 {
 		return nil
 	}
 	k := o.kept.Load()
-	if k == nil {
-		k = new(kept)
-		if !o.kept.CompareAndSwap(nil, k) {
-			k = o.kept.Load()
+	if k == nil || k == freeForms {
+		own := &kept{free: k == freeForms}
+		if !o.kept.CompareAndSwap(k, own) {
+			own = o.kept.Load()
 		}
+		k = own
 	}
 	for {
 		old := k.forms.Load()
@@ -155,6 +161,9 @@ func (b *budget) attach(o *Object, id FormID, data []byte) *kept {
 		}
 		list = append(list, form{id, data})
 		if k.forms.CompareAndSwap(old, &list) {
+			if k.free {
+				return nil
+			}
 			b.used.Add(int64(len(data)) + formOverhead)
 			return k
 		}
@@ -330,7 +339,7 @@ const maxOffers = 1024
 
 // Offer hands over a form that a writer made anyway of the object that it wrote
 // under key (below the prefix) at revision. It is kept if that state is the
-// current one, or becomes it soon. A resource that is not loaded drops it.
+// current one, or becomes it soon. A resource that is unused drops it.
 func (r *Resource) Offer(key string, revision int64, id FormID, data []byte) {
 	f := &r.offers
 	f.mu.Lock()
@@ -342,7 +351,7 @@ func (r *Resource) Offer(key string, revision int64, id FormID, data []byte) {
 		return
 	}
 	if st.revision >= revision {
-		if o, ok := st.objects.All().Get(key); ok && o.Revision == revision {
+		if o := r.written(st, key, revision); o != nil {
 			r.cache.forms.addYoung(o, id, data)
 		}
 		return
@@ -362,6 +371,25 @@ func (r *Resource) Offer(key string, revision int64, id FormID, data []byte) {
 		f.pending = make(map[string]offer)
 	}
 	f.pending[key] = p
+}
+
+// written returns the object that is in memory of what was written under a key at a
+// revision, nil if there is none.
+func (r *Resource) written(st *state, key string, revision int64) *Object {
+	if st.held {
+		if o, ok := st.objects.All().Get(key); ok && o.Revision == revision {
+			return o
+		}
+		return nil
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for p := r.log.After(revision - 1); p < r.log.Next() && r.log.Revision(p) == revision; p++ {
+		if o := r.log.Get(p).Object; o != nil && o.Key == key {
+			return o
+		}
+	}
+	return nil
 }
 
 // take attaches pending offers to the objects of events and forgets those that

@@ -76,6 +76,14 @@ func (r *Resource) readLoose(e storage.Entry) *Object {
 	return o
 }
 
+// free lets forms be kept with an object that is not in the cache, for as long as
+// somebody has it. No budget knows them.
+func (o *Object) free() {
+	if !o.kept.CompareAndSwap(nil, freeForms) {
+		o.kept.Load().forms.Store(closedForms) // it could not be read
+	}
+}
+
 func (o *Object) loosen() {
 	if !o.kept.CompareAndSwap(nil, noForms) {
 		o.kept.Load().forms.Store(closedForms)
@@ -99,6 +107,9 @@ type Event struct {
 	Prev     *Object // before; nil if it was created
 
 	resource *Resource
+	// alone says that the log alone has Object: neither the objects that are held nor a
+	// later event do. Guarded by Resource.mu.
+	alone bool
 	// prevAt is made on demand and shared. Once the event has left the log it
 	// is gone, and what is made then is not shared.
 	prevAt atomic.Pointer[Object]

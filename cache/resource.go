@@ -27,23 +27,31 @@ const (
 	maxLoadPause = 5 * time.Second
 )
 
-// Resource is the cache of one resource: unloaded, loading or loaded.
+// Resource is the cache of one resource. It is unused; followed, with a log of its
+// changes while its objects stay in the store; or held, with the log and all objects
+// in memory. Memory says when it is which.
 type Resource struct {
 	cache  *Cache
 	config Config
 
-	// state is what readers see; nil unless loaded. It changes under write and
-	// mu together.
+	// state is what readers see; nil while unused. It changes under write and mu
+	// together.
 	state atomic.Pointer[state]
 	used  atomic.Bool           // read since tidy last came by
 	ended atomic.Pointer[error] // why there will be no more
 	loads atomic.Int64
 
+	// demand has the charges of reads; reads are those that were served from
+	// memory and are not in it yet.
+	demand demand
+	reads  atomic.Int64
+
 	// write is held by whoever changes the resource: the feed, the end of a
-	// load, a drop. It guards loading and waking. It comes before mu.
+	// load, a drop. It guards what follows. It comes before mu.
 	write   sync.Mutex
 	loading *loading
 	waking  []chan struct{}
+	judged  int64 // bytes held when it was last asked whether they are too many
 
 	// mu guards what cursors share. It is held for look-ups and for adding a
 	// batch, never while anything is read, decoded or waited for.
@@ -52,28 +60,55 @@ type Resource struct {
 	interests interest.Index[gate]
 	gate      gate // of the cursors that want everything
 	cursors   int
+	// complete is the position in the log below which a cursor may have missed
+	// events that never were in it.
+	complete uint64
 
 	offers   offers
-	past     past
 	asked    asked
+	scans    scans
 	resolver resolver
+	// scanning says that a reader goes through all objects in the store.
+	scanning atomic.Bool
+	// releasing counts the drops whose objects are still to be let go of.
+	releasing atomic.Int32
 
 	incoming []storage.Event // the feed's, see demux
 }
 
 // state is the resource as of a revision. It does not change.
 type state struct {
-	objects  index.Set[*Object]
 	revision int64
+	// held says that objects are all objects, which take so many bytes.
+	held    bool
+	objects index.Set[*Object]
+	bytes   int64
+	// Of a resource that is not held: the number of objects, if it is known. Until
+	// then count is how it changed since revision from.
+	counted bool
+	count   int64
+	from    int64
 }
 
-// loading is a load under way.
+// number is how many objects there are; false if that is not known.
+func (st *state) number() (int64, bool) {
+	if st.held {
+		return int64(st.objects.All().Len()), true
+	}
+	return st.count, st.counted
+}
+
+// loading is a load under way: of all objects, or of a few, to find out whether
+// there are more.
 type loading struct {
 	done chan struct{} // closed at the end
 	err  error         // why it failed; valid once done
+	// whole says that all objects are wanted, however many there are.
+	whole atomic.Bool
 
-	// Guarded by Resource.write: the events that the feed brought meanwhile, and
-	// the revision that the load must reach because the feed missed some.
+	// Guarded by Resource.write: the events that the feed brought meanwhile to a
+	// resource that was unused, and the revision that the load must reach because
+	// the feed missed some.
 	events   []storage.Event
 	revision int64
 	atLeast  int64
@@ -88,14 +123,17 @@ func (r *Resource) Config() Config { return r.config }
 
 // Stats describes a resource.
 type Stats struct {
-	Loaded      bool
+	Followed    bool  // there is a log
+	Loaded      bool  // all objects are in memory
 	Revision    int64 // of the last change, or of the load
-	Objects     int
+	Objects     int   // in the store; valid if Counted
+	Counted     bool
+	Bytes       int64 // what the objects in memory take
 	Events      int   // in the log
 	WindowBytes int64 // what the log keeps alive
 	Cursors     int
 	Interests   int   // different ones that cursors have
-	Loads       int64 // since the resource was made
+	Loads       int64 // of all objects, since the resource was made
 }
 
 // Stats describes the resource now. It does not count as use.
@@ -104,8 +142,13 @@ func (r *Resource) Stats() Stats {
 	defer r.mu.RUnlock()
 	s := Stats{Cursors: r.cursors, Interests: r.interests.Len(), Loads: r.loads.Load()}
 	if st := r.state.Load(); st != nil {
-		s.Loaded, s.Revision, s.Objects = true, st.revision, st.objects.All().Len()
+		s.Followed, s.Loaded, s.Revision, s.Bytes = true, st.held, st.revision, st.bytes
 		s.Events, s.WindowBytes = r.log.Len(), r.log.Bytes()
+		n, ok := st.number()
+		s.Counted = ok
+		if ok {
+			s.Objects = int(n)
+		}
 	}
 	return s
 }
@@ -123,11 +166,11 @@ func (r *Resource) receive(events []storage.Event, revision int64) {
 	r.write.Lock()
 	defer r.write.Unlock()
 	switch {
+	case r.state.Load() != nil:
+		r.commit(events, revision)
 	case r.loading != nil:
 		r.loading.events = append(r.loading.events, events...)
 		r.loading.revision = revision
-	case r.state.Load() != nil:
-		r.commit(events, revision)
 	}
 }
 
@@ -135,56 +178,109 @@ func (r *Resource) receive(events []storage.Event, revision int64) {
 // whom it concerns are woken. The caller holds write.
 func (r *Resource) commit(changes []storage.Event, revision int64) {
 	st := r.state.Load()
-	edit := st.objects.Edit()
+	next := new(state)
+	*next = *st
+	next.revision = revision
+	var edit *index.Edit[*Object]
+	if st.held {
+		edit = st.objects.Edit()
+	}
 	events := make([]*Event, 0, len(changes))
 	for i := range changes {
 		if changes[i].Entry.ModRevision <= st.revision {
 			continue // seen by the load
 		}
-		if e := r.change(edit, &changes[i]); e != nil {
+		if e := r.change(edit, next, &changes[i]); e != nil {
 			events = append(events, e)
 		}
 	}
 	if len(events) == 0 {
 		return
 	}
-	next := &state{objects: edit.Done(), revision: revision}
-
+	if st.held {
+		next.objects = edit.Done()
+	}
 	r.mu.Lock()
 	for _, e := range events {
 		position := r.log.Append(e.Revision, e.cost(), e)
 		r.interests.Append(position, e.subject(), r.wakePosting)
 	}
-	r.log.Trim(r.cache.windowBytes, r.trimmed)
+	r.trim(next)
 	r.state.Store(next)
 	r.wake(&r.gate)
 	r.mu.Unlock()
 
 	r.offers.take(&r.cache.forms, events, revision)
+	r.wakeAll()
+	r.judge()
+	r.resolveUnread()
+}
+
+// trim keeps the log within its bound. The caller holds write and mu.
+func (r *Resource) trim(st *state) {
+	limit := r.cache.windowBytes
+	if !st.held && r.loading == nil {
+		limit = min(limit, r.cache.memory.LogBytes)
+	}
+	r.log.Trim(limit, r.trimmed)
+}
+
+// wakeAll closes the channels that wake found, once mu is free. The caller holds
+// write.
+func (r *Resource) wakeAll() {
 	for i, ch := range r.waking {
 		close(ch)
 		r.waking[i] = nil
 	}
 	r.waking = r.waking[:0]
-	r.resolveUnread()
 }
 
-// change applies one change to the edit; nil if it changes nothing.
-func (r *Resource) change(edit *index.Edit[*Object], c *storage.Event) *Event {
+// change makes the event of a change, nil if it changes nothing, and applies it: to
+// the edit of the objects that are held, or to the number of those that are not.
+func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Event) *Event {
 	key := c.Entry.Key[len(r.config.Prefix):]
 	e := &Event{Revision: c.Entry.ModRevision, resource: r}
-	if c.Deleted {
-		prev, removed := edit.Delete(key)
-		if !removed {
-			return nil
+	switch {
+	case edit != nil:
+		e.Prev, _ = edit.Get(key)
+	case c.Prev.ModRevision != 0:
+		e.Prev = r.read(c.Prev, nil)
+	}
+	if c.Deleted && e.Prev == nil {
+		return nil
+	}
+	if !c.Deleted {
+		e.Object = r.read(c.Entry, e.Prev)
+	}
+	if edit == nil {
+		e.alone = e.Object != nil
+		switch {
+		case e.Prev == nil:
+			next.count++
+		case c.Deleted:
+			next.count--
 		}
-		e.Prev = prev
 		return e
 	}
-	prev, _ := edit.Get(key)
-	e.Prev, e.Object = prev, r.read(c.Entry, prev)
-	edit.Put(e.Object.Key, e.Object)
+	next.bytes += e.Object.heldBytes() - e.Prev.heldBytes()
+	if c.Deleted {
+		edit.Delete(key)
+	} else {
+		edit.Put(e.Object.Key, e.Object)
+	}
 	return e
+}
+
+// objectOverhead is charged for an object that is held beside its data: the object,
+// its labels and fields, and its place in the trees.
+const objectOverhead = 400
+
+// heldBytes is what an object that is held takes, without forms; 0 for nil.
+func (o *Object) heldBytes() int64 {
+	if o == nil {
+		return 0
+	}
+	return objectOverhead + int64(len(o.Key)) + o.size()
 }
 
 func (r *Resource) wakePosting(p *interest.Posting[gate]) { r.wake(&p.Wait) }
@@ -196,14 +292,18 @@ func (r *Resource) wake(g *gate) {
 	}
 }
 
+// trimmed lets go of an event that has left the log.
 func (r *Resource) trimmed(position uint64, e *Event) {
 	r.interests.Drop(position, e.subject())
 	e.release()
+	if e.alone {
+		r.cache.forms.release(e.Object)
+	}
 }
 
 // cost is what the log is charged for an event: what lives on only because the
-// log holds it is the object before with its forms, and a second copy of that object
-// in a deletion.
+// log holds it. That is the object before with its forms, a second copy of that
+// object in a deletion, and the object after where objects are not held.
 func (e *Event) cost() int64 {
 	n := int64(eventOverhead)
 	if e.Prev != nil {
@@ -211,6 +311,9 @@ func (e *Event) cost() int64 {
 		if e.Object == nil {
 			n += e.Prev.size()
 		}
+	}
+	if e.alone {
+		n += objectOverhead + e.Object.size()
 	}
 	return n
 }
@@ -228,134 +331,182 @@ func (e *Event) subject() interest.Subject {
 	return s
 }
 
-// load returns once the resource is loaded. A load goes on when the caller that
-// began it no longer waits.
-func (r *Resource) load(ctx context.Context) error {
-	r.write.Lock()
-	if err := r.err(); err != nil {
+// ready returns once the resource is followed or, if whole is set, held. A load
+// goes on when the caller that began it no longer waits.
+func (r *Resource) ready(ctx context.Context, whole bool) error {
+	for {
+		r.write.Lock()
+		if err := r.err(); err != nil {
+			r.write.Unlock()
+			return err
+		}
+		if st := r.state.Load(); st != nil && (st.held || !whole) {
+			r.write.Unlock()
+			return nil
+		}
+		l := r.begin(whole)
 		r.write.Unlock()
-		return err
+		if l == nil {
+			return storage.ErrClosed
+		}
+		select {
+		case <-l.done:
+			if l.err != nil {
+				return l.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("cache: loading %s: %w", r.config.Resource, ctx.Err())
+		}
 	}
-	if r.state.Load() != nil {
-		r.write.Unlock()
-		return nil
-	}
+}
+
+// begin returns the load that is under way, or begins one; nil if the cache is
+// closed. The caller holds write.
+func (r *Resource) begin(whole bool) *loading {
 	l := r.loading
 	if l == nil {
 		l = &loading{done: make(chan struct{})}
+		l.whole.Store(whole)
 		r.loading = l
 		if !r.cache.spawn(func() { r.run(l) }) {
 			r.loading = nil
-			r.write.Unlock()
-			return storage.ErrClosed
+			return nil
 		}
 	}
-	r.write.Unlock()
-	select {
-	case <-l.done:
-		return l.err
-	case <-ctx.Done():
-		return fmt.Errorf("cache: loading %s: %w", r.config.Resource, ctx.Err())
+	if whole {
+		l.whole.Store(true)
 	}
+	return l
 }
 
 // run loads the resource. What changes meanwhile is collected by receive: all of
 // it from before the store is read on, so nothing is missed between the two.
 func (r *Resource) run(l *loading) {
-	defer close(l.done)
 	select {
 	case <-r.cache.started:
 	case <-r.cache.ctx.Done():
 	}
-	for wait := minLoadPause; ; {
-		objects, revision, err := r.fetch(r.cache.ctx, 0)
-		if isCompacted(err) {
-			// It took longer than the store keeps history. Where that repeats, the
-			// pauses leave the store time for others.
-			r.cache.logger.Warn("cache: a load took longer than the store keeps history, trying again",
-				"resource", r.config.Resource, "after", wait, "error", err)
-			if r.cache.pause(wait) {
-				wait = min(2*wait, maxLoadPause)
-				continue
-			}
+	var err error
+	for wait := minLoadPause; ; wait = min(2*wait, maxLoadPause) {
+		var f fetched
+		f, err = r.fetch(r.cache.ctx, l)
+		if err == nil && r.state.Load() != nil {
+			// The log has all changes that the objects have.
+			err = r.cache.await(r.cache.ctx, f.revision)
+		}
+		if err == nil && r.install(l, f) || err != nil && !isCompacted(err) {
+			break
+		}
+		// It took longer than the store keeps history, or the log. Where that
+		// repeats, the pauses leave the store time for others.
+		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
+			"resource", r.config.Resource, "after", wait, "error", err)
+		if !r.cache.pause(wait) {
 			err = storage.ErrClosed
+			break
 		}
+	}
+	if err != nil {
 		r.write.Lock()
-		if err == nil {
-			err = r.err()
+		if ended := r.err(); ended != nil {
+			err = ended
 		}
-		if err == nil && revision < l.atLeast {
-			r.write.Unlock()
-			continue
-		}
+		l.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, err)
 		r.loading = nil
-		if err != nil {
-			if ended := r.err(); ended != nil {
-				err = ended
-			}
-			l.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, err)
-		} else {
-			r.install(objects, revision)
-			r.commit(l.events, max(revision, l.revision))
-			r.resolveUnread()
-		}
 		r.write.Unlock()
-		return
+	}
+	close(l.done)
+}
+
+// fetched is what a load read: all objects, or only that there are many.
+type fetched struct {
+	all      bool
+	objects  index.Set[*Object]
+	bytes    int64
+	revision int64
+}
+
+// fetch reads the objects from the store. Unless all are wanted it ends when they
+// are too many for a small resource.
+func (r *Resource) fetch(ctx context.Context, l *loading) (fetched, error) {
+	var bytes int64
+	n := 0
+	edit := r.newObjects().Edit()
+	all, revision, err := r.cache.scan(ctx, r.config.Prefix, 0, func(e storage.Entry) bool {
+		o := r.read(e, nil)
+		edit.Put(o.Key, o)
+		n, bytes = n+1, bytes+o.heldBytes()
+		return l.whole.Load() || r.cache.memory.small(n, bytes)
+	})
+	return fetched{all: all, objects: edit.Done(), bytes: bytes, revision: revision}, err
+}
+
+// install ends a load with what it read. It returns false if that is not recent
+// enough, or does not suffice any more.
+func (r *Resource) install(l *loading, f fetched) bool {
+	r.write.Lock()
+	defer r.write.Unlock()
+	st := r.state.Load()
+	switch {
+	case r.err() != nil:
+		l.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, r.err())
+	case f.revision < l.atLeast, !f.all && l.whole.Load():
+		return false
+	case st == nil:
+		r.enter(f, max(f.revision, l.revision), l.events)
+	case f.all && !r.hold(f):
+		return false
+	}
+	r.loading = nil
+	return true
+}
+
+// enter makes an unused resource held or followed. The caller holds write.
+func (r *Resource) enter(f fetched, revision int64, events []storage.Event) {
+	r.used.Store(true)
+	st := &state{revision: f.revision, held: f.all, from: f.revision}
+	if f.all {
+		r.loads.Add(1)
+		st.objects, st.bytes = f.objects, f.bytes
+		r.wanted(float64(f.objects.All().Len()))
+	}
+	r.mu.Lock()
+	r.log.Reset(f.revision)
+	r.state.Store(st)
+	r.mu.Unlock()
+	r.commit(events, revision)
+	r.resolveUnread()
+	if !f.all {
+		r.cache.spawn(func() { r.countAt(f.revision) })
 	}
 }
 
-// install makes the resource loaded. The caller holds write.
-func (r *Resource) install(objects index.Set[*Object], revision int64) {
-	r.loads.Add(1)
-	r.used.Store(true)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.log.Reset(revision)
-	r.state.Store(&state{objects, revision})
-}
-
-// fetch reads all objects from the store as of a revision, 0 being the latest.
-// Objects of the current state are used where they are the same.
-func (r *Resource) fetch(ctx context.Context, revision int64) (index.Set[*Object], int64, error) {
-	st := r.state.Load()
-	edit := r.newObjects().Edit()
-	at, err := r.cache.scan(ctx, r.config.Prefix, revision, func(e storage.Entry) {
-		if st == nil {
-			o := r.read(e, nil)
-			edit.Put(o.Key, o)
-			return
-		}
-		o, ok := st.objects.All().Get(e.Key[len(r.config.Prefix):])
-		if !ok || o.Revision != e.ModRevision {
-			o = r.readLoose(e)
-		}
-		edit.Put(o.Key, o)
-	})
-	return edit.Done(), at, err
-}
-
-// relist brings a loaded resource to the store's state at revision base, which is
-// above all that the feed has applied, and enters the difference in the log. A
-// load under way is told to reach base.
+// relist brings a resource to the store's state at revision base, which is above all
+// that the feed has applied. The difference to the objects that are held is entered
+// in the log; without them nobody knows it, and the log begins anew. A load under
+// way is told to reach base.
 func (r *Resource) relist(ctx context.Context, base int64) error {
 	r.write.Lock()
 	defer r.write.Unlock()
 	if r.loading != nil {
 		r.loading.atLeast = base
-		return nil
 	}
 	st := r.state.Load()
-	if st == nil || r.ended.Load() != nil || st.revision >= base {
+	switch {
+	case st == nil, r.ended.Load() != nil, st.revision >= base:
+		return nil
+	case !st.held:
+		r.interrupt(base)
 		return nil
 	}
 	var changes []storage.Event
 	found := make(map[string]struct{}, st.objects.All().Len())
-	_, err := r.cache.scan(ctx, r.config.Prefix, base, func(e storage.Entry) {
+	_, _, err := r.cache.scan(ctx, r.config.Prefix, base, func(e storage.Entry) bool {
 		old, ok := st.objects.All().Get(e.Key[len(r.config.Prefix):])
 		if ok {
 			found[old.Key] = struct{}{}
 			if old.Revision == e.ModRevision {
-				return
+				return true
 			}
 			if old.CreateRevision != e.CreateRevision {
 				// Another object of that name: the old one was deleted
@@ -367,6 +518,7 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 			}
 		}
 		changes = append(changes, storage.Event{Entry: e})
+		return true
 	})
 	if err != nil {
 		return err
@@ -390,10 +542,8 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 	return nil
 }
 
-// tidy forgets what was kept for a reader that did not come back. It returns
-// whether the resource was in use since the last call.
-func (r *Resource) tidy() bool {
-	r.past.tidy()
+// inUse says whether the resource was in use since the last call.
+func (r *Resource) inUse() bool {
 	if r.used.Swap(false) || r.state.Load() == nil {
 		return true
 	}
@@ -417,11 +567,11 @@ func (r *Resource) end(err error) {
 	r.unload(true)
 }
 
-// unload lets go of all objects. The caller holds write.
+// unload lets go of all objects and of the log. The caller holds write.
 func (r *Resource) unload(force bool) {
 	r.mu.Lock()
 	st := r.state.Load()
-	if !force && (st == nil || r.cursors > 0 || r.used.Load()) {
+	if !force && (st == nil || r.loading != nil || r.cursors > 0 || r.used.Load()) {
 		r.mu.Unlock()
 		return
 	}
@@ -437,14 +587,21 @@ func (r *Resource) unload(force bool) {
 		close(ch)
 	}
 	r.offers.drop()
-	r.past.drop()
-	if st != nil {
-		st.objects.All().Ascend("", "", func(o *Object) bool {
-			r.cache.forms.release(o)
-			return true
-		})
-		r.cache.forms.sweep()
+	if st != nil && st.held {
+		r.releaseForms(st.objects, nil)
 	}
+}
+
+// releaseForms gives up the forms of objects that are not held any more, but of
+// those that something else keeps.
+func (r *Resource) releaseForms(objects index.Set[*Object], keep map[*Object]bool) {
+	objects.All().Ascend("", "", func(o *Object) bool {
+		if !keep[o] {
+			r.cache.forms.release(o)
+		}
+		return true
+	})
+	r.cache.forms.sweep()
 }
 
 // spawn runs f unless the cache is closed; Close waits for it.

@@ -162,7 +162,7 @@ func (s Snapshot) Unread() int {
 // Unread returns how many objects of the resource cannot be read now, as far as they
 // are in memory.
 func (r *Resource) Unread() int {
-	if st := r.state.Load(); st != nil {
+	if st := r.state.Load(); st != nil && st.held {
 		return r.unreadOf(st.objects).Len()
 	}
 	return 0
@@ -291,7 +291,7 @@ type resolving struct {
 // long there is nothing to do. It returns false if nothing is unread.
 func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool) {
 	st := s.r.state.Load()
-	if st == nil {
+	if st == nil || !st.held {
 		return 0, false
 	}
 	if all {
@@ -372,7 +372,7 @@ func (s *resolving) finish(result obtained, now time.Time) {
 // that cannot be read all the same.
 func (s *resolving) readAll(need string) (failed error) {
 	st := s.r.state.Load()
-	if st == nil {
+	if st == nil || !st.held {
 		return nil
 	}
 	twins := map[*Object]*Object{}
@@ -401,16 +401,19 @@ func (r *Resource) adopt(twins map[*Object]*Object) {
 	r.write.Lock()
 	defer r.write.Unlock()
 	st := r.state.Load()
-	if st == nil {
+	if st == nil || !st.held {
 		return
 	}
+	next := new(state)
+	*next = *st
 	edit := st.objects.Edit()
 	for o, twin := range twins {
 		if now, ok := edit.Get(o.Key); ok && now == o {
 			edit.Put(twin.Key, twin)
+			next.bytes += twin.heldBytes() - o.heldBytes()
 		}
 	}
-	next := &state{objects: edit.Done(), revision: st.revision}
+	next.objects = edit.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Store(next)

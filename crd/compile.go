@@ -122,7 +122,7 @@ func (k *kinds) loaded() (int, bool) {
 	if k.resource == nil {
 		return 0, false
 	}
-	return k.resource.Loaded()
+	return k.resource.Counted()
 }
 
 // bound returns what serves a version of a definition, and compiles it first if
@@ -259,8 +259,8 @@ func (s *Server) settle(k *kinds) {
 		if previous != nil {
 			previous.inFlight.Wait()
 		}
-		if snap, err := s.definitions.Current(context.Background()); err == nil {
-			k.since.Store(snap.Revision())
+		if revision, err := s.definitions.CurrentRevision(context.Background()); err == nil {
+			k.since.Store(revision)
 		}
 	}()
 }

@@ -286,13 +286,13 @@ func (s *Server) catchUp(info *request.Info) {
 	if f == nil {
 		return
 	}
-	snap, err := s.definitions.NotOlderThan(ctx, 0)
+	view, err := s.definitions.NotOlderThan(ctx, 0)
 	if err != nil {
 		return
 	}
 	name := info.Resource + "." + info.Group
-	o, ok := snap.Get(name)
-	if !ok {
+	o, ok, err := view.Get(ctx, name)
+	if !ok || err != nil {
 		return
 	}
 	s.mu.Lock()

@@ -86,11 +86,11 @@ func (s *Server) empty(ctx context.Context, d *definition) (condition, error) {
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
 	}
-	snap, err := r.Current(ctx)
+	view, err := r.Current(ctx)
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
 	}
-	if err := deleteAll(ctx, r, snap); err != nil {
+	if err := deleteAll(ctx, r, view); err != nil {
 		return failed("InstanceDeletionFailed", "could not issue all deletes", err)
 	}
 	if err := awaitEmpty(ctx, r); err != nil {
@@ -110,27 +110,44 @@ func (s *Server) stored(d *definition) (*registry.Resource, error) {
 	return d.kinds.resource, nil
 }
 
-func deleteAll(ctx context.Context, r *registry.Resource, snap cache.Snapshot) error {
+// deletePage is how many objects are read at a time of those to delete.
+const deletePage = 500
+
+func deleteAll(ctx context.Context, r *registry.Resource, view *cache.View) error {
 	var errs []error
-	snap.Ascend("", "", func(o *cache.Object) bool {
+	err := view.Ascend(ctx, "", "", deletePage, func(o *cache.Object) bool {
 		_, err := r.Delete(ctx, o.Namespace, o.Name, &metav1.DeleteOptions{}, nil)
 		if err = ignoreNotFound(err); err != nil {
 			errs = append(errs, err)
 		}
 		return ctx.Err() == nil
 	})
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
+}
+
+// isEmpty says whether there is no object, and as of which revision.
+func isEmpty(ctx context.Context, r *registry.Resource) (empty bool, revision int64, err error) {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return false, 0, err
+	}
+	empty = true
+	err = view.Ascend(ctx, "", "", 1, func(*cache.Object) bool {
+		empty = false
+		return false
+	})
+	return empty, view.Revision(), err
 }
 
 // awaitEmpty waits until the resource has no objects.
 func awaitEmpty(ctx context.Context, r *registry.Resource) error {
 	ctx, cancel := context.WithTimeout(ctx, objectsWait)
 	defer cancel()
-	snap, err := r.Current(ctx)
-	if err != nil || snap.Len() == 0 {
+	empty, revision, err := isEmpty(ctx, r)
+	if err != nil || empty {
 		return err
 	}
-	cursor, err := r.Watch(ctx, snap.Revision(), cache.Interest{})
+	cursor, err := r.Watch(ctx, revision, cache.Interest{})
 	if err != nil {
 		return err
 	}
@@ -139,7 +156,7 @@ func awaitEmpty(ctx context.Context, r *registry.Resource) error {
 		if _, _, err := cursor.Next(ctx); err != nil {
 			return err
 		}
-		if snap, err = r.Current(ctx); err != nil || snap.Len() == 0 {
+		if empty, _, err = isEmpty(ctx, r); err != nil || empty {
 			return err
 		}
 	}

@@ -92,7 +92,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, ok := snap.Get("default/a")
+		o, ok, _ := snap.Get(t.Context(), "default/a")
 		if !ok {
 			t.Fatalf("nothing at revision %d", revision)
 		}
@@ -405,7 +405,7 @@ func TestResultIsWhatIsStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		o, ok := snap.Get("default/a")
+		o, ok, _ := snap.Get(t.Context(), "default/a")
 		if !ok {
 			t.Fatal(what, "is not there")
 		}

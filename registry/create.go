@@ -81,11 +81,11 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 	}
 	key := r.Key(obj.GetNamespace(), obj.GetName())
 	if o.DryRun {
-		snap, err := r.Current(ctx)
+		found, err := r.current(ctx, key)
 		if err != nil {
 			return Result{}, err
 		}
-		if found, ok := snap.Get(key); ok {
+		if found != nil {
 			return Result{}, r.alreadyExists(o.Group, found)
 		}
 		return r.dryResult(key, obj)

@@ -19,14 +19,13 @@ import (
 // Delete begins or completes the deletion of an object. Result.Deleted says
 // whether it is gone; if not, finalizers or a grace period keep it.
 func (r *Resource) Delete(ctx context.Context, namespace, name string, options *metav1.DeleteOptions, admit Admit) (Result, error) {
-	snap, err := r.Current(ctx)
+	key := r.Key(namespace, name)
+	found, err := r.current(ctx, key)
 	if err != nil {
 		return Result{}, err
 	}
-	key := r.Key(namespace, name)
-	found, ok := snap.Get(key)
 	for {
-		if !ok {
+		if found == nil {
 			return Result{}, kerrors.NewNotFound(r.Kind.GroupResource(), name)
 		}
 		result, err := r.tryDelete(ctx, found, options, admit)
@@ -34,7 +33,8 @@ func (r *Resource) Delete(ctx context.Context, namespace, name string, options *
 		if !errors.As(err, &conflict) {
 			return result, err
 		}
-		if ok = conflict.Current.ModRevision != 0; ok {
+		found = nil
+		if conflict.Current.ModRevision != 0 {
 			if found, err = r.objectOf(ctx, key, conflict.Current.Value, conflict.Current.ModRevision); err != nil {
 				return Result{}, err
 			}

@@ -98,13 +98,16 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatalf("namespaces are held by the plug-in for secrets: %v", err)
 	}
-	if _, ok := snap.Get("after"); !ok {
+	if _, ok, err := snap.Get(ctx, "after"); !ok || err != nil {
 		t.Error("the new namespace is not there")
 	}
-	if snap, err = secrets.Current(ctx); err != nil || snap.Len() != count || snap.Unread() != count || !secrets.Unreadable() {
-		t.Fatalf("%d secrets, %d unread, %v", snap.Len(), snap.Unread(), err)
+	if snap, err = secrets.Current(ctx); err != nil {
+		t.Fatal(err)
 	}
-	o, _ := snap.Get("ns/s0")
+	if held := snap.Snapshot(); held.Len() != count || held.Unread() != count || !secrets.Unreadable() {
+		t.Fatalf("%d secrets, %d unread", held.Len(), held.Unread())
+	}
+	o, _, _ := snap.Get(ctx, "ns/s0")
 	short, end := context.WithTimeout(ctx, 10*time.Millisecond)
 	_, err = secrets.Readable(short, o)
 	end()
@@ -126,7 +129,7 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := 0
-	snap.Index("spec.nodeName", "n1", "", "ns/", func(o *cache.Object) bool {
+	snap.Snapshot().Index("spec.nodeName", "n1", "", "ns/", func(o *cache.Object) bool {
 		if label, _ := o.Label("a"); label == "b" {
 			listed++
 		}
@@ -160,8 +163,8 @@ func TestHangingPluginAtTheStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	secrets := named(t, reader, "secrets")
-	if snap, err := secrets.Current(ctx); err != nil || snap.Unread() != 8 {
-		t.Fatalf("%d unread, %v", snap.Unread(), err)
+	if snap, err := secrets.Current(ctx); err != nil || snap.Snapshot().Unread() != 8 {
+		t.Fatalf("%v, %v", snap, err)
 	}
 	sibling.Resume()
 	if got, err := password(t, secrets, "s7"); err != nil || got != "hunter2" {

@@ -39,18 +39,16 @@ func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceSt
 // lookup finds an object that may just have been written: first in what the cache
 // has, then in the latest state. It returns nil if there is none.
 func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error) {
-	snap, err := r.cache.Snapshot(ctx, 0)
+	view, err := r.cache.View(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	if o, ok := snap.Get(key); ok {
-		return r.Readable(ctx, o)
+	o, _, err := view.Get(ctx, key)
+	if err == nil && o == nil && view.Held() {
+		o, err = r.current(ctx, key)
 	}
-	if snap, err = r.Current(ctx); err != nil {
+	if err != nil || o == nil {
 		return nil, err
 	}
-	if o, ok := snap.Get(key); ok {
-		return r.Readable(ctx, o)
-	}
-	return nil, nil
+	return r.Readable(ctx, o)
 }

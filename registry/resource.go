@@ -68,36 +68,60 @@ func (r *Resource) Key(namespace, name string) string {
 	return name
 }
 
-// Current returns a snapshot that reflects every write acknowledged before the
-// call.
-func (r *Resource) Current(ctx context.Context) (cache.Snapshot, error) {
-	revision, err := r.all.Current(ctx)
-	if err != nil {
-		return cache.Snapshot{}, err
-	}
-	return r.cache.Snapshot(ctx, revision)
+// Current returns a view that reflects every write acknowledged before the call.
+func (r *Resource) Current(ctx context.Context) (*cache.View, error) {
+	return r.cache.View(ctx, cache.Latest)
 }
 
-// NotOlderThan returns a snapshot at or after revision; 0 is any. A revision
-// that does not come within three seconds is a TooLargeVersion error.
-func (r *Resource) NotOlderThan(ctx context.Context, revision int64) (cache.Snapshot, error) {
-	// Loading may take its time; only the wait for a revision is bounded.
-	snap, err := r.cache.Snapshot(ctx, 0)
-	if err != nil || snap.Revision() >= revision {
-		return snap, err
+// CurrentRevision is the revision of the latest write, to whatever resource, that was
+// acknowledged before the call.
+func (r *Resource) CurrentRevision(ctx context.Context) (int64, error) { return r.all.Current(ctx) }
+
+// NotOlderThan returns a view at or after revision; 0 is any. A revision that does
+// not come within three seconds is a TooLargeVersion error.
+func (r *Resource) NotOlderThan(ctx context.Context, revision int64) (*cache.View, error) {
+	if err := r.reached(ctx, revision); err != nil {
+		return nil, err
+	}
+	return r.cache.View(ctx, revision)
+}
+
+// Exactly returns the view at revision, 0 being any; one that has not happened is
+// waited for as NotOlderThan does. It fails with *storage.CompactedError, here or
+// later when the view is read, once the store has forgotten the revision.
+func (r *Resource) Exactly(ctx context.Context, revision int64) (*cache.View, error) {
+	if revision <= 0 {
+		return r.NotOlderThan(ctx, 0)
+	}
+	if err := r.reached(ctx, revision); err != nil {
+		return nil, err
+	}
+	return r.cache.ViewAt(ctx, revision)
+}
+
+// reached waits for a revision, for three seconds at most.
+func (r *Resource) reached(ctx context.Context, revision int64) error {
+	if r.all.Applied() >= revision {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxFutureWait)
 	defer cancel()
-	return r.cache.Snapshot(ctx, revision)
+	return r.all.Await(ctx, revision)
 }
 
-// Exactly returns the snapshot at revision; one that has not happened is waited
-// for as NotOlderThan does.
-func (r *Resource) Exactly(ctx context.Context, revision int64) (cache.Snapshot, error) {
-	if _, err := r.NotOlderThan(ctx, revision); err != nil {
-		return cache.Snapshot{}, err
+// All calls yield in key order with all objects of a namespace, "" being all
+// namespaces, as every write acknowledged before the call has left them, until it
+// returns false.
+func (r *Resource) All(ctx context.Context, namespace string, yield func(*cache.Object) bool) error {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return err
 	}
-	return r.cache.SnapshotAt(ctx, revision)
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	return view.Ascend(ctx, "", prefix, 0, yield)
 }
 
 // Watch returns a cursor to the changes after revision from.
@@ -380,26 +404,22 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 	if r == nil {
 		return nil, apierr.PathNotFound()
 	}
-	snap, err := r.Current(ctx)
-	if err != nil {
-		return nil, err
-	}
-	prefix := ""
-	if namespace != "" {
-		prefix = namespace + "/"
-	}
 	var objs []Object
-	snap.Ascend("", prefix, func(o *cache.Object) bool {
+	var failed error
+	err := r.All(ctx, namespace, func(o *cache.Object) bool {
 		var obj Object
-		if o, err = r.Readable(ctx, o); err != nil {
+		if o, failed = r.Readable(ctx, o); failed != nil {
 			return false
 		}
-		if obj, err = r.Decode(o); err != nil {
+		if obj, failed = r.Decode(o); failed != nil {
 			return false
 		}
 		objs = append(objs, obj)
 		return true
 	})
+	if err == nil {
+		err = failed
+	}
 	return objs, err
 }
 
@@ -445,22 +465,35 @@ func (g *Registry) Delete(ctx context.Context, gr schema.GroupResource, namespac
 
 // find returns the latest version of an object.
 func (r *Resource) find(ctx context.Context, namespace, name string) (*cache.Object, error) {
-	snap, err := r.Current(ctx)
+	o, err := r.current(ctx, r.Key(namespace, name))
 	if err != nil {
 		return nil, err
 	}
-	o, ok := snap.Get(r.Key(namespace, name))
-	if !ok {
+	if o == nil {
 		return nil, apierr.NotFound(r.Kind.GroupResource(), name)
 	}
 	return r.Readable(ctx, o)
 }
 
-// Loaded returns the number of objects if the resource is in memory.
-func (r *Resource) Loaded() (objects int, ok bool) {
+// current returns the latest version of the object with a key, nil if there is none.
+// It may be one that could not be read.
+func (r *Resource) current(ctx context.Context, key string) (*cache.Object, error) {
+	view, err := r.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := view.Get(ctx, key)
+	return o, err
+}
+
+// Counted returns the number of objects if that is known: if the resource is in use.
+func (r *Resource) Counted() (objects int, ok bool) {
 	if r.Virtual() {
 		return 0, false
 	}
 	stats := r.cache.Stats()
-	return stats.Objects, stats.Loaded
+	return stats.Objects, stats.Counted
 }
+
+// Loaded says whether all objects are in memory.
+func (r *Resource) Loaded() bool { return !r.Virtual() && r.cache.Stats().Loaded }

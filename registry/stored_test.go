@@ -153,7 +153,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err != nil {
 		return err
 	}
-	o, ok := snap.Get(key)
+	o, ok, _ := snap.Get(ctx, key)
 	if !ok {
 		return fmt.Errorf("not found")
 	}

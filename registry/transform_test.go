@@ -93,7 +93,7 @@ func password(t *testing.T, r *registry.Resource, name string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, ok := snap.Get("ns/" + name)
+	o, ok, _ := snap.Get(ctx, "ns/"+name)
 	if !ok {
 		t.Fatalf("%s is not in the cache", name)
 	}

@@ -69,12 +69,11 @@ type UpdateOptions struct {
 // the new one in the storage version. After a concurrent change it is called
 // again.
 func (r *Resource) Update(ctx context.Context, namespace, name string, o UpdateOptions, change func(*Current) (Object, error)) (Result, error) {
-	snap, err := r.Current(ctx)
+	key := r.Key(namespace, name)
+	found, err := r.current(ctx, key)
 	if err != nil {
 		return Result{}, err
 	}
-	key := r.Key(namespace, name)
-	found, _ := snap.Get(key)
 	for {
 		result, err := r.tryUpdate(ctx, namespace, name, found, o, change)
 		conflict := (*storage.ConflictError)(nil)

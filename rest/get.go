@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/rest/negotiate"
 )
 
-// get answers one object from the cache.
+// get answers one object.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.objectsFor(r, info, s)
 	if err != nil {
@@ -35,21 +35,24 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 // read returns the object that the request names, as new as its resourceVersion
 // parameter demands.
 func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error) {
-	var snap cache.Snapshot
+	var view *cache.View
 	var err error
 	if rv := queryValue(r, "resourceVersion"); rv == "" {
-		snap, err = s.Current(r.Context())
+		view, err = s.Current(r.Context())
 	} else {
 		var revision int64
 		if revision, err = parseWatchVersion(rv); err != nil {
 			return nil, err
 		}
-		snap, err = s.NotOlderThan(r.Context(), revision)
+		view, err = s.NotOlderThan(r.Context(), revision)
 	}
 	if err != nil {
 		return nil, err
 	}
-	o, ok := snap.Get(s.Key(info.Namespace, info.Name))
+	o, ok, err := view.Get(r.Context(), s.Key(info.Namespace, info.Name))
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, kerrors.NewNotFound(s.gr, info.Name)
 	}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -52,117 +53,149 @@ type page struct {
 
 // page reads the objects that the options ask for.
 func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, error) {
-	snap, start, err := s.snapshotFor(r, sel, o)
+	view, token, err := s.viewFor(r.Context(), o)
 	if err != nil {
-		return nil, err
+		return nil, expired(err, token)
 	}
 	limit := int(max(o.Limit, 0))
 	if o.ResourceVersion == "0" && o.Continue == "" {
-		// "Any" version comes from the cache as a whole, like in the reference.
+		// "Any" version comes from the cache as a whole, like in kube-apiserver.
 		limit = 0
 	}
-	p := &page{revision: snap.Revision()}
-	var after *cache.Object // first object beyond the limit
-	visit := func(o *cache.Object) bool {
+	p, err := s.readPage(r.Context(), sel, view, token.from(sel), limit)
+	return p, expired(err, token)
+}
+
+// readPage reads up to limit objects, 0 being all, at or above start.
+func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View, start string, limit int) (*page, error) {
+	p := &page{}
+	more := false // there are objects beyond the limit
+	var failed error
+	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool {
 		var ok bool
 		if limit > 0 && len(p.objects) == limit {
 			// Whether it matches or not: who continues finds out.
-			after = o
+			more = true
 			return false
 		}
-		if o, err = s.Readable(r.Context(), o); err == nil {
-			ok, err = sel.matches(o)
+		if o, failed = s.Readable(ctx, o); failed == nil {
+			ok, failed = sel.matches(o)
 		}
-		if err != nil {
-			return false
-		}
-		if ok {
+		if ok && failed == nil {
 			p.objects = append(p.objects, o)
 		}
-		return true
+		return failed == nil
+	})
+	if err == nil {
+		err = failed
 	}
-	sel.visit(snap, start, limit, visit)
 	if err != nil {
 		return nil, err
 	}
-	if sel.everything() && snap.Unread() == 0 {
-		p.groups = func(yield func(cache.Group) bool) { snap.Groups(start, sel.prefix(), yield) }
+	p.revision = view.Revision()
+	if sel.everything() && view.Held() && view.Snapshot().Unread() == 0 {
+		p.groups = func(yield func(cache.Group) bool) { view.Snapshot().Groups(start, sel.prefix(), yield) }
 	}
-	if after != nil {
-		last := p.objects[len(p.objects)-1].Key
-		p.next = continueToken{Revision: p.revision, Start: last[len(sel.prefix()):] + "\x00"}.encode()
-		if sel.everything() {
-			p.remaining = int64(snap.CountPrefix(sel.prefix(), after.Key))
-		}
+	if !more {
+		return p, nil
 	}
-	return p, nil
+	next := p.objects[len(p.objects)-1].Key + "\x00"
+	p.next = continueToken{Revision: p.revision, Start: next[len(sel.prefix()):]}.encode()
+	if sel.everything() {
+		p.remaining, err = view.Rest(ctx, sel.prefix(), start, next, len(p.objects))
+	}
+	return p, err
 }
 
+// most is how many objects a list with a limit looks at, as cache.View.Ascend is
+// told: one more than it shows, and an unknown number where it chooses among them.
+func (sel *selection) most(limit int) int {
+	switch {
+	case !sel.everything() && limit == 0:
+		return cache.Few
+	case !sel.everything():
+		return max(limit+1, lookAt)
+	case limit == 0:
+		return 0
+	}
+	return limit + 1
+}
+
+// lookAt is how many objects a page looks at, at first, that chooses among them.
+const lookAt = 500
+
 // visit calls f for the objects that may match, in key order, using an index
-// where there is one.
-func (sel *selection) visit(snap cache.Snapshot, start string, limit int, f func(*cache.Object) bool) {
+// where there is one. most is as in cache.View.Ascend.
+func (sel *selection) visit(ctx context.Context, view *cache.View, start string, most int, f func(*cache.Object) bool) error {
 	prefix := sel.prefix()
 	switch {
 	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):
-		if o, ok := snap.Get(sel.s.Key(sel.namespace, sel.name)); ok && o.Key >= start {
+		o, ok, err := view.Get(ctx, sel.s.Key(sel.namespace, sel.name))
+		if err == nil && ok && o.Key >= start {
 			f(o)
 		}
-	case sel.index != "" && snap.Unread() == 0:
-		snap.Index(sel.index, sel.value, start, prefix, f)
-	default:
-		snap.Ascend(start, prefix, f)
+		return err
+	case sel.index != "":
+		_, err := view.Index(ctx, sel.index, sel.value, start, prefix, most, f)
+		return err
 	}
+	return view.Ascend(ctx, start, prefix, most, f)
 }
 
-// snapshotFor chooses the state to list, by the rules for resourceVersion,
-// resourceVersionMatch, limit and continue (API concepts, "Resource versions").
-func (s *served) snapshotFor(r *http.Request, sel *selection, o *listOptions) (snap cache.Snapshot, start string, err error) {
-	ctx := r.Context()
+// viewFor chooses the state to list, by the rules for resourceVersion,
+// resourceVersionMatch, limit and continue (API concepts, "Resource versions"). The
+// token is the continue parameter's, nil without one.
+func (s *served) viewFor(ctx context.Context, o *listOptions) (*cache.View, *continueToken, error) {
 	if o.Continue != "" {
 		if o.ResourceVersion != "" && o.ResourceVersion != "0" {
-			return snap, "", kerrors.NewBadRequest("specifying resource version is not allowed when using continue")
+			return nil, nil, kerrors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
-		return s.snapshotToContinue(r, sel, o)
+		return s.viewToContinue(ctx, o)
 	}
 	if o.ResourceVersion == "" {
-		snap, err = s.Current(ctx)
-		return snap, "", err
+		view, err := s.Current(ctx)
+		return view, nil, err
 	}
 	revision, err := parseVersion(o.ResourceVersion)
 	if err != nil {
-		return snap, "", err
+		return nil, nil, err
 	}
 	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		o.ResourceVersionMatch == "" && o.Limit > 0 && revision != 0
 	if exact {
-		snap, err = s.Exactly(ctx, revision)
-		return snap, "", err
+		view, err := s.Exactly(ctx, revision)
+		return view, nil, err
 	}
-	snap, err = s.NotOlderThan(ctx, revision)
-	return snap, "", err
+	view, err := s.NotOlderThan(ctx, revision)
+	return view, nil, err
 }
 
 const (
 	expiredWithToken = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
 )
 
-func (s *served) snapshotToContinue(r *http.Request, sel *selection, o *listOptions) (snap cache.Snapshot, start string, err error) {
+func (s *served) viewToContinue(ctx context.Context, o *listOptions) (*cache.View, *continueToken, error) {
 	token, err := parseContinue(o.Continue)
 	if err != nil {
-		return snap, "", err
+		return nil, nil, err
 	}
-	start = sel.prefix() + token.Start
 	if token.Revision < 0 {
-		snap, err = s.Current(r.Context())
-		return snap, start, err
+		view, err := s.Current(ctx)
+		return view, &token, err
 	}
-	snap, err = s.Exactly(r.Context(), token.Revision)
-	if compacted := (*storage.CompactedError)(nil); errors.As(err, &compacted) {
-		expired := kerrors.NewResourceExpired(expiredWithToken)
-		expired.ErrStatus.ListMeta.Continue = continueToken{Revision: inconsistent, Start: token.Start}.encode()
-		return snap, "", expired
+	view, err := s.Exactly(ctx, token.Revision)
+	return view, &token, err
+}
+
+// expired returns the error of a list. Where the store has forgotten the revision of
+// a continue token, the answer has a token to continue at the latest state.
+func expired(err error, token *continueToken) error {
+	if compacted := (*storage.CompactedError)(nil); token == nil || !errors.As(err, &compacted) {
+		return err
 	}
-	return snap, start, err
+	gone := kerrors.NewResourceExpired(expiredWithToken)
+	gone.ErrStatus.ListMeta.Continue = continueToken{Revision: inconsistent, Start: token.Start}.encode()
+	return gone
 }
 
 // writeList answers a page in the shape that was asked for.

@@ -112,6 +112,14 @@ func (t continueToken) encode() string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
+// from is the first key of the page below the resource's prefix; "" for no token.
+func (t *continueToken) from(sel *selection) string {
+	if t == nil {
+		return ""
+	}
+	return sel.prefix() + t.Start
+}
+
 // parseContinue reads a continue parameter.
 func parseContinue(text string) (continueToken, error) {
 	var t continueToken

@@ -80,11 +80,7 @@ func cellsOf(t *testing.T, table []byte) (cells []any) {
 
 func cellsMadeAnew(t *testing.T, r *registry.Resource, now time.Time) (cells []any) {
 	t.Helper()
-	snap, err := r.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	snap.Ascend("", "", func(o *cache.Object) bool {
+	if err := r.All(t.Context(), "", func(o *cache.Object) bool {
 		obj, err := r.Decode(o)
 		if err != nil {
 			t.Fatal(err)
@@ -108,6 +104,8 @@ func cellsMadeAnew(t *testing.T, r *registry.Resource, now time.Time) (cells []a
 		}
 		cells = append(cells, row)
 		return true
-	})
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return cells
 }

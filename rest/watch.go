@@ -142,19 +142,18 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if o.SendInitialEvents != nil {
 		list = *o.SendInitialEvents
 		if !list && revision == 0 {
-			snap, err := st.s.Current(ctx)
-			return snap.Revision(), err
+			return st.s.CurrentRevision(ctx)
 		}
 	}
 	if !list {
 		return revision, nil
 	}
-	var snap cache.Snapshot
+	var view *cache.View
 	var err error
 	if o.ResourceVersion == "" {
-		snap, err = st.s.Current(ctx)
+		view, err = st.s.Current(ctx)
 	} else {
-		snap, err = st.s.NotOlderThan(ctx, revision)
+		view, err = st.s.NotOlderThan(ctx, revision)
 	}
 	if err != nil {
 		return 0, err
@@ -162,28 +161,20 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	buf := getBuffer()
 	defer putBuffer(buf)
 	b := (*buf)[:0]
-	st.sel.visit(snap, "", 0, func(o *cache.Object) bool {
-		if o, err = st.s.Readable(ctx, o); err != nil {
-			return false
-		}
-		var ok bool
-		if ok, err = st.sel.matches(o); err != nil || !ok {
-			return err == nil
-		}
-		if b, err = st.append(b, added, o); err != nil {
-			return false
-		}
-		if len(b) >= chunk {
-			err = st.send(b)
-			b = b[:0]
-		}
-		return err == nil
+	var failed error
+	// What was sent is not kept: none of it has to be in memory at once.
+	err = st.sel.visit(ctx, view, "", cache.Few, func(o *cache.Object) bool {
+		b, failed = st.appendInitial(ctx, b, o)
+		return failed == nil
 	})
+	if err == nil {
+		err = failed
+	}
 	if err != nil {
 		return 0, err
 	}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents && st.bookmarks {
-		if b, err = st.appendBookmark(b, snap.Revision(), true); err != nil {
+		if b, err = st.appendBookmark(b, view.Revision(), true); err != nil {
 			return 0, err
 		}
 	}
@@ -191,7 +182,23 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if len(b) > 0 {
 		err = st.send(b)
 	}
-	return snap.Revision(), err
+	return view.Revision(), err
+}
+
+// appendInitial appends an object of the state that the watch begins with, if it is
+// of the selection, and sends what there is when that is enough.
+func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
+	o, err := st.s.Readable(ctx, o)
+	if err != nil {
+		return b, err
+	}
+	if ok, err := st.sel.matches(o); err != nil || !ok {
+		return b, err
+	}
+	if b, err = st.append(b, added, o); err != nil || len(b) < chunk {
+		return b, err
+	}
+	return b[:0], st.send(b)
 }
 
 // errGone ends a watch whose client went away.

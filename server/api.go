@@ -120,11 +120,11 @@ func (a *api) bootstrapped(ctx context.Context) error {
 	}
 }
 
-// objects counts the stored objects of the resources that are in memory.
+// objects counts the stored objects of the resources that are in use.
 func (a *api) objects() map[metrics.GroupResource]int64 {
 	counts := map[metrics.GroupResource]int64{}
 	for _, r := range a.registry.Resources() {
-		if n, ok := r.Loaded(); ok {
+		if n, ok := r.Counted(); ok {
 			counts[metrics.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}] = int64(n)
 		}
 	}

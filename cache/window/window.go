@@ -33,6 +33,23 @@ func (l *Log[E]) Reset(start int64) {
 	*l = Log[E]{first: l.next, next: l.next, start: start, last: start}
 }
 
+// Skip leaves a position out, so that a reader at the end of the log can tell that
+// the log was begun anew. The log must be empty.
+func (l *Log[E]) Skip() {
+	l.first++
+	l.next++
+}
+
+// Resize changes what keeping each event costs.
+func (l *Log[E]) Resize(size func(event E) int64) {
+	l.bytes = 0
+	for p := l.first; p < l.next; p++ {
+		e := l.at(p)
+		e.size = size(e.event)
+		l.bytes += e.size
+	}
+}
+
 // Append adds an event, which must not have a lower revision than the one before,
 // and returns its position. size is what keeping the event costs, in bytes.
 func (l *Log[E]) Append(revision, size int64, event E) uint64 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -181,21 +182,18 @@ func (f *flow) replaceSpec(obj registry.Object) bool {
 func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
 	gvr := wanted[0].gvr
 	resource := k.Registry.Resource(gvr.GroupResource())
-	snap, err := resource.Current(ctx)
-	if err != nil {
-		return err
-	}
 	names := map[string]bool{}
 	for _, f := range wanted {
 		names[f.GetName()] = true
 	}
 	var old []string
-	snap.Ascend("", "", func(o *cache.Object) bool {
+	var failed error
+	err := resource.All(ctx, "", func(o *cache.Object) bool {
 		if names[o.Name] {
 			return true
 		}
 		var obj registry.Object
-		if obj, err = resource.Decode(o); err != nil {
+		if obj, failed = resource.Decode(o); failed != nil {
 			return false
 		}
 		if value, notBool := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); notBool == nil && value {
@@ -203,7 +201,7 @@ func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
 		}
 		return true
 	})
-	if err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	return together(old, func(name string) error {
@@ -219,21 +217,21 @@ func (k *Keeper) flowStatus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	snap, err := schemas.Current(ctx)
-	if err != nil {
-		return err
-	}
 	var conditions []*flowcontrolv1.FlowSchema
-	snap.Ascend("", "", func(o *cache.Object) bool {
+	var failed error
+	err = schemas.All(ctx, "", func(o *cache.Object) bool {
 		var obj registry.Object
-		if obj, err = schemas.Decode(o); err != nil {
+		if obj, failed = schemas.Decode(o); failed != nil {
 			return false
 		}
 		schema, ok := obj.(*flowcontrolv1.FlowSchema)
 		if !ok {
 			return true
 		}
-		_, found := levels.Get(schema.Spec.PriorityLevelConfiguration.Name)
+		var found bool
+		if _, found, failed = levels.Get(ctx, schema.Spec.PriorityLevelConfiguration.Name); failed != nil {
+			return false
+		}
 		if c := danglingCondition(schema, found); c != nil {
 			c.LastTransitionTime = metav1.NewTime(k.Now())
 			status := &flowcontrolv1.FlowSchema{TypeMeta: metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"}}
@@ -243,7 +241,7 @@ func (k *Keeper) flowStatus(ctx context.Context) error {
 		}
 		return true
 	})
-	if err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	return together(conditions, func(c *flowcontrolv1.FlowSchema) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -103,14 +104,11 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 // collectLeases removes the identities of servers that are gone.
 func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 	resource := k.Registry.Resource(leases.GroupResource())
-	snap, err := resource.Current(ctx)
-	if err != nil {
-		return err
-	}
 	var gone []string
-	snap.Ascend("", metav1.NamespaceSystem+"/", func(o *cache.Object) bool {
+	var failed error
+	err := resource.All(ctx, metav1.NamespaceSystem, func(o *cache.Object) bool {
 		var obj registry.Object
-		if obj, err = resource.Decode(o); err != nil {
+		if obj, failed = resource.Decode(o); failed != nil {
 			return false
 		}
 		if l, ok := obj.(*coordinationv1.Lease); ok && l.Labels[identityLabel] == component && expired(l, now) {
@@ -118,7 +116,7 @@ func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 		}
 		return true
 	})
-	if err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
 	return together(gone, func(name string) error {

@@ -83,18 +83,21 @@ type state map[string]part
 
 type part struct {
 	resource *registry.Resource
-	snapshot cache.Snapshot
+	objects  map[string]*cache.Object // by key
 }
 
 func (b *Bootstrap) load(ctx context.Context) (state, error) {
 	there := state{}
 	for _, name := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
 		r := b.Registry.Resource(rbacv1.Resource(name))
-		snap, err := r.Current(ctx)
-		if err != nil {
+		objects := map[string]*cache.Object{}
+		if err := r.All(ctx, "", func(o *cache.Object) bool {
+			objects[o.Key] = o
+			return true
+		}); err != nil {
 			return nil, err
 		}
-		there[name] = part{r, snap}
+		there[name] = part{r, objects}
 	}
 	return there, nil
 }
@@ -102,7 +105,7 @@ func (b *Bootstrap) load(ctx context.Context) (state, error) {
 // find returns an object, nil if there is none.
 func (s state) find(k key) (registry.Object, error) {
 	p := s[k.resource]
-	o, ok := p.snapshot.Get(p.resource.Key(k.namespace, k.name))
+	o, ok := p.objects[p.resource.Key(k.namespace, k.name)]
 	if !ok {
 		return nil, nil
 	}

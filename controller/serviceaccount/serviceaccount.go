@@ -53,18 +53,19 @@ func (c *Controller) Run(ctx context.Context) {
 // one.
 func (c *Controller) follow(ctx context.Context) error {
 	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
-	snap, err := namespaces.Current(ctx)
+	view, err := namespaces.Current(ctx)
 	if err != nil {
 		return err
 	}
-	snap.Ascend("", "", func(o *cache.Object) bool {
-		err = c.ensure(ctx, o.Name)
-		return err == nil
+	var failed error
+	err = view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
+		failed = c.ensure(ctx, o.Name)
+		return failed == nil
 	})
-	if err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	cursor, err := namespaces.Watch(ctx, snap.Revision(), cache.Interest{})
+	cursor, err := namespaces.Watch(ctx, view.Revision(), cache.Interest{})
 	if err != nil {
 		return err
 	}

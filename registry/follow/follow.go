@@ -80,11 +80,7 @@ func Start(ctx context.Context, o Options) (*Follower, error) {
 
 // begin loads all objects and returns a cursor to what follows.
 func (f *Follower) begin(ctx context.Context) (*cache.Cursor, error) {
-	snap, err := f.o.Resource.Current(ctx)
-	if err != nil {
-		return nil, err
-	}
-	cursor, err := f.o.Resource.Watch(ctx, snap.Revision(), cache.Interest{})
+	view, err := f.o.Resource.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +88,18 @@ func (f *Follower) begin(ctx context.Context) (*cache.Cursor, error) {
 	f.missing = map[string]*cache.Object{}
 	reading := &patience{ctx: ctx}
 	defer reading.end()
-	snap.Ascend("", "", func(o *cache.Object) bool {
+	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
 		all = f.append(reading, all, o, nil)
 		return true
-	})
+	}); err != nil {
+		return nil, err
+	}
+	cursor, err := f.o.Resource.Watch(ctx, view.Revision(), cache.Interest{})
+	if err != nil {
+		return nil, err
+	}
 	f.o.Reset(all)
-	f.advance(snap.Revision())
+	f.advance(view.Revision())
 	return cursor, nil
 }
 
@@ -241,15 +243,15 @@ func (f *Follower) position() (int64, <-chan struct{}) {
 
 // Sync waits until every write acknowledged before the call has been applied.
 func (f *Follower) Sync(ctx context.Context) error {
-	snap, err := f.o.Resource.Current(ctx)
+	current, err := f.o.Resource.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
 	applied, _ := f.position()
-	if applied >= snap.Revision() {
+	if applied >= current {
 		return nil
 	}
-	last, err := f.lastChange(ctx, applied, snap.Revision())
+	last, err := f.lastChange(ctx, applied, current)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,11 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -233,6 +235,56 @@ func TestReplicasAgree(t *testing.T) {
 
 // TestServerThroughTheStopOfAMember: three replicas go on while a member stops,
 // leader or not.
+// TestContinueAfterCompaction: when the cluster has compacted the revision of a list,
+// each replica answers its continue token with 410, whatever the replica still has in
+// memory, and with a token that continues at the latest state.
+func TestContinueAfterCompaction(t *testing.T) {
+	c := start(t, 1, nil)
+	ctx := t.Context()
+	one, two := serve(t, c, nil).CoreV1().ConfigMaps("default"), serve(t, c, nil).CoreV1().ConfigMaps("default")
+	for i := range 5 {
+		if _, err := one.Create(ctx, configMap(fmt.Sprintf("map-%d", i)), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := two.List(ctx, metav1.ListOptions{}); err != nil { // into its memory
+		t.Fatal(err)
+	}
+	first, err := one.List(ctx, metav1.ListOptions{Limit: 2})
+	if err != nil || len(first.Items) != 2 {
+		t.Fatal(first, err)
+	}
+	last, err := one.Create(ctx, configMap("new"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision, err := strconv.ParseInt(last.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.open(t, etcd.Options{}).Compact(ctx, revision); err != nil {
+		t.Fatal(err)
+	}
+	for name, maps := range map[string]interface {
+		List(context.Context, metav1.ListOptions) (*corev1.ConfigMapList, error)
+	}{"one": one, "two": two} {
+		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		if !apierrors.IsResourceExpired(err) {
+			t.Errorf("%s: an exact list of what is compacted: %v", name, err)
+		}
+		_, err = maps.List(ctx, metav1.ListOptions{Limit: 2, Continue: first.Continue})
+		var status apierrors.APIStatus
+		if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || status.Status().Continue == "" {
+			t.Errorf("%s: the next page of what is compacted: %v", name, err)
+			continue
+		}
+		rest, err := maps.List(ctx, metav1.ListOptions{Continue: status.Status().Continue})
+		if err != nil || len(rest.Items) < 4 || rest.Items[0].Name <= first.Items[1].Name {
+			t.Errorf("%s: the rest: %d objects, %v", name, len(rest.Items), err)
+		}
+	}
+}
+
 func TestServerThroughTheStopOfAMember(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)

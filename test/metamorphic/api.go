@@ -86,6 +86,7 @@ type requests struct {
 	rng       *rand.Rand
 	step      int
 	current   int64
+	compacted int64
 	continues int
 }
 
@@ -166,8 +167,10 @@ func (g *requests) next() (string, run) {
 		return g.one(g.get(r, namespace, name))
 	case n < 88:
 		return g.list(r, namespace)
-	case n < 98:
+	case n < 97:
 		return g.watch(r, namespace)
+	case n < 98:
+		return g.compact()
 	}
 	return "restart", func(t *testing.T, w *apiWorld) string {
 		w.server.Close()
@@ -175,6 +178,19 @@ func (g *requests) next() (string, run) {
 			w.store = w.Reopen(t, w.store)
 		}
 		w.serve(t)
+		return ""
+	}
+}
+
+// compact has the store forget what came before a revision: reads there are answered
+// 410 from then on, and so are the pages of lists that began there.
+func (g *requests) compact() (string, run) {
+	g.compacted = max(g.compacted, g.current-g.rng.Int64N(100))
+	to := g.compacted
+	return fmt.Sprintf("compact %d", to), func(t *testing.T, w *apiWorld) string {
+		if err := w.store.Compact(t.Context(), w.base+to); err != nil {
+			t.Fatalf("%s: compact: %v", w.Name, err)
+		}
 		return ""
 	}
 }
@@ -319,8 +335,9 @@ func (g *requests) watch(r resource, namespace string) (string, run) {
 	if g.rng.IntN(2) == 0 {
 		q.Set("labelSelector", "color=red")
 	}
-	// 0 stands for the present state first.
-	relative := max(g.current-g.rng.Int64N(60), 0)
+	// 0 stands for the present state first. What is compacted may still be in the log of
+	// a cache, or not.
+	relative := max(g.current-g.rng.Int64N(60), g.compacted)
 	initial := g.rng.IntN(4) == 0
 	req := request{method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), query: q, accept: g.accept()}
 	return fmt.Sprintf("%v from %d (initial %v)", req, relative, initial), func(t *testing.T, w *apiWorld) string {

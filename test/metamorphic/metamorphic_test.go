@@ -13,7 +13,11 @@ import (
 func worlds(t *testing.T) []World {
 	dropping := embeddedWorld("memory, cache dropped at once", cache.Options{IdleDrop: 2 * time.Millisecond}, inMemory)
 	dropping.Reopen = nil
+	restless := embeddedWorld("memory, objects loaded and dropped all the time", cache.Options{Memory: Restless}, inMemory)
+	restless.Reopen = nil
 	return []World{
+		embeddedWorld("disk, no objects in memory", cache.Options{Memory: NoObjects}, onDisk),
+		restless,
 		embeddedWorld("disk", cache.Options{}, onDisk),
 		Memory(),
 		embeddedWorld("tiny ring and tables, tiny cache", cache.Options{WindowBytes: 1, FormBudget: 1}, tiny),

@@ -2,6 +2,7 @@ package metamorphic
 
 import (
 	"log/slog"
+	"math"
 	"testing"
 	"time"
 
@@ -49,6 +50,12 @@ func tiny(_ *testing.T, o *embedded.Options) {
 }
 
 func inMemory(_ *testing.T, o *embedded.Options) { o.InMemory = true }
+
+// NoObjects leaves the objects of every resource in the store.
+var NoObjects = cache.Memory{SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)}
+
+// Restless loads a resource when it is read and drops it when it is written.
+var Restless = cache.Memory{SmallObjects: -1, UnreadBytes: -1, HalfLife: time.Millisecond}
 
 // Memory is the embedded engine in memory.
 func Memory() World {

@@ -1,0 +1,96 @@
+package cache
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Memory says which resources have their objects in memory and which leave them in
+// the store. The zero value of each field is a sensible default.
+//
+// A small resource is always held. A larger one is held while enough is read of it:
+// each read is charged what it costs to serve it from the store, the charges fade
+// with time, and when they reach what reading all objects once would be charged,
+// the objects are loaded. This is the rule for renting or buying skis: it never
+// costs more than twice the best choice made afterwards. A large resource of which
+// little is read is dropped when all such resources together take too much.
+type Memory struct {
+	// SmallObjects and SmallBytes bound a resource that is always held. 0 is 1,000
+	// objects and 4 MiB; negative: no resource is.
+	SmallObjects int
+	SmallBytes   int64
+	// UnreadBytes bounds what large resources may take together of which little is
+	// read. 0 is 16 MiB; negative is nothing.
+	UnreadBytes int64
+	// LogBytes bounds the log of a resource whose objects are not held. 0 is 8 MiB.
+	LogBytes int64
+	// LoadAfter is how often a resource is to be read as a whole, in charges, before
+	// it is loaded; 0 is once. Infinity: no read loads a large resource.
+	LoadAfter float64
+	// HalfLife is how long it takes a charge to fade to its half; 0 is a minute.
+	HalfLife time.Duration
+}
+
+func (m Memory) withDefaults() Memory {
+	if m.SmallObjects == 0 {
+		m.SmallObjects = 1000
+	}
+	if m.SmallBytes == 0 {
+		m.SmallBytes = 4 << 20
+	}
+	if m.UnreadBytes == 0 {
+		m.UnreadBytes = 16 << 20
+	}
+	if m.LogBytes == 0 {
+		m.LogBytes = 8 << 20
+	}
+	if m.LoadAfter == 0 {
+		m.LoadAfter = 1
+	}
+	if m.HalfLife == 0 {
+		m.HalfLife = time.Minute
+	}
+	return m
+}
+
+// small says whether a resource of that size is always held.
+func (m *Memory) small(objects int, bytes int64) bool {
+	return objects <= m.SmallObjects && bytes <= m.SmallBytes
+}
+
+// loads says whether reads may load large resources at all.
+func (m *Memory) loads() bool { return !math.IsInf(m.LoadAfter, 1) }
+
+// What reads are charged, in objects that a scan of the store goes through. A page
+// is cheap for what it returns, since the next one goes on where it ended.
+const (
+	pointCharge = 8
+	scanCharge  = 1
+	pageCharge  = 0.25
+)
+
+// seldomRead is the part of a resource's objects below which the charges of its
+// reads must fall before it counts as seldom read. It is far below the charge at
+// which a resource is loaded, so that none is loaded and dropped in turn.
+const seldomRead = 1.0 / 8
+
+// demand is the sum of the charges of reads, each of which fades by half in every
+// half-life.
+type demand struct {
+	mu    sync.Mutex // guards what follows
+	value float64    // as of at
+	at    time.Time
+}
+
+// add charges a read and returns the sum.
+func (d *demand) add(now time.Time, halfLife time.Duration, charge float64) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if passed := now.Sub(d.at); passed > 0 {
+		d.value *= math.Exp2(-float64(passed) / float64(halfLife))
+		d.at = now
+	}
+	d.value += charge
+	return d.value
+}
