@@ -139,13 +139,11 @@ func (s *Server) Changes(ctx context.Context) (map[schema.GroupVersion]bool, err
 	}
 	for {
 		s.mu.Lock()
+		// The caller gets the map; later changes go to another one.
 		changed, first := s.changed, !s.told
-		s.told = true
-		if len(changed) > 0 {
-			s.changed = map[schema.GroupVersion]bool{}
-			for gv := range changed {
-				changed[gv] = s.versions[gv] > 0
-			}
+		s.changed, s.told = map[schema.GroupVersion]bool{}, true
+		for gv := range changed {
+			changed[gv] = s.versions[gv] > 0
 		}
 		s.mu.Unlock()
 		if first || len(changed) > 0 {

@@ -520,3 +520,22 @@ func TestDiscoveryFollows(t *testing.T) {
 	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
 	w.await(404, "/apis/"+group)
 }
+
+// TestChangesAreTheCallers: the map that Changes returns does not change, also when
+// there was nothing to tell.
+func TestChangesAreTheCallers(t *testing.T) {
+	w := newWorld(t)
+	first, err := w.custom.Changes(t.Context())
+	if err != nil || len(first) != 0 {
+		t.Fatal(first, err)
+	}
+	const group = "i.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	second, err := w.custom.Changes(t.Context())
+	if err != nil || len(second) != 1 {
+		t.Errorf("%v %v", second, err)
+	}
+	if len(first) != 0 {
+		t.Errorf("a map that was returned has changed: %v", first)
+	}
+}

@@ -264,10 +264,33 @@ func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error
 	return authn.WithAuthenticated(user), nil
 }
 
+// notBeforeLeeway is how far the clock of an issuer may be ahead, as in
+// kube-apiserver. The verifier alone would accept five minutes.
+const notBeforeLeeway = time.Minute
+
+// begun says whether the time has come from which a token is valid (RFC 7519,
+// section 4.1.5).
+func (i *Issuer) begun(id *oidc.IDToken) error {
+	var c struct {
+		NotBefore *float64 `json:"nbf"`
+	}
+	if err := id.Claims(&c); err != nil || c.NotBefore == nil {
+		return err
+	}
+	begin := time.Unix(int64(*c.NotBefore), 0)
+	if now := i.o.Now(); now.Add(notBeforeLeeway).Before(begin) {
+		return fmt.Errorf("oidc: current time %v before the nbf (not before) time: %v", now, begin)
+	}
+	return nil
+}
+
 // verify returns the claims of a token that is signed and meant for the server.
 func (i *Issuer) verify(ctx context.Context, verifier *oidc.IDTokenVerifier, token string) (claims, error) {
 	id, err := verifier.Verify(ctx, token)
 	if err != nil {
+		return nil, err
+	}
+	if err := i.begun(id); err != nil {
 		return nil, err
 	}
 	if len(authn.Intersect(i.config.Issuer.Audiences, id.Audience)) == 0 {

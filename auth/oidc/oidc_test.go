@@ -204,6 +204,8 @@ func TestClaimsBecomeAUser(t *testing.T) {
 		"a rule that holds": {func(j *apiserver.JWTAuthenticator) {
 			j.UserValidationRules = []apiserver.UserValidationRule{{Expression: "user.groups.all(g, g != 'x') && user.uid == '' && !('a' in user.extra)"}}
 		}, nil, request.User{Name: "jane"}, ""},
+		"not yet valid":    {nil, map[string]any{"nbf": time.Now().Add(200 * time.Second).Unix()}, request.User{}, "before the nbf (not before) time"},
+		"a clock behind":   {nil, map[string]any{"nbf": time.Now().Add(30 * time.Second).Unix()}, request.User{Name: "jane"}, ""},
 		"expired":          {nil, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}, request.User{}, "oidc: verify token: oidc: token is expired"},
 		"another audience": {nil, map[string]any{"aud": "other"}, request.User{}, `expected audience in ["my-client"] got ["other"]`},
 		"audiences": {func(j *apiserver.JWTAuthenticator) {
