@@ -194,7 +194,7 @@ func (r *Record) Describe(req *http.Request, i *request.Info, user *request.User
 	}
 	r.note(Metadata, func(e *Event) {
 		e.Verb = i.Verb
-		e.RequestURI = req.URL.RequestURI()
+		e.RequestURI = request.RedactedURI(req.URL)
 		e.UserAgent = req.UserAgent()
 		if len(e.UserAgent) > maxUserAgent {
 			e.UserAgent = e.UserAgent[:maxUserAgent] + userAgentTruncated

@@ -5,8 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/keelson-dev/keelson/filter/auditid"
@@ -39,29 +37,10 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 			}
 			defer func() {
 				log.Log(context.WithoutCancel(r.Context()), Level, "HTTP",
-					"verb", verb, "URI", withoutSecrets(r.URL), "latency", time.Since(start),
+					"verb", verb, "URI", request.RedactedURI(r.URL), "latency", time.Since(start),
 					"userAgent", agent, "audit-ID", id, "srcIP", r.RemoteAddr, "resp", rw.Status)
 			}()
 			next.ServeHTTP(rw, r)
 		})
 	}
-}
-
-// secrets are parameters whose values are credentials.
-var secrets = []string{"access_token", "token"}
-
-// withoutSecrets returns a URI without credentials.
-func withoutSecrets(u *url.URL) string {
-	if !strings.Contains(u.RawQuery, "token") {
-		return u.RequestURI()
-	}
-	values := u.Query()
-	for _, name := range secrets {
-		if values.Has(name) {
-			values.Set(name, "REDACTED")
-		}
-	}
-	out := *u
-	out.RawQuery = values.Encode()
-	return out.RequestURI()
 }

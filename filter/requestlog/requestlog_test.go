@@ -35,7 +35,8 @@ func TestRequestsAreLogged(t *testing.T) {
 }
 
 func TestCredentialsAreNotLogged(t *testing.T) {
-	for _, url := range []string{"/api?access_token=CREDENTIAL&x=1", "/api?x=1&token=CREDENTIAL"} {
+	for _, url := range []string{"/api?access_token=CREDENTIAL&x=1", "/api?x=1&token=CREDENTIAL", "/api?x=1&%74oken=CREDENTIAL", "/api?x=1&access%5ftoken=CREDENTIAL",
+		"/api?x=1&token=a&token=CREDENTIAL", "/api?x=1;token=CREDENTIAL&x=1", "/api?x=1&Token=CREDENTIAL", "/api?x=1&tok%65n=CREDENTIAL%zz"} {
 		if line := logged(Level, url); strings.Contains(line, "CREDENTIAL") || !strings.Contains(line, "x=1") {
 			t.Errorf("%s", line)
 		}
