@@ -17,7 +17,7 @@ var errLocked = errors.New("locked")
 type dirLock struct{ file *os.File }
 
 func lockDir(dir string) (*dirLock, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, privateFile)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, privateFile)
 	if err != nil {
 		return nil, err
 	}
@@ -28,6 +28,12 @@ func lockDir(dir string) (*dirLock, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &dirLock{f}, nil
+}
+
+// foreign says whether a file is of another user, who is not root.
+func foreign(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid()
 }
 
 func (l *dirLock) release() error { return l.file.Close() }

@@ -39,6 +39,7 @@ import (
 const (
 	kubeconfigName = "kubeconfig"
 	pkiName        = "pki"
+	lockName       = "lock"
 	storeName      = "store"
 
 	privateFile = 0o600
@@ -263,14 +264,19 @@ func (s *Server) lockData() error {
 		return nil
 	}
 	var err error
-	s.lock, err = lockDataDir(dir)
-	return err
+	if s.lock, err = lockDataDir(dir); err != nil {
+		return err
+	}
+	return tightenDataDir(dir, s.log)
 }
 
 // lockDataDir makes the directory if it is missing.
 func lockDataDir(dir string) (*dirLock, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("cannot use the data directory %s: %w", dir, cause(err))
+	}
+	if err := checkDataDir(dir); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(dir)
 	if errors.Is(err, errLocked) {

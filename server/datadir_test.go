@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDataDirOfOthers: what somebody else may have put into the data directory is not
+// used, and a directory that is itself a link to another disk is.
+func TestDataDirOfOthers(t *testing.T) {
+	for _, name := range []string{pkiName, lockName} {
+		c := testConfig(t)
+		elsewhere := filepath.Join(t.TempDir(), name)
+		if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(elsewhere, filepath.Join(c.DataDir, name)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Start(context.Background(), c)
+		if err == nil {
+			stop(t, s)
+			t.Errorf("%s: a symbolic link is followed", name)
+		} else if !strings.Contains(err.Error(), "is a symbolic link") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Lstat(elsewhere); err == nil {
+			t.Errorf("%s: something was made where the link points to", name)
+		}
+	}
+	c := testConfig(t)
+	disk := t.TempDir()
+	if err := os.Symlink(disk, c.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, start(t, c))
+
+	// A mode that lets others write is repaired for the keys, and the start says so.
+	var out strings.Builder
+	for _, path := range []string{disk, filepath.Join(disk, pkiName)} {
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tightenDataDir(disk, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(disk, pkiName)); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	for _, want := range []string{"its mode has been changed", "may write to the data directory"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log does not say %q: %s", want, &out)
+		}
+	}
+}
