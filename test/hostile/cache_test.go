@@ -1,26 +1,260 @@
 package hostile
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
 	"net/http"
+	"net/url"
+	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // cacheAttacks are on reads, watches, the store and its history.
 func cacheAttacks() []row {
 	return []row{
 		{
-			name: "resource version in the future",
-			row:  "6",
-			rights: []right{
-				{resources: "configmaps", verbs: "get,list,watch"},
-			},
-			run: func(a *attack) {
-				future := strconv.Itoa(1 << 40)
-				got := a.user.get(a.path("configmaps?resourceVersion="+future)).want(a, http.StatusGatewayTimeout)
-				if got.reason() != "Timeout" {
-					a.Errorf("reason %q", got.reason())
+			name: "resource version in the future", row: "6",
+			rights: []right{{resources: "configmaps", verbs: "get,list,watch"}},
+			run:    futureVersions,
+		},
+		{
+			name: "watchers that stop reading", row: "7",
+			rights: []right{{resources: "configmaps", verbs: "list,watch"}},
+			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 100)) },
+			run:    stalledWatchers,
+			limits: limits{cpu: 8 * time.Second, peak: 256 << 20, kept: 64 << 20},
+		},
+		{
+			name: "updates of a large object", row: "7",
+			fresh:  true,
+			rights: []right{{resources: "configmaps", verbs: "get,list,watch,create,update"}},
+			run:    largeUpdates,
+			limits: limits{cpu: 20 * time.Second, peak: 256 << 20, kept: 96 << 20},
+		},
+		{
+			name: "pages and exact reads far behind", row: "35",
+			fresh:  true,
+			rights: []right{{resources: "configmaps", verbs: "list"}},
+			setup:  manyObjects,
+			run:    readsFarBehind,
+			// The writes of the administrator, that put the log out of reach, are a part of it.
+			limits: limits{cpu: 10 * time.Second, peak: 256 << 20, kept: 96 << 20},
+		},
+		{
+			name: "tokens and revisions that are compacted", row: "5",
+			server: "history",
+			rights: []right{{resources: "configmaps", verbs: "list,watch"}},
+			setup: func(a *attack) {
+				for i := range 20 {
+					a.create(a.path("configmaps"), configMap(fmt.Sprintf("c-%d", i), 10))
 				}
 			},
+			run: compactedReads,
+		},
+		{
+			name: "overwritten data gives its space back", row: "37",
+			server: "history", fresh: true,
+			rights: []right{{resources: "configmaps", verbs: "create,update"}},
+			run:    overwrites,
+			limits: limits{cpu: 20 * time.Second, peak: 384 << 20, kept: 64 << 20},
 		},
 	}
+}
+
+func configMap(name string, size int) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name},
+		"data": map[string]any{"text": strings.Repeat("x", size)},
+	}
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // it is made of maps and strings
+	}
+	return b
+}
+
+// version returns the resourceVersion of an answer.
+func (a *answer) version() string {
+	var object struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	_ = json.Unmarshal(a.body, &object) // another answer has none
+	return object.Metadata.ResourceVersion
+}
+
+// futureVersions: reads of a revision that is still to come end with 504, and a watch
+// is sent nothing.
+func futureVersions(a *attack) {
+	future := strconv.Itoa(1 << 40)
+	got := a.user.get(a.path("configmaps?resourceVersion="+future)).want(a, http.StatusGatewayTimeout)
+	if got.reason() != "Timeout" || !strings.Contains(string(got.body), "Too large resource version") {
+		a.Errorf("%s", got.body)
+	}
+	a.user.get(a.path("configmaps/x?resourceVersion="+future)).want(a, http.StatusGatewayTimeout)
+	watch := a.user.get(a.path("configmaps?watch=1&timeoutSeconds=1&resourceVersion=" + future))
+	if strings.Contains(string(watch.body), "ADDED") {
+		a.Errorf("a watch from the future was sent %s", shorten(string(watch.body)))
+	}
+}
+
+// stalledWatchers opens watches that are never read, and has an object of 100 KB
+// written over and over.
+func stalledWatchers(a *attack) {
+	const watchers = 50
+	for i := range watchers {
+		c := a.dialHTTP2(false, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16})
+		if err := c.headers(1, true, http.MethodGet, a.path("configmaps?watch=1"), "authorization", "Bearer "+a.user.token); err != nil {
+			a.Fatalf("watcher %d: %v", i, err)
+		}
+	}
+	for i := range a.size(100, 1000) {
+		object := configMap("big", 100<<10)
+		object["metadata"].(map[string]any)["labels"] = map[string]any{"n": strconv.Itoa(i)}
+		a.admin.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
+	}
+}
+
+// largeUpdates writes an object of 900 KB so often that the log of the resource has to
+// forget, with somebody who watches.
+func largeUpdates(a *attack) {
+	watch, cancel := context.WithCancel(context.Background())
+	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap("big", 10))).want(a, http.StatusCreated)
+	resp, err := a.user.open(watch, http.MethodGet, a.path("configmaps?watch=1"), "", nil)
+	if err != nil {
+		a.Fatal(err)
+	}
+	read := make(chan int, 1)
+	go func() { read <- drain(resp.Body) }()
+	for i := range a.size(130, 400) {
+		object := configMap("big", 900<<10)
+		object["data"].(map[string]any)["n"] = strconv.Itoa(i)
+		a.user.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
+	}
+	cancel()
+	if n := <-read; n < 1<<20 {
+		a.Errorf("the watcher read %d bytes", n)
+	}
+}
+
+// drain reads until the end and returns how much it read.
+func drain(r interface{ Read([]byte) (int, error) }) int {
+	buffer, sum := make([]byte, 64<<10), 0
+	for {
+		n, err := r.Read(buffer)
+		sum += n
+		if err != nil {
+			return sum
+		}
+	}
+}
+
+func manyObjects(a *attack) {
+	for i := range a.size(5000, 100000) {
+		a.create(a.path("configmaps"), configMap(fmt.Sprintf("c-%05d", i), 200))
+	}
+}
+
+// readsFarBehind takes a continue token, has the administrator write so much that the
+// cache no longer knows that revision, and reads pages and at exactly that revision.
+func readsFarBehind(a *attack) {
+	first := a.user.get(a.path("configmaps?limit=10")).want(a, http.StatusOK)
+	var list struct {
+		Metadata struct{ Continue, ResourceVersion string }
+	}
+	if err := json.Unmarshal(first.body, &list); err != nil {
+		a.Fatal(err)
+	}
+	object := configMap("c-00000", 900<<10)
+	for i := range 45 {
+		object["data"].(map[string]any)["n"] = strconv.Itoa(i)
+		a.admin.send(http.MethodPut, a.path("configmaps/c-00000"), jsonType, encode(object)).want(a, http.StatusOK)
+	}
+	before, err := usageOf(a.server.cmd.Process.Pid)
+	for range 50 {
+		a.user.get(a.path("configmaps?limit=10&continue="+url.QueryEscape(list.Metadata.Continue))).want(a, http.StatusOK)
+		a.user.get(a.path("configmaps?limit=1&resourceVersionMatch=Exact&resourceVersion="+list.Metadata.ResourceVersion)).want(a, http.StatusOK)
+	}
+	if err != nil || raceDetector {
+		return // nothing is measured here
+	}
+	after, err := usageOf(a.server.cmd.Process.Pid)
+	if err != nil {
+		a.Fatal(err)
+	}
+	const limit = 1500 * time.Millisecond
+	if cpu := after.cpu - before.cpu; cpu > limit {
+		a.Errorf("100 reads behind the log used %v of processor time, limit %v", cpu, limit)
+	}
+}
+
+// compactedReads asks for what the store has forgotten: 410, with a token that goes on
+// for lists, on lists and watches.
+func compactedReads(a *attack) {
+	first := a.user.get(a.path("configmaps?limit=5")).want(a, http.StatusOK)
+	var list struct {
+		Metadata struct{ Continue, ResourceVersion string }
+	}
+	if err := json.Unmarshal(first.body, &list); err != nil {
+		a.Fatal(err)
+	}
+	exact := a.path("configmaps?resourceVersionMatch=Exact&resourceVersion=" + list.Metadata.ResourceVersion)
+	eventually(a, "the revision to be compacted", func() error {
+		a.admin.send(http.MethodPatch, a.path("configmaps/c-0"), mergeType, []byte(`{"data":{"t":"`+time.Now().String()+`"}}`)).want(a, http.StatusOK)
+		if got := a.user.get(exact); got.status != http.StatusGone {
+			return fmt.Errorf("an exact list: %d", got.status)
+		}
+		return nil
+	})
+	got := a.user.get(a.path("configmaps?limit=5&continue="+url.QueryEscape(list.Metadata.Continue))).want(a, http.StatusGone)
+	if got.reason() != "Expired" || !strings.Contains(string(got.body), `"continue"`) {
+		a.Errorf("%s", shorten(string(got.body)))
+	}
+}
+
+// overwrites writes 150 MB into one object, and waits for the space to come back.
+func overwrites(a *attack) {
+	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap("big", 10))).want(a, http.StatusCreated)
+	for i := range a.size(300, 2000) {
+		// Text that does not compress.
+		text := strings.Builder{}
+		for n := uint64(i)*2654435761 + 1; text.Len() < 500<<10; n = n*6364136223846793005 + 1442695040888963407 {
+			text.WriteString(strconv.FormatUint(n, 36))
+		}
+		object := configMap("big", 0)
+		object["data"].(map[string]any)["text"] = text.String()
+		a.user.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
+	}
+	data := filepath.Join(a.server.dir, "data", "store")
+	most := diskUsage(data)
+	const limit = 96 << 20
+	eventually(a, "the space of what was overwritten", func() error {
+		if now := diskUsage(data); now > limit {
+			return fmt.Errorf("%.0f MiB of %.0f are still used, limit %d", mib(now), mib(most), limit>>20)
+		}
+		return nil
+	})
+}
+
+// diskUsage returns the size of all files below a directory, but for the ballast.
+func diskUsage(dir string) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.Contains(filepath.Base(path), "ballast") {
+			return nil //nolint:nilerr // it was deleted meanwhile
+		}
+		if info, err := d.Info(); err == nil {
+			sum += info.Size()
+		}
+		return nil
+	})
+	return sum
 }

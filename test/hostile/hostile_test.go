@@ -15,7 +15,7 @@ import (
 
 // attacks is the table: the rows of each area.
 func attacks() []row {
-	return slices.Concat(cacheAttacks(), bodyAttacks(), edgeAttacks())
+	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks())
 }
 
 // row is one attack. doc.go explains the fields.
@@ -78,6 +78,7 @@ type attack struct {
 	userName               string
 	namespace              string // of this attack alone
 	ends                   []func()
+	ended                  bool // run has stopped the server
 }
 
 // atEnd runs f when the attack has run, before the server's usage is read.
@@ -184,7 +185,14 @@ func (f *fleet) attack(t *testing.T, r row) {
 	a.user = newClient(t, a.server.url, userToken(f.taken), false)
 	a.admin = newClient(t, a.server.url, adminToken, false)
 	a.anonymous = newClient(t, a.server.url, "", false)
-	defer a.end()
+	defer func() {
+		a.end()
+		if t.Failed() {
+			// What is still under way would be charged to the next row.
+			a.server.kill()
+			delete(f.servers, r.server)
+		}
+	}()
 	a.prepare(r)
 	if t.Failed() {
 		return
@@ -200,6 +208,9 @@ func (f *fleet) attack(t *testing.T, r row) {
 	a.end()
 	for _, c := range []*client{a.user, a.admin, a.anonymous} {
 		c.close()
+	}
+	if a.ended {
+		return
 	}
 	after := a.idle(before, r.limits.or(defaultLimits()))
 	a.judge(before, after, r.limits.or(defaultLimits()))

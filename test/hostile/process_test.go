@@ -4,10 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,12 +49,21 @@ const tokensFile = "tokens.csv"
 func configurations() map[string]func(dir string, c *keelson.Config) {
 	return map[string]func(string, *keelson.Config){
 		"": func(string, *keelson.Config) {},
-		// narrow serves few requests at a time, so that a test can fill it.
-		"narrow": func(_ string, c *keelson.Config) {
-			c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 8, 4
+		// history forgets soon.
+		"history": func(_ string, c *keelson.Config) { c.HistoryWindow = 2 * time.Second },
+		// verbose logs every request.
+		"verbose": func(_ string, c *keelson.Config) {
+			const everything = slog.Level(-10)
+			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: everything}))
 		},
-		// short gives up on requests early, so that a test can wait for it.
-		"short": func(_ string, c *keelson.Config) { c.RequestTimeout = 3 * time.Second },
+		// webhook asks a program that never answers whose the tokens are that it does not know.
+		"webhook": func(dir string, c *keelson.Config) { c.Authentication.Webhook.ConfigFile = silentWebhook(dir) },
+		// proxies are clients has one authority for both.
+		"proxies are clients": func(dir string, c *keelson.Config) {
+			c.ClientCAFile = filepath.Join(dir, authorityFile)
+			c.Authentication.RequestHeader.ClientCAFile = c.ClientCAFile
+			c.Authentication.RequestHeader.UsernameHeaders = []string{"X-Remote-User"}
+		},
 	}
 }
 
@@ -85,11 +102,16 @@ func serve(name, dir string) error {
 	}()
 	questions := bufio.NewScanner(os.Stdin)
 	for questions.Scan() {
-		if questions.Text() == collect {
+		usage := inside()
+		switch questions.Text() {
+		case collect:
 			runtime.GC()
 			debug.FreeOSMemory()
+			usage = inside()
+		case stop:
+			usage.Failure = stopServer(s)
 		}
-		answer, err := json.Marshal(inside())
+		answer, err := json.Marshal(usage)
 		if err != nil {
 			return err
 		}
@@ -102,11 +124,68 @@ func serve(name, dir string) error {
 const (
 	collect = "collect" // collect the garbage, give memory back, and report
 	report  = "report"
+	stop    = "stop" // stop the server, and say what went wrong
 )
+
+// stopServer stops a server and returns what went wrong, "" for nothing. It waits for
+// half of the time that a request may take.
+func stopServer(s *keelson.Server) string {
+	ctx, cancel := context.WithTimeout(context.Background(), keelson.DefaultConfig().RequestTimeout/2)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// silentWebhook listens on a port, takes connections and never answers. It returns the
+// kubeconfig of that.
+func silentWebhook(dir string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err) // the test's output has it
+	}
+	go func() {
+		var open []net.Conn // so that none is closed
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, conn)
+		}
+	}()
+	path := filepath.Join(dir, "webhook.yaml")
+	config := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u}]\n" +
+		"clusters: [{name: c, cluster: {server: \"http://" + l.Addr().String() + "\"}}]\n"
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		panic(err)
+	}
+	return path
+}
+
+// authorityFile is where writeAuthority writes.
+const authorityFile = "authority.crt"
+
+// writeAuthority writes the certificate of an authority.
+func writeAuthority(dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, authorityFile), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+}
 
 // insideUsage is what the Go runtime of the server counts.
 type insideUsage struct {
 	Goroutines, Heap, Allocated int64
+	Failure                     string // of a stop
 }
 
 func inside() insideUsage {

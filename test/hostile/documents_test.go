@@ -1,0 +1,233 @@
+package hostile
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// documentAttacks are on the forms of bodies: JSON, YAML, protobuf, CBOR and patches.
+func documentAttacks() []row {
+	all := []right{{resources: "configmaps,pods", verbs: "create,update,patch,get,list,delete"}}
+	return []row{
+		{name: "deep JSON and YAML", row: "20", rights: all, run: deepBodies},
+		{name: "YAML aliases of aliases", row: "21", rights: all, run: aliases},
+		{name: "JSON patches that are long or grow", row: "22", rights: all, setup: oneConfigMap, run: jsonPatches},
+		{name: "patches of great depth, of all types", row: "20", rights: all, setup: oneConfigMap, run: deepPatches},
+		{name: "protobuf and CBOR that are malformed", row: "23", rights: all, run: malformed},
+		{name: "quantities of pods, in every encoding and patch", row: "34", rights: all, setup: onePod, run: quantities},
+		{name: "directives of strategic patches of other types", row: "20", rights: all, setup: onePod, run: patchDirectives},
+		{
+			name: "CEL rules whose cost is too high", row: "24",
+			clusterRights: []right{{group: "apiextensions.k8s.io", resources: "customresourcedefinitions", verbs: "create"}},
+			run:           costlyRules,
+		},
+		{
+			name: "names that are paths, of several kinds", row: "12",
+			rights: []right{{resources: "configmaps", verbs: "*"}, {group: "policy", resources: "poddisruptionbudgets", verbs: "*"}},
+			run:    pathNames,
+		},
+		{
+			name: "cluster-scoped custom resource through a namespace", row: "13",
+			rights: []right{{group: "*", resources: "*", verbs: "*"}},
+			setup:  func(a *attack) { define(a, "Wide", `{"type":"object"}`) },
+			run: func(a *attack) {
+				a.user.get("/apis/hostile.example.com/v1/namespaces/"+a.namespace+"/wides").want(a, http.StatusNotFound)
+				a.user.get("/apis/hostile.example.com/v1/namespaces/"+a.namespace+"/wides/x").want(a, http.StatusNotFound)
+				a.user.get("/apis/hostile.example.com/v1/wides").want(a, http.StatusForbidden)
+			},
+		},
+	}
+}
+
+func oneConfigMap(a *attack) { a.create(a.path("configmaps"), configMap("a", 10)) }
+
+func onePod(a *attack) { a.create(a.path("pods"), pod("p", nil)) }
+
+func pod(name string, annotations map[string]any) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "annotations": annotations},
+		"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
+	}
+}
+
+// define makes a cluster-scoped custom resource of a kind, with a schema of spec.
+func define(a *attack, kind, schema string) {
+	a.Helper()
+	plural := strings.ToLower(kind) + "s"
+	body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.hostile.example.com"},`+
+		`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":%[2]q,"kind":%[1]q},"versions":[{"name":"v1","served":true,"storage":true,`+
+		`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%[3]s}}}}]}}`, kind, plural, schema)
+	a.admin.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body)).want(a, http.StatusCreated)
+	eventually(a, plural+" to be served", func() error {
+		if got := a.admin.get("/apis/hostile.example.com/v1/" + plural); got.status != http.StatusOK {
+			return fmt.Errorf("%d", got.status)
+		}
+		return nil
+	})
+}
+
+// refused are the statuses of a body that is not taken.
+func refused() []int {
+	return []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+}
+
+// deepBodies sends nesting of just under 3 MiB, balanced and not, where nothing is
+// expected and in a field that takes anything.
+func deepBodies(a *attack) {
+	const size = 3<<20 - 1000
+	for _, s := range []struct{ open, close string }{{"[", "]"}, {`{"a":`, "}"}, {"[", ""}, {`{"a":`, ""}} {
+		depth := size / len(s.open+s.close)
+		deep := strings.Repeat(s.open, depth)
+		if s.close != "" {
+			deep += "1" + strings.Repeat(s.close, depth)
+		}
+		body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"x":` + deep[:min(len(deep), size)] + "}")
+		for _, contentType := range []string{jsonType, yamlType} {
+			a.user.send(http.MethodPost, a.path("configmaps"), contentType, body).want(a, refused()...)
+			a.user.send(http.MethodPost, a.path("configmaps"), contentType, []byte(deep)).want(a, refused()...)
+		}
+		a.user.send(http.MethodPatch, a.path("configmaps/x")+"?fieldManager=f", applyType, body).want(a, refused()...)
+	}
+}
+
+// aliases has a document that is small and stands for gigabytes.
+func aliases(a *attack) {
+	laughs := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'l'; c++ {
+		laughs += fmt.Sprintf("%c: &%c [%s*%c]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 8), c-1)
+	}
+	a.user.send(http.MethodPost, a.path("configmaps"), yamlType, []byte(laughs)).want(a, refused()...)
+	a.user.send(http.MethodPatch, a.path("configmaps/x?fieldManager=f"), applyType, []byte(laughs)).want(a, refused()...)
+}
+
+func jsonPatches(a *attack) {
+	var long []any
+	for range 10001 {
+		long = append(long, map[string]any{"op": "test", "path": "/metadata/name", "value": "a"})
+	}
+	a.user.send(http.MethodPatch, a.path("configmaps/a"), jsonPatchType, encode(long)).want(a, http.StatusRequestEntityTooLarge)
+	growing := []any{map[string]any{"op": "add", "path": "/data/k", "value": map[string]any{"x": strings.Repeat("x", 1000)}}}
+	for i := range 40 {
+		growing = append(growing, map[string]any{"op": "copy", "from": "/data", "path": fmt.Sprintf("/data/k%d", i)})
+	}
+	a.user.send(http.MethodPatch, a.path("configmaps/a"), jsonPatchType, encode(growing)).want(a, refused()...)
+}
+
+// deepPatches sends merge patches of a depth for which merging level by level is
+// quadratic.
+func deepPatches(a *attack) {
+	deep := []byte(strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000))
+	for _, contentType := range []string{mergeType, strategicType, applyType} {
+		a.user.send(http.MethodPatch, a.path("configmaps/a?fieldManager=f"), contentType, deep).want(a, refused()...)
+	}
+	wide := []byte(`{"data":{"a":` + strings.Repeat(`{"x":"`+strings.Repeat("y", 200)+`","a":`, 9000) + "1" + strings.Repeat("}", 9000) + "}}")
+	a.user.send(http.MethodPatch, a.path("configmaps/a"), mergeType, wide).want(a, refused()...)
+}
+
+func malformed(a *attack) {
+	header := []byte("k8s\x00")
+	long := bytes.Repeat([]byte{0xff}, 100)
+	group := bytes.Repeat([]byte{0x0b}, 100000) // groups in groups
+	wrap := func(raw []byte) []byte {
+		// runtime.Unknown: type metadata, raw of a length that follows.
+		message := append([]byte{0x0a, 0x0f, 0x0a, 0x02, 'v', '1', 0x12, 0x09}, "ConfigMap"...)
+		message = append(message, 0x12)
+		for n := len(raw); ; n >>= 7 {
+			if n < 0x80 {
+				message = append(message, byte(n))
+				break
+			}
+			message = append(message, byte(n)|0x80)
+		}
+		return append(slices.Clone(header), append(message, raw...)...)
+	}
+	for _, body := range [][]byte{
+		nil, header, append(slices.Clone(header), long...), append(slices.Clone(header), group...), wrap(long), wrap(group), wrap([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}),
+		wrap([]byte{0x0a, 0x03, 0x0a, 0x01, 0xff}), // a name that is no UTF-8
+	} {
+		if body != nil {
+			a.user.send(http.MethodPost, a.path("configmaps"), protoType, body).want(a, refused()...)
+		}
+	}
+	for _, body := range [][]byte{
+		{0xff}, bytes.Repeat([]byte{0x9f}, 100000), bytes.Repeat([]byte{0x81}, 1<<20), {0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x5b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0xbf}, {0xa1, 0x01, 0x02},
+	} {
+		a.user.send(http.MethodPost, a.path("configmaps"), cborType, body).want(a, http.StatusBadRequest, http.StatusUnsupportedMediaType)
+	}
+}
+
+// quantities have a size that is no bound of what they stand for, behind what might
+// hide them from a check of the text.
+func quantities(a *attack) {
+	limited := func(member string) []byte {
+		return []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{` + member + `}}}]}}`)
+	}
+	for _, q := range []string{"011E011110011110", "1e-999999999", "1e999999999", "-1E-2147483647"} {
+		quoted := fmt.Sprintf("%q", q)
+		escaped := fmt.Sprintf(`"\u00%02x%s"`, q[0], q[1:])
+		for _, member := range []string{`"cpu":` + quoted, `"cpu":` + escaped, `"cpu":` + quoted + `,"cpu":"1"`, `"cpu":"1","cpu":` + quoted} {
+			body := limited(member)
+			for _, validation := range []string{"Strict", "Ignore"} {
+				// A value that is replaced by a second one may be dropped unread.
+				statuses := append(refused(), http.StatusCreated)
+				a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), jsonType, body).want(a, statuses...)
+				a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), yamlType, body).want(a, statuses...)
+			}
+			a.user.send(http.MethodPatch, a.path("pods/q?dryRun=All&fieldManager=f"), applyType, body).want(a, append(refused(), http.StatusCreated)...)
+			patch := []byte(`{"spec":{"containers":[{"name":"c","resources":{"limits":{` + member + `}}}]}}`)
+			for _, contentType := range []string{strategicType, mergeType} {
+				a.user.send(http.MethodPatch, a.path("pods/p?dryRun=All"), contentType, patch).want(a, append(refused(), http.StatusOK)...)
+			}
+		}
+		nulled := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":` + quoted + `}}}],"containers":null}}`)
+		a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation=Ignore"), jsonType, nulled).want(a, refused()...)
+	}
+}
+
+func costlyRules(a *attack) {
+	for i, schema := range []string{
+		// Each element with each other, without a bound of the list.
+		`{"type":"object","properties":{"l":{"type":"array","items":{"type":"string"},"x-kubernetes-validations":[{"rule":"self.all(a, self.all(b, self.all(c, a != b || b != c)))"}]}}}`,
+		`{"type":"object","properties":{"s":{"type":"array","items":{"type":"array","items":{"type":"string"}}}},"x-kubernetes-validations":[{"rule":"self.s.all(x, x.all(y, y.matches('(a+)+b')))"}]}`,
+	} {
+		body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"costs%[1]d.hostile.example.com"},`+
+			`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":"costs%[1]d","kind":"Cost%[1]d"},"versions":[{"name":"v1","served":true,"storage":true,`+
+			`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%[2]s}}}}]}}`, i, schema)
+		got := a.user.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body)).want(a, http.StatusUnprocessableEntity)
+		if !strings.Contains(string(got.body), "cost") {
+			a.Errorf("%s", shorten(string(got.body)))
+		}
+	}
+}
+
+// pathNames has names of objects that lead out of their place in a store or a URL.
+func pathNames(a *attack) {
+	for _, name := range []string{"..", ".", "a/b", "a%2fb", "../../secrets", "%"} {
+		body := map[string]any{"metadata": map[string]any{"name": name}}
+		a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(body)).want(a, http.StatusUnprocessableEntity)
+		a.user.send(http.MethodPost, a.groupPath("policy/v1", "poddisruptionbudgets"), jsonType, encode(body)).want(a, http.StatusUnprocessableEntity)
+	}
+	for _, name := range []string{"%2e%2e", "%2e", "a%252fb"} {
+		for _, method := range []string{http.MethodGet, http.MethodDelete} {
+			a.user.send(method, a.path("configmaps/"+name), "", nil).want(a, http.StatusBadRequest)
+		}
+	}
+	// An escaped slash is a slash: this is another resource, which the user may not read.
+	a.user.get(a.path("configmaps/..%2fsecrets")).want(a, http.StatusNotFound, http.StatusForbidden, http.StatusBadRequest)
+}
+
+func patchDirectives(a *attack) {
+	for _, patch := range []string{
+		`{"spec":{"containers":[{"name":["a"]}]}}`, `{"spec":{"containers":[{"name":{"a":1},"image":"x"},{"name":{"a":1}}]}}`, `{"spec":{"$setElementOrder/containers":[{"name":[]}],"containers":[{"name":[]}]}}`,
+		`{"$retainKeys":[{}]}`, `{"spec":{"$retainKeys":[{}]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`, `{"spec":{"containers":[{"$patch":"delete","name":["c"]}]}}`,
+	} {
+		a.user.send(http.MethodPatch, a.path("pods/p"), strategicType, []byte(patch)).want(a, append(refused(), http.StatusOK)...)
+	}
+}
+
+// cheap is the limit of an attack that must be turned away at once.
+func cheap() limits { return limits{cpu: 500 * time.Millisecond, peak: 48 << 20} }
