@@ -11,31 +11,34 @@
 // Rows are in one file for each area: cache_test.go, bodies_test.go, edge_test.go, ...
 // Each has one function that returns its rows. A row is:
 //
-//		{
-//			name: "YAML document whose aliases multiply",
-//			row:  "21",                       // of the table in docs/reliability.md
-//			rights: []right{{verbs: "create", resources: "configmaps"}},
-//			run: func(a *attack) {
-//				body := ...
-//				a.user.send("POST", a.path("configmaps"), yamlType, body).want(a, 400)
-//			},
-//			limits: limits{cpu: 2 * time.Second, peak: 64 << 20},
-//		}
+//			{
+//				name: "YAML document whose aliases multiply",
+//				row:  "21",                       // of the table in docs/reliability.md
+//				rights: []right{{verbs: "create", resources: "configmaps"}},
+//				run: func(a *attack) {
+//					body := ...
+//					a.user.send("POST", a.path("configmaps"), yamlType, body).want(a, 400)
+//				},
+//				limits: limits{cpu: 2 * time.Second, peak: 64 << 20},
+//			}
 //
-//	  - rights are granted to the attacker in the attack's own namespace, before anything
-//	    is measured; clusterRights everywhere. An attacker without rights is a user whom
-//	    the server knows and who may do nothing more than every user. a.user is the
-//	    attacker's client, a.admin an administrator's, a.anonymous one without
-//	    credentials. a.namespace exists; a.path gives paths below it.
-//	  - setup prepares objects. What it costs is not measured.
-//	  - run attacks, and checks the answers. It must close what it opened before it
-//	    returns; connections of the three clients and those of a.dial and a.dialHTTP2
-//	    are closed for it.
-//	  - limits are what the server may use from the start of run until it is idle again,
-//	    which includes work that goes on after the client has left. A limit that is not
-//	    set has the value of defaultLimits.
-//	  - server names the configuration to attack, from the function configurations. Rows
-//	    of one configuration share a process. fresh starts one for this row alone.
+//		  - rights are granted to the attacker in the attack's own namespace, before anything
+//		    is measured; clusterRights everywhere. An attacker without rights is a user whom
+//		    the server knows and who may do nothing more than every user. a.user is the
+//		    attacker's client, a.admin an administrator's, a.anonymous one without
+//		    credentials. a.namespace exists; a.path gives paths below it.
+//		  - setup prepares objects. What it costs is not measured.
+//		  - run attacks, and checks the answers. It must close what it opened before it
+//		    returns; connections of the three clients and those of a.dial and a.dialHTTP2
+//		    are closed for it.
+//		  - limits are what the server may use from the start of run until it is idle again,
+//		    which includes work that goes on after the client has left. A limit that is not
+//		    set has the value of defaultLimits.
+//		  - server names the configuration to attack, from the function configurations. Rows
+//		    of one configuration share a process. fresh starts one for this row alone.
+//
+//	  - open names what the server does not withstand yet. Such a row is skipped unless
+//	    KEELSON_HOSTILE_OPEN is set. The list of them only gets shorter.
 //
 // While run attacks, a bystander, another user on a connection of its own, reads a
 // namespace over and over; every read must succeed. A row may raise the limits or set

@@ -34,8 +34,8 @@ type row struct {
 	limits                limits
 	// withoutBystander says why nobody else reads meanwhile; "" has one.
 	withoutBystander string
-	// logs is what the log may hold that would otherwise fail the row.
-	logs string
+	// open says what the server does not withstand yet; the row is skipped until then.
+	open string
 }
 
 // right allows verbs on resources, both separated by commas, of one API group.
@@ -180,6 +180,9 @@ func TestAttacks(t *testing.T) {
 
 // attack carries a row out.
 func (f *fleet) attack(t *testing.T, r row) {
+	if r.open != "" && os.Getenv("KEELSON_HOSTILE_OPEN") == "" {
+		t.Skip("not withstood yet: " + r.open)
+	}
 	f.taken++
 	a := &attack{T: t, server: f.serverFor(t, r), userName: userName(f.taken), namespace: fmt.Sprintf("attack-%d", f.taken)}
 	a.user = newClient(t, a.server.url, userToken(f.taken), false)
@@ -217,7 +220,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 	if a.anonymous.get("/livez").status != http.StatusOK || b.read() != nil {
 		t.Errorf("the server does not answer others afterwards\n%s", shorten(a.server.log.String()[logged:]))
 	}
-	if log := a.server.log.String()[logged:]; strings.Contains(log, "panic") && (r.logs == "" || !strings.Contains(log, r.logs)) {
+	if log := a.server.log.String()[logged:]; strings.Contains(log, "panic") {
 		t.Errorf("the server logged a panic:\n%.4000s", log)
 	}
 	b.client.close()
