@@ -94,7 +94,7 @@ func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	item, err := r.preview(key, value)
+	item, err := r.preview(value)
 	if err != nil {
 		return Result{}, err
 	}

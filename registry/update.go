@@ -179,7 +179,7 @@ func (r *Resource) replaceWith(ctx context.Context, found *cache.Object, obj Obj
 			return Result{Object: found}, err
 		}
 	}
-	item, err := r.preview(found.Key, value)
+	item, err := r.preview(value)
 	if err != nil {
 		// What could not be shown before the write may stay so: it can be deleted.
 		if _, before := r.encode(found, r.codec.storage); before == nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -46,16 +47,19 @@ func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.O
 // preview makes the JSON of a plain value that is about to be stored, in the storage version and without
 // the resourceVersion that it will have: what cannot be shown is not stored. It is nil
 // where values are stored as they are served.
-func (r *Resource) preview(key string, value []byte) ([]byte, error) {
+func (r *Resource) preview(value []byte) ([]byte, error) {
 	if r.codec.storedAsServed() {
 		return nil, nil
 	}
-	const anyRevision = 1
-	o, err := r.plainObject(key, value, anyRevision)
+	data, err := r.codec.plain(value)
 	if err != nil {
 		return nil, err
 	}
-	return r.encode(o, r.codec.storage)
+	obj, err := r.codec.decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return scheme.EncodeItem(obj)
 }
 
 // written makes the result of a committed plain value of which preview returned item, and hands its JSON to
