@@ -11,6 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/storageclass"
 	"github.com/keelson-dev/keelson/admission/plugin/taint"
 	"github.com/keelson-dev/keelson/admission/plugin/toleration"
+	"github.com/keelson-dev/keelson/admission/plugin/unenforced"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -30,5 +31,6 @@ func admissionChain(reg *registry.Registry, z authz.Authorizer, last ...admissio
 		certificates.SubjectRestriction(),
 		ingressclass.Plugin(reg),
 		storageclass.Plugin(reg),
+		unenforced.Plugin(),
 	}, last...)...)
 }

@@ -1,0 +1,76 @@
+// Package unenforced warns whoever writes an object that the server stores but does
+// not act upon yet, so that nobody relies on it. What comes to be enforced leaves the
+// list.
+package unenforced
+
+import (
+	"context"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// unenforced is something that is stored and not acted upon.
+type unenforced struct {
+	resource schema.GroupResource
+	// labels restrict it to objects that have one of them; nil is all objects.
+	labels []string
+	// warning is one sentence. test/contract knows each.
+	warning string
+}
+
+// list is all that is not enforced yet.
+func list() []unenforced {
+	const (
+		webhooks = "are stored, but their webhooks are not called yet: they admit, refuse and change nothing"
+		policies = "are stored, but they are not evaluated yet: they refuse and change nothing"
+	)
+	of := func(resource string) schema.GroupResource {
+		return admissionregistrationv1.SchemeGroupVersion.WithResource(resource).GroupResource()
+	}
+	return []unenforced{
+		{of("validatingwebhookconfigurations"), nil, "ValidatingWebhookConfigurations " + webhooks},
+		{of("mutatingwebhookconfigurations"), nil, "MutatingWebhookConfigurations " + webhooks},
+		{of("validatingadmissionpolicies"), nil, "ValidatingAdmissionPolicies " + policies},
+		{of("validatingadmissionpolicybindings"), nil, "ValidatingAdmissionPolicyBindings " + policies},
+		{of("mutatingadmissionpolicies"), nil, "MutatingAdmissionPolicies " + policies},
+		{of("mutatingadmissionpolicybindings"), nil, "MutatingAdmissionPolicyBindings " + policies},
+		{corev1.Resource("resourcequotas"), nil, "ResourceQuotas are stored, but they are not enforced yet: they bound nothing"},
+		{corev1.Resource("limitranges"), nil, "LimitRanges are stored, but they are not enforced yet: they bound nothing and set no defaults"},
+		{corev1.Resource("namespaces"), []string{
+			"pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn",
+		}, "Pod Security labels of a namespace are stored, but they are not enforced yet: pods are not compared with them"},
+	}
+}
+
+// Plugin returns the plug-in.
+func Plugin() admission.Plugin {
+	p := plugin{}
+	for _, u := range list() {
+		p[u.resource] = u
+	}
+	return admission.Plugin{Name: "KeelsonUnenforced", Validate: p.validate}
+}
+
+type plugin map[schema.GroupResource]unenforced
+
+func (p plugin) validate(ctx context.Context, a *admission.Attributes) error {
+	if u, ok := p[a.Resource]; ok && a.Is(u.resource, admission.Create, admission.Update) && u.concerns(a.Object) {
+		request.Warn(ctx, u.warning)
+	}
+	return nil
+}
+
+func (u *unenforced) concerns(obj registry.Object) bool {
+	if u.labels == nil {
+		return true
+	}
+	has := obj.GetLabels()
+	return slices.ContainsFunc(u.labels, func(label string) bool { _, ok := has[label]; return ok })
+}
