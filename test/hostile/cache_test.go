@@ -50,7 +50,6 @@ func cacheAttacks() []row {
 		{
 			name: "tokens and revisions that are compacted", row: "5",
 			server: "history",
-			open:   "a cache serves revisions that the store has compacted",
 			rights: []right{{resources: "configmaps", verbs: "list,watch"}},
 			setup: func(a *attack) {
 				for i := range 20 {
