@@ -170,6 +170,9 @@ func quantities(a *attack) {
 		quoted := fmt.Sprintf("%q", q)
 		escaped := fmt.Sprintf(`"\u00%02x%s"`, q[0], q[1:])
 		for _, member := range []string{`"cpu":` + quoted, `"cpu":` + escaped, `"cpu":` + quoted + `,"cpu":"1"`, `"cpu":"1","cpu":` + quoted} {
+			if a.Failed() {
+				return // each of the others would take a minute too
+			}
 			body := limited(member)
 			for _, validation := range []string{"Strict", "Ignore"} {
 				// A value that is replaced by a second one may be dropped unread.
