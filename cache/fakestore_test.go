@@ -87,6 +87,9 @@ func (s *fakeStore) Range(ctx context.Context, r storage.RangeRequest) (storage.
 	}
 	slices.SortFunc(result.Entries, func(a, b storage.Entry) int { return strings.Compare(a.Key, b.Key) })
 	result.Count = int64(len(result.Entries))
+	if r.CountOnly && r.Uncounted && r.Limit > 0 && len(result.Entries) > r.Limit {
+		result.Count, result.More = int64(r.Limit), true
+	}
 	if r.CountOnly {
 		result.Entries = nil
 	}

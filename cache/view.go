@@ -291,8 +291,9 @@ func (v *View) Index(ctx context.Context, name, value, from, prefix string, most
 	return true, v.read(ctx, from, prefix, most, may)
 }
 
-// Rest is how many objects below prefix are at or above next. A page that began at
-// from has shown the objects before them, shown in number.
+// Rest is how many objects below prefix are at or above next, of which there has to be
+// one. A page that began at from has shown the objects before them, shown in number. A
+// large number may be an estimate: nobody goes through many objects to count them.
 func (v *View) Rest(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
 	r := v.resource
 	at := r.config.Prefix
@@ -315,7 +316,7 @@ func (v *View) countRest(ctx context.Context, prefix, from, next string, shown i
 	r := v.resource
 	at := r.config.Prefix
 	if n, ok := r.cache.rests.get(restKey{v.revision, at + prefix, at + from}); ok && from != "" {
-		return n - int64(shown), nil
+		return max(n-int64(shown), 1), nil
 	}
 	if prefix == "" && from == "" && r.cache.await(ctx, v.revision) == nil {
 		if n, ok := r.numberAt(v.revision); ok {
@@ -323,7 +324,28 @@ func (v *View) countRest(ctx context.Context, prefix, from, next string, shown i
 		}
 	}
 	result, err := r.cache.store.Range(ctx, storage.RangeRequest{
-		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision, CountOnly: true,
+		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision,
+		CountOnly: true, Uncounted: true, Limit: maxCounted,
 	})
-	return result.Count, r.readFailed(err)
+	if err != nil || !result.More {
+		return result.Count, r.readFailed(err)
+	}
+	return max(result.Count, v.presentRest(prefix, next, shown)), nil
+}
+
+// maxCounted bounds the objects that are counted for one page. Beyond it the number of
+// those that remain is estimated from the present state.
+const maxCounted = 10_000
+
+// presentRest is about how many objects there are at or above next now; 0 if that is
+// not known.
+func (v *View) presentRest(prefix, next string, shown int) int64 {
+	switch st := v.present; {
+	case st == nil:
+	case st.held:
+		return int64(st.objects.All().Count(max(next, prefix), prefix))
+	case st.counted && prefix == "":
+		return st.count - int64(shown)
+	}
+	return 0
 }

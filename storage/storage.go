@@ -123,15 +123,15 @@ type RangeRequest struct {
 	Limit int
 	// CountOnly asks for Count alone.
 	CountOnly bool
-	// Uncounted says that Count is not looked at: what lies beyond the limit need
-	// not be gone through, and Count may be less than it is.
+	// Uncounted says that what lies beyond the limit need not be gone through: Count
+	// may then be less than it is, but with CountOnly not less than the limit.
 	Uncounted bool
 }
 
 // RangeResult is the answer to a RangeRequest.
 type RangeResult struct {
 	Entries []Entry
-	// More says that Limit cut the answer.
+	// More says that Limit cut the answer; with CountOnly, that it cut the count.
 	More bool
 	// Count is the number of keys in the span at Revision, whatever the limit, unless
 	// the request is Uncounted.

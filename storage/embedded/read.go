@@ -183,6 +183,10 @@ func take(it *pebble.Iterator, key []byte, revision int64, r storage.RangeReques
 	if isTombstone(b) {
 		return nil
 	}
+	if r.CountOnly && r.Uncounted && r.Limit > 0 && result.Count >= int64(r.Limit) {
+		result.More = true
+		return nil
+	}
 	result.Count++
 	if r.CountOnly {
 		return nil

@@ -82,6 +82,10 @@ func (c *suite) rangeSpans(t *testing.T) {
 			if got := keysOf(r.Entries); fmt.Sprint(got) != fmt.Sprint(want) || r.Count != int64(len(want)) || r.More {
 				t.Fatalf("Range(%q, %q): %q, count %d, want %q", start, end, got, r.Count, want)
 			}
+			few := k.rng(storage.RangeRequest{Start: start, End: end, CountOnly: true, Uncounted: true, Limit: 2})
+			if n := int64(len(want)); few.Count != n && (few.Count < 2 || few.Count > n || !few.More) || few.Entries != nil {
+				t.Errorf("[%q, %q): %d of %d counted up to 2, more: %v", start, end, few.Count, n, few.More)
+			}
 			if r := k.rng(storage.RangeRequest{Start: start, End: end, CountOnly: true}); r.Count != int64(len(want)) || r.Entries != nil {
 				t.Fatalf("counting (%q, %q): %d, want %d", start, end, r.Count, len(want))
 			}
