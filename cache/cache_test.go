@@ -93,15 +93,22 @@ func showLatest(t testing.TB, r *Resource) (lines []string, revision int64) {
 }
 
 // settle waits until no load, and nothing that follows a drop, is under way.
-func (r *Resource) settle() {
-	for {
+func settle(t testing.TB, r *Resource) {
+	t.Helper()
+	eventually(t, "no load and no drop is under way", func() bool {
 		r.write.Lock()
-		l := r.loading
-		r.write.Unlock()
-		if l == nil && r.releasing.Load() == 0 {
-			return
+		defer r.write.Unlock()
+		return r.loading == nil && r.releasing.Load() == 0
+	})
+}
+
+// eventually waits until something is so, for half a minute at most.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -446,7 +453,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 				t.Fatalf("snapshot at %d: %d objects, want %d%s", one.revision, len(one.lines), len(want), difference(one.lines, want))
 			}
 		}
-		r.settle()
+		settle(t, r)
 		checkForms(t, c)
 		r.used.Store(false)
 		r.drop()

@@ -180,7 +180,7 @@ func TestPagesOfThePastCostWhatTheyShow(t *testing.T) {
 			if err := r.cache.Await(t.Context(), fake.revision); err != nil {
 				t.Fatal(err)
 			}
-			r.settle()
+			settle(t, r)
 			s.entries.Store(0)
 			s.counts.Store(0)
 			shown := limit
@@ -219,7 +219,7 @@ func TestOnePageDoesNotCountAll(t *testing.T) {
 		if err := r.cache.Await(t.Context(), fake.revision); err != nil {
 			t.Fatal(err)
 		}
-		r.settle()
+		settle(t, r)
 		v, err := r.ViewAt(t.Context(), old)
 		if err != nil {
 			t.Fatal(err)
@@ -252,9 +252,7 @@ func TestReadsOfAWholeOldStateAreShared(t *testing.T) {
 	if v, err = r.ViewAt(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	for !r.Stats().Counted {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "the objects are counted", func() bool { return r.Stats().Counted })
 	s.entries.Store(0)
 	s.hold = make(chan struct{})
 	var all sync.WaitGroup
@@ -268,13 +266,23 @@ func TestReadsOfAWholeOldStateAreShared(t *testing.T) {
 			}
 		})
 	}
-	for users := 0; users < readers; time.Sleep(time.Millisecond) {
+	defer func() { // readers wait for it, whatever fails
+		select {
+		case <-s.hold:
+		default:
+			close(s.hold)
+		}
+		all.Wait()
+	}()
+	eventually(t, "all readers wait for one read", func() bool {
 		r.scans.mu.Lock()
+		defer r.scans.mu.Unlock()
+		users := 0
 		for _, one := range r.scans.running {
 			users = one.users
 		}
-		r.scans.mu.Unlock()
-	}
+		return users == readers
+	})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	leaving := *v
@@ -333,7 +341,7 @@ func TestMemoryFollowsReads(t *testing.T) {
 	reads := 0
 	for ; !r.Stats().Loaded && reads < objects; reads++ {
 		get(reads)
-		r.settle()
+		settle(t, r)
 	}
 	if reads < objects/pointCharge/2 || reads > objects/pointCharge+1 {
 		t.Errorf("loaded after %d reads of one of %d objects", reads, objects)
@@ -354,7 +362,7 @@ func TestMemoryFollowsReads(t *testing.T) {
 	if err := c.Await(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	r.settle()
+	settle(t, r)
 	if st := r.Stats(); st.Loaded || st.Objects != objects-1 {
 		t.Errorf("not read for long: %+v", st)
 	}
@@ -388,9 +396,7 @@ func TestInterruptedLog(t *testing.T) {
 	if events, _, err := again.Next(t.Context()); err != nil || len(events) != 1 {
 		t.Errorf("%d events, %v", len(events), err)
 	}
-	for st := r.Stats(); st.Objects != 1 || !st.Counted; st = r.Stats() {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "one object is counted", func() bool { st := r.Stats(); return st.Objects == 1 && st.Counted })
 }
 
 // TestWhatIsCompactedIsGone: a log that still has a revision does not serve it once

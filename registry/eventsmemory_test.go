@@ -123,8 +123,10 @@ func TestEventsStayOutOfMemory(t *testing.T) {
 	if n, ok := r.Counted(); !ok || n != events || r.Loaded() {
 		t.Errorf("%d counted (%v), loaded: %v", n, ok, r.Loaded())
 	}
-	for seen.Load() < int64(events) && !t.Failed() {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(time.Minute); seen.Load() < int64(events); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the watcher has seen %d of %d Events", seen.Load(), events)
+		}
 	}
 	cancel()
 	watching.Wait()
