@@ -446,7 +446,9 @@ func (s *Store) Close() error {
 		s.keeper.Wait()
 		s.pipeline.close()
 		s.writeMark()
-		s.saveMarks()
+		if s.opts.HistoryWindow > 0 {
+			s.saveMarks()
+		}
 		s.hub.close()
 		s.life.Lock()
 		defer s.life.Unlock()

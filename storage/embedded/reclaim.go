@@ -36,6 +36,10 @@ const (
 	// reclaimStep is the most that one merge reads of neighbouring spans, unless one span
 	// is larger: what it writes has to fit the space that is left, and Close waits for it.
 	reclaimStep = 32 << 20
+
+	// reclaimBorder is charged for each merge: tables that reach beyond the span are
+	// rewritten too.
+	reclaimBorder = 4 << 20
 )
 
 // add notes what was deleted.
@@ -67,31 +71,42 @@ func (r *reclaimer) take() garbage {
 	return g
 }
 
+// The reclaimer rests for reclaimRest after it has merged something, and for twice as long
+// as before, up to reclaimLongRest, after it has not: neither what fails nor what is not
+// worth it yet is tried again at once.
+const (
+	reclaimRest     = time.Second
+	reclaimLongRest = 10 * time.Second
+)
+
 // reclaim is the reclaimer's goroutine.
 func (s *Store) reclaim() {
-	for {
+	for rest := reclaimRest; ; {
 		select {
 		case <-s.stopped.Done():
 			return
 		case <-s.reclaimer.wake:
 		}
-		err := s.reclaimOnce(s.stopped)
+		merged, err := s.reclaimOnce(s.stopped)
+		if rest = min(2*rest, reclaimLongRest); merged {
+			rest = reclaimRest
+		}
 		if err != nil && s.stopped.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			s.opts.Logger.Error("the space of compacted history could not be freed", "error", err)
 		}
-		// What Close waits for, and what fails, is not tried at once again.
 		select {
 		case <-s.stopped.Done():
-		case <-time.After(time.Second):
+		case <-time.After(rest):
 		}
 	}
 }
 
-// reclaimOnce merges what is worth it. What is not, or cannot be merged now, is kept.
-func (s *Store) reclaimOnce(ctx context.Context) error {
+// reclaimOnce merges what is worth it, and returns whether anything was. What is not, or
+// cannot be merged now, is kept.
+func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	s.gate.hurry()
 	if err := s.flush(ctx); err != nil {
-		return err
+		return false, err
 	}
 	g := s.reclaimer.take()
 	g.shrink(s.unmerged(ctx))
@@ -107,10 +122,11 @@ func (s *Store) reclaimOnce(ctx context.Context) error {
 			}
 			break
 		}
+		merged = true
 	}
 	s.reclaimer.add(&rest)
 	s.measure()
-	return err
+	return merged, err
 }
 
 // reclaimPatience is how long a merge may wait until there is space for it.
@@ -187,6 +203,13 @@ func (s *Store) reclaimSteps(g *garbage, low bool) (steps []garbageSpan, rest ga
 		sizes[span.first] = joined
 		steps = append(steps, span)
 	}
+	steps = slices.DeleteFunc(steps, func(step garbageSpan) bool {
+		small := step.bytes*ratio < sizes[step.first]+reclaimBorder
+		if small {
+			rest.add(step.first, step.last, step.bytes)
+		}
+		return small
+	})
 	slices.SortStableFunc(steps, func(a, b garbageSpan) int {
 		left := func(s garbageSpan) int64 { return sizes[s.first] - s.bytes }
 		return int(max(min(left(a)-left(b), 1), -1))
