@@ -56,7 +56,7 @@ func (p *page) last() string {
 type countingStore struct {
 	storage.Store
 	entries, counts, counted atomic.Int64
-	hold                    chan struct{} // if set, ranges wait until it is closed
+	hold                     chan struct{} // if set, ranges wait until it is closed
 }
 
 func (s *countingStore) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
