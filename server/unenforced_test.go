@@ -1,0 +1,40 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestWhatIsNotEnforcedIsWarnedOf: creates, dry runs, applies and patches of what is
+// stored and not acted upon come with a warning.
+func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
+	c := testConfig(t)
+	c.Storage, c.DataDir = StorageMemory, ""
+	s := start(t, c)
+	const quotas = "/api/v1/namespaces/default/resourcequotas"
+	for _, step := range []struct{ method, path, contentType, body, warning string }{
+		{"POST", quotas + "?dryRun=All", "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
+		{"POST", quotas, "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
+		{"PATCH", quotas + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, "ResourceQuotas are stored"},
+		{"PATCH", quotas + "/r?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"ResourceQuota"}`, "ResourceQuotas are stored"},
+		{"PATCH", "/api/v1/namespaces/default", "application/merge-patch+json",
+			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, "Pod Security labels of a namespace are stored"},
+		{"PATCH", "/api/v1/namespaces/kube-public", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, ""},
+	} {
+		r, err := http.NewRequest(step.method, s.URL()+step.path, strings.NewReader(step.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", step.contentType)
+		w, err := client(t, s, true).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.Body.Close() // the headers count
+		got := w.Header.Get("Warning")
+		if w.StatusCode >= http.StatusBadRequest || !strings.Contains(got, step.warning) || (step.warning == "") != (got == "") {
+			t.Errorf("%s %s: %d, warning %q", step.method, step.path, w.StatusCode, got)
+		}
+	}
+}
