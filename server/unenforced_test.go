@@ -17,7 +17,7 @@ func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
 		{"POST", quotas + "?dryRun=All", "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
 		{"POST", quotas, "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
 		{"PATCH", quotas + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, "ResourceQuotas are stored"},
-		{"PATCH", quotas + "/r?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"ResourceQuota"}`, "ResourceQuotas are stored"},
+		{"PATCH", quotas + "/r?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"r"}}`, "ResourceQuotas are stored"},
 		{"PATCH", "/api/v1/namespaces/default", "application/merge-patch+json",
 			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, "Pod Security labels of a namespace are stored"},
 		{"PATCH", "/api/v1/namespaces/kube-public", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, ""},
