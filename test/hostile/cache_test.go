@@ -2,9 +2,11 @@ package hostile
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -63,7 +65,7 @@ func cacheAttacks() []row {
 			server: "history", fresh: true,
 			rights: []right{{resources: "configmaps", verbs: "create,update"}},
 			run:    overwrites,
-			limits: limits{cpu: 20 * time.Second, peak: 384 << 20, kept: 64 << 20},
+			limits: limits{cpu: 40 * time.Second, peak: 384 << 20, kept: 64 << 20},
 		},
 	}
 }
@@ -246,28 +248,29 @@ func compactedReads(a *attack) {
 	}
 }
 
-// overwrites writes 150 MB into one object, and waits for the space to come back.
+// overwrites writes 400 MB into one object, and waits for the space to come back.
 func overwrites(a *attack) {
 	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap("big", 10))).want(a, http.StatusCreated)
-	for i := range a.size(300, 2000) {
-		// Text that does not compress.
-		text := strings.Builder{}
-		for n := uint64(i)*2654435761 + 1; text.Len() < 500<<10; n = n*6364136223846793005 + 1442695040888963407 {
-			text.WriteString(strconv.FormatUint(n, 36))
-		}
+	rng := rand.NewChaCha8([32]byte{})
+	for range a.size(800, 4000) {
+		// Text that compresses as little as text can.
+		text := make([]byte, 375<<10)
+		_, _ = rng.Read(text) // it never fails
 		object := configMap("big", 0)
-		object["data"].(map[string]any)["text"] = text.String()
+		object["data"].(map[string]any)["text"] = base64.StdEncoding.EncodeToString(text)
 		a.user.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
 	}
 	data := filepath.Join(a.server.dir, "data", "store")
 	most := diskUsage(data)
 	const limit = 96 << 20
+	var now int64
 	eventually(a, "the space of what was overwritten", func() error {
-		if now := diskUsage(data); now > limit {
+		if now = diskUsage(data); now > limit {
 			return fmt.Errorf("%.0f MiB of %.0f are still used, limit %d", mib(now), mib(most), limit>>20)
 		}
 		return nil
 	})
+	a.Logf("the store had %.0f MiB, and has %.0f", mib(most), mib(now))
 }
 
 // diskUsage returns the size of all files below a directory, but for the ballast.
