@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -98,11 +100,18 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 
 func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOptions) error {
 	if media == scheme.Protobuf {
-		raw, err := wire.Raw(body)
-		if err != nil {
+		message, found := bytes.CutPrefix(body, []byte(wire.EnvelopePrefix))
+		if !found {
 			return fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix))
 		}
-		return into.Unmarshal(raw)
+		var envelope runtime.Unknown
+		if err := envelope.Unmarshal(message); err != nil {
+			return err
+		}
+		if envelope.Kind != "" && envelope.Kind != "DeleteOptions" {
+			return scheme.NotRegistered(envelope.GroupVersionKind())
+		}
+		return into.Unmarshal(envelope.Raw)
 	}
 	var err error
 	switch media {
