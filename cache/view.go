@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/keelson-dev/keelson/storage"
@@ -196,20 +197,50 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 	return v.read(ctx, from, prefix, most, yield)
 }
 
-// scan begins a read of many objects, and returns what ends it. Where all of the
-// latest state is asked for it has that loaded: who keeps all objects needs them in
-// memory anyway. One that keeps few reads the store, but two at the same time may as
-// well have them loaded.
+// scan begins a read of many objects, and returns what ends it. It has the resource
+// loaded first where all of its latest state is asked for, or so much of it that
+// reading that from the store is charged half as much as a load: the caller keeps as
+// many objects in memory anyway. A read that keeps few objects reads the store, but two
+// of them at the same time may as well have the objects loaded.
 func (v *View) scan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
 	r := v.resource
 	end = func() {}
-	if v.held || v.exact || v.revision != 0 || most > 0 || from != "" || prefix != "" || !r.cache.memory.loads() {
+	if v.held || v.exact || v.revision != 0 || most > 0 || from != "" || !r.cache.memory.loads() {
 		return end, nil
+	}
+	if prefix != "" {
+		if most == Few {
+			return end, nil
+		}
+		if worth, err := v.worthLoad(ctx, prefix); !worth || err != nil {
+			return end, err
+		}
+		return end, v.holdAll(ctx)
 	}
 	if most == Few && r.scanning.CompareAndSwap(false, true) {
 		return func() { r.scanning.Store(false) }, nil
 	}
 	return end, v.holdAll(ctx)
+}
+
+// worthLoad says whether a read of all objects below prefix raises the sum of charges
+// to half of that at which the resource is loaded. It counts no more objects than that
+// takes.
+func (v *View) worthLoad(ctx context.Context, prefix string) (bool, error) {
+	r := v.resource
+	n, known := v.present.number()
+	if !known {
+		return false, nil
+	}
+	missing := (r.cache.memory.LoadAfter*float64(max(n, 1))/2 - r.wanted(0)) / scanCharge
+	if missing <= 0 {
+		return true, nil
+	}
+	start := r.config.Prefix + prefix
+	result, err := r.cache.store.Range(ctx, storage.RangeRequest{
+		Start: start, End: storage.PrefixEnd(start), CountOnly: true, Uncounted: true, Limit: int(math.Ceil(missing)),
+	})
+	return float64(result.Count) >= missing, r.readFailed(err)
 }
 
 // chargeOf is what an object is charged in a read of so many; 0 is all.

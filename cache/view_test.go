@@ -369,6 +369,52 @@ func TestMemoryFollowsReads(t *testing.T) {
 	checkForms(t, c)
 }
 
+// TestListsOfANamespaceLoad: a list of all objects of a namespace is answered from the
+// store if they are a small part of a large resource, and from memory if a read of
+// them from the store would be charged half as much as a load.
+func TestListsOfANamespaceLoad(t *testing.T) {
+	const objects, few = 600, 50
+	fake := newFakeStore()
+	for i := range objects {
+		namespace := "many"
+		if i < few {
+			namespace = "few"
+		}
+		put(t, fake, fmt.Sprintf("%s/p%04d", namespace, i), "n1|red|x")
+	}
+	c := newCache(t, fake, func(o *Options) {
+		o.Memory = Memory{SmallObjects: 100, HalfLife: time.Hour}
+	})
+	r := c.Resource(podConfig())
+	list := func(prefix string, want int) bool {
+		t.Helper()
+		v, err := r.View(t.Context(), Latest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v.present != nil && !v.present.counted { // the first one finds out the size
+			settle(t, r)
+			if v, err = r.View(t.Context(), Latest); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := listPage(t.Context(), v, "", prefix, 0)
+		if err != nil || len(p.keys) != want {
+			t.Fatalf("%s: %d objects, %v", prefix, len(p.keys), err)
+		}
+		return v.Held()
+	}
+	if list("few/", few) {
+		t.Error("a list of few objects has all loaded")
+	}
+	if !list("many/", objects-few) {
+		t.Error("a list of nearly all objects is answered from the store")
+	}
+	if n := r.Stats().Loads; n != 1 {
+		t.Errorf("%d loads", n)
+	}
+}
+
 // TestInterruptedLog: the cursors of a resource that is not held get no event twice or
 // too few when the store forgets what the feed had still to see.
 func TestInterruptedLog(t *testing.T) {
