@@ -119,7 +119,7 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 // serve runs a server until ctx ends or the server cannot go on.
 func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	pace.Start(os.Getenv)
-	pace.Trim()
+	go pace.FreeWhenIdle(ctx)
 	s, err := server.Start(ctx, config)
 	if err != nil {
 		return err

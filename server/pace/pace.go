@@ -1,6 +1,7 @@
 // Package pace sets how often the garbage collector runs, by how much memory is
 // live: often enough to keep a large cache from doubling the process, seldom
-// enough not to slow a small one.
+// enough not to slow a small one. FreeWhenIdle gives the free memory of the heap
+// back to the system while the process has little to do.
 package pace
 
 import (

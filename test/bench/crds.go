@@ -101,7 +101,7 @@ func (b *bench) define(groups int) (*defined, error) {
 	after := treeUsage(b.server.pid)
 	n := len(d.served)
 	d.cpu = (after.cpu - before.cpu) / time.Duration(n)
-	d.memory = float64(after.resident-before.resident) / float64(n)
+	d.memory = float64(after.anonymous-before.anonymous) / float64(n)
 	return d, nil
 }
 
@@ -273,7 +273,7 @@ func (b *bench) needCustom() error {
 		return fmt.Errorf("%d of %d objects were created; %s", o.done, len(bodies), failures(o))
 	}
 	time.Sleep(2 * settleTime)
-	b.custom = custom{path: path, rate: o, memory: float64(treeUsage(b.server.pid).resident-before.resident) / customObjects}
+	b.custom = custom{path: path, rate: o, memory: float64(treeUsage(b.server.pid).anonymous-before.anonymous) / customObjects}
 	a, err := b.call(&request{method: http.MethodGet, path: b.custom.object(0), accept: jsonType})
 	if err != nil {
 		return err

@@ -15,8 +15,13 @@ const clockTick = 10 * time.Millisecond
 
 // usage is what a tree of processes has used.
 type usage struct {
-	cpu      time.Duration // user and system
-	resident int64         // bytes
+	cpu time.Duration // user and system
+	// anonymous is the resident memory that belongs to the processes alone, in bytes:
+	// heap and stacks. What is mapped of files (the program, a database) is not in it:
+	// the system keeps it as long as it has nothing better to do with the memory.
+	anonymous int64
+	// binary is the size of the largest program file among the processes, in bytes.
+	binary int64
 }
 
 // treeUsage returns the usage of a process and all that descend from it. It is
@@ -38,16 +43,17 @@ func treeUsage(pid int) usage {
 		}
 		// The second field is the command in parentheses and may have spaces.
 		f := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
-		const parent, utime, stime, cutime, cstime, rss = 1, 11, 12, 13, 14, 21
-		if len(f) <= rss {
+		const parent, utime, stime, cutime, cstime = 1, 11, 12, 13, 14
+		if len(f) <= cstime {
 			continue
 		}
 		number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n } // the kernel writes numbers
-		id, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		folder := filepath.Dir(path)
+		id, _ := strconv.Atoi(filepath.Base(folder)) // the pattern asks for digits
 		all[id] = process{int(number(parent)), usage{
 			// With that of children that have ended, so that the sum never shrinks.
-			cpu:      time.Duration(number(utime)+number(stime)+number(cutime)+number(cstime)) * clockTick,
-			resident: number(rss) * int64(os.Getpagesize()),
+			cpu:       time.Duration(number(utime)+number(stime)+number(cutime)+number(cstime)) * clockTick,
+			anonymous: anonymousMemory(folder), binary: programSize(folder),
 		}}
 	}
 	var sum usage
@@ -55,12 +61,40 @@ func treeUsage(pid int) usage {
 		for up, depth := id, 0; up > 0 && depth < len(all); up, depth = all[up].parent, depth+1 {
 			if up == pid {
 				sum.cpu += p.usage.cpu
-				sum.resident += p.usage.resident
+				sum.anonymous += p.usage.anonymous
+				sum.binary = max(sum.binary, p.usage.binary)
 				break
 			}
 		}
 	}
 	return sum
+}
+
+// anonymousMemory is the resident memory of a process less the pages that it shares
+// with files or other processes, in bytes; folder is that of the process in /proc.
+func anonymousMemory(folder string) int64 {
+	content, err := os.ReadFile(filepath.Join(folder, "statm"))
+	if err != nil {
+		return 0 // ended meanwhile
+	}
+	// size resident shared ..., in pages
+	const resident, shared = 1, 2
+	f := strings.Fields(string(content))
+	if len(f) <= shared {
+		return 0
+	}
+	number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n } // the kernel writes numbers
+	return (number(resident) - number(shared)) * int64(os.Getpagesize())
+}
+
+// programSize is the size of the file that a process runs, in bytes; 0 where it may not
+// be looked at.
+func programSize(folder string) int64 {
+	info, err := os.Stat(filepath.Join(folder, "exe"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // machineBusy is how long the processors of the machine were busy since it started.

@@ -18,7 +18,7 @@ func (b *bench) startUp() error {
 	const times = 5
 	if b.launcher == nil {
 		if b.server.pid != 0 {
-			b.add(figure{Row: "memory-idle", Value: float64(treeUsage(b.server.pid).resident) / megabyte, Detail: "as it was found"})
+			b.addIdle("as it was found")
 		}
 		return nil
 	}
@@ -33,8 +33,15 @@ func (b *bench) startUp() error {
 	slices.Sort(ready)
 	b.add(figure{Row: "start", Value: ms(ready[times/2]), Detail: details(fmt.Sprintf("%s to %s", short(ready[0]), short(ready[times-1])), cpuDetail(used.cpu))})
 	time.Sleep(settleTime)
-	b.add(figure{Row: "memory-idle", Value: float64(treeUsage(b.server.pid).resident) / megabyte})
+	b.addIdle("")
 	return nil
+}
+
+// addIdle adds the rows of a server that has nothing to do: its memory and its program.
+func (b *bench) addIdle(detail string) {
+	used := treeUsage(b.server.pid)
+	b.add(figure{Row: "memory-idle", Value: float64(used.anonymous) / megabyte, Detail: detail})
+	b.add(figure{Row: "binary", Value: float64(used.binary) / megabyte, Detail: "the largest program of the server"})
 }
 
 // createPods makes the pods, and measures it.
@@ -216,7 +223,7 @@ func (b *bench) memory(row string) error {
 		return errors.New("give --pid or --start")
 	}
 	time.Sleep(settleTime)
-	b.add(figure{Row: row, Value: float64(treeUsage(b.server.pid).resident) / megabyte})
+	b.add(figure{Row: row, Value: float64(treeUsage(b.server.pid).anonymous) / megabyte})
 	return nil
 }
 
@@ -543,7 +550,7 @@ func (b *bench) memoryOfConfigMaps() error {
 		return errors.New(failures(o))
 	}
 	time.Sleep(2 * settleTime)
-	grown := float64(treeUsage(b.server.pid).resident - before.resident)
+	grown := float64(treeUsage(b.server.pid).anonymous - before.anonymous)
 	b.add(figure{Row: "memory-configmaps", Value: grown / float64(o.done) / kilobyte,
 		Detail: details(fmt.Sprintf("%.0f MB", grown/megabyte), fmt.Sprintf("created at %s", perSecond.write(o.rate())), failures(o))})
 	return nil

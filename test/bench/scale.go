@@ -49,7 +49,7 @@ func (b *bench) scale() error {
 		return err
 	}
 	time.Sleep(settleTime)
-	empty := treeUsage(b.server.pid).resident
+	empty := treeUsage(b.server.pid).anonymous
 	all := b.options.objects
 	small, err := b.growTo(path, 0, all/tenth, empty)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) 
 		return nil, fmt.Errorf("%d of %d objects were made; %s", o.done, to-from, failures(o))
 	}
 	time.Sleep(2 * settleTime)
-	s := &atSize{objects: to, rate: o.rate(), cpu: o.cpuEach(), memory: float64(treeUsage(b.server.pid).resident-empty) / float64(to)}
+	s := &atSize{objects: to, rate: o.rate(), cpu: o.cpuEach(), memory: float64(treeUsage(b.server.pid).anonymous-empty) / float64(to)}
 	const most = 50
 	page := &request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", path, pageLimit), accept: jsonType}
 	if s.first, err = repeat(b.server, page, most, listTime); err != nil {
@@ -179,7 +179,7 @@ func (b *bench) restartWith(path string, objects int, empty int64) error {
 	time.Sleep(settleTime)
 	after := treeUsage(b.server.pid)
 	b.add(figure{Row: "scale-load", Value: ms(took), Detail: details(cpuDetail(after.cpu-before.cpu),
-		fmt.Sprintf("%.2f KB an object then", float64(after.resident-empty)/float64(objects)/kilobyte))})
+		fmt.Sprintf("%.2f KB an object then", float64(after.anonymous-empty)/float64(objects)/kilobyte))})
 	return nil
 }
 

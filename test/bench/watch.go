@@ -41,7 +41,7 @@ type delivered struct {
 	cpu           time.Duration // of the server, per event delivered
 	bytes         int           // of an event
 	lag           []time.Duration
-	opened, after int64 // resident bytes of the server per watcher, when opened and after the events
+	opened, after int64 // anonymous memory of the server per watcher, when opened and after the events
 }
 
 // expected is how many events a watcher gets.
@@ -154,7 +154,7 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	time.Sleep(settleMemory)
 	d := &delivered{}
 	opened := treeUsage(t.pid)
-	d.opened = (opened.resident - before.resident) / int64(f.watchers)
+	d.opened = (opened.anonymous - before.anonymous) / int64(f.watchers)
 	if f.opened != nil {
 		if err := f.opened(); err != nil {
 			return nil, err
@@ -198,7 +198,7 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	used := treeUsage(t.pid)
 	d.wall, d.bytes = last.Sub(made.first), size/max(1, d.events)
 	d.cpu = (used.cpu - opened.cpu) / time.Duration(max(1, d.events))
-	d.after = (used.resident - before.resident) / int64(f.watchers)
+	d.after = (used.anonymous - before.anonymous) / int64(f.watchers)
 	return d, nil
 }
 
