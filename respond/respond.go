@@ -43,6 +43,14 @@ type Message interface {
 	Marshal() ([]byte, error)
 }
 
+// Holder is a ResponseWriter that bounds the memory of answers that wait for their clients.
+type Holder interface {
+	// Hold counts n bytes until the request ends, unless that is more than its user may have.
+	Hold(n int64) bool
+	// Charge counts n bytes until the request ends, in any case.
+	Charge(n int64)
+}
+
 // Error answers err as a Status with its own code, in the type the client
 // accepts, or else as JSON.
 func Error(w http.ResponseWriter, r *http.Request, err error) {

@@ -59,8 +59,7 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 	if err != nil {
 		return err
 	}
-	sendBody(w, r, http.StatusOK, scheme.CBOR, body)
-	return nil
+	return sendBody(w, r, http.StatusOK, scheme.CBOR, body)
 }
 
 // appendCBOR appends one event of a watch.

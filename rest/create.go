@@ -67,6 +67,10 @@ func (h *Handler) writeResult(w http.ResponseWriter, r *http.Request, s *served,
 	if err != nil {
 		return err
 	}
+	// The next write of the object makes both the answer's own.
+	if err := hold(w, r, len(result.Object.Data)+len(item)); err != nil {
+		return err
+	}
 	return h.writeView(w, r, s, code, accepted, view{o: result.Object, item: item})
 }
 

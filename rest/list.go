@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"strconv"
 
@@ -46,6 +45,7 @@ type page struct {
 	revision  int64
 	next      string // continue token
 	remaining int64  // 0: unknown or none
+	own       bool   // the objects were read for this page alone
 	// groups yields the groups that the objects stand in; nil where they are chosen
 	// among others.
 	groups func(yield func(cache.Group) bool)
@@ -92,7 +92,7 @@ func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View,
 	if err != nil {
 		return nil, err
 	}
-	p.revision = view.Revision()
+	p.revision, p.own = view.Revision(), !view.Held()
 	if sel.everything() && view.Held() && view.Snapshot().Unread() == 0 {
 		p.groups = func(yield func(cache.Group) bool) { view.Snapshot().Groups(start, sel.prefix(), yield) }
 	}
@@ -208,6 +208,9 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 			return err
 		}
 	}
+	if err := hold(w, r, s.ownMemory(p)); err != nil {
+		return err
+	}
 	switch accepted.As {
 	case negotiate.Table:
 		views := make([]view, len(p.objects))
@@ -229,13 +232,12 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	}
 	if accepted.Media == scheme.YAML || accepted.Media == scheme.CBOR || accepted.Pretty {
 		// Both need the whole document.
-		var body []byte
-		whole := func(b []byte) ([]byte, error) { body = b; return b, nil }
-		if err := s.jsonList(accepted, p, math.MaxInt, whole, nil); err != nil {
+		add := func(b, item []byte) ([]byte, error) { return append(b, item...), nil }
+		body, err := s.jsonList(accepted, p, add, nil)
+		if err != nil {
 			return err
 		}
-		writeBody(w, r, http.StatusOK, accepted, body)
-		return nil
+		return writeBody(w, r, http.StatusOK, accepted, body)
 	}
 	// Encode what is missing before the status is sent: later an error could not
 	// be answered any more.
@@ -243,15 +245,24 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	if accepted.As == negotiate.PartialMetadataList {
 		encode = s.MetadataJSON
 	}
+	size := 0
 	for _, o := range p.objects {
-		if _, err := encode(o); err != nil {
+		item, err := encode(o)
+		if err != nil {
 			return err
 		}
+		size += len(item)
 	}
-	out := newStream(w, r)
+	out, err := newStream(w, r, scheme.JSON, size)
+	if err != nil {
+		return err
+	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	err := s.jsonList(accepted, p, chunk, out.flush, (*buf)[:0])
+	b, err := s.jsonList(accepted, p, out.item, (*buf)[:0])
+	if err == nil {
+		_, err = out.flush(b)
+	}
 	out.close()
 	if err != nil {
 		// The status is on its way; cutting the connection is the only honest end.
@@ -269,9 +280,9 @@ func (s *served) listSize(p *page) int {
 	return n
 }
 
-// jsonList appends the list's document to b, handing it to flush whenever it has
-// size bytes, and at the end.
-func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush func(b []byte) ([]byte, error), b []byte) (err error) {
+// jsonList appends the list's document to b and returns what is left of that. Each item is
+// handed to add, which may write what is before it, and the item itself.
+func (s *served) jsonList(accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte) (_ []byte, err error) {
 	b = s.jsonListHead(b, accepted, p)
 	for i, o := range p.objects {
 		if i > 0 {
@@ -280,24 +291,24 @@ func (s *served) jsonList(accepted negotiate.Accepted, p *page, size int, flush 
 		if accepted.As == negotiate.PartialMetadataList {
 			meta, err := s.MetadataJSON(o)
 			if err != nil {
-				return err
+				return b, err
 			}
-			b = appendPartial(b, accepted.AsVersion, meta)
-		} else {
-			item, err := s.ItemJSON(o, s.version)
-			if err != nil {
-				return err
+			b = appendPartialHead(b, accepted.AsVersion)
+			if b, err = add(b, meta); err != nil {
+				return b, err
 			}
-			b = append(b, item...)
+			b = append(b, '}')
+			continue
 		}
-		if len(b) >= size {
-			if b, err = flush(b); err != nil {
-				return err
-			}
+		item, err := s.ItemJSON(o, s.version)
+		if err != nil {
+			return b, err
+		}
+		if b, err = add(b, item); err != nil {
+			return b, err
 		}
 	}
-	_, err = flush(s.jsonListTail(b, accepted, p))
-	return err
+	return s.jsonListTail(b, accepted, p), nil
 }
 
 // jsonListHead appends a list's document up to its first item.
@@ -364,8 +375,10 @@ func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted
 		}
 		size += len(raw) + wire.ItemHeadSize(len(raw))
 	}
-	w.Header().Set("Content-Type", scheme.TypeProtobuf)
-	out := newStream(w, r)
+	out, err := newStream(w, r, scheme.Protobuf, size)
+	if err != nil {
+		return err
+	}
 	buf := getBuffer()
 	defer putBuffer(buf)
 	b := head.AppendOpen((*buf)[:0], size)
@@ -375,10 +388,8 @@ func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		b = wire.AppendItemHead(b, len(raw))
-		b = append(b, raw...)
-		if len(b) >= chunk {
-			b, _ = out.flush(b)
+		if b, err = out.item(wire.AppendItemHead(b, len(raw)), raw); err != nil {
+			break // the client is gone
 		}
 	}
 	b = head.AppendClose(b)

@@ -79,7 +79,7 @@ func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted 
 	if !ok {
 		return false, nil
 	}
-	pieces, length, err := s.pieces(form, p.inGroups())
+	pieces, length, own, err := s.pieces(form, p.inGroups())
 	if err != nil {
 		return false, err
 	}
@@ -93,6 +93,9 @@ func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted 
 	}
 	if len(head)+length+len(tail) <= gzipThreshold {
 		return false, nil // its objects are long, but the list is not
+	}
+	if err := hold(w, r, bufferSize+own); err != nil {
+		return false, err
 	}
 	w.Header().Set("Content-Type", accepted.Media.String())
 	beginGzip(w, http.StatusOK)
@@ -116,9 +119,9 @@ func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted 
 	return true, nil
 }
 
-// pieces returns the groups compressed, and the length of their text with what is
-// between them.
-func (s *served) pieces(form itemForm, groups []cache.Group) (pieces []zipped.Piece, length int, err error) {
+// pieces returns the groups compressed, the length of their text with what is between
+// them, and how many bytes of the pieces are not kept with their groups.
+func (s *served) pieces(form itemForm, groups []group) (pieces []zipped.Piece, length, own int, err error) {
 	// Most clients list once and watch then. Only for those that come again are
 	// items kept beside the groups, so that a change costs one item and not a group.
 	keep := s.AskedAgain(form.id)
@@ -126,7 +129,7 @@ func (s *served) pieces(form itemForm, groups []cache.Group) (pieces []zipped.Pi
 	defer putBuffer(buf)
 	length = max(0, len(groups)-1) * len(form.between)
 	for _, g := range groups {
-		piece, err := s.GroupForm(g, form.id, func() ([]byte, error) {
+		piece, err := s.GroupForm(g.Group, form.id, func() ([]byte, error) {
 			text := (*buf)[:0]
 			for i, o := range g.Objects {
 				if i > 0 {
@@ -141,28 +144,38 @@ func (s *served) pieces(form itemForm, groups []cache.Group) (pieces []zipped.Pi
 			return zipped.Compress(text)
 		})
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
+		}
+		if g.own {
+			own += len(piece)
 		}
 		pieces = append(pieces, piece)
 		length += int(zipped.Piece(piece).Len())
 	}
-	return pieces, length, nil
+	return pieces, length, own, nil
+}
+
+// A group is one of a page.
+type group struct {
+	cache.Group
+	own bool // nothing is kept of it
 }
 
 // inGroups returns the page's objects in groups. What is of a group in part, or shown
 // in another state than the tree has, is a group of which nothing is kept.
-func (p *page) inGroups() (groups []cache.Group) {
+func (p *page) inGroups() (groups []group) {
 	rest := p.objects
 	p.groups(func(g cache.Group) bool {
 		n := min(len(g.Objects), len(rest))
-		if !slices.Equal(g.Objects, rest[:n]) {
+		own := !slices.Equal(g.Objects, rest[:n])
+		if own {
 			g = cache.Group{Objects: rest[:n:n]}
 		}
-		groups, rest = append(groups, g), rest[n:]
+		groups, rest = append(groups, group{g, own}), rest[n:]
 		return len(rest) > 0
 	})
 	if len(rest) > 0 {
-		groups = append(groups, cache.Group{Objects: rest})
+		groups = append(groups, group{cache.Group{Objects: rest}, true})
 	}
 	return groups
 }

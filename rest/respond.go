@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/klauspost/compress/gzip"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -18,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
+	"github.com/keelson-dev/keelson/rest/zipped"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -35,15 +35,13 @@ func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negot
 		if err != nil {
 			return err
 		}
-		writeBody(w, r, code, accepted, body)
-		return nil
+		return writeBody(w, r, code, accepted, body)
 	}
 	body, err := scheme.Marshal(obj)
 	if err != nil {
 		return err
 	}
-	writeBody(w, r, code, accepted, append(body, '\n'))
-	return nil
+	return writeBody(w, r, code, accepted, append(body, '\n'))
 }
 
 // maxIndentation is how many bytes of indentation an answer may get beside those that are twice as many as its
@@ -51,8 +49,9 @@ func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negot
 const maxIndentation = 8 << 20
 
 // writeBody sends an encoded body: JSON is indented or turned into YAML where that
-// was asked for.
-func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, body []byte) {
+// was asked for. The error is that of hold.
+func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, body []byte) error {
+	given := body
 	switch {
 	case (accepted.Media == scheme.YAML || accepted.Pretty) && scheme.Indentation(body) > maxIndentation+2*len(body):
 		// A document of JSON is one of YAML too.
@@ -70,30 +69,45 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 			body = out.Bytes()
 		}
 	}
-	sendBody(w, r, code, accepted.Media, body)
+	if len(given) > freeMemory && &given[0] != &body[0] {
+		if err := hold(w, r, cap(given)); err != nil {
+			return err
+		}
+	}
+	return sendBody(w, r, code, accepted.Media, body)
 }
 
-// sendBody sends a body as it is.
-func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) {
+// sendBody sends a body as it is. The error is that of hold.
+func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) error {
+	zips := len(body) > gzipThreshold && acceptsGzip(r)
+	if len(body) > freeMemory {
+		memory := cap(body)
+		if zips {
+			memory += bufferSize
+		}
+		if err := hold(w, r, memory); err != nil {
+			return err
+		}
+	}
 	header := w.Header()
 	header.Set("Content-Type", media.String())
-	if len(body) > gzipThreshold && acceptsGzip(r) {
-		z := startGzip(w, code)
-		_, _ = z.Write(body)
-		endGzip(z)
-		return
+	if zips {
+		beginGzip(w, code)
+		buf := getBuffer()
+		defer putBuffer(buf)
+		z := zipped.NewWriter(w, chunk, *buf)
+		_ = writeZipped(z, body) // Close returns it too
+		_ = z.Close()            // the client is gone
+		*buf = z.Buffer()
+		return nil
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
+	return nil
 }
-
-var gzipWriters = sync.Pool{New: func() any {
-	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-	return z
-}}
 
 // beginGzip sends the head of an answer whose body is compressed.
 func beginGzip(w http.ResponseWriter, code int) {
@@ -102,21 +116,11 @@ func beginGzip(w http.ResponseWriter, code int) {
 	w.WriteHeader(code)
 }
 
-func startGzip(w http.ResponseWriter, code int) *gzip.Writer {
-	beginGzip(w, code)
-	z := gzipWriters.Get().(*gzip.Writer)
-	z.Reset(w)
-	return z
-}
-
-func endGzip(z *gzip.Writer) {
-	_ = z.Close()
-	z.Reset(nil)
-	gzipWriters.Put(z)
-}
+// bufferSize is how long the buffers are that bodies are put together in.
+const bufferSize = chunk + chunk/4
 
 // buffers hold response bodies while they are put together.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, chunk+chunk/4); return &b }}
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bufferSize); return &b }}
 
 func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
@@ -169,8 +173,7 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 		if err != nil {
 			return err
 		}
-		sendBody(w, r, code, scheme.CBOR, body)
-		return nil
+		return sendBody(w, r, code, scheme.CBOR, body)
 	}
 	body, err := s.appendObject((*buf)[:0], accepted, v)
 	*buf = body
@@ -180,8 +183,7 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 	if accepted.Media != scheme.Protobuf {
 		*buf = append(*buf, '\n')
 	}
-	writeBody(w, r, code, accepted, *buf)
-	return nil
+	return writeBody(w, r, code, accepted, *buf)
 }
 
 // showsAs refuses the forms in which the kind's objects cannot be shown.
@@ -240,11 +242,14 @@ func (s *served) appendObject(b []byte, accepted negotiate.Accepted, v view) ([]
 }
 
 func appendPartial(b []byte, version string, meta []byte) []byte {
+	return append(append(appendPartialHead(b, version), meta...), '}')
+}
+
+// appendPartialHead appends a PartialObjectMetadata up to its metadata.
+func appendPartialHead(b []byte, version string) []byte {
 	b = append(b, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`...)
 	b = append(b, version...)
-	b = append(b, `","metadata":`...)
-	b = append(b, meta...)
-	return append(b, '}')
+	return append(b, `","metadata":`...)
 }
 
 func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"time"
 
@@ -75,8 +76,7 @@ func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, 
 		return err
 	}
 	*buf = append(b, '\n')
-	writeBody(w, r, code, accepted, *buf)
-	return nil
+	return writeBody(w, r, code, accepted, *buf)
 }
 
 // streamedRows is from how many rows on a table is sent in chunks; a smaller one
@@ -92,7 +92,19 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 	if b, err = t.appendRow(b, rows[0]); err != nil {
 		return err
 	}
-	out := newStream(w, r)
+	size := 0
+	if t.include == includePolicy(metav1.IncludeObject) {
+		for _, v := range rows { // a row is put together as a whole
+			size = max(size, 2*len(v.o.Data))
+		}
+	}
+	if err := hold(w, r, size); err != nil {
+		return err
+	}
+	out, err := newStream(w, r, scheme.JSON, math.MaxInt)
+	if err != nil {
+		return err
+	}
 	defer out.close()
 	for _, v := range rows[1:] {
 		if b, err = t.appendRow(append(b, ','), v); err != nil {

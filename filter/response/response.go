@@ -27,6 +27,8 @@ type Writer struct {
 	// Seat is what the request has among those that are served at a time (package
 	// inflight). It is given back while a client is waited for.
 	Seat share.Account
+	// Memory counts what the answer takes of memory until its client has read it.
+	Memory share.Account
 	// Started is called with the status before it is sent; nil is not.
 	Started func(status int)
 	// Copy receives what is written of the body; nil is not. It has no errors.
@@ -82,6 +84,12 @@ func (w *Writer) Write(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Hold implements respond.Holder.
+func (w *Writer) Hold(n int64) bool { return w.Memory.Take(n) }
+
+// Charge implements respond.Holder.
+func (w *Writer) Charge(n int64) { w.Memory.Charge(n) }
 
 // Hijack hands over the connection of a request that becomes another protocol.
 func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -26,13 +26,20 @@ const (
 // Pool is what is divided. It counts without locks and without memory of its own for
 // each user.
 type Pool struct {
-	limit int64 // for each class of users; 0 is none
-	seed  maphash.Seed
-	// exempt are members of system:masters, which are counted and never refused.
-	// Nodes and components of the control plane have a limit of their own: others
-	// cannot keep them out.
-	exempt, system, others class
+	limit   int64 // for each class of users; 0 is none
+	seed    maphash.Seed
+	classes [classes]class
 }
+
+// Classes of users. Members of system:masters are exempt: they are counted and never
+// refused. Nodes and components of the control plane have a limit of their own: others
+// cannot keep them out.
+const (
+	exempt = iota
+	system
+	others
+	classes
+)
 
 type class struct {
 	taken  atomic.Int64
@@ -44,7 +51,11 @@ func NewPool(limit int64) *Pool { return &Pool{limit: limit, seed: maphash.MakeS
 
 // Taken returns how many units are in use.
 func (p *Pool) Taken() int64 {
-	return p.exempt.taken.Load() + p.system.taken.Load() + p.others.taken.Load()
+	var sum int64
+	for i := range p.classes {
+		sum += p.classes[i].taken.Load()
+	}
+	return sum
 }
 
 // Of returns the account of a user, which nil is not. An account is used by one
@@ -53,22 +64,26 @@ func (p *Pool) Of(user *request.User) Account {
 	a := Account{pool: p, slot: uint32(maphash.String(p.seed, user.Name) % slots)}
 	switch {
 	case user.InGroup(request.GroupMasters):
-		a.class = &p.exempt
+		a.class = exempt
 	case isSystem(user):
-		a.class = &p.system
+		a.class = system
 	default:
-		a.class = &p.others
+		a.class = others
 	}
 	return a
 }
 
+// In returns an account of the same user in another pool, with nothing taken.
+func (a *Account) In(pool *Pool) Account { return Account{pool: pool, class: a.class, slot: a.slot} }
+
 // Account takes units of a pool for one request. The zero Account takes none.
 type Account struct {
 	pool  *Pool
-	class *class
+	class uint8 // exempt, system or others
 	slot  uint32
 	held  int64
 	away  int64 // units that Leave gave back for a while
+	extra int64 // units beyond what the user may have, counted for the user alone
 }
 
 // Take takes n units, unless that is more than the user may have.
@@ -76,9 +91,9 @@ func (a *Account) Take(n int64) bool {
 	if a.pool == nil {
 		return true
 	}
-	taken := a.class.taken.Add(n)
-	mine := a.class.byUser[a.slot].Add(n)
-	if limit := a.pool.limit; limit > 0 && a.class != &a.pool.exempt {
+	c := &a.pool.classes[a.class]
+	taken, mine := c.taken.Add(n), c.byUser[a.slot].Add(n)
+	if limit := a.pool.limit; limit > 0 && a.class != exempt {
 		if free := limit - (taken - n); n > free || mine-n >= ShareOfFree*free {
 			a.give(n)
 			return false
@@ -89,8 +104,18 @@ func (a *Account) Take(n int64) bool {
 }
 
 func (a *Account) give(n int64) {
-	a.class.taken.Add(-n)
-	a.class.byUser[a.slot].Add(-n)
+	c := &a.pool.classes[a.class]
+	c.taken.Add(-n)
+	c.byUser[a.slot].Add(-n)
+}
+
+// Charge takes n units in any case. What is more than the user may have is counted for
+// the user alone, who gets nothing more until it is given back; others lose nothing.
+func (a *Account) Charge(n int64) {
+	if !a.Take(n) {
+		a.pool.classes[a.class].byUser[a.slot].Add(n)
+		a.extra += n
+	}
 }
 
 // Release gives back all that the account has.
@@ -98,7 +123,10 @@ func (a *Account) Release() {
 	if a.held > 0 {
 		a.give(a.held)
 	}
-	a.held, a.away = 0, 0
+	if a.extra > 0 {
+		a.pool.classes[a.class].byUser[a.slot].Add(-a.extra)
+	}
+	a.held, a.away, a.extra = 0, 0, 0
 }
 
 // Leave gives back what the account has until Return.
@@ -113,8 +141,7 @@ func (a *Account) Leave() {
 // begun is brought to an end.
 func (a *Account) Return() {
 	if a.away > 0 {
-		a.class.taken.Add(a.away)
-		a.class.byUser[a.slot].Add(a.away)
+		a.give(-a.away)
 		a.held, a.away = a.away, 0
 	}
 }

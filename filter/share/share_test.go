@@ -90,6 +90,34 @@ func TestLeaveAndReturn(t *testing.T) {
 	none.Release()
 }
 
+// TestCharge: what is charged beyond a user's share keeps that user out, and nobody else.
+func TestCharge(t *testing.T) {
+	p := NewPool(100)
+	eve, joe := &request.User{Name: "eve"}, &request.User{Name: "joe"}
+	charged := p.Of(eve)
+	charged.Charge(60)
+	charged.Charge(1000)
+	if p.Taken() != 60 {
+		t.Errorf("%d are taken from all", p.Taken())
+	}
+	if again := p.Of(eve); again.Take(0) {
+		t.Error("a user above its share gets more")
+	}
+	other := p.Of(joe)
+	if !other.Take(20) {
+		t.Error("another user gets nothing")
+	}
+	other.Release()
+	charged.Release()
+	if again := p.Of(eve); !again.Take(80) {
+		t.Error("what was charged is not given back")
+	}
+	seat := p.Of(eve)
+	if same := seat.In(NewPool(10)); !same.Take(8) || same.slot != seat.slot {
+		t.Error("no account of the same user in another pool")
+	}
+}
+
 // TestNothingIsLost takes and gives back from many goroutines: nothing stays taken, and
 // never is more taken than there is.
 func TestNothingIsLost(t *testing.T) {
@@ -112,8 +140,8 @@ func TestNothingIsLost(t *testing.T) {
 	if p.Taken() != 0 {
 		t.Errorf("%d taken", p.Taken())
 	}
-	for i := range p.others.byUser {
-		if n := p.others.byUser[i].Load(); n != 0 {
+	for i := range p.classes[others].byUser {
+		if n := p.classes[others].byUser[i].Load(); n != 0 {
 			t.Errorf("slot %d: %d", i, n)
 		}
 	}

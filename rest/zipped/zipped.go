@@ -117,6 +117,9 @@ func (w *Writer) Text(text []byte) {
 	}
 }
 
+// Err returns the error after which nothing is written any more, nil if there was none.
+func (w *Writer) Err() error { return w.err }
+
 // Close ends the stream and hands over what is left of it.
 func (w *Writer) Close() error {
 	w.append(lastBlock)

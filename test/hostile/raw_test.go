@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 
@@ -121,18 +122,15 @@ func (c *connection) write(f func(*http2.Framer) error) error {
 	return f(c.framer)
 }
 
-// statuses counts the answers by their status; "" are the streams that the server
-// ended without one.
-func (c *connection) statuses() map[string]int {
+// answered returns the statuses of the streams whose answers have begun, and "" of those
+// that the server ended without one.
+func (c *connection) answered() map[uint32]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := map[string]int{}
-	for _, s := range c.status {
-		out[s]++
-	}
+	out := maps.Clone(c.status)
 	for id := range c.ended {
-		if _, answered := c.status[id]; !answered {
-			out[""]++
+		if _, ok := out[id]; !ok {
+			out[id] = ""
 		}
 	}
 	return out
