@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/features"
 )
 
@@ -77,7 +78,7 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	if a.custom, err = s.buildCustom(a.registry, verbs); err != nil {
 		return err
 	}
-	go a.custom.Run(s.background)
+	s.work.Go("custom resource definitions", background.Forever(a.custom.Run))
 	if err := s.allocateServices(ctx, a.registry); err != nil {
 		return err
 	}
@@ -94,11 +95,11 @@ func (s *Server) buildAPI(ctx context.Context) error {
 	if err := s.startAPIServices(ctx, verbs); err != nil {
 		return err
 	}
-	go s.controlPlane.keeper.Run(s.background)
-	go s.claims.Run(s.background)
+	s.work.Go("objects of the control plane", background.Forever(s.controlPlane.keeper.Run))
+	s.work.Go("addresses and ports of services", background.Forever(s.claims.Run))
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}
-		go accounts.Run(s.background)
+		s.work.Go("default service accounts", background.Forever(accounts.Run))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/apiservice"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/background"
 )
 
 // startAPIServices makes the APIServices of what is built in, and keeps those of
@@ -26,7 +27,7 @@ func (s *Server) startAPIServices(ctx context.Context, verbs *rest.Handler) erro
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
-	go c.Run(s.background)
+	s.work.Go("APIServices", background.Forever(c.Run))
 	return nil
 }
 

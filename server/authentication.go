@@ -32,6 +32,7 @@ import (
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
@@ -293,27 +294,24 @@ func (s *Server) followAuthentication() {
 	failed := func(err error) {
 		s.log.Error("client authorities cannot be reloaded; those before stay in use", "error", err)
 	}
-	for _, authorities := range []*clientcert.Authorities{s.authentication.clientCAs, s.authentication.proxyCAs} {
+	follow := func(name string, authorities *clientcert.Authorities) {
 		if authorities != nil {
-			go authorities.Follow(s.background, s.reloadEvery(), failed)
+			s.work.Go(name, background.Forever(func(ctx context.Context) { authorities.Follow(ctx, s.reloadEvery(), failed) }))
 		}
 	}
-	go s.followIssuers()
+	follow("client authorities", s.authentication.clientCAs)
+	follow("front proxy authorities", s.authentication.proxyCAs)
+	if s.config.Authentication.ConfigFile != "" {
+		s.work.Go("authentication configuration", background.Forever(s.followIssuers))
+	}
 	if s.authentication.signer != nil {
-		go s.authentication.signer.Follow(s.background)
+		s.work.Go("keys of the token signer", background.Forever(s.authentication.signer.Follow))
 	} else {
-		go s.keepAccountKey()
+		// Controllers that sign tokens themselves read the key of a new data directory.
+		s.work.Go("key of service account tokens", s.authentication.ownKeys.KeepOwn)
 	}
 	s.authentication.legacy.Creator = s.api.handler
-	go s.authentication.legacy.Run(s.background)
-}
-
-// keepAccountKey makes the key of service account tokens of a new data directory,
-// which controllers read that sign tokens themselves.
-func (s *Server) keepAccountKey() {
-	if err := s.authentication.ownKeys.KeepOwn(s.background); err != nil && s.background.Err() == nil {
-		s.log.Error("the key of service account tokens cannot be kept", "error", err)
-	}
+	s.work.Go("use of legacy tokens", background.Forever(s.authentication.legacy.Run))
 }
 
 // reloadEvery is how often files that may be replaced are looked at.

@@ -29,6 +29,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
@@ -120,7 +121,7 @@ func (s *Server) buildNodeAuthorizer() error {
 	if err != nil {
 		return err
 	}
-	s.authorization.node = node.New(s.background, node.Options{
+	s.authorization.node = node.New(s.work.Context(), node.Options{
 		Registry: s.api.registry, Rules: rbac.Compile(rules), Log: s.log,
 		Observe: func(operation string, took time.Duration) { s.metrics.NodeGraph(operation, took) },
 	})
@@ -222,7 +223,9 @@ func (s *Server) followAuthorization() {
 			s.metrics.AuthorizationReload(false, identity, "")
 		},
 	}
-	go file.Run(s.background, z.content)
+	s.work.Go("authorization configuration", background.Forever(func(ctx context.Context) {
+		file.Run(ctx, z.content)
+	}))
 }
 
 // useAuthorization puts a configuration in force.
@@ -308,12 +311,12 @@ func (s *Server) startAuthorization(ctx context.Context, reg *registry.Registry,
 	if err := bootstrap.Run(ctx); err != nil {
 		return err
 	}
-	if err := s.authorization.rbac.Start(s.background, reg, s.log); err != nil {
+	if err := s.authorization.rbac.Start(s.work.Context(), reg, s.log); err != nil {
 		return err
 	}
 	if s.config.Authorization.AggregateClusterRoles {
 		aggregation := &rbaccontroller.Aggregation{Registry: reg, Writer: w, Log: s.log}
-		if err := aggregation.Start(s.background); err != nil {
+		if err := aggregation.Start(s.work.Context()); err != nil {
 			return err
 		}
 	}

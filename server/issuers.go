@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"reflect"
@@ -54,7 +55,7 @@ func (s *Server) openIssuers(a *authentication) error {
 	if c.ConfigFile == "" {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
-	a.issuers.set, err = oidc.NewSet(s.background, config, mappings, a.audiences, oidc.Options{
+	a.issuers.set, err = oidc.NewSet(s.work.Context(), config, mappings, a.audiences, oidc.Options{
 		Algorithms: algorithms, Log: s.log, Cached: s.tokensCached(), Now: time.Now,
 		Dialer:  s.issuerDialer(),
 		Observe: func(issuer string, ok bool, took time.Duration) { s.metrics.IssuerToken(issuer, ok, took) },
@@ -112,13 +113,9 @@ func (s *Server) authenticationConfiguration(a *authentication) (*apiserver.Auth
 	return config, nil
 }
 
-// followIssuers takes up changes of the AuthenticationConfiguration until the server
-// stops.
-func (s *Server) followIssuers() {
+// followIssuers takes up changes of the AuthenticationConfiguration until ctx ends.
+func (s *Server) followIssuers(ctx context.Context) {
 	c, in := &s.config.Authentication, &s.authentication.issuers
-	if c.ConfigFile == "" {
-		return
-	}
 	identity := hash([]byte(s.hostPort()))
 	s.metrics.AuthenticationLoaded(identity, hash(in.file))
 	f := follow.File{
@@ -137,7 +134,7 @@ func (s *Server) followIssuers() {
 			s.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
 		},
 	}
-	f.Run(s.background, in.file)
+	f.Run(ctx, in.file)
 }
 
 // replaceIssuers uses another AuthenticationConfiguration. Who may go without
@@ -155,7 +152,7 @@ func (s *Server) replaceIssuers(content []byte) error {
 	if err := errs.ToAggregate(); err != nil {
 		return err
 	}
-	if err := in.set.Replace(s.background, issuerPatience, config, mappings); err != nil {
+	if err := in.set.Replace(s.work.Context(), issuerPatience, config, mappings); err != nil {
 		return follow.Again(err)
 	}
 	return nil

@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/chain"
 	"github.com/keelson-dev/keelson/server/egress"
@@ -58,7 +59,9 @@ const (
 	// own deadline gives them.
 	drainTime   = 5 * time.Second
 	goodbyeTime = 250 * time.Millisecond
-	activePoll  = 2 * time.Millisecond
+	// workTime is how long background work may take to end.
+	workTime   = 5 * time.Second
+	activePoll = 2 * time.Millisecond
 )
 
 // Server is a running server.
@@ -100,9 +103,8 @@ type Server struct {
 	http      *http.Server
 	routes    *router
 
-	background context.Context // ends when background work has to
-	endWork    context.CancelFunc
-	watches    context.Context // ends when long-running requests have to
+	work       *background.Group // what goes on beside requests
+	watches    context.Context   // ends when long-running requests have to
 	endWatches context.CancelFunc
 
 	stopping   atomic.Bool
@@ -130,7 +132,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	s.background, s.endWork = context.WithCancel(context.Background())
+	s.work = background.New(s.log)
 	s.watches, s.endWatches = context.WithCancel(context.Background())
 	for _, step := range s.startSteps(ctx) {
 		err := ctx.Err()
@@ -175,7 +177,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"end watches", func() error { s.endWatches(); return nil }},
 		{"finish requests in flight", func() error { return s.drain(ctx) }},
 		{"hand on audit events", s.closeAudit},
-		{"end background work", func() error { s.endWork(); return nil }},
+		{"end background work", s.endWork},
 		{"close the store and release the directory", s.release},
 	}
 }
@@ -581,11 +583,18 @@ func (s *Server) counted(next http.Handler) http.Handler {
 	})
 }
 
+// endWork ends background work and waits for it.
+func (s *Server) endWork() error {
+	ctx, cancel := context.WithTimeout(context.Background(), workTime)
+	defer cancel()
+	s.work.Stop(ctx)
+	return nil
+}
+
 // release gives back what was opened, the last first.
 func (s *Server) release() error {
-	s.endWork()
 	s.endWatches()
-	var errs []error
+	errs := []error{s.endWork()}
 	if s.listener != nil {
 		errs = append(errs, s.closeListener())
 	}

@@ -1,0 +1,212 @@
+package background
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of these tests.
+const patience = 10 * time.Second
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newGroup returns a group whose delays pass when the test receives them from the
+// channel.
+func newGroup(t *testing.T) (*Group, *logBuffer, chan time.Duration) {
+	t.Helper()
+	log, delays := &logBuffer{}, make(chan time.Duration)
+	g := New(slog.New(slog.NewTextHandler(log, nil)))
+	g.after = func(d time.Duration) <-chan time.Time {
+		fired := make(chan time.Time)
+		go func() {
+			select {
+			case delays <- d:
+				close(fired)
+			case <-g.ctx.Done():
+			}
+		}()
+		return fired
+	}
+	t.Cleanup(func() { stopWithin(g, patience) })
+	return g, log, delays
+}
+
+func stopWithin(g *Group, d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	g.Stop(ctx)
+}
+
+func receive[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited %v for %s", patience, what)
+		panic("not reached")
+	}
+}
+
+func TestStopWaits(t *testing.T) {
+	g, log, _ := newGroup(t)
+	told, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	g.Go("slow", func(ctx context.Context) error {
+		<-ctx.Done()
+		close(told)
+		<-goOn
+		return ctx.Err()
+	})
+	go func() {
+		stopWithin(g, patience)
+		close(ended)
+	}()
+	receive(t, told, "the runner to be told")
+	select {
+	case <-ended:
+		t.Fatal("Stop returned before the runner did")
+	default:
+	}
+	close(goOn)
+	receive(t, ended, "Stop")
+	if log.String() != "" {
+		t.Errorf("it was logged: %s", log)
+	}
+}
+
+func TestStopNamesWhatDoesNotEnd(t *testing.T) {
+	g, log, _ := newGroup(t)
+	goOn := make(chan struct{})
+	for _, name := range []string{"deaf", "stubborn"} {
+		g.Go(name, func(context.Context) error { <-goOn; return nil })
+	}
+	g.Go("obedient", func(ctx context.Context) error { <-ctx.Done(); return nil })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // nothing is waited for that has not ended yet
+	waitFor(t, "the obedient runner to end and the others to be named", func() bool {
+		g.Stop(ctx)
+		return strings.Contains(log.String(), `names="deaf, stubborn"`)
+	})
+	close(goOn)
+}
+
+func TestPanicIsStartedAgain(t *testing.T) {
+	g, log, delays := newGroup(t)
+	runs := make(chan int)
+	n := 0
+	g.Go("jumpy", func(ctx context.Context) error {
+		n++
+		if n <= 3 {
+			panic("boom")
+		}
+		runs <- n
+		<-ctx.Done()
+		return nil
+	})
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		waitFor(t, "the runner to fail", func() bool { return g.Healthy("jumpy") != nil })
+		if err := g.Healthy("jumpy"); err == nil || !strings.Contains(err.Error(), "jumpy") || !strings.Contains(err.Error(), "boom") {
+			t.Errorf("it is said to be %v", err)
+		}
+		if got := receive(t, delays, "the runner to wait"); got != want {
+			t.Errorf("the delay was %v, want %v", got, want)
+		}
+	}
+	if n := receive(t, runs, "the runner to run again"); n != 4 {
+		t.Errorf("%d runs, want 4", n)
+	}
+	if err := g.Healthy("jumpy"); err != nil {
+		t.Errorf("it runs and is said to be %v", err)
+	}
+	if n := strings.Count(log.String(), "name=jumpy"); n != 3 {
+		t.Errorf("%d lines name the runner, want 3:\n%s", n, log)
+	}
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// TestDelays has a runner fail often, then run for long, then fail once more.
+func TestDelays(t *testing.T) {
+	g, _, delays := newGroup(t)
+	var mu sync.Mutex // guards clock
+	clock := time.Unix(1000, 0)
+	g.now = func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return clock
+	}
+	n := 0
+	g.Go("failing", func(context.Context) error {
+		n++
+		if n == 9 {
+			mu.Lock()
+			clock = clock.Add(provedAfter)
+			mu.Unlock()
+		}
+		return errors.New("no luck")
+	})
+	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
+		if got := receive(t, delays, "a delay"); got != time.Duration(seconds)*time.Second {
+			t.Errorf("delay %d is %v, want %d s", i, got, seconds)
+		}
+	}
+}
+
+func TestDone(t *testing.T) {
+	g, log, _ := newGroup(t)
+	ran := make(chan struct{})
+	g.Go("once", Forever(func(context.Context) { close(ran) }))
+	receive(t, ran, "the runner")
+	receive(t, g.find("once").done, "the runner to be done")
+	if err := g.Healthy("once"); err != nil {
+		t.Errorf("what is done is said to be %v", err)
+	}
+	if err := g.Healthy("once", "never"); err == nil || !strings.Contains(err.Error(), "never was not started") {
+		t.Errorf("what was not started is said to be %v", err)
+	}
+	stopWithin(g, patience)
+	g.Go("too late", Forever(func(context.Context) { t.Error("a stopped group started a runner") }))
+	if log.String() != "" {
+		t.Errorf("it was logged: %s", log)
+	}
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	g, _, _ := newGroup(t)
+	g.Go("one", Forever(func(context.Context) {}))
+	defer func() {
+		if recover() == nil {
+			t.Error("two runners have the same name")
+		}
+	}()
+	g.Go("one", Forever(func(context.Context) {}))
+}
