@@ -27,6 +27,8 @@ func cacheAttacks() []row {
 			run:    futureVersions,
 		},
 		{
+			// A watcher that does not read is a place in the log that all watchers share, and
+			// one buffer. No single guard makes it so; the limit of memory holds it.
 			name: "watchers that stop reading", row: "7",
 			rights: []right{{resources: "configmaps", verbs: "list,watch"}},
 			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 100)) },

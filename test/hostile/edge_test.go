@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +27,18 @@ func edgeAttacks() []row {
 		{name: "paths that are all different", row: "31", run: manyPaths, limits: limits{cpu: 6 * time.Second}},
 		{name: "paths of 900 KB", row: "31", run: longPaths, limits: limits{cpu: 3 * time.Second}},
 		{name: "paths that are no UTF-8", row: "31", run: invalidPaths},
+		// What bounds this is net/http: it serves no more requests of a connection at a time
+		// than it has streams, and ends a connection with too many that wait.
 		{name: "rapid reset", row: "25", run: rapidReset, limits: limits{cpu: 5 * time.Second}},
 		{name: "streams beyond the limit", row: "25", run: manyStreams},
 		{name: "headers beyond the limit", row: "25", run: largeHeaders, limits: limits{peak: 128 << 20}},
 		{name: "connections of strangers", row: "25", run: strangers},
 		{name: "bodies that are withheld", row: "32", run: withheldBodies, limits: limits{cpu: 4 * time.Second}},
+		{name: "bodies that come in part", row: "32", run: partialBodies, limits: limits{peak: 384 << 20}},
+		{
+			name: "requests that wait for the server", row: "32",
+			rights: []right{{resources: "configmaps", verbs: "list"}}, run: waitingReads, limits: limits{cpu: 4 * time.Second},
+		},
 		{
 			name: "answers that are not read", row: "32",
 			rights: []right{{resources: "configmaps", verbs: "list"}},
@@ -43,15 +51,15 @@ func edgeAttacks() []row {
 			rights: []right{{resources: "configmaps", verbs: "get,list"}},
 			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 900<<10)) },
 			// One user may have seven eighths of 128 MiB; as much again is garbage meanwhile.
-			run: unreadCopies, limits: limits{cpu: 6 * time.Second, peak: 420 << 20},
+			run: unreadCopies, limits: limits{cpu: 6 * time.Second, peak: 480 << 20},
 		},
 		{
 			name: "answers of writes that are not read", row: "32",
 			rights: []right{{resources: "configmaps", verbs: "patch"}},
 			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 900<<10)) },
 			run:    unreadWrites,
-			// What is kept is the log of the resource.
-			limits: limits{cpu: 12 * time.Second, peak: 480 << 20, kept: 96 << 20},
+			// Writes that are under way together take most of it. What is kept are the log and what the store has in memory.
+			limits: limits{cpu: 16 * time.Second, peak: 640 << 20, kept: 128 << 20},
 		},
 		{name: "withheld bodies do not delay a stop", row: "27", fresh: true, run: stopWithWithheldBodies, withoutBystander: "the server stops"},
 		{
@@ -59,6 +67,8 @@ func edgeAttacks() []row {
 			rights: []right{{resources: "secrets", verbs: "create"}},
 			run:    credentials,
 		},
+		{name: "tokens that an issuer signed and that do not hold", row: "S12", server: "issuer", run: issuerTokens},
+		// Each attempt waits by itself, before it has a seat, and ends with its client.
 		{name: "webhook of tokens that hangs", row: "36", server: "webhook", run: hangingTokens, limits: limits{cpu: 3 * time.Second}},
 	}
 }
@@ -297,6 +307,70 @@ func withheldBodies(a *attack) {
 	for range 20 {
 		other.send(http.MethodPost, a.path("configmaps"), jsonType, []byte("{}")).want(a, http.StatusForbidden)
 	}
+	// A body that is waited for holds no seat, so there are some for the attacker too.
+	a.user.send(http.MethodPost, selfReviews, jsonType, []byte(selfReview)).want(a, http.StatusCreated)
+}
+
+// partialBodies sends the first 600 KB of bodies of 3 MB, for which the server keeps 2 MiB
+// each. The attacker gets no more than its part of the memory for bodies, and the bodies
+// of others are read.
+func partialBodies(a *attack) {
+	const bodies, enough = 90, 20 // of 128 MiB a user alone has 112
+	var refused atomic.Int64
+	for range bodies {
+		conn := a.dial("http/1.1")
+		head := "POST " + selfReviews + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + a.user.token + "\r\nContent-Type: " + jsonType +
+			"\r\nContent-Length: 3000000\r\n\r\n"
+		if _, err := io.WriteString(conn, head+strings.Repeat(" ", 600<<10)); err != nil {
+			continue // it was answered before it was sent
+		}
+		go func() {
+			if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && answer.StatusCode == http.StatusTooManyRequests {
+				refused.Add(1)
+			}
+		}()
+	}
+	eventually(a, "bodies to be refused", func() error {
+		if n := refused.Load(); n < enough {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	other := newClient(a.T, a.server.url, bystanderToken, false)
+	defer other.close()
+	for range 5 {
+		other.send(http.MethodPost, selfReviews, jsonType, []byte(strings.Repeat(" ", 100<<10)+selfReview)).want(a, http.StatusCreated)
+	}
+}
+
+// waitingReads sends more requests that wait for the server, with a seat, than there are
+// seats: of a revision to come. One user has no more than its part of them.
+func waitingReads(a *attack) {
+	const connections, streams, seats = 6, 90, 400
+	all := make([]*connection, connections)
+	for i := range all {
+		all[i] = a.dialHTTP2(true)
+		for s := range uint32(streams) {
+			if err := all[i].headers(2*s+1, true, http.MethodGet, a.path("configmaps?resourceVersion=1099511627776"), "authorization", "Bearer "+a.user.token); err != nil {
+				a.Fatal(err)
+			}
+		}
+	}
+	eventually(a, "the seats of one user to be taken", func() error {
+		refused := 0
+		for _, c := range all {
+			for _, status := range c.answered() {
+				if status == "429" {
+					refused++
+				}
+			}
+		}
+		if refused < connections*streams-seats {
+			return fmt.Errorf("%d are refused", refused)
+		}
+		return nil
+	})
+	a.othersRead()
 }
 
 // ping returns when the server has read what was sent before.

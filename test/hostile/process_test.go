@@ -58,6 +58,12 @@ func configurations() map[string]func(dir string, c *keelson.Config) {
 		},
 		// webhook asks a program that never answers whose the tokens are that it does not know.
 		"webhook": func(dir string, c *keelson.Config) { c.Authentication.Webhook.ConfigFile = silentWebhook(dir) },
+		// issuer believes the tokens of an issuer of OpenID Connect.
+		"issuer": serveIssuer,
+		// kms has a key-management plug-in for secrets, which the test serves.
+		"kms": encryptSecrets,
+		// cbor serves CBOR.
+		"cbor": func(_ string, c *keelson.Config) { c.FeatureGates = []string{"CBORServingAndStorage=true"} },
 		// proxies are clients has one authority for both.
 		"proxies are clients": func(dir string, c *keelson.Config) {
 			c.ClientCAFile = filepath.Join(dir, authorityFile)
