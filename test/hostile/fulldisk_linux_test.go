@@ -19,8 +19,8 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Mkdir(disk, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=300m"); err != nil {
-		t.Skipf("no disk of 300 MB can be mounted here: %v", err)
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=200m"); err != nil {
+		t.Skipf("no disk of 200 MB can be mounted here: %v", err)
 	}
 	t.Cleanup(func() { // after the server has ended
 		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
