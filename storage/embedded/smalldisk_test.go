@@ -292,3 +292,25 @@ func TestReclaimIsInProportion(t *testing.T) {
 		t.Errorf("%d spans with %d bytes are left for later", len(rest.spans), rest.total)
 	}
 }
+
+// TestReclaimerRests: the reclaimer that is woken all the time has the database write what
+// is in memory once, and then rests.
+func TestReclaimerRests(t *testing.T) {
+	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
+	began, flushes := time.Now(), func() int64 { return s.db.Metrics().Flush.Count }
+	before := flushes()
+	const writes = 200
+	for i := range writes {
+		mustCommit(t, s, storage.Put("/a", random(100, uint64(i))))
+		select {
+		case s.reclaimer.wake <- struct{}{}:
+		default:
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// A machine so slow that this takes seconds may have it rest more than once.
+	most := 2 + int64(time.Since(began)/time.Second)
+	if n := flushes() - before; n == 0 || n > most {
+		t.Errorf("%d flushes, want at least one and at most %d", n, most)
+	}
+}
