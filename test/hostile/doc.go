@@ -13,7 +13,7 @@
 //
 //			{
 //				name: "YAML document whose aliases multiply",
-//				row:  "21",                       // of the table in docs/reliability.md
+//				row:  "21",                       // the number of the case in docs/reliability.md
 //				rights: []right{{verbs: "create", resources: "configmaps"}},
 //				run: func(a *attack) {
 //					body := ...
