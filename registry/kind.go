@@ -62,6 +62,9 @@ type Kind struct {
 	DefaultOnRead [][]int32
 	// AfterDecode sets on a decoded object what its stored form has no place for.
 	AfterDecode func(Object)
+	// UncachedGet says that kube-apiserver has no watch cache for the kind (events): a GET
+	// with a malformed resourceVersion is 400, as a list with one is for every kind.
+	UncachedGet bool
 	// TTLSeconds removes objects that long after their last write; 0 keeps them.
 	TTLSeconds int64
 

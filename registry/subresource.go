@@ -39,6 +39,9 @@ type Subresource struct {
 	Managed bool
 	// Unserved answers 501 with a Status; the parent must exist.
 	Unserved bool
+	// Connect marks a subresource that makes a connection to the object (exec, attach,
+	// portforward, proxy). It has no options of writes: dryRun is refused.
+	Connect bool
 }
 
 // Scale maps a kind's fields to autoscaling/v1 Scale.

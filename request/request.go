@@ -55,6 +55,9 @@ type Info struct {
 	AsksResource bool
 	// VerbInPath says that the path began with the verb, not with the resource.
 	VerbInPath bool
+	// InNamespace says that the path has a namespace before the resource: true for
+	// /api/v1/namespaces/a/pods, false for the namespace's own path /api/v1/namespaces/a.
+	InNamespace bool
 	// Rest is what follows the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
 }
@@ -102,7 +105,7 @@ func ParseInfo(r *http.Request) *Info {
 	if parts[0] == "namespaces" && len(parts) >= 2 {
 		info.Namespace = parts[1]
 		if len(parts) > 2 && !namespaceSubresources[parts[2]] {
-			parts = parts[2:]
+			parts, info.InNamespace = parts[2:], true
 		}
 	}
 	info.Resource = parts[0]

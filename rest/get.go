@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,28 +36,45 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 // read returns the object that the request names, as new as its resourceVersion
 // parameter demands.
 func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error) {
-	var view *cache.View
-	var err error
-	if rv := queryValue(r, "resourceVersion"); rv == "" {
-		view, err = s.Current(r.Context())
-	} else {
-		var revision int64
-		if revision, err = parseWatchVersion(rv); err != nil {
-			return nil, err
-		}
-		view, err = s.NotOlderThan(r.Context(), revision)
+	rv := queryValue(r, "resourceVersion")
+	if rv == "" {
+		return s.latest(r.Context(), info)
 	}
+	parse := parseWatchVersion
+	if s.Kind.UncachedGet {
+		parse = parseVersion
+	}
+	revision, err := parse(rv)
 	if err != nil {
 		return nil, err
 	}
-	o, ok, err := view.Get(r.Context(), s.Key(info.Namespace, info.Name))
+	view, err := s.NotOlderThan(r.Context(), revision)
+	if err != nil {
+		return nil, err
+	}
+	return s.find(r.Context(), view, info)
+}
+
+// latest returns the object that the path names in its latest state, whatever the
+// query says.
+func (s *served) latest(ctx context.Context, info *request.Info) (*cache.Object, error) {
+	view, err := s.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.find(ctx, view, info)
+}
+
+// find returns the object that the path names from a view, or a NotFound error.
+func (s *served) find(ctx context.Context, view *cache.View, info *request.Info) (*cache.Object, error) {
+	o, ok, err := view.Get(ctx, s.Key(info.Namespace, info.Name))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, kerrors.NewNotFound(s.gr, info.Name)
 	}
-	return s.Readable(r.Context(), o)
+	return s.Readable(ctx, o)
 }
 
 func queryValue(r *http.Request, name string) string {

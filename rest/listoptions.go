@@ -66,7 +66,8 @@ func (o *listOptions) validate(watch bool) error {
 	return nil
 }
 
-// parseVersion reads a resourceVersion parameter of a get or list.
+// parseVersion reads a resourceVersion parameter of a list, or of a get of a kind for
+// which kube-apiserver has no watch cache.
 func parseVersion(rv string) (int64, error) {
 	v, err := strconv.ParseUint(rv, 10, 63)
 	if err != nil {
@@ -75,8 +76,8 @@ func parseVersion(rv string) (int64, error) {
 	return int64(v), nil
 }
 
-// parseWatchVersion reads a resourceVersion parameter of a watch or get. The
-// reference answers 500 to a malformed one.
+// parseWatchVersion reads a resourceVersion parameter of a watch or get.
+// kube-apiserver answers 500 to a malformed one.
 func parseWatchVersion(rv string) (int64, error) {
 	if rv == "" {
 		return 0, nil

@@ -187,7 +187,7 @@ var verbs = map[string]verbFunc{
 // route finds what serves a request.
 func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served, error) {
 	s := h.served[servedKey{info.Group, info.Version, info.Resource}]
-	if s == nil || !s.scopeMatches(info) {
+	if s == nil || !s.scopeMatches(info) || !wellFormedPath(info) {
 		return nil, nil, apierr.PathNotFound()
 	}
 	if info.Subresource != "" {
@@ -210,11 +210,20 @@ func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served,
 	return verb, s, nil
 }
 
+// wellFormedPath says whether the path is that of a resource, an object or a subresource: nothing follows
+// an empty subresource (".../NAME//status"), and the deprecated paths of watches have no subresources.
+func wellFormedPath(info *request.Info) bool {
+	if info.Subresource == "" {
+		return info.Rest == ""
+	}
+	return !info.VerbInPath
+}
+
 // scopeMatches says whether the path's form fits the resource's scope.
 func (s *served) scopeMatches(info *request.Info) bool {
 	if !s.Kind.Namespaced {
-		// A namespace's own path names it twice.
-		return info.Namespace == "" || s.Kind.Resource == "namespaces" && info.Namespace == info.Name
+		// The path of a namespace itself names it as namespace and as object.
+		return info.Namespace == "" || s.Kind.Resource == "namespaces" && info.Namespace == info.Name && !info.InNamespace
 	}
 	if info.Namespace != "" {
 		return true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +22,12 @@ func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc,
 		return nil, apierr.PathNotFound()
 	}
 	verb := info.Verb
-	if r.Method == http.MethodHead || r.Method == http.MethodOptions || !hasVerb(sub, verb) {
+	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
+		// A proxy hands on every method, the other subresources have neither.
+		if !takesPath(sub) {
+			return nil, apierr.PathMethodNotAllowed()
+		}
+	} else if !hasVerb(sub, verb) {
 		return nil, apierr.PathMethodNotAllowed()
 	}
 	return s.verbOf(sub, verb), nil
@@ -58,10 +64,13 @@ func hasVerb(sub *registry.Subresource, verb string) bool {
 // unserved answers for subresources that discovery lists but this server does not
 // serve yet.
 func (h *Handler) unserved(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	if sub := s.Kind.Subresource(info.Subresource); sub != nil && sub.Connect && r.URL.Query().Has("dryRun") {
+		return kerrors.NewBadRequest("dryRun is not supported")
+	}
 	if err := h.mayConnect(r.Context(), info); err != nil {
 		return err
 	}
-	if _, err := s.read(r, info); err != nil {
+	if _, err := s.latest(r.Context(), info); err != nil {
 		return err
 	}
 	return notServed(info.Resource + "/" + info.Subresource)

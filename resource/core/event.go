@@ -50,7 +50,7 @@ func events() *registry.Kind {
 				FieldAliases: renamed,
 			},
 		},
-		Storage: "v1", StoragePath: "events", TTLSeconds: eventTTLSeconds,
+		Storage: "v1", StoragePath: "events", TTLSeconds: eventTTLSeconds, UncachedGet: true,
 		CreateOnUpdate: true, UnconditionalUpdate: true,
 		Fields: fields, FieldError: labelNotSupported,
 		Columns: []metav1.TableColumnDefinition{

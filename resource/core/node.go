@@ -24,7 +24,7 @@ func nodes() *registry.Kind {
 		Storage:      "v1", StoragePath: "minions",
 		UnconditionalUpdate: true,
 		Subresources: []registry.Subresource{
-			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true},
+			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
 				Prepare: prepareNodeStatus,
 				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {

@@ -27,7 +27,7 @@ func services() *registry.Kind {
 		Storage:  "v1", StoragePath: "services/specs",
 		CreateOnUpdate: true, UnconditionalUpdate: true, ReturnDeleted: true,
 		Subresources: []registry.Subresource{
-			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions"), Verbs: proxyVerbs, Unserved: true},
+			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
 			statusSubresource(),
 		},
 		Fields: []registry.Field{

@@ -1,0 +1,102 @@
+package rest_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestOddRequests sends requests with odd paths and parameters and expects the codes of
+// kube-apiserver, and a part of its message.
+func TestOddRequests(t *testing.T) {
+	_, server := verbsServer(t)
+	c := caller{t, server}
+	for path, body := range map[string]string{
+		"/api/v1/namespaces":                           `{"metadata":{"name":"a"}}`,
+		"/apis/apps/v1/namespaces/default/deployments": `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+	} {
+		resp := c.send(t.Context(), http.MethodPost, path, "application/json", []byte(body))
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusCreated {
+			t.Fatalf("POST %s: %d", path, resp.StatusCode)
+		}
+	}
+	const (
+		pods        = "/api/v1/namespaces/default/pods"
+		deployments = "/apis/apps/v1/namespaces/default/deployments"
+		malformed   = `resourceVersion: Invalid value: \"x\": strconv.ParseUint: parsing \"x\": invalid syntax`
+		noPath      = "the server could not find the requested resource"
+		noDryRun    = "dryRun is not supported"
+	)
+	for _, test := range []struct {
+		request string
+		code    int
+		message string
+	}{
+		// Subresources that connect, and logs, do not look at the version.
+		{"GET " + pods + "/p/log?resourceVersion=x", 404, `pods \"p\" not found`},
+		{"GET " + pods + "/p/exec?resourceVersion=x", 404, `pods \"p\" not found`},
+		{"POST " + pods + "/p/attach?resourceVersion=x", 404, `pods \"p\" not found`},
+		{"GET " + pods + "/p/portforward?resourceVersion=x", 404, `pods \"p\" not found`},
+		{"PATCH " + pods + "/p/proxy?resourceVersion=x", 404, `pods \"p\" not found`},
+		{"PUT /api/v1/namespaces/default/services/p/proxy/a/b?resourceVersion=x", 404, `services \"p\" not found`},
+		{"DELETE /api/v1/nodes/p/proxy?resourceVersion=x", 404, `nodes \"p\" not found`},
+		// kube-apiserver reads events without a watch cache.
+		{"GET /api/v1/namespaces/default/events/e?resourceVersion=x", 400, "invalid resource version: " + malformed},
+		{"GET /apis/events.k8s.io/v1/namespaces/default/events/e?resourceVersion=x", 400, "invalid resource version: " + malformed},
+		{"GET " + pods + "?resourceVersion=x", 400, "invalid resource version: " + malformed},
+		{"GET " + pods + "/p?resourceVersion=x", 500, malformed},
+
+		{"GET " + pods + "/x/exec?dryRun=All", 400, noDryRun},
+		{"POST " + pods + "/x/attach?dryRun=", 400, noDryRun},
+		{"GET " + pods + "/x/portforward?dryRun=x", 400, noDryRun},
+		{"OPTIONS " + pods + "/x/proxy?dryRun=All", 400, noDryRun},
+		{"DELETE /api/v1/nodes/x/proxy/a?dryRun=All", 400, noDryRun},
+		{"PUT /api/v1/namespaces/default/services/x/proxy?dryRun=All", 400, noDryRun},
+		{"GET " + pods + "/x/log?dryRun=All", 404, `pods \"x\" not found`},
+		{"PUT " + pods + "/x/exec?dryRun=All", 405, ""},
+		{"HEAD " + pods + "/x/proxy", 404, ""},
+		{"HEAD " + pods + "/x/exec", 405, ""},
+		{"HEAD /api/v1/nodes/x/proxy/a/b", 404, ""},
+		{"OPTIONS /api/v1/nodes/x/proxy", 404, `nodes \"x\" not found`},
+		{"OPTIONS " + pods + "/x/exec", 405, ""},
+
+		{"GET /api/v1/watch/nodes/n/status", 404, noPath},
+		{"POST /api/v1/watch/nodes/n/proxy", 404, noPath},
+		{"GET /api/v1/watch/namespaces/default/pods/x/log", 404, noPath},
+		{"GET /api/v1/watch/namespaces/a/status", 404, noPath},
+		{"GET /api/v1/namespaces/a", 200, ""},
+		{"GET /api/v1/namespaces/a/status", 200, ""},
+		{"GET /api/v1/namespaces/a/namespaces/a", 404, noPath},
+		{"GET /api/v1/namespaces/a/namespaces/a/status", 404, noPath},
+		{"DELETE /api/v1/namespaces/a/namespaces/a", 404, noPath},
+		{"GET /api/v1/watch/namespaces/a/namespaces/a", 404, noPath},
+		{"GET " + deployments + "/d", 200, ""},
+		{"GET " + deployments + "/d/", 200, ""},
+		{"GET " + deployments + "/d//scale", 404, noPath},
+		{"PUT " + deployments + "/d//status", 404, noPath},
+		{"DELETE " + deployments + "/d//status", 404, noPath},
+		{"POST /api/v1/nodes/x//proxy", 404, noPath},
+	} {
+		method, path, _ := strings.Cut(test.request, " ")
+		answer, code, err := c.bounded(method, path)
+		if err != nil || code != test.code || !strings.Contains(string(answer), test.message) {
+			t.Errorf("%s: %d %.300s %v, want %d %s", test.request, code, answer, err, test.code, test.message)
+		}
+	}
+}
+
+// bounded sends a request that must be answered, and its answer be read, within 20 seconds: a
+// watch that is served by mistake does not end by itself.
+func (c caller) bounded(method, path string) (answer []byte, code int, err error) {
+	const atMost = 20 * time.Second
+	ctx, cancel := context.WithTimeout(c.t.Context(), atMost)
+	defer cancel()
+	resp := c.send(ctx, method, path, "application/json", nil)
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return answer, resp.StatusCode, err
+}
