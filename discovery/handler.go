@@ -153,6 +153,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, "/apis//") {
+		respond.NotFoundPage(w) // the name of a group is missing
+		return
+	}
 	if len(parts) == 1 {
 		serve(w, r, v.list, v.aggregated)
 		return

@@ -193,7 +193,7 @@ func (c *converter) unknown(gv schema.GroupVersion) error {
 // and does not change it otherwise.
 func (c *converter) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
 	from := in.GetObjectKind().GroupVersionKind()
-	to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
+	to, ok := target.KindForGroupVersionKinds(c.kinds(from))
 	if !ok {
 		return nil, c.unknown(from.GroupVersion())
 	}
@@ -222,6 +222,17 @@ func (c *converter) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 	}
 	object.GetObjectKind().SetGroupVersionKind(to)
 	return object, nil
+}
+
+// kinds returns what an object of kind from can be converted to: from itself, and the kind in all
+// versions, which may be of other groups (an Event is served as v1 and as events.k8s.io/v1).
+func (c *converter) kinds(from schema.GroupVersionKind) []schema.GroupVersionKind {
+	out := make([]schema.GroupVersionKind, 0, len(c.config.Versions)+1)
+	out = append(out, from)
+	for i := range c.config.Versions {
+		out = append(out, c.config.Versions[i].GroupVersion.WithKind(from.Kind))
+	}
+	return out
 }
 
 // typed makes a tree the version's own Go type.
