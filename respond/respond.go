@@ -16,10 +16,10 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 // Media types that every API answer can have.
@@ -145,7 +145,7 @@ func Encode(obj Message, t metav1.TypeMeta, mediaType string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return yaml.JSONToYAML(body)
+		return scheme.JSONToYAML(body)
 	case JSON:
 		body, err := json.Marshal(obj)
 		if err != nil {

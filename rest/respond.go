@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/audit"
@@ -56,7 +55,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 	case (accepted.Media == scheme.YAML || accepted.Pretty) && scheme.Indentation(body) > maxIndentation+2*len(body):
 		// A document of JSON is one of YAML too.
 	case accepted.Media == scheme.YAML:
-		if converted, err := yaml.JSONToYAML(body); err == nil {
+		if converted, err := scheme.JSONToYAML(body); err == nil {
 			body = converted
 		}
 	case accepted.Media == scheme.CBOR:

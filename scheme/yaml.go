@@ -1,0 +1,36 @@
+package scheme
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// JSONToYAML converts a JSON document, as encoders write it, to YAML with the same values.
+func JSONToYAML(doc []byte) ([]byte, error) { return yaml.JSONToYAML(escapeForYAML(doc)) }
+
+// escapeForYAML returns a JSON document in which the characters that mean another thing in YAML are
+// escaped: YAML has no control characters, and takes some others for line breaks or marks. JSON has
+// them only in texts. It returns doc itself if there are none.
+func escapeForYAML(doc []byte) []byte {
+	var out []byte
+	done := 0 // what comes before it is in out
+	for i := 0; i < len(doc); {
+		c, size := rune(doc[i]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRune(doc[i:])
+		}
+		switch {
+		case c >= 0x7f && c <= 0x9f, c == 0x2028, c == 0x2029, c == 0xfeff, c == 0xfffe, c == 0xffff:
+			out = append(out, doc[done:i]...)
+			out = fmt.Appendf(out, `\u%04x`, c)
+			done = i + size
+		}
+		i += size
+	}
+	if out == nil {
+		return doc
+	}
+	return append(out, doc[done:]...)
+}
