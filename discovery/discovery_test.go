@@ -197,6 +197,8 @@ func TestNegotiation(t *testing.T) {
 		{"/api", "text/html", 406, respond.JSON, coarse},
 		{"/api/v2", "", 404, respond.JSON, "the server could not find the requested resource"},
 		{"/apis/apps/v2", "", 404, respond.JSON, "the server could not find the requested resource"},
+		{"/apis//", "", 404, "text/plain; charset=utf-8", ""},
+		{"/apis//apps", "", 404, "text/plain; charset=utf-8", ""},
 		{"/apis/none", "", 404, "text/plain; charset=utf-8", ""},
 		{"/apis/none/v1", "", 404, "text/plain; charset=utf-8", ""},
 	} {
