@@ -89,6 +89,7 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 	if err := checkPaths(ops, len(doc)+len(body)); err != nil {
 		return nil, nil, err
 	}
+	completeWholeDocument(ops)
 	patched, err = ops.Apply(doc)
 	if err != nil {
 		return nil, nil, unprocessable(err)
@@ -146,6 +147,19 @@ func numbered(doc []byte) (map[string]any, bool) {
 	}
 	_, err := d.Token()
 	return tree, errors.Is(err, io.EOF)
+}
+
+// completeWholeDocument gives the operations on the whole document (path "") that lack a value the
+// value null. The library panics without one. For other paths it takes a missing value for null.
+func completeWholeDocument(ops jsonpatch.Patch) {
+	for _, op := range ops {
+		if path, err := op.Path(); err != nil || path != "" {
+			continue
+		}
+		if _, given := op["value"]; !given {
+			op["value"] = nil // as null is decoded
+		}
+	}
 }
 
 // MaxPathBytes bounds the work for the depth of a patch: what is at each step of a path is read and
