@@ -1,22 +1,18 @@
 package rest
 
 import (
-	"bytes"
-	"fmt"
 	"net/http"
 	"net/url"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
 // delete begins or completes an object's deletion.
@@ -100,12 +96,8 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 
 func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOptions) error {
 	if media == scheme.Protobuf {
-		message, found := bytes.CutPrefix(body, []byte(wire.EnvelopePrefix))
-		if !found {
-			return fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix))
-		}
-		var envelope runtime.Unknown
-		if err := envelope.Unmarshal(message); err != nil {
+		envelope, err := scheme.OpenBody(body)
+		if err != nil {
 			return err
 		}
 		if envelope.Kind != "" && envelope.Kind != "DeleteOptions" {

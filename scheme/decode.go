@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -181,13 +182,30 @@ func yamlErrors(body []byte) []error {
 	return nil
 }
 
-func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
-	env, err := wire.OpenEnvelope(body)
-	if err != nil {
-		return nil, d.unrecognized(body, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix)))
+// OpenBody takes the envelope off a protobuf body that a client sent. It refuses an envelope that is
+// malformed anywhere, with kube-apiserver's words; wire.OpenEnvelope, which reads what was stored, takes
+// some of those.
+func OpenBody(body []byte) (runtime.Unknown, error) {
+	var envelope runtime.Unknown
+	message, found := bytes.CutPrefix(body, []byte(wire.EnvelopePrefix))
+	switch {
+	case len(body) == 0:
+		return envelope, errors.New("empty data")
+	case !found:
+		return envelope, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix))
+	case len(message) == 0:
+		return envelope, errors.New("empty body")
 	}
-	gvk := schema.FromAPIVersionAndKind(env.APIVersion, env.Kind)
-	if err := d.checkKind(withDefaults(gvk, d.GVK)); err != nil {
+	err := envelope.Unmarshal(message)
+	return envelope, err
+}
+
+func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
+	env, err := OpenBody(body)
+	if err != nil {
+		return nil, d.unrecognized(body, err)
+	}
+	if err := d.checkKind(withDefaults(env.GroupVersionKind(), d.GVK)); err != nil {
 		return nil, err
 	}
 	obj := d.New()

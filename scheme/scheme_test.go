@@ -171,7 +171,7 @@ func TestDecodeUnreadable(t *testing.T) {
 		{"YAML: a tab", scheme.YAML, "kind:\tPod\n\t- x", `the object provided is unrecognized (must be of type Pod): `},
 		{"YAML: text", scheme.YAML, "hello", `the object provided is unrecognized (must be of type Pod): `},
 		{"YAML: an open bracket", scheme.YAML, "a: [", `the object provided is unrecognized (must be of type Pod): `},
-		{"protobuf: empty", scheme.Protobuf, "", `provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (<empty>)`},
+		{"protobuf: empty", scheme.Protobuf, "", `the object provided is unrecognized (must be of type Pod): empty data (<empty>)`},
 		{"protobuf: JSON", scheme.Protobuf, "{}", `expected prefix [107 56 115 0] ({})`},
 		{"protobuf: garbage behind the prefix", scheme.Protobuf, "k8s\x00\x0a\xff", `400`},
 		{"protobuf: a field cut off", scheme.Protobuf, "k8s\x00\x12\x03\x0a\x05a", `Pod in version "v1" cannot be handled as a Pod: unexpected EOF`},
