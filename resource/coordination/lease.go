@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -39,6 +40,8 @@ func lease() *registry.Kind {
 					l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 				}
 			},
+			Validate:       func(_ context.Context, l *coordinationv1.Lease) field.ErrorList { return validateLease(l) },
+			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList { return validateLease(l) },
 			Cells: declare.Cells(func(l *coordinationv1.Lease) []any {
 				holder := ""
 				if h := l.Spec.HolderIdentity; h != nil {
@@ -48,4 +51,17 @@ func lease() *registry.Kind {
 			}),
 		}),
 	}
+}
+
+// validateLease checks the numbers of a Lease.
+func validateLease(l *coordinationv1.Lease) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
+		errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
+	}
+	if n := l.Spec.LeaseTransitions; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
+	}
+	return errs
 }
