@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,8 +76,9 @@ func (r *Resource) create(ctx context.Context, namespace string, obj Object, o C
 }
 
 func (r *Resource) insert(ctx context.Context, obj Object, o CreateOptions) (Result, error) {
-	// The store refuses it, which a dry run does not reach.
-	if rv := obj.GetResourceVersion(); rv != "" && rv != "0" && !o.DryRun {
+	// kube-apiserver's store refuses a version, which a dry run does not reach; what is not a number is
+	// dropped.
+	if rv, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64); err == nil && rv != 0 && !o.DryRun {
 		return Result{}, apierr.New(http.StatusInternalServerError, "", "resourceVersion should not be set on objects to be created")
 	}
 	key := r.Key(obj.GetNamespace(), obj.GetName())

@@ -2,11 +2,14 @@ package rest_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestOddRequests sends requests with odd paths and parameters and expects the codes of
@@ -99,4 +102,38 @@ func (c caller) bounded(method, path string) (answer []byte, code int, err error
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)
 	return answer, resp.StatusCode, err
+}
+
+// TestCreatesThatKubeAPIServerTakes creates objects that look wrong and are not: a LimitRange without a
+// name, and objects with a resourceVersion that is no number.
+func TestCreatesThatKubeAPIServerTakes(t *testing.T) {
+	_, server := verbsServer(t)
+	c := caller{t, server}
+	const namespace = "/api/v1/namespaces/default/"
+	for body, want := range map[string]struct {
+		collection string
+		code       int
+	}{
+		`{"spec":{"limits":[]}}`:                                             {"limitranges", 201},
+		`{"metadata":{"name":"a","resourceVersion":"a/b"}}`:                  {"configmaps", 201},
+		`{"metadata":{"name":"b","resourceVersion":"-1"}}`:                   {"configmaps", 201},
+		`{"metadata":{"name":"c","resourceVersion":"00"}}`:                   {"configmaps", 201},
+		`{"metadata":{"name":"d","resourceVersion":"18446744073709551616"}}`: {"configmaps", 201},
+		`{"metadata":{"name":"e","resourceVersion":"01"}}`:                   {"configmaps", 500},
+		`{"metadata":{"name":"f","resourceVersion":"18446744073709551615"}}`: {"configmaps", 500},
+		`{"metadata":{}}`: {"configmaps", 422},
+	} {
+		resp := c.send(t.Context(), http.MethodPost, namespace+want.collection, "application/json", []byte(body))
+		answer, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != want.code || strings.Contains(string(answer), `"a/b"`) {
+			t.Errorf("%s: %d %.300s %v, want %d", body, resp.StatusCode, answer, err, want.code)
+		}
+		if want.collection == "limitranges" {
+			var limits corev1.LimitRange
+			if err := json.Unmarshal(answer, &limits); err != nil || len(limits.Name) != len("fe5a8469-7221-4812-89b4-fdc093d6be8a") {
+				t.Errorf("name %q %v", limits.Name, err)
+			}
+		}
+	}
 }

@@ -1,7 +1,10 @@
 package core
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -13,6 +16,14 @@ func limitRanges() *registry.Kind {
 		Versions: onlyV1(func() *corev1.LimitRange { return &corev1.LimitRange{} }, defaultLimitRange),
 		Storage:  "v1", StoragePath: "limitranges",
 		CreateOnUpdate: true, UnconditionalUpdate: true,
+		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.LimitRange]{PrepareCreate: nameLimitRange}),
+	}
+}
+
+// nameLimitRange gives a LimitRange without a name a UUID as name.
+func nameLimitRange(_ context.Context, r *corev1.LimitRange) {
+	if r.Name == "" {
+		r.Name = string(uuid.NewUUID())
 	}
 }
 
