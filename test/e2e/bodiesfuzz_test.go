@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +30,9 @@ const fuzzNamespace = "fuzz"
 // TestBodiesAsReference sends wrong bodies of many kinds, in JSON, YAML, protobuf and
 // CBOR, as creations, updates, all patches and deletions, to kube-apiserver and
 // Keelson. It fails where Keelson answers 5xx, cuts the connection or panics, where
-// kube-apiserver does not, and lists every request with another code. At the end every
-// collection must still be listed, in each encoding.
+// kube-apiserver does not, and where it accepts what kube-apiserver refuses, but for
+// the kinds that it does not validate yet. It lists every request with another code. At
+// the end every collection must still be listed, in each encoding.
 func TestBodiesAsReference(t *testing.T) {
 	dir := logDir(t)
 	seed := fuzzSeed(t)
@@ -69,10 +71,53 @@ func TestBodiesAsReference(t *testing.T) {
 // knownBodies are differences that are meant, or that are a gap of its own.
 func knownBodies() []known {
 	return []known{
-		{regexp.MustCompile(`: 422 .*, Keelson 20[01]`), "Keelson does not validate the kind, or the field, yet"},
-		{regexp.MustCompile(`, Keelson 400 .*invalid UTF-#`), "Keelson refuses texts that are no UTF-8"},
-		{regexp.MustCompile(`: 422 .*, Keelson 409 F Q already exists|: 422 .*, Keelson 409 [a-z]+ Q already exists`), "Keelson looks for an object of the name before it validates"},
+		{func(d *difference) bool { return d.unvalidated() && slices.Contains(unvalidated(), d.resource) }, "Keelson does not validate the kind yet"},
+		{func(d *difference) bool {
+			return d.got.code == http.StatusBadRequest && strings.Contains(d.got.message, "invalid UTF-8")
+		}, "Keelson refuses texts that are no UTF-8"},
 	}
+}
+
+// unvalidated are the resources of which Keelson does not validate the objects yet, or not all that
+// kube-apiserver validates. A resource leaves the list when that is built. For any other one the test
+// fails when Keelson takes an object that kube-apiserver finds invalid.
+func unvalidated() []string {
+	return []string{
+		"events", "limitranges", "persistentvolumes", "resourcequotas",
+		"controllerrevisions.apps",
+		"events.events.k8s.io",
+		"horizontalpodautoscalers.autoscaling",
+		"ingressclasses.networking.k8s.io",
+		"runtimeclasses.node.k8s.io",
+		"flowschemas.flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+		"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io",
+		"csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io", "storageclasses.storage.k8s.io",
+		"volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
+	}
+}
+
+// unvalidated says that kube-apiserver found the object invalid and Keelson did not: it took it, or
+// refused it only because one of its name exists.
+func (d *difference) unvalidated() bool {
+	return d.want.code == http.StatusUnprocessableEntity && (d.got.code < http.StatusMultipleChoices && d.got.code != 0 ||
+		d.got.code == http.StatusConflict && d.got.reason == string(metav1.StatusReasonAlreadyExists))
+}
+
+// resourceOf returns the resource of an API path, with its group, without subresources.
+func resourceOf(path string) string {
+	path, _, _ = strings.Cut(path, "?")
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	group := ""
+	if parts[0] == "apis" {
+		group, parts = "."+parts[1], parts[1:]
+	}
+	if parts = parts[2:]; parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	return parts[0] + group
 }
 
 type bodyFuzz struct {
@@ -491,8 +536,13 @@ func shape(message string) string {
 func (r *fuzzRequest) difference(want, got outcome) difference {
 	d := difference{want: want, got: got}
 	d.group = fmt.Sprintf("%s as %s: %d %s, Keelson %d %s", r.op, r.contentType, want.code, shape(want.message), got.code, shape(got.message))
-	d.request = r.String()
+	d.request, d.resource = r.String(), resourceOf(r.path)
+	refused := want.code >= http.StatusBadRequest && want.code < http.StatusInternalServerError
 	switch {
+	case d.unvalidated():
+		d.wrong, d.group = "Keelson does not find invalid what kube-apiserver does", d.resource+": "+d.group
+	case refused && want.code != http.StatusNotFound && want.code != http.StatusConflict && got.code != 0 && got.code < http.StatusMultipleChoices:
+		d.wrong = "Keelson accepts what kube-apiserver refuses"
 	case got.code == 0 && want.code != 0:
 		d.wrong = "Keelson cuts the connection"
 	case got.code >= http.StatusInternalServerError && want.code < http.StatusInternalServerError:
@@ -583,7 +633,8 @@ func (f *bodyFuzz) listAll(t *testing.T, seeds []*fuzzObject) {
 		for _, accept := range []string{jsonType, protoType + ", " + jsonType, "application/yaml", "application/cbor", "application/json;as=Table;g=meta.k8s.io;v=v1"} {
 			want, _, _ := f.reference.call(t.Context(), http.MethodGet, o.collection, accept, "", nil)
 			got, answer, err := f.keelson.call(t.Context(), http.MethodGet, o.collection, accept, "", nil)
-			if err != nil || got != want {
+			// kube-apiserver fails to show some of what it stored, as YAML.
+			if err != nil || got != want && want < http.StatusInternalServerError || got >= http.StatusInternalServerError {
 				t.Errorf("GET %s as %s: kube-apiserver %d, Keelson %d %.300s %v", o.collection, accept, want, got, answer, err)
 			}
 		}
