@@ -89,7 +89,7 @@ func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 		r.Header.Set("Impersonate-User", "u")
 		r.Header.Set("Content-Type", "application/merge-patch+json")
 		w := httptest.NewRecorder()
-		s.http.Handler.ServeHTTP(w, r)
+		s.http.server.Handler.ServeHTTP(w, r)
 		return w
 	}
 	// Grants come to be known a little after they are written.

@@ -2,123 +2,84 @@ package server
 
 import (
 	"context"
-	"errors"
-	"time"
+	"log/slog"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/controller/bootstrap"
-	"github.com/keelson-dev/keelson/controller/serviceaccount"
+	"github.com/keelson-dev/keelson/controller/serviceclaims"
+	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/rest"
-	"github.com/keelson-dev/keelson/server/background"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/features"
+	"github.com/keelson-dev/keelson/storage"
 )
 
-// api is what serves resources: the kinds, the cache on the store, the generic
-// pipeline and the verbs.
+// api is what serves resources: the kinds, bound to the stores, the verbs, and what
+// tells clients about them.
 type api struct {
-	kinds    []*registry.Kind
-	caches   []*cache.Cache
-	registry *registry.Registry
-	handler  *rest.Handler
-	custom   *custom
-	ready    chan struct{} // closed when the system namespaces are there
+	kinds     []*registry.Kind
+	registry  *registry.Registry
+	handler   *rest.Handler
+	custom    *custom
+	discovery *discovery.Handler
+	claims    *serviceclaims.Controller
 }
 
-// idleDrop is how long a resource that nobody reads stays in memory.
-const idleDrop = 30 * time.Minute
+// apiOptions are what api needs.
+type apiOptions struct {
+	config         *Config
+	gates          features.Gates
+	services       serviceRanges
+	hostPort       string // where the server is reached
+	kinds          []*registry.Kind
+	registry       *registry.Registry
+	store          storage.Store // the main one
+	authentication *authentication
+	authorization  *authorization
+	egress         *egress.Selector
+	metrics        *metrics.Metrics
+	log            *slog.Logger
+}
 
-func (s *Server) buildAPI(ctx context.Context) error {
-	a := &api{kinds: resource.Kinds(), ready: make(chan struct{})}
-	s.api = a
-	histories := cache.NewHistories(0)
-	for i := range s.places {
-		p := &s.places[i]
-		p.cache = cache.New(cache.Options{
-			Store: p.store, FormBudget: p.formBudget, IdleDrop: idleDrop, Histories: histories, Logger: s.log,
-		})
-		a.caches = append(a.caches, p.cache)
+// newAPI puts together what serves resources. Nothing is served, and no definition of
+// custom resources followed, before the caller says so.
+func newAPI(ctx context.Context, o apiOptions) (*api, error) {
+	a := &api{
+		kinds: o.kinds, registry: o.registry,
+		discovery: discovery.New(discovery.FromKinds(o.kinds), o.hostPort),
 	}
-	var err error
-	if a.registry, err = registry.NewPlaced(a.kinds, s.backend, time.Now); err != nil {
-		return err
-	}
-	if s.encryption != nil {
-		a.registry.Transform(s.transformer)
-		s.encryption.OnReload(func() {
-			for _, c := range a.caches {
-				c.RetryUnread()
-			}
-		})
-	}
-	if err := s.buildAuthentication(ctx, a.registry); err != nil {
-		return err
-	}
-	if err := s.buildAuthorization(); err != nil {
-		return err
-	}
-	options := rest.Options{
-		Registry:          a.registry,
-		Admission:         admissionChain(a.registry, s.authorization, append(s.config.judges, s.authorization.guardRoles())...),
-		MinRequestTimeout: s.config.MinRequestTimeout,
+	answers := o.authorization.answers()
+	maps.Copy(answers, o.authentication.answers())
+	judges := append(o.config.judges, o.authorization.guardRoles())
+	a.handler = rest.New(rest.Options{
+		Registry: o.registry, Admission: admissionChain(o.registry, o.authorization, judges...),
+		Authorizer: o.authorization, Answers: answers,
+		MinRequestTimeout: o.config.MinRequestTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
-			return s.metrics.WatchEvents(group, version, resource)
+			return o.metrics.WatchEvents(group, version, resource)
 		},
-		Computed: map[schema.GroupResource]rest.Computed{{Resource: "componentstatuses"}: s.componentStatuses},
-		CBOR:     s.gates.Enabled(features.CBORServingAndStorage),
+		Computed: map[schema.GroupResource]rest.Computed{
+			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Etcd.Servers)).statuses,
+		},
+		CBOR: o.gates.Enabled(features.CBORServingAndStorage),
+	})
+	var err error
+	if a.custom, err = newCustom(&o, a.handler); err != nil {
+		return nil, err
 	}
-	s.serveAuthorization(&options)
-	s.serveAuthentication(&options)
-	verbs := rest.New(options)
-	a.handler = verbs
-	if a.custom, err = s.buildCustom(a.registry, verbs); err != nil {
-		return err
+	if a.claims, err = allocateServices(ctx, &o); err != nil {
+		return nil, err
 	}
-	s.work.Go("custom resource definitions", background.Forever(a.custom.Run))
-	if err := s.allocateServices(ctx, a.registry); err != nil {
-		return err
-	}
-	if err := bootstrap.Namespaces(ctx, a.registry, verbs); err != nil {
-		return err
-	}
-	close(a.ready)
-	if err := both(
-		func() error { return s.startAuthorization(ctx, a.registry, verbs) },
-		func() error { return s.startControlPlane(ctx, a.registry, verbs) },
-	); err != nil {
-		return err
-	}
-	if err := s.startAPIServices(ctx, verbs); err != nil {
-		return err
-	}
-	s.work.Go("objects of the control plane", background.Forever(s.controlPlane.keeper.Run))
-	s.work.Go("addresses and ports of services", background.Forever(s.claims.Run))
-	if s.config.DefaultServiceAccounts {
-		accounts := &serviceaccount.Controller{Registry: a.registry, Creator: verbs, Log: s.log}
-		s.work.Go("default service accounts", background.Forever(accounts.Run))
-	}
-	return nil
+	o.metrics.Register(metrics.Objects(a.objects))
+	return a, nil
 }
 
-// both does two things at the same time.
-func both(a, b func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- b() }()
-	return errors.Join(a(), <-done)
-}
-
-// bootstrapped waits until the objects that every server starts with are there.
-func (a *api) bootstrapped(ctx context.Context) error {
-	select {
-	case <-a.ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// hasResource returns whether a version of a group has a resource, built-in or custom.
+func (a *api) hasResource(group, version, name string) bool {
+	return a.discovery.HasResource(group, version, name) || a.custom.HasResource(group, version, name)
 }
 
 // objects counts the stored objects of the resources that are in use.
@@ -133,11 +94,4 @@ func (a *api) objects() map[metrics.GroupResource]int64 {
 		counts[metrics.GroupResource{Group: group, Resource: resource}] = int64(n)
 	})
 	return counts
-}
-
-func (a *api) close() error {
-	for _, c := range a.caches {
-		c.Close()
-	}
-	return nil
 }

@@ -2,10 +2,11 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
-	"sync/atomic"
+	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,54 +21,56 @@ import (
 	auditfilter "github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// auditing is what audits a server's requests.
+// auditing is what audits a server's requests. A nil auditing audits nothing.
 type auditing struct {
 	policy *policy.Policy
 	sinks  audit.Union
 	files  []io.Closer
 	log    *slog.Logger
-	counts atomic.Pointer[metrics.Audit] // set when the metrics are there
-	// maxObject is the size from which no sink takes an object, 0 for none.
+	counts *metrics.Audit
+	// maxObject is the size from which no sink takes an object, negative where one takes
+	// objects of any size, 0 before there are sinks.
 	maxObject int64
 	c         *AuditConfig
+	closing   sync.Once
 }
 
-// openAudit reads the policy and opens what events are written to.
-func (s *Server) openAudit() error {
-	c := &s.config.Audit
+// openAudit reads the policy and opens what events are written to. It returns nil where
+// nothing is audited.
+func openAudit(c *AuditConfig, dial webhook.DialFunc, counts *metrics.Audit, log *slog.Logger) (*auditing, error) {
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
-			s.log.Info("without --audit-policy-file nothing is audited")
+			log.Info("without --audit-policy-file nothing is audited")
 		}
-		return nil
+		return nil, nil
 	}
-	a := &auditing{log: s.log, c: c}
+	a := &auditing{log: log, c: c, counts: counts}
 	var err error
-	if a.policy, err = policy.Load(c.PolicyFile, s.log); err != nil {
-		return err
+	if a.policy, err = policy.Load(c.PolicyFile, log); err != nil {
+		return nil, err
 	}
 	if c.Log.Path != "" {
 		out, err := a.openLog(&c.Log)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSinkConfig)
 	}
 	if c.Webhook.ConfigFile != "" {
-		backend, err := auditwebhook.New(c.Webhook.ConfigFile, webhook.Options{UserAgent: userAgent, Dial: s.egress.Dialer(egress.ControlPlane)}, c.Webhook.InitialBackoff, a.report)
+		backend, err := auditwebhook.New(c.Webhook.ConfigFile, webhook.Options{UserAgent: userAgent, Dial: dial},
+			c.Webhook.InitialBackoff, a.report)
 		if err != nil {
-			return err
+			return nil, errors.Join(err, a.close())
 		}
 		a.add(backend, &c.Webhook.AuditSinkConfig)
 	}
-	if len(a.sinks) > 0 {
-		s.audit = a
+	if len(a.sinks) == 0 {
+		return nil, nil
 	}
-	return nil
+	return a, nil
 }
 
 // userAgent is how the server names itself to webhooks.
@@ -110,9 +113,7 @@ func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
 
 // report is an audit.Report. Events are named, not shown: they may hold secrets.
 func (a *auditing) report(part string, err error, events []*audit.Event) {
-	if counts := a.counts.Load(); counts != nil {
-		counts.Error(part, len(events))
-	}
+	a.counts.Error(part, len(events))
 	ids := make([]string, 0, len(events))
 	for _, e := range events {
 		ids = append(ids, string(e.AuditID))
@@ -120,17 +121,15 @@ func (a *auditing) report(part string, err error, events []*audit.Event) {
 	a.log.Error("audit events are lost or late", "plugin", part, "error", err, "events", len(events), "audit-IDs", ids)
 }
 
-// auditFilter returns what the chain needs, nil where nothing is audited.
-func (s *Server) auditFilter() *auditfilter.Auditor {
-	counts := s.metrics.NewAudit()
-	if s.audit == nil {
+// filter returns what the chain needs, nil where nothing is audited.
+func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
+	if a == nil {
 		return nil
 	}
-	s.audit.counts.Store(counts)
 	return &auditfilter.Auditor{
-		Policy: s.audit.policy, Sink: s.audit.sinks, New: newObjects(s.api.kinds),
-		Observe: func(l audit.Level) { counts.Level(l.String()) }, Count: counts.Event, Rejected: counts.Rejected,
-		MaxObject: max(s.audit.maxObject, 0),
+		Policy: a.policy, Sink: a.sinks, New: newObjects(kinds),
+		Observe: func(l audit.Level) { a.counts.Level(l.String()) }, Count: a.counts.Event, Rejected: a.counts.Rejected,
+		MaxObject: max(a.maxObject, 0),
 	}
 }
 
@@ -164,23 +163,23 @@ func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Ob
 	}
 }
 
-// closeAudit hands on the events that wait.
-func (s *Server) closeAudit() error {
-	if s.audit == nil {
+// close hands on the events that wait, and closes the log. Calls after the first, and
+// of a nil auditing, do nothing.
+func (a *auditing) close() (err error) {
+	if a == nil {
 		return nil
 	}
-	a := s.audit
-	s.audit = nil
-	ctx, cancel := context.WithTimeout(context.Background(), a.c.farewell)
-	defer cancel()
-	err := a.sinks.Close(ctx)
-	if err != nil {
-		return err // a file that hangs may be in use
-	}
-	for _, f := range a.files {
-		if err := f.Close(); err != nil {
-			return err
+	a.closing.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), a.c.farewell)
+		defer cancel()
+		if err = a.sinks.Close(ctx); err != nil {
+			return // a file that hangs may be in use
 		}
-	}
-	return nil
+		for _, f := range a.files {
+			if err = f.Close(); err != nil {
+				return
+			}
+		}
+	})
+	return err
 }

@@ -266,7 +266,7 @@ func TestRetryAfter(t *testing.T) {
 	c.Filters.ShutdownSendRetryAfter = true
 	s := start(t, c)
 	entered, release := make(chan bool), make(chan bool)
-	s.routes.api = ownResources{s.routes.api, func(http.ResponseWriter, *http.Request) {
+	s.http.routes.api = ownResources{s.http.routes.api, func(http.ResponseWriter, *http.Request) {
 		entered <- true
 		<-release
 	}}
@@ -276,7 +276,7 @@ func TestRetryAfter(t *testing.T) {
 	<-entered
 	done := make(chan error, 1)
 	go func() { done <- s.Stop(context.Background()) }()
-	for !s.refusing.Load() {
+	for !s.http.refusing.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	if a := call(t, second, "GET", s.URL()+"/api/v1/pods"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "5" {

@@ -7,7 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/auth/bootstraptoken"
 	"github.com/keelson-dev/keelson/auth/externalsigner"
-	"github.com/keelson-dev/keelson/auth/identity"
+	tokenreview "github.com/keelson-dev/keelson/auth/identity"
 	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/auth/token"
@@ -31,7 +31,6 @@ import (
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/egress"
@@ -45,142 +44,189 @@ const (
 	reloadEvery = 5 * time.Second
 )
 
-// authentication is who is let into a server, and as whom.
+// authentication finds out who sends a request.
 type authentication struct {
-	audiences  []string
-	keys       serviceaccount.KeySource
-	ownKeys    *serviceaccount.Keys   // nil: signer has them
-	signer     *externalsigner.Signer // nil: this server signs
-	clientCAs  *clientcert.Authorities
-	proxyCAs   *clientcert.Authorities // nil: no front proxy is believed
-	proxyNames requestheader.Names
-	anonymous  anonymous.Rule
-	issuers    issuers
-	legacy     legacytokens.Tracker
+	authenticationOptions
+	audiences   []string
+	keys        accountKeys
+	authorities authorities
+	anonymous   anonymous.Rule
+	issuers     issuers
+	legacy      *legacytokens.Tracker
 	// tokens are asked from top to bottom, and so are authenticators.
 	tokens         authn.TokenUnion
 	authenticators authn.Union
 }
 
-// buildAuthentication reads the keys and authorities, and puts the ways to sign in
+// authenticationOptions are what authentication needs.
+type authenticationOptions struct {
+	config   *Config
+	ownCA    []byte // of the server's own authority, PEM
+	hostPort string // where the server is reached
+	// exclusive says that no other server uses the store.
+	exclusive bool
+	registry  *registry.Registry
+	egress    *egress.Selector
+	metrics   *metrics.Metrics
+	// work ends what oidc runs beside requests.
+	work *background.Group
+	log  *slog.Logger
+}
+
+// authorities are whose client certificates count.
+type authorities struct {
+	clients    *clientcert.Authorities
+	proxies    *clientcert.Authorities // nil: no front proxy is believed
+	proxyNames requestheader.Names
+}
+
+// accountKeys are the keys of service account tokens.
+type accountKeys struct {
+	source serviceaccount.KeySource // own or signer
+	own    *serviceaccount.Keys     // nil: signer has them
+	signer *externalsigner.Signer   // nil: this server signs
+	// longest is how long a token may live, 0 for no limit.
+	longest time.Duration
+}
+
+// newAuthentication reads the keys and authorities, and puts the ways to sign in
 // together.
-func (s *Server) buildAuthentication(ctx context.Context, reg *registry.Registry) error {
-	c := &s.config.Authentication
-	a := &authentication{audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous}}
-	a.legacy.Objects, a.legacy.Log, a.legacy.Now = reg, s.log, time.Now
-	s.authentication = a
-	if err := s.openAuthorities(a); err != nil {
-		return err
+func newAuthentication(ctx context.Context, o authenticationOptions) (*authentication, error) {
+	c := &o.config.Authentication
+	a := &authentication{
+		authenticationOptions: o, audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous},
+		legacy: &legacytokens.Tracker{Objects: o.registry, Log: o.log, Now: time.Now},
 	}
-	if err := s.openAccountKeys(ctx, a); err != nil {
-		return err
+	if err := a.openAuthorities(); err != nil {
+		return nil, err
 	}
-	if err := s.openIssuers(a); err != nil {
-		return err
+	if err := a.openAccountKeys(ctx); err != nil {
+		return nil, errors.Join(err, a.close())
 	}
-	if err := s.tokenAuthenticators(a, reg); err != nil {
-		return err
+	if err := a.openIssuers(); err != nil {
+		return nil, errors.Join(err, a.close())
 	}
-	a.authenticators = s.authenticators(a)
-	return nil
+	if err := a.tokenAuthenticators(); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.authenticators = a.authenticatorList()
+	return a, nil
+}
+
+// close ends the connection to the program that signs tokens. A nil authentication has
+// none.
+func (a *authentication) close() error {
+	if a == nil || a.keys.signer == nil {
+		return nil
+	}
+	return a.keys.signer.Close()
 }
 
 // openAuthorities reads whose client certificates count.
-func (s *Server) openAuthorities(a *authentication) (err error) {
-	if a.clientCAs, err = clientcert.OpenAuthorities(s.certs.CA, s.config.ClientCAFile); err != nil {
+func (a *authentication) openAuthorities() (err error) {
+	if a.authorities.clients, err = clientcert.OpenAuthorities(a.ownCA, a.config.ClientCAFile); err != nil {
 		return fmt.Errorf("--client-ca-file: %w", cause(err))
 	}
-	h := &s.config.Authentication.RequestHeader
+	h := &a.config.Authentication.RequestHeader
 	if h.ClientCAFile == "" {
 		return nil
 	}
-	if a.proxyCAs, err = clientcert.OpenAuthorities(nil, h.ClientCAFile); err != nil {
+	if a.authorities.proxies, err = clientcert.OpenAuthorities(nil, h.ClientCAFile); err != nil {
 		return fmt.Errorf("--requestheader-client-ca-file: %w", cause(err))
 	}
-	a.proxyNames = requestheader.Names{
+	a.authorities.proxyNames = requestheader.Names{
 		Users: h.UsernameHeaders, UIDs: h.UIDHeaders, Groups: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
 	}
-	if len(h.AllowedNames) == 0 && clientcert.KeepApart(a.clientCAs, a.proxyCAs) != nil {
-		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users")
+	if len(h.AllowedNames) == 0 && clientcert.KeepApart(a.authorities.clients, a.authorities.proxies) != nil {
+		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
+			"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
+			"proxy headers for arbitrary users")
 	}
 	return nil
 }
 
-func (s *Server) openAccountKeys(ctx context.Context, a *authentication) (err error) {
-	c := &s.config.Authentication.ServiceAccounts
+func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
+	signerMetrics := externalsigner.NewMetrics()
+	a.metrics.Register(signerMetrics.Collectors()...)
+	c := &a.config.Authentication.ServiceAccounts
 	if c.SigningEndpoint != "" {
-		return s.openSigner(ctx, a)
+		return a.openSigner(ctx, signerMetrics)
 	}
 	o := serviceaccount.KeyOptions{Files: c.KeyFiles, SigningFile: c.SigningKeyFile, WriteFile: certs.WriteFile}
-	if s.config.Storage == StorageEtcd && c.SigningKeyFile == "" {
-		s.log.Warn("service account tokens are signed with this server's own key, which other servers on the cluster do not have; see --service-account-signing-key-file")
+	if !a.exclusive && c.SigningKeyFile == "" {
+		a.log.Warn("service account tokens are signed with this server's own key, which other servers on the cluster do not have; " +
+			"see --service-account-signing-key-file")
 	}
-	if s.config.DataDir != "" {
-		o.OwnFile = filepath.Join(s.config.DataDir, pkiName, accountKeyName)
+	if a.config.DataDir != "" {
+		o.OwnFile = filepath.Join(a.config.DataDir, pkiName, accountKeyName)
 	}
-	if a.ownKeys, err = serviceaccount.OpenKeys(o); err != nil {
+	if a.keys.own, err = serviceaccount.OpenKeys(o); err != nil {
 		return fmt.Errorf("cannot use the keys of service account tokens: %w", err)
 	}
-	a.keys = a.ownKeys
-	s.warnOfLives(c.MaxExpiration, "service-account-max-token-expiration must be set longer than %d seconds (currently %s)",
+	a.keys.source, a.keys.longest = a.keys.own, c.MaxExpiration
+	a.warnOfLives("service-account-max-token-expiration must be set longer than %d seconds (currently %s)",
 		"enabling tokens valid up to %d seconds, which is longer than service-account-max-token-expiration set to %s")
 	return nil
 }
 
 // openSigner asks the program that signs tokens what it can do.
-func (s *Server) openSigner(ctx context.Context, a *authentication) (err error) {
-	c := &s.config.Authentication.ServiceAccounts
-	a.signer, err = externalsigner.Open(ctx, externalsigner.Options{
-		Socket: c.SigningEndpoint, Log: s.log, Metrics: s.signerMetrics, Now: time.Now,
+func (a *authentication) openSigner(ctx context.Context, counts *externalsigner.Metrics) (err error) {
+	c := &a.config.Authentication.ServiceAccounts
+	a.keys.signer, err = externalsigner.Open(ctx, externalsigner.Options{
+		Socket: c.SigningEndpoint, Log: a.log, Metrics: counts, Now: time.Now,
 	})
 	if err != nil {
+		a.keys.signer = nil
 		return fmt.Errorf("while setting up external-jwt-signer: %w", err)
 	}
-	a.keys = a.signer
-	longest := a.signer.MaxLife()
-	switch {
-	case c.MaxExpiration == 0:
-		c.MaxExpiration = longest
-	case c.MaxExpiration > longest:
-		return fmt.Errorf("service-account-max-token-expiration cannot be set longer than the token expiration supported by service-account-signing-endpoint: %s > %s", c.MaxExpiration, longest)
+	a.keys.source = a.keys.signer
+	longest := a.keys.signer.MaxLife()
+	if c.MaxExpiration > longest {
+		return fmt.Errorf("service-account-max-token-expiration cannot be set longer than the token expiration supported by "+
+			"service-account-signing-endpoint: %s > %s", c.MaxExpiration, longest)
 	}
-	s.warnOfLives(c.MaxExpiration, "token lifetime supported by external-jwt-signer must be longer than %d seconds (currently %s)",
+	a.keys.longest = cmp.Or(c.MaxExpiration, longest)
+	a.warnOfLives("token lifetime supported by external-jwt-signer must be longer than %d seconds (currently %s)",
 		"tokens validity will be caped at the smaller of %d seconds and maximum token lifetime supported by external-jwt-signer (%s)")
 	return nil
 }
 
-// warnOfLives says where tokens that are mounted in pods cannot live as long as is
-// asked for; longest is 0 for no limit.
-func (s *Server) warnOfLives(longest time.Duration, tooShort, shortened string) {
-	if !s.config.Authentication.ServiceAccounts.ExtendExpiration || longest == 0 {
+// warnOfLives logs where tokens that are mounted in pods cannot live as long as is
+// asked for.
+func (a *authentication) warnOfLives(tooShort, shortened string) {
+	longest := a.keys.longest
+	if !a.config.Authentication.ServiceAccounts.ExtendExpiration || longest == 0 {
 		return
 	}
 	const on = "service-account-extend-token-expiration is true, "
 	if longest < serviceaccount.MountedLife {
-		s.log.Warn(fmt.Sprintf(on+"in order to correctly trigger safe transition logic, "+tooShort, int(serviceaccount.MountedLife/time.Second), longest))
+		a.log.Warn(fmt.Sprintf(on+"in order to correctly trigger safe transition logic, "+tooShort,
+			int(serviceaccount.MountedLife/time.Second), longest))
 	}
 	if longest < serviceaccount.ExtendedLife {
-		s.log.Warn(fmt.Sprintf(on+shortened, int(serviceaccount.ExtendedLife/time.Second), longest))
+		a.log.Warn(fmt.Sprintf(on+shortened, int(serviceaccount.ExtendedLife/time.Second), longest))
 	}
 }
 
 // tokenAuthenticators are asked from top to bottom. Those that look into memory
 // come before those that ask others.
-func (s *Server) tokenAuthenticators(a *authentication, reg *registry.Registry) error {
-	c := &s.config.Authentication
-	if s.config.TokenAuthFile != "" {
-		static, err := token.ReadFile(s.config.TokenAuthFile)
+func (a *authentication) tokenAuthenticators() error {
+	c := &a.config.Authentication
+	if a.config.TokenAuthFile != "" {
+		static, err := token.ReadFile(a.config.TokenAuthFile)
 		if err != nil {
 			return fmt.Errorf("--token-auth-file: %w", err)
 		}
 		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, static))
 	}
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
-		Keys: a.keys, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
-		Objects: reg, Lookup: c.ServiceAccounts.Lookup, Tracker: &a.legacy, Count: s.countTokenUse, Cached: s.tokensCached(), Now: time.Now,
+		Keys: a.keys.source, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
+		Objects: a.registry, Lookup: c.ServiceAccounts.Lookup, Tracker: a.legacy,
+		Count: a.countTokenUse, Cached: a.tokensCached(), Now: time.Now,
 	}))
 	if c.BootstrapTokens {
-		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, &bootstraptoken.Authenticator{Objects: reg, Log: s.log, Now: time.Now}))
+		tokens := &bootstraptoken.Authenticator{Objects: a.registry, Log: a.log, Now: time.Now}
+		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, tokens))
 	}
 	if a.issuers.set != nil {
 		a.tokens = append(a.tokens, a.issuers.set)
@@ -188,7 +234,7 @@ func (s *Server) tokenAuthenticators(a *authentication, reg *registry.Registry) 
 	if c.Webhook.ConfigFile == "" {
 		return nil
 	}
-	hook, err := s.tokenWebhook(a)
+	hook, err := a.tokenWebhook()
 	if err != nil {
 		return fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 	}
@@ -197,9 +243,9 @@ func (s *Server) tokenAuthenticators(a *authentication, reg *registry.Registry) 
 }
 
 // tokenWebhook asks another program whose a token is.
-func (s *Server) tokenWebhook(a *authentication) (authn.TokenAuthenticator, error) {
-	c := &s.config.Authentication.Webhook
-	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane)})
+func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
+	c := &a.config.Authentication.Webhook
+	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{Dial: a.egress.Dialer(egress.ControlPlane)})
 	if err != nil {
 		return nil, err
 	}
@@ -209,22 +255,21 @@ func (s *Server) tokenWebhook(a *authentication) (authn.TokenAuthenticator, erro
 	if err != nil {
 		return nil, err
 	}
-	return tokencache.NewRecent(hook, c.CacheTTL, c.CacheTTL, time.Now, s.tokensCached()), nil
+	return tokencache.NewRecent(hook, c.CacheTTL, c.CacheTTL, time.Now, a.tokensCached()), nil
 }
 
-// authenticators are asked from top to bottom.
-func (s *Server) authenticators(a *authentication) authn.Union {
+// authenticatorList is in the order in which they are asked.
+func (a *authentication) authenticatorList() authn.Union {
 	var u authn.Union
-	if a.proxyCAs != nil {
+	if a.authorities.proxies != nil {
 		u = append(u, &requestheader.Authenticator{
-			Roots: a.proxyCAs.Pool, AllowedNames: s.config.Authentication.RequestHeader.AllowedNames, Names: a.proxyNames, Now: time.Now,
+			Roots: a.authorities.proxies.Pool, AllowedNames: a.config.Authentication.RequestHeader.AllowedNames,
+			Names: a.authorities.proxyNames, Now: time.Now,
 		})
 	}
 	tokens := bearer.Authenticator{Tokens: a.tokens, Audiences: a.audiences}
 	return append(u,
-		&clientcert.Authenticator{
-			Roots: a.clientCAs.Pool, Observe: func(remaining time.Duration) { s.metrics.ClientCertificate(remaining) },
-		},
+		&clientcert.Authenticator{Roots: a.authorities.clients.Pool, Observe: a.metrics.ClientCertificate},
 		&tokens, (*bearer.WebSocket)(&tokens),
 	)
 }
@@ -240,90 +285,91 @@ var tokenUses = map[serviceaccount.Use]string{
 }
 
 // tokensCached counts tokens that need not be looked at again.
-func (s *Server) tokensCached() tokencache.Counter {
-	return tokencache.Counter{Hit: func() { s.metrics.TokenCached() }, Miss: func(ok bool) { s.metrics.TokenFetched(ok) }}
+func (a *authentication) tokensCached() tokencache.Counter {
+	return tokencache.Counter{Hit: a.metrics.TokenCached, Miss: a.metrics.TokenFetched}
 }
 
-func (s *Server) countTokenUse(use serviceaccount.Use) { s.metrics.Token(tokenUses[use]) }
+func (a *authentication) countTokenUse(use serviceaccount.Use) { a.metrics.Token(tokenUses[use]) }
 
-// serveAuthentication gives the verbs what answers about users and tokens.
-func (s *Server) serveAuthentication(o *rest.Options) {
-	a, c := s.authentication, &s.config.Authentication.ServiceAccounts
-	reviews := identity.Reviews{Tokens: a.tokens, Audiences: a.audiences, Now: time.Now}
+// answers are the answers of resources that are about users and tokens.
+func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc {
+	c := &a.config.Authentication.ServiceAccounts
+	reviews := tokenreview.Reviews{Tokens: a.tokens, Audiences: a.audiences, Now: time.Now}
 	issuer := &serviceaccount.Issuer{
-		Keys: a.keys, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: c.MaxExpiration, Extend: c.ExtendExpiration, Now: time.Now,
+		Keys: a.keys.source, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: a.keys.longest, Extend: c.ExtendExpiration,
+		Now: time.Now,
 	}
-	if a.signer != nil {
-		issuer.MostExtended = a.signer.MaxLife()
+	if a.keys.signer != nil {
+		issuer.MostExtended = a.keys.signer.MaxLife()
 	}
-	if o.Answers == nil {
-		o.Answers = map[schema.GroupResource]registry.CreateFunc{}
-	}
-	maps.Copy(o.Answers, reviews.Answers())
-	o.Answers[schema.GroupResource{Resource: "serviceaccounts/token"}] = issuer.Create
+	answers := reviews.Answers()
+	answers[schema.GroupResource{Resource: "serviceaccounts/token"}] = issuer.Create
+	return answers
 }
 
 // issuerDiscovery tells relying parties about the issuer of tokens; nil where its
-// name is none that can be discovered.
-func (s *Server) issuerDiscovery() *serviceaccount.Discovery {
-	c := &s.config.Authentication.ServiceAccounts
-	d, err := serviceaccount.NewDiscovery(s.authentication.keys, c.Issuers[0], c.JWKSURI, s.hostPort())
+// name cannot be discovered.
+func (a *authentication) issuerDiscovery() *serviceaccount.Discovery {
+	c := &a.config.Authentication.ServiceAccounts
+	d, err := serviceaccount.NewDiscovery(a.keys.source, c.Issuers[0], c.JWKSURI, a.hostPort)
 	if err != nil {
-		s.log.Info("the issuer of service account tokens cannot be discovered", "reason", err)
+		a.log.Info("the issuer of service account tokens cannot be discovered", "reason", err)
 		return nil
 	}
 	return d
 }
 
-// authenticationFilter is what the chain asks.
-func (s *Server) authenticationFilter() authenticate.Options {
-	a := s.authentication
+// filter is what the chain asks.
+func (a *authentication) filter() authenticate.Options {
 	standard := requestheader.Standard()
 	return authenticate.Options{
 		Authenticator: a.authenticators, Anonymous: a.anonymous.User,
 		Clear: func(h http.Header) {
 			standard.Clear(h)
-			a.proxyNames.Clear(h)
+			a.authorities.proxyNames.Clear(h)
 		},
-		Log: s.log, Observe: s.metrics.Authentication,
+		Log: a.log, Observe: a.metrics.Authentication,
 	}
 }
 
-// followAuthentication takes up changes of files until the server stops.
-func (s *Server) followAuthentication() {
+// start follows the files that may be replaced while the server runs, and keeps the keys
+// of tokens. creator creates what the tracker of legacy tokens needs.
+func (a *authentication) start(creator legacytokens.Creator) {
 	failed := func(err error) {
-		s.log.Error("client authorities cannot be reloaded; those before stay in use", "error", err)
+		a.log.Error("client authorities cannot be reloaded; those before stay in use", "error", err)
 	}
 	follow := func(name string, authorities *clientcert.Authorities) {
-		if authorities != nil {
-			s.work.Go(name, background.Forever(func(ctx context.Context) { authorities.Follow(ctx, s.reloadEvery(), failed) }))
+		if authorities == nil {
+			return
 		}
+		a.work.Go(name, background.Forever(func(ctx context.Context) {
+			authorities.Follow(ctx, a.config.reloadEvery(), failed)
+		}))
 	}
-	follow("client authorities", s.authentication.clientCAs)
-	follow("front proxy authorities", s.authentication.proxyCAs)
-	if s.config.Authentication.ConfigFile != "" {
-		s.work.Go("authentication configuration", background.Forever(s.followIssuers))
+	follow("client authorities", a.authorities.clients)
+	follow("front proxy authorities", a.authorities.proxies)
+	if a.config.Authentication.ConfigFile != "" {
+		a.work.Go("authentication configuration", background.Forever(a.followIssuers))
 	}
-	if s.authentication.signer != nil {
-		s.work.Go("keys of the token signer", background.Forever(s.authentication.signer.Follow))
+	if a.keys.signer != nil {
+		a.work.Go("keys of the token signer", background.Forever(a.keys.signer.Follow))
 	} else {
 		// Controllers that sign tokens themselves read the key of a new data directory.
-		s.work.Go("key of service account tokens", s.authentication.ownKeys.KeepOwn)
+		a.work.Go("key of service account tokens", a.keys.own.KeepOwn)
 	}
-	s.authentication.legacy.Creator = s.api.handler
-	s.work.Go("use of legacy tokens", background.Forever(s.authentication.legacy.Run))
+	a.work.Go("use of legacy tokens", background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, creator) }))
 }
 
 // reloadEvery is how often files that may be replaced are looked at.
-func (s *Server) reloadEvery() time.Duration { return cmp.Or(s.config.fileReload, reloadEvery) }
+func (c *Config) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
 
 // tlsConfig asks clients for a certificate of the authorities in use.
-func (s *Server) tlsConfig() *tls.Config {
+func (a *authorities) tlsConfig(serving tls.Certificate) *tls.Config {
 	base := &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{s.serving},
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serving},
 		ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
 	}
-	hints := &clientHints{base: base, authentication: s.authentication}
+	hints := &clientHints{base: base, authorities: a}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return hints.config(), nil }
 	return base
 }
@@ -331,8 +377,8 @@ func (s *Server) tlsConfig() *tls.Config {
 // clientHints keeps a TLS configuration that names the authorities in use, so that
 // clients with several certificates send the right one.
 type clientHints struct {
-	base           *tls.Config
-	authentication *authentication
+	base        *tls.Config
+	authorities *authorities
 
 	mu             sync.Mutex // guards what follows
 	clients, proxy *x509.CertPool
@@ -340,10 +386,10 @@ type clientHints struct {
 }
 
 func (h *clientHints) config() *tls.Config {
-	clients := h.authentication.clientCAs.Pool()
+	clients := h.authorities.clients.Pool()
 	var proxy *x509.CertPool
-	if h.authentication.proxyCAs != nil {
-		proxy = h.authentication.proxyCAs.Pool()
+	if h.authorities.proxies != nil {
+		proxy = h.authorities.proxies.Pool()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -356,7 +402,7 @@ func (h *clientHints) config() *tls.Config {
 	h.current.ClientCAs = clients
 	if proxy != nil {
 		h.current.ClientCAs = clients.Clone()
-		h.current.ClientCAs.AppendCertsFromPEM(h.authentication.proxyCAs.PEM())
+		h.current.ClientCAs.AppendCertsFromPEM(h.authorities.proxies.PEM())
 	}
 	return h.current
 }

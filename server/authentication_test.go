@@ -34,7 +34,7 @@ func post(t testing.TB, s *Server, path, body string, want int) map[string]any {
 	r.Header.Set("Authorization", "Bearer admintoken")
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
-	s.http.Handler.ServeHTTP(w, r)
+	s.http.server.Handler.ServeHTTP(w, r)
 	if w.Code != want {
 		t.Fatalf("POST %s: %d %s", path, w.Code, w.Body)
 	}
@@ -361,7 +361,7 @@ func BenchmarkAuthenticatedGet(b *testing.B) {
 			for b.Loop() {
 				r.Header["Authorization"] = header
 				w := httptest.NewRecorder()
-				s.http.Handler.ServeHTTP(w, r)
+				s.http.server.Handler.ServeHTTP(w, r)
 				if w.Code != http.StatusOK {
 					b.Fatal(w.Code, w.Body)
 				}

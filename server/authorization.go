@@ -4,12 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/keelson-dev/keelson/admission"
@@ -26,17 +27,18 @@ import (
 	"github.com/keelson-dev/keelson/auth/review"
 	"github.com/keelson-dev/keelson/auth/subjectaccess"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
+	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// authorization is who may do what in a server. It is an authorizer itself: that
-// of the configuration in force.
+// authorization decides who may do what. It is an authorizer itself: that of the
+// configuration in force.
 type authorization struct {
+	authorizationOptions
 	rbac *rbac.Authorizer
 	// node and abac are nil where they were not enabled when the server started.
 	node *node.Authorizer
@@ -48,7 +50,18 @@ type authorization struct {
 	// the types of authorizers that have to stay in it.
 	content  []byte
 	required []string
-	ready    chan struct{} // closed when the default roles are there
+}
+
+// authorizationOptions are what authorization needs.
+type authorizationOptions struct {
+	config   *AuthorizationConfig
+	hostPort string // where the server is reached
+	registry *registry.Registry
+	egress   *egress.Selector
+	metrics  *metrics.Metrics
+	// work ends what the authorizers run beside requests.
+	work *background.Group
+	log  *slog.Logger
 }
 
 // Authorize implements authz.Authorizer.
@@ -61,34 +74,32 @@ func (z *authorization) RulesFor(ctx context.Context, u *request.User, namespace
 	return z.current.Load().RulesFor(ctx, u, namespace)
 }
 
-// buildAuthorization makes the authorizers. They know no objects before
-// startAuthorization.
-func (s *Server) buildAuthorization() error {
-	c := &s.config.Authorization
-	z := &authorization{rbac: rbac.New(), ready: make(chan struct{})}
-	s.authorization = z
+// newAuthorization makes the authorizers. They know no objects before start.
+func newAuthorization(o authorizationOptions) (*authorization, error) {
+	c := o.config
+	z := &authorization{authorizationOptions: o, rbac: rbac.New()}
 	var err error
 	if z.paths, err = always.NewPaths(c.AlwaysAllowPaths); err != nil {
-		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
+		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	configuration, content, err := c.load()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, a := range configuration.Authorizers {
 		switch a.Type {
 		case ModeNode:
-			err = s.buildNodeAuthorizer()
+			err = z.makeNodeAuthorizer()
 		case ModeABAC:
 			z.abac, err = abac.ReadFile(c.PolicyFile)
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	list, err := s.authorizersOf(configuration)
+	list, err := z.authorizersOf(configuration)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	z.current.Store(&list)
 	z.content = content
@@ -97,7 +108,7 @@ func (s *Server) buildAuthorization() error {
 			z.required = append(z.required, a.Type)
 		}
 	}
-	return nil
+	return z, nil
 }
 
 // load returns the configuration and, where there is a file, what it has.
@@ -116,38 +127,36 @@ func (c *AuthorizationConfig) load() (*apiserver.AuthorizationConfiguration, []b
 	return configuration, content, nil
 }
 
-func (s *Server) buildNodeAuthorizer() error {
+func (z *authorization) makeNodeAuthorizer() error {
 	rules, err := policy.NodeRules()
 	if err != nil {
 		return err
 	}
-	s.authorization.node = node.New(s.work.Context(), node.Options{
-		Registry: s.api.registry, Rules: rbac.Compile(rules), Log: s.log,
-		Observe: func(operation string, took time.Duration) { s.metrics.NodeGraph(operation, took) },
+	z.node = node.New(z.work.Context(), node.Options{
+		Registry: z.registry, Rules: rbac.Compile(rules), Log: z.log, Observe: z.metrics.NodeGraph,
 	})
 	return nil
 }
 
 // authorizersOf returns the authorizers of a configuration; they are asked from
 // top to bottom.
-func (s *Server) authorizersOf(c *apiserver.AuthorizationConfiguration) (authz.List, error) {
+func (z *authorization) authorizersOf(c *apiserver.AuthorizationConfiguration) (authz.List, error) {
 	list := authz.List{masters.Authorizer{}}
-	if s.authorization.paths != nil {
-		list = append(list, s.authorization.paths)
+	if z.paths != nil {
+		list = append(list, z.paths)
 	}
 	for i := range c.Authorizers {
 		a := &c.Authorizers[i]
-		authorizer, err := s.authorizerOf(a)
+		authorizer, err := z.authorizerOf(a)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &counted{Authorizer: authorizer, server: s, kind: a.Type, name: a.Name})
+		list = append(list, &counted{Authorizer: authorizer, metrics: z.metrics, kind: a.Type, name: a.Name})
 	}
 	return list, nil
 }
 
-func (s *Server) authorizerOf(a *apiserver.AuthorizerConfiguration) (authz.Authorizer, error) {
-	z := s.authorization
+func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration) (authz.Authorizer, error) {
 	switch a.Type {
 	case ModeAlwaysAllow:
 		return always.Allow{}, nil
@@ -166,17 +175,17 @@ func (s *Server) authorizerOf(a *apiserver.AuthorizerConfiguration) (authz.Autho
 		}
 		return z.abac, nil
 	case ModeWebhook:
-		return s.accessWebhook(a.Name, a.Webhook)
+		return z.accessWebhook(a.Name, a.Webhook)
 	}
 	return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)
 }
 
-func (s *Server) accessWebhook(name string, w *apiserver.WebhookConfiguration) (authz.Authorizer, error) {
+func (z *authorization) accessWebhook(name string, w *apiserver.WebhookConfiguration) (authz.Authorizer, error) {
 	file, err := authzconfig.Kubeconfig(w)
 	if err != nil {
 		return nil, err
 	}
-	client, err := webhook.FromKubeconfig(file, webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane)})
+	client, err := webhook.FromKubeconfig(file, webhook.Options{Dial: z.egress.Dialer(egress.ControlPlane)})
 	if err != nil {
 		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
 	}
@@ -186,7 +195,7 @@ func (s *Server) accessWebhook(name string, w *apiserver.WebhookConfiguration) (
 	}
 	o := subjectaccess.Options{
 		Name: name, Client: client, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
-		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: lateMetrics{s},
+		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: z.metrics,
 	}
 	if w.FailurePolicy == apiserver.FailurePolicyDeny {
 		o.OnError = authz.Deny
@@ -200,45 +209,45 @@ func (s *Server) accessWebhook(name string, w *apiserver.WebhookConfiguration) (
 	return subjectaccess.New(o)
 }
 
-// followAuthorization puts a changed configuration in force. One that is wrong
+// follow puts a changed configuration in force. One that is wrong
 // changes nothing.
-func (s *Server) followAuthorization() {
-	z, identity := s.authorization, hash([]byte(s.hostPort()))
+func (z *authorization) follow() {
+	server := hash([]byte(z.hostPort))
 	if z.content == nil {
 		return
 	}
-	s.metrics.AuthorizationLoaded(identity, hash(z.content))
+	z.metrics.AuthorizationLoaded(server, hash(z.content))
 	file := follow.File{
-		Path: s.config.Authorization.ConfigFile, Every: reloadEvery,
+		Path: z.config.ConfigFile, Every: reloadEvery,
 		Use: func(content []byte) error {
-			if err := s.useAuthorization(content); err != nil {
+			if err := z.use(content); err != nil {
 				return err
 			}
-			s.log.Info("reloaded the authorization configuration")
-			s.metrics.AuthorizationReload(true, identity, hash(content))
+			z.log.Info("reloaded the authorization configuration")
+			z.metrics.AuthorizationReload(true, server, hash(content))
 			return nil
 		},
 		Failed: func(err error) {
-			s.log.Error("cannot reload the authorization configuration; what was in force stays so", "error", err)
-			s.metrics.AuthorizationReload(false, identity, "")
+			z.log.Error("cannot reload the authorization configuration; what was in force stays so", "error", err)
+			z.metrics.AuthorizationReload(false, server, "")
 		},
 	}
-	s.work.Go("authorization configuration", background.Forever(func(ctx context.Context) {
+	z.work.Go("authorization configuration", background.Forever(func(ctx context.Context) {
 		file.Run(ctx, z.content)
 	}))
 }
 
-// useAuthorization puts a configuration in force.
-func (s *Server) useAuthorization(content []byte) error {
-	c, err := authzconfig.Load(content, s.authorization.required)
+// use puts a configuration in force.
+func (z *authorization) use(content []byte) error {
+	c, err := authzconfig.Load(content, z.required)
 	if err != nil {
 		return err
 	}
-	list, err := s.authorizersOf(c)
+	list, err := z.authorizersOf(c)
 	if err != nil {
 		return err
 	}
-	s.authorization.current.Store(&list)
+	z.current.Store(&list)
 	return nil
 }
 
@@ -247,10 +256,10 @@ func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256
 // counted counts what an authorizer decides.
 type counted struct {
 	authz.Authorizer
-	server     *Server
+	metrics    *metrics.Metrics
 	kind, name string
 
-	once            sync.Once // the metrics are made after the authorizers
+	once            sync.Once // the series appear with the first decision
 	allowed, denied prometheus.Counter
 }
 
@@ -261,8 +270,8 @@ func (c *counted) Authorize(ctx context.Context, a authz.Attributes) (authz.Deci
 		return decision, reason, err
 	}
 	c.once.Do(func() {
-		c.allowed = c.server.metrics.AuthorizationDecision(c.kind, c.name, "allowed")
-		c.denied = c.server.metrics.AuthorizationDecision(c.kind, c.name, "denied")
+		c.allowed = c.metrics.AuthorizationDecision(c.kind, c.name, "allowed")
+		c.denied = c.metrics.AuthorizationDecision(c.kind, c.name, "denied")
 	})
 	if decision == authz.Allow {
 		c.allowed.Inc()
@@ -280,56 +289,30 @@ func (c *counted) RulesFor(ctx context.Context, u *request.User, namespace strin
 	return authz.Rules{}, nil
 }
 
-// lateMetrics hands on to the metrics, which are made after the authorizers.
-type lateMetrics struct{ *Server }
-
-func (l lateMetrics) AuthorizationWebhook(name, result string, took time.Duration) {
-	l.metrics.AuthorizationWebhook(name, result, took)
-}
-
-func (l lateMetrics) AuthorizationWebhookFailOpen(name, result string) {
-	l.metrics.AuthorizationWebhookFailOpen(name, result)
-}
-
-func (l lateMetrics) AuthorizationMatch(name string, took time.Duration, failed, excluded bool) {
-	l.metrics.AuthorizationMatch(name, took, failed, excluded)
-}
-
-// serveAuthorization gives the verbs what they need of it.
-func (s *Server) serveAuthorization(o *rest.Options) {
-	o.Authorizer = s.authorization
-	o.Answers = review.Answers(s.authorization, s.authorization)
+// answers are the answers of resources that ask who may do what.
+func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
+	return review.Answers(z, z)
 }
 
 // guardRoles keeps users from granting what they do not have.
 func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
 
-// startAuthorization makes the default roles and begins to follow roles and
-// bindings.
-func (s *Server) startAuthorization(ctx context.Context, reg *registry.Registry, w rbaccontroller.Writer) error {
-	bootstrap := rbaccontroller.Bootstrap{Registry: reg, Writer: w, Log: s.log}
+// start makes the default roles and begins to follow roles, bindings and the
+// configuration.
+func (z *authorization) start(ctx context.Context, w rbaccontroller.Writer) error {
+	bootstrap := rbaccontroller.Bootstrap{Registry: z.registry, Writer: w, Log: z.log}
 	if err := bootstrap.Run(ctx); err != nil {
 		return err
 	}
-	if err := s.authorization.rbac.Start(s.work.Context(), reg, s.log); err != nil {
+	if err := z.rbac.Start(z.work.Context(), z.registry, z.log); err != nil {
 		return err
 	}
-	if s.config.Authorization.AggregateClusterRoles {
-		aggregation := &rbaccontroller.Aggregation{Registry: reg, Writer: w, Log: s.log}
-		if err := aggregation.Start(s.work.Context()); err != nil {
+	if z.config.AggregateClusterRoles {
+		aggregation := &rbaccontroller.Aggregation{Registry: z.registry, Writer: w, Log: z.log}
+		if err := aggregation.Start(z.work.Context()); err != nil {
 			return err
 		}
 	}
-	close(s.authorization.ready)
+	z.follow()
 	return nil
-}
-
-// bootstrapped waits until the default roles are there.
-func (z *authorization) bootstrapped(ctx context.Context) error {
-	select {
-	case <-z.ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -364,7 +364,7 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 		head: "at least one authorization mode must be defined", head + "- {type: RBAC, name: rbac}\n": "missing required types: [AlwaysDeny]",
 		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not allowed if it was not enabled at initial server startup",
 	} {
-		if err := c.useAuthorization([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.authorization.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -372,7 +372,7 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 		t.Errorf("what is wrong changed something: %d %s", a.status, a.body)
 	}
 	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow, name: alwaysallow}\n"
-	if err := c.useAuthorization([]byte(more)); err != nil {
+	if err := c.authorization.use([]byte(more)); err != nil {
 		t.Fatal(err)
 	}
 	if a := c.dave(http.MethodGet, path); a.status != http.StatusOK {

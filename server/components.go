@@ -26,28 +26,30 @@ type component struct {
 	health func(ctx context.Context) (well bool, message string)
 }
 
-// components are those that a control plane has. The others are looked for on this
-// machine, at the ports that they have by default.
-func (s *Server) components() []component {
+// components are those that a control plane has.
+type components []component
+
+// newComponents returns the components beside a store that has a number of servers. The
+// others are looked for on this machine, at the ports that they have by default.
+func newComponents(store storage.Store, servers int) components {
 	const controllerManager, scheduler = 10257, 10259
-	list := []component{
+	list := components{
 		{"controller-manager", localHealth(controllerManager)},
 		{"scheduler", localHealth(scheduler)},
 	}
-	servers := max(len(s.config.Etcd.Servers), 1)
-	for i := range servers {
-		list = append(list, component{fmt.Sprintf("etcd-%d", i), storeHealth(s.store)})
+	for i := range max(servers, 1) {
+		list = append(list, component{fmt.Sprintf("etcd-%d", i), storeHealth(store)})
 	}
 	return list
 }
 
-// componentStatuses asks the components how they are. It is a rest.Computed.
-func (s *Server) componentStatuses(ctx context.Context, name string) ([]registry.Object, error) {
+// statuses asks the components how they are. It is a rest.Computed.
+func (list components) statuses(ctx context.Context, name string) ([]registry.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
 	var objs []registry.Object
 	var running sync.WaitGroup
-	for _, c := range s.components() {
+	for _, c := range list {
 		if name != "" && name != c.name {
 			continue
 		}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/storage"
 )
 
 // Ways to find the servers behind the Service kubernetes.
@@ -55,96 +57,88 @@ func (c *ControlPlaneConfig) validate() []error {
 }
 
 // controlPlane keeps the objects that describe the server.
-type controlPlane struct {
-	keeper *bootstrap.Keeper
-	ready  chan struct{} // closed when they are there
+type controlPlane struct{ keeper *bootstrap.Keeper }
+
+// controlPlaneOptions are what controlPlane needs.
+type controlPlaneOptions struct {
+	config   *Config
+	services serviceRanges
+	port     int // that the server listens on
+	store    storage.Store
+	registry *registry.Registry
+	writer   *rest.Handler
+	// trust returns what extension API servers verify clients with.
+	trust func() bootstrap.Trust
+	log   *slog.Logger
 }
 
-// startControlPlane makes the objects that every server starts with, roles aside,
-// and goes on keeping them.
-func (s *Server) startControlPlane(ctx context.Context, reg *registry.Registry, verbs *rest.Handler) error {
-	address, err := s.advertised()
+// newControlPlane makes the objects that every server starts with, roles aside. Run of
+// its keeper goes on keeping them.
+func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
+	address, err := advertised(o.config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	hostname, err := os.Hostname()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p := &controlPlane{ready: make(chan struct{}), keeper: &bootstrap.Keeper{
-		Registry: reg, Writer: verbs, Log: s.log, Now: time.Now,
-		Services: s.services, NodePort: s.config.ControlPlane.ServiceNodePort,
-		Address: address, Port: s.listener.Addr().(*net.TCPAddr).Port, Hostname: hostname,
-		Endpoints: s.reconciler(address), Trust: s.trust,
+	p := &controlPlane{keeper: &bootstrap.Keeper{
+		Registry: o.registry, Writer: o.writer, Log: o.log, Now: time.Now,
+		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
+		Address: address, Port: o.port, Hostname: hostname,
+		Endpoints: o.reconciler(address), Trust: o.trust,
 	}}
-	s.controlPlane = p
-	if err := p.keeper.Start(ctx); err != nil {
-		return err
-	}
-	close(p.ready)
-	return nil
+	return p, p.keeper.Start(ctx)
 }
 
 // advertised returns the address at which others reach the server.
-func (s *Server) advertised() (net.IP, error) {
-	if a := s.config.ControlPlane.AdvertiseAddress; a != "" {
+func advertised(c *Config) (net.IP, error) {
+	if a := c.ControlPlane.AdvertiseAddress; a != "" {
 		return net.ParseIP(a), nil
 	}
-	bound := net.ParseIP(s.config.BindAddress)
+	bound := net.ParseIP(c.BindAddress)
 	if !bound.IsUnspecified() {
 		return bound, nil
 	}
 	ip, err := utilnet.ResolveBindAddress(bound)
 	if err != nil {
-		return nil, fmt.Errorf("unable to find suitable network address.error='%w'. Try to set the AdvertiseAddress directly or provide a valid BindAddress to fix this", err)
+		return nil, fmt.Errorf("unable to find suitable network address.error='%w'. "+
+			"Try to set the AdvertiseAddress directly or provide a valid BindAddress to fix this", err)
 	}
 	return ip, nil
 }
 
 // reconciler returns who knows the servers behind the Service kubernetes, nil where
 // nobody does: an address that only this machine has is no use to others.
-func (s *Server) reconciler(address net.IP) bootstrap.Reconciler {
+func (o *controlPlaneOptions) reconciler(address net.IP) bootstrap.Reconciler {
 	switch {
-	case s.config.ControlPlane.EndpointReconciler == ReconcilerNone:
+	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:
 		return nil
 	case address.IsLoopback():
-		s.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", address)
+		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", address)
 		return nil
-	case s.config.Storage == StorageEtcd:
-		return &bootstrap.Leases{Store: s.store, Address: address.String()}
+	case storage.IsExclusive(o.store):
+		return bootstrap.Alone{Address: address.String()}
 	}
-	return bootstrap.Alone{Address: address.String()}
+	return &bootstrap.Leases{Store: o.store, Address: address.String()}
 }
 
 // trust returns what extension API servers verify clients with.
-func (s *Server) trust() bootstrap.Trust {
-	a := s.authentication
-	t := bootstrap.Trust{ClientCA: a.clientCAs.PEM()}
-	if a.proxyCAs != nil {
-		c := &s.config.Authentication.RequestHeader
-		t.ProxyCA = a.proxyCAs.PEM()
+func (a *authentication) trust() bootstrap.Trust {
+	t := bootstrap.Trust{ClientCA: a.authorities.clients.PEM()}
+	if a.authorities.proxies != nil {
+		c := &a.config.Authentication.RequestHeader
+		t.ProxyCA = a.authorities.proxies.PEM()
 		t.UsernameHeaders, t.UIDHeaders = c.UsernameHeaders, c.UIDHeaders
 		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeadersPrefixes, c.AllowedNames
 	}
 	return t
 }
 
-// bootstrapped waits until the objects are there.
-func (p *controlPlane) bootstrapped(ctx context.Context) error {
-	select {
-	case <-p.ready:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // leave takes the server out of the endpoints of the Service kubernetes.
-func (s *Server) leave(ctx context.Context) error {
-	if s.controlPlane == nil {
-		return nil
-	}
+func (p *controlPlane) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()
-	return s.controlPlane.keeper.Leave(ctx)
+	return p.keeper.Leave(ctx)
 }

@@ -158,7 +158,7 @@ func TestTrustIsPublished(t *testing.T) {
 	s := start(t, testConfig(t))
 	a := call(t, client(t, s, true), "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 	var c corev1.ConfigMap
-	if err := json.Unmarshal([]byte(a.body), &c); err != nil || c.Data["client-ca-file"] != string(s.authentication.clientCAs.PEM()) {
+	if err := json.Unmarshal([]byte(a.body), &c); err != nil || c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
 		t.Errorf("%d %s %v", a.status, a.body, err)
 	}
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -24,36 +24,30 @@ const maxWebhooks = 512
 type custom struct {
 	*crd.Server
 	documents *crdopenapi.Source
-	// calls and conversions count calls of webhooks.
-	calls       *webhook.Metrics
-	conversions *convert.Metrics
 }
 
-func (s *Server) buildCustom(g *registry.Registry, verbs *rest.Handler) (*custom, error) {
+func newCustom(o *apiOptions, verbs *rest.Handler) (*custom, error) {
 	builtin, err := openapi.Builtin()
 	if err != nil {
 		return nil, err
 	}
-	c := &custom{documents: crdopenapi.New(builtin), calls: webhook.NewMetrics(), conversions: convert.NewMetrics()}
+	c := &custom{documents: crdopenapi.New(builtin)}
+	calls, conversions := webhook.NewMetrics(), convert.NewMetrics()
+	o.metrics.Register(calls, conversions)
 	options := convert.Options{
 		Webhooks: webhook.NewPool(webhook.Options{
-			Resolve: serviceAddresses(g), Metrics: c.calls,
-			Dial: s.egress.Dialer(egress.ControlPlane), DialService: s.egress.Dialer(egress.Cluster),
+			Resolve: serviceAddresses(o.registry), Metrics: calls,
+			Dial: o.egress.Dialer(egress.ControlPlane), DialService: o.egress.Dialer(egress.Cluster),
 		}, maxWebhooks),
-		Metrics: c.conversions,
+		Metrics: conversions,
 	}
 	c.Server = crd.New(crd.Options{
-		Registry: g, Rest: verbs, Exclusive: s.config.Storage != StorageEtcd, Documents: c.documents, Log: s.log,
+		Registry: o.registry, Rest: verbs, Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,
 		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) {
 			return convert.New(options, name, spec)
 		},
 	})
 	return c, nil
-}
-
-// collectors are the metrics of conversions.
-func (c *custom) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.calls, c.conversions}
 }
 
 // serviceAddresses finds the Services that webhooks are behind.

@@ -8,6 +8,40 @@ import (
 	"path/filepath"
 )
 
+const (
+	kubeconfigName = "kubeconfig"
+	pkiName        = "pki"
+	lockName       = "lock"
+	storeName      = "store"
+
+	privateFile = 0o600
+	privateDir  = 0o700
+)
+
+// dataDir is the directory of the server's data, which no other process uses.
+type dataDir struct{ lock *dirLock }
+
+// openDataDir locks a directory, which it makes if it is missing; "" is none, and a nil
+// dataDir.
+func openDataDir(dir string, log *slog.Logger) (*dataDir, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	lock, err := lockDataDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &dataDir{lock}, tightenDataDir(dir, log)
+}
+
+// close releases the directory. A nil dataDir has nothing to release.
+func (d *dataDir) close() error {
+	if d == nil {
+		return nil
+	}
+	return d.lock.release()
+}
+
 // othersMayWrite are the permissions of a group and of others to change a file.
 const othersMayWrite = 0o022
 
@@ -52,4 +86,56 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 			"directory", dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 	return nil
+}
+
+// lockDataDir makes the directory if it is missing.
+func lockDataDir(dir string) (*dirLock, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, fmt.Errorf("cannot use the data directory %s: %w", dir, cause(err))
+	}
+	if err := checkDataDir(dir); err != nil {
+		return nil, err
+	}
+	lock, err := lockDir(dir)
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("the data directory %s is %w", dir, ErrDataDirUsed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot write to the data directory %s: %w", dir, cause(err))
+	}
+	return lock, nil
+}
+
+// makeDir makes a directory and those above it that are missing, and makes their
+// entries durable: what is synced in it would be lost with them.
+func makeDir(dir string) error {
+	var parents []string // of what is missing
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			break
+		}
+		parents = append(parents, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(dir, privateDir); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		d, err := os.Open(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cause strips the path that os errors repeat.
+func cause(err error) error {
+	var pathError *os.PathError
+	if errors.As(err, &pathError) {
+		return pathError.Err
+	}
+	return err
 }

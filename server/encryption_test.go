@@ -63,7 +63,7 @@ func TestEncryption(t *testing.T) {
 	if a := call(t, c, "GET", s.URL()+"/healthz/kms-providers"); a.status != 200 {
 		t.Errorf("health: %d %s", a.status, a.body)
 	}
-	e, _, err := s.store.Get(t.Context(), "/registry/secrets/default/one", 0)
+	e, _, err := s.stores.main.Get(t.Context(), "/registry/secrets/default/one", 0)
 	if err != nil || !strings.HasPrefix(string(e.Value), "k8s:enc:kms:v2:vault:") {
 		t.Errorf("stored as %.30q, error %v", e.Value, err)
 	}

@@ -138,7 +138,7 @@ func TestFullDisk(t *testing.T) {
 
 	space(gibibyte / 8)
 	await(t, "a refused deletion", func() bool {
-		_, err := s.store.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/none")}})
+		_, err := s.stores.main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/none")}})
 		return errors.Is(err, storage.ErrNoSpace)
 	})
 	refused("delete", call(t, c, "DELETE", url+"/b"))

@@ -64,8 +64,8 @@ func TestHeadersAreBounded(t *testing.T) {
 // send another request.
 func TestSlowHeadersEnd(t *testing.T) {
 	s := start(t, testConfig(t))
-	if s.http.ReadHeaderTimeout <= 0 || s.http.IdleTimeout <= 0 {
-		t.Errorf("headers may take %v, a connection may be idle for %v", s.http.ReadHeaderTimeout, s.http.IdleTimeout)
+	if s.http.server.ReadHeaderTimeout <= 0 || s.http.server.IdleTimeout <= 0 {
+		t.Errorf("headers may take %v, a connection may be idle for %v", s.http.server.ReadHeaderTimeout, s.http.server.IdleTimeout)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestRapidReset(t *testing.T) {
 			framer.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 			break // the server has closed the connection
 		}
-		most = max(most, s.active.Load())
+		most = max(most, s.http.active.Load())
 	}
 	if most > maxStreams {
 		t.Errorf("%d requests were served at a time", most)

@@ -28,9 +28,9 @@ type issuers struct {
 }
 
 // openIssuers reads which issuers of tokens are believed, and who may go without.
-func (s *Server) openIssuers(a *authentication) error {
-	c := &s.config.Authentication
-	config, err := s.authenticationConfiguration(a)
+func (a *authentication) openIssuers() error {
+	c := &a.config.Authentication
+	config, err := a.configuration()
 	if err != nil {
 		return err
 	}
@@ -55,22 +55,21 @@ func (s *Server) openIssuers(a *authentication) error {
 	if c.ConfigFile == "" {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
-	a.issuers.set, err = oidc.NewSet(s.work.Context(), config, mappings, a.audiences, oidc.Options{
-		Algorithms: algorithms, Log: s.log, Cached: s.tokensCached(), Now: time.Now,
-		Dialer:  s.issuerDialer(),
-		Observe: func(issuer string, ok bool, took time.Duration) { s.metrics.IssuerToken(issuer, ok, took) },
+	a.issuers.set, err = oidc.NewSet(a.work.Context(), config, mappings, a.audiences, oidc.Options{
+		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
+		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
 	})
 	return err
 }
 
 // issuerDialer returns how connections to issuers are opened that name a network,
 // nil where there is no egress configuration.
-func (s *Server) issuerDialer() func(string) (oidc.DialFunc, error) {
-	if s.egress == nil {
+func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
+	if a.egress == nil {
 		return nil
 	}
 	return func(network string) (oidc.DialFunc, error) {
-		dial := s.egress.Dialer(egress.Network(network))
+		dial := a.egress.Dialer(egress.Network(network))
 		if dial == nil {
 			return nil, fmt.Errorf("egress lookup for %q is not configured", network)
 		}
@@ -78,9 +77,9 @@ func (s *Server) issuerDialer() func(string) (oidc.DialFunc, error) {
 	}
 }
 
-// authenticationConfiguration is what the file says, or the flags.
-func (s *Server) authenticationConfiguration(a *authentication) (*apiserver.AuthenticationConfiguration, error) {
-	c := &s.config.Authentication
+// configuration is what the file says, or the flags.
+func (a *authentication) configuration() (*apiserver.AuthenticationConfiguration, error) {
+	c := &a.config.Authentication
 	if c.ConfigFile != "" {
 		content, err := os.ReadFile(c.ConfigFile)
 		if err != nil {
@@ -114,24 +113,24 @@ func (s *Server) authenticationConfiguration(a *authentication) (*apiserver.Auth
 }
 
 // followIssuers takes up changes of the AuthenticationConfiguration until ctx ends.
-func (s *Server) followIssuers(ctx context.Context) {
-	c, in := &s.config.Authentication, &s.authentication.issuers
-	identity := hash([]byte(s.hostPort()))
-	s.metrics.AuthenticationLoaded(identity, hash(in.file))
+func (a *authentication) followIssuers(ctx context.Context) {
+	c, in := &a.config.Authentication, &a.issuers
+	identity := hash([]byte(a.hostPort))
+	a.metrics.AuthenticationLoaded(identity, hash(in.file))
 	f := follow.File{
-		Path: c.ConfigFile, Every: s.reloadEvery(),
+		Path: c.ConfigFile, Every: a.config.reloadEvery(),
 		Use: func(content []byte) error {
-			if err := s.replaceIssuers(content); err != nil {
+			if err := a.replaceIssuers(content); err != nil {
 				return err
 			}
-			s.log.Info("the authentication configuration was reloaded", "file", c.ConfigFile)
-			s.metrics.AuthenticationReload(true, identity)
-			s.metrics.AuthenticationLoaded(identity, hash(content))
+			a.log.Info("the authentication configuration was reloaded", "file", c.ConfigFile)
+			a.metrics.AuthenticationReload(true, identity)
+			a.metrics.AuthenticationLoaded(identity, hash(content))
 			return nil
 		},
 		Failed: func(err error) {
-			s.metrics.AuthenticationReload(false, identity)
-			s.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
+			a.metrics.AuthenticationReload(false, identity)
+			a.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
 		},
 	}
 	f.Run(ctx, in.file)
@@ -139,20 +138,20 @@ func (s *Server) followIssuers(ctx context.Context) {
 
 // replaceIssuers uses another AuthenticationConfiguration. Who may go without
 // credentials stays as it was at the start.
-func (s *Server) replaceIssuers(content []byte) error {
-	in := &s.authentication.issuers
+func (a *authentication) replaceIssuers(content []byte) error {
+	in := &a.issuers
 	config, err := oidc.ParseConfig(content)
 	if err != nil {
 		return err
 	}
-	mappings, errs := oidc.Validate(config, s.config.Authentication.ServiceAccounts.Issuers)
+	mappings, errs := oidc.Validate(config, a.config.Authentication.ServiceAccounts.Issuers)
 	if !reflect.DeepEqual(in.anonymous, config.Anonymous) {
 		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "changed from initial configuration file"))
 	}
 	if err := errs.ToAggregate(); err != nil {
 		return err
 	}
-	if err := in.set.Replace(s.work.Context(), issuerPatience, config, mappings); err != nil {
+	if err := in.set.Replace(a.work.Context(), issuerPatience, config, mappings); err != nil {
 		return follow.Again(err)
 	}
 	return nil

@@ -142,7 +142,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 	}
 	failures := func() bool {
 		shown := call(t, client(t, s, true), "GET", s.URL()+"/metrics").body
-		return strings.Contains(shown, `apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash([]byte(s.hostPort()))+`",status="failure"}`)
+		return strings.Contains(shown, `apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash([]byte(s.listener.hostPort()))+`",status="failure"}`)
 	}
 	write(two.configuration("b:") + "anonymous: {enabled: false}\n") // may not change
 	for !failures() {

@@ -88,7 +88,7 @@ func TestRequestsMakeNoSeries(t *testing.T) {
 		requests := oddRequests(round)
 		for _, r := range requests {
 			w := httptest.NewRecorder()
-			s.http.Handler.ServeHTTP(w, r)
+			s.http.server.Handler.ServeHTTP(w, r)
 			if strings.Contains(w.Body.String(), "caused apiserver to panic") {
 				t.Errorf("%s %.80q: a panic", r.Method, r.URL.Path)
 			}

@@ -20,7 +20,7 @@ func allocated(t *testing.T, s *Server, query string) uint64 {
 	var before, after runtime.MemStats
 	w := httptest.NewRecorder()
 	runtime.ReadMemStats(&before)
-	s.http.Handler.ServeHTTP(w, r)
+	s.http.server.Handler.ServeHTTP(w, r)
 	runtime.ReadMemStats(&after)
 	if w.Code != http.StatusForbidden {
 		t.Errorf("%.60s: %d %.200s", query, w.Code, w.Body)

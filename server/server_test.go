@@ -207,7 +207,7 @@ func TestHealthAnswers(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q", path, a.status, a.body, want.status, want.body)
 		}
 	}
-	s.stopping.Store(true)
+	s.ending.stopping.Store(true)
 	a := call(t, c, "GET", s.URL()+"/readyz")
 	if a.status != 500 || !strings.Contains(a.body, "[-]shutdown failed: reason withheld\nreadyz check failed\n") {
 		t.Errorf("stopping: %d %q", a.status, a.body)
@@ -298,7 +298,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		"port in use":      {func(c *Config) { c.SecurePort = taken }, "cannot listen on 127.0.0.1:" + strconv.Itoa(taken) + ": address already in use"},
-		"directory in use": {func(c *Config) { c.DataDir = running.config.DataDir }, "the data directory " + running.config.DataDir + " is used by another process"},
+		"directory in use": {func(c *Config) { c.DataDir = running.http.config.DataDir }, "the data directory " + running.http.config.DataDir + " is used by another process"},
 		"not a directory":  {func(c *Config) { c.DataDir = file }, "cannot use the data directory " + file + ": not a directory"},
 		"service range":    {func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/8" }, "--service-cluster-ip-range: 10.0.0.0/8 is too large: the prefix must be /12 or longer"},
 		"feature gate":     {func(c *Config) { c.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch"},
@@ -330,11 +330,11 @@ func (s ownResources) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serv
 func TestStopOrder(t *testing.T) {
 	s := start(t, testConfig(t))
 	entered, release, watchEnded := make(chan bool, 2), make(chan bool), make(chan error, 1)
-	s.routes.api = ownResources{s.routes.api, func(w http.ResponseWriter, r *http.Request) {
+	s.http.routes.api = ownResources{s.http.routes.api, func(w http.ResponseWriter, r *http.Request) {
 		entered <- true
 		if request.InfoFrom(r.Context()).Verb == "watch" {
 			<-r.Context().Done()
-			watchEnded <- s.notStopping(r.Context())
+			watchEnded <- s.ending.notStopping(r.Context())
 			return
 		}
 		<-release
@@ -342,7 +342,7 @@ func TestStopOrder(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		if _, err := s.store.Revision(r.Context()); err != nil {
+		if _, err := s.stores.main.Revision(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	}}
@@ -380,7 +380,7 @@ func TestStopOrder(t *testing.T) {
 
 func TestPanicIsAnswered(t *testing.T) {
 	s := start(t, testConfig(t))
-	s.routes.api = ownResources{s.routes.api, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) }}
+	s.http.routes.api = ownResources{s.http.routes.api, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) }}
 	c := client(t, s, true)
 	a := call(t, c, "GET", s.URL()+"/api/v1/pods")
 	if a.status != http.StatusInternalServerError || strings.Contains(a.body, "boom") {

@@ -4,34 +4,46 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/allocate"
 	"github.com/keelson-dev/keelson/controller/serviceclaims"
-	"github.com/keelson-dev/keelson/registry"
 )
 
 // errSplitServices refuses a placement in which a Service cannot be written together
 // with what it claims.
-var errSplitServices = errors.New("--etcd-servers-overrides: services, endpoints and networking.k8s.io/ipaddresses must be on the same servers")
+var errSplitServices = errors.New("--etcd-servers-overrides: services, endpoints and networking.k8s.io/ipaddresses " +
+	"must be on the same servers")
 
-// allocateServices makes Services get their addresses and ports.
-func (s *Server) allocateServices(ctx context.Context, reg *registry.Registry) error {
+// serviceRanges are the ranges of addresses of Services, one of each IP family at most.
+// The Service kubernetes is in the first.
+type serviceRanges []netip.Prefix
+
+// kubernetes is the address of the Service kubernetes.
+func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice() }
+
+// allocateServices makes Services get their addresses and ports. It returns what repairs
+// those that were given to nobody, or to several.
+func allocateServices(ctx context.Context, o *apiOptions) (*serviceclaims.Controller, error) {
+	reg := o.registry
 	resource := reg.Resource(corev1.Resource("services"))
-	for _, other := range []*registry.Resource{reg.Resource(corev1.Resource("endpoints")), reg.Resource(networkingv1.Resource("ipaddresses"))} {
-		if other.Store() != resource.Store() {
-			return errSplitServices
+	for _, gr := range []schema.GroupResource{corev1.Resource("endpoints"), networkingv1.Resource("ipaddresses")} {
+		if reg.Resource(gr).Store() != resource.Store() {
+			return nil, errSplitServices
 		}
 	}
-	ports, err := allocate.ParsePortRange(s.config.ServiceNodePortRange)
+	ports, err := allocate.ParsePortRange(o.config.ServiceNodePortRange)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a := &allocate.Services{Registry: reg, Store: resource.Store(), NodePorts: ports, Now: time.Now, Random: rand.Uint64N}
-	for _, p := range s.services {
+	for _, p := range o.services {
 		family := corev1.IPv4Protocol
 		if p.Addr().Is6() {
 			family = corev1.IPv6Protocol
@@ -39,9 +51,8 @@ func (s *Server) allocateServices(ctx context.Context, reg *registry.Registry) e
 		a.Families = append(a.Families, family)
 	}
 	if err := a.PreparePorts(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	resource.SetAllocator(a)
-	s.claims = &serviceclaims.Controller{Services: a, Log: s.log}
-	return nil
+	return &serviceclaims.Controller{Services: a, Log: o.log}, nil
 }

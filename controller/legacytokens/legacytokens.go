@@ -48,7 +48,6 @@ type Creator interface {
 // Tracker is a serviceaccount.Tracker.
 type Tracker struct {
 	Objects Objects
-	Creator Creator // of Run
 	Log     *slog.Logger
 	Now     func() time.Time
 
@@ -56,10 +55,10 @@ type Tracker struct {
 	writing map[types.UID]bool
 }
 
-// Run keeps the config map until ctx ends.
-func (t *Tracker) Run(ctx context.Context) {
+// Run keeps the config map, which creator creates where it is missing, until ctx ends.
+func (t *Tracker) Run(ctx context.Context, creator Creator) {
 	for {
-		if err := t.ensureSince(ctx); err != nil && ctx.Err() == nil {
+		if err := t.ensureSince(ctx, creator); err != nil && ctx.Err() == nil {
 			t.Log.Warn("cannot note since when legacy tokens are tracked", "error", err)
 		}
 		select {
@@ -72,8 +71,8 @@ func (t *Tracker) Run(ctx context.Context) {
 
 func (t *Tracker) today() string { return t.Now().UTC().Format(dateForm) }
 
-// ensureSince makes the config map, or mends its date.
-func (t *Tracker) ensureSince(ctx context.Context) error {
+// ensureSince creates the config map, or corrects its date.
+func (t *Tracker) ensureSince(ctx context.Context, creator Creator) error {
 	obj, err := t.Objects.Lookup(ctx, corev1.Resource("configmaps"), "kube-system", configMapName)
 	if err != nil {
 		return err
@@ -82,7 +81,7 @@ func (t *Tracker) ensureSince(ctx context.Context) error {
 	if !ok {
 		c := &corev1.ConfigMap{Data: map[string]string{sinceKey: t.today()}}
 		c.Namespace, c.Name = "kube-system", configMapName
-		err := t.Creator.CreateAs(ctx, "configmaps", "v1", "", c, manager)
+		err := creator.CreateAs(ctx, "configmaps", "v1", "", c, manager)
 		if kerrors.IsAlreadyExists(err) {
 			return nil
 		}

@@ -55,7 +55,7 @@ func newTracker(day string) (*Tracker, *memory) {
 	if err != nil {
 		panic(err)
 	}
-	return &Tracker{Objects: m, Creator: m, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return now }}, m
+	return &Tracker{Objects: m, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return now }}, m
 }
 
 func TestSince(t *testing.T) {
@@ -72,7 +72,7 @@ func TestSince(t *testing.T) {
 		if c.there != nil {
 			m.objects["configmaps/"+configMapName] = &corev1.ConfigMap{Data: c.there}
 		}
-		if err := tracker.ensureSince(t.Context()); err != nil {
+		if err := tracker.ensureSince(t.Context(), m); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		o, _ := m.objects["configmaps/"+configMapName].(*corev1.ConfigMap)

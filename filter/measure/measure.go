@@ -13,7 +13,7 @@ import (
 )
 
 // New returns the filter.
-func New(m *metrics.Metrics) func(http.Handler) http.Handler {
+func New(m *metrics.Requests) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			start := time.Now()

@@ -34,6 +34,7 @@ import (
 type Options struct {
 	Log            *slog.Logger
 	Metrics        *metrics.Metrics
+	Requests       *metrics.Requests
 	Authentication authenticate.Options
 	Authorizer     authz.Authorizer
 	Limiter        *inflight.Limiter
@@ -69,7 +70,7 @@ func New(h http.Handler, o Options) http.Handler {
 		auditid.New(),
 		recovery.New(o.Log),
 		info.New(),
-		measure.New(o.Metrics),
+		measure.New(o.Requests),
 		o.Audit.Begin,
 		requestlog.New(o.Log),
 		retryafter.New(o.Refusing),

@@ -36,12 +36,11 @@ func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) htt
 	}
 	limiter := inflight.New(400, 200)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	counts := metrics.New(metrics.Options{
-		InFlight: limiter.Current, Known: func(_, _, resource string) bool { return resource == "pods" },
-	})
+	counts := metrics.New(nil)
+	requests := counts.NewRequests(func(_, _, resource string) bool { return resource == "pods" })
 	own := []string{"here"}
 	return New(h, Options{
-		Log: log, Metrics: counts,
+		Log: log, Metrics: counts, Requests: requests,
 		Authentication: authenticate.Options{
 			Authenticator: &bearer.Authenticator{Tokens: authn.ForAudiences(own, tokens), Audiences: own},
 			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },

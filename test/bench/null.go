@@ -57,6 +57,9 @@ type nullStore struct {
 	closed   bool
 }
 
+// Exclusive implements storage.Exclusive: nobody else has the map.
+func (s *nullStore) Exclusive() bool { return true }
+
 func newNullStore() *nullStore {
 	return &nullStore{revision: 1, entries: map[string]storage.Entry{}, changed: make(chan struct{})}
 }

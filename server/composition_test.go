@@ -1,0 +1,131 @@
+package server
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/embedded"
+)
+
+// sources parses the files of this package and of those below it, tests aside, and
+// returns them by path.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files[path], err = parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestStructsAreSmall: a part of the server has few fields. Configurations have one for
+// each flag.
+func TestStructsAreSmall(t *testing.T) {
+	const most = 15
+	for path, file := range sources(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			s, ok := spec.Type.(*ast.StructType)
+			if !ok || strings.HasSuffix(spec.Name.Name, "Config") {
+				return true
+			}
+			fields := 0
+			for _, f := range s.Fields.List {
+				fields += max(len(f.Names), 1)
+			}
+			if fields > most {
+				t.Errorf("%s: %s has %d fields, at most %d are allowed", path, spec.Name, fields, most)
+			}
+			return true
+		})
+	}
+}
+
+// TestStorageIsReadOnce: the name of the backend chooses it, and says nothing else. What
+// a store can do is asked of the store.
+func TestStorageIsReadOnce(t *testing.T) {
+	allowed := []string{"config.go validate", "stores.go choose"}
+	for path, file := range sources(t) {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if ok && s.Sel.Name == "Storage" && !slices.Contains(allowed, path+" "+f.Name.Name) {
+					t.Errorf("%s: %s reads Storage", path, f.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// TestGoroutinesHaveNames: what runs beside requests is started by server/background. The
+// goroutines that are allowed are waited for by those that start them.
+func TestGoroutinesHaveNames(t *testing.T) {
+	allowed := []string{
+		"background/background.go Go", // the runners
+		"frontend.go serve",           // ends with the listener
+		"frontend.go drain",           // bounded by its context
+		"server.go both",              // waited for
+	}
+	for path, file := range sources(t) {
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				if _, ok := n.(*ast.GoStmt); ok && !slices.Contains(allowed, path+" "+f.Name.Name) {
+					t.Errorf("%s: %s starts a goroutine", path, f.Name.Name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// plainStore is a store that says nothing about others that write to it.
+type plainStore struct{ storage.Store }
+
+// TestReconcilerAsksTheStore: a server whose store others may write to finds the other
+// servers by leases in the store.
+func TestReconcilerAsksTheStore(t *testing.T) {
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // nothing was written
+	config := DefaultConfig()
+	o := controlPlaneOptions{config: &config, store: store, log: slog.New(slog.DiscardHandler)}
+	address := net.IPv4(192, 0, 2, 1)
+	if r, ok := o.reconciler(address).(bootstrap.Alone); !ok {
+		t.Errorf("a store of its own: %T", r)
+	}
+	o.store = plainStore{store}
+	if r, ok := o.reconciler(address).(*bootstrap.Leases); !ok {
+		t.Errorf("a store that others may write to: %T", r)
+	}
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/keelson-dev/keelson/server/certs"
+)
+
+// identity is what the server proves itself with, and its administrator.
+type identity struct {
+	certs   *certs.Set
+	serving tls.Certificate
+	roots   []byte // what clients verify the server with, PEM
+	// kubeconfig is the administrator's; path is the file that has it, "" for none.
+	kubeconfig []byte
+	path       string
+}
+
+// newIdentity reads the certificates of the server, or makes them. service is the
+// address of the Service kubernetes, url where the server is reached.
+func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
+	i := &identity{}
+	dir := ""
+	if c.DataDir != "" {
+		dir, i.path = filepath.Join(c.DataDir, pkiName), KubeconfigFile(c.DataDir)
+	}
+	ips := []net.IP{net.IPv4(127, 0, 0, 1)}
+	if bound := net.ParseIP(c.BindAddress); !bound.IsUnspecified() {
+		ips = append(ips, bound)
+	}
+	own := c.TLSCertFile == ""
+	var err error
+	i.certs, err = certs.Ensure(certs.Options{
+		Dir: dir, Serving: own, IPs: append(ips, service),
+		Names: []string{
+			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make certificates: %w", err)
+	}
+	if own {
+		i.roots = i.certs.CA
+		i.serving, err = i.certs.Serving.TLS()
+	} else {
+		err = i.readServing(c.TLSCertFile, c.TLSPrivateKeyFile)
+	}
+	i.kubeconfig = certs.Kubeconfig(url, i.roots, i.certs.Admin)
+	return i, err
+}
+
+// readServing reads a certificate from elsewhere: clients verify it with what its file
+// holds.
+func (i *identity) readServing(certFile, keyFile string) (err error) {
+	if i.roots, err = os.ReadFile(certFile); err != nil {
+		return err
+	}
+	if i.serving, err = tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		return fmt.Errorf("cannot use --tls-cert-file with --tls-private-key-file: %w", err)
+	}
+	return nil
+}
+
+// writeKubeconfig writes the administrator's kubeconfig to its file, if there is one.
+func (i *identity) writeKubeconfig() error {
+	if i.path == "" {
+		return nil
+	}
+	if err := certs.WriteFile(i.path, i.kubeconfig, privateFile); err != nil {
+		return fmt.Errorf("cannot write %s: %w", i.path, cause(err))
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/metrics"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/health"
+	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/storage/encrypt"
+	"github.com/keelson-dev/keelson/storage/etcd"
+)
+
+// idleDrop is how long a resource that nobody reads stays in memory.
+const idleDrop = 30 * time.Minute
+
+// stores are where the objects are kept, with the caches in front of them.
+type stores struct {
+	storesOptions
+	backend backend
+	// encryption is nil where values are stored as they are.
+	encryption *encrypt.Encryption
+	// main is the store of what has no other place; overridden are further ones, for
+	// some resources.
+	main       storage.Store
+	overridden []storage.Store
+	places     []place
+}
+
+// storesOptions are what stores need.
+type storesOptions struct {
+	config  *Config
+	egress  *egress.Selector
+	metrics *metrics.Metrics
+	log     *slog.Logger
+	// fail is called when a store cannot go on.
+	fail func(error)
+}
+
+// place is a part of a store with a cache of its own, and what is kept there. Of
+// several places that hold a resource the first counts.
+type place struct {
+	store storage.Store
+	holds func(k *registry.Kind, prefix string) bool
+	cache *cache.Cache
+	// formBudget is the cache's; 0 is what a cache has by itself.
+	formBudget int64
+}
+
+// backend is the kind of store that Config.Storage names.
+type backend struct {
+	// cluster is what the store is called in metrics.
+	cluster string
+	// root is what the keys of all objects begin with in the store, "" for the usual.
+	root string
+	open func(context.Context) error
+}
+
+// newStores reads how values are encrypted; open opens the stores.
+func newStores(o storesOptions) (*stores, error) {
+	s := &stores{storesOptions: o}
+	s.backend = s.choose()
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	counts := encrypt.NewMetrics(bootstrap.ServerName(host))
+	o.metrics.Register(counts.Collectors()...)
+	if o.config.EncryptionProviderConfig == "" {
+		return s, nil
+	}
+	s.encryption, err = encrypt.Open(encrypt.Options{
+		File: o.config.EncryptionProviderConfig, Reload: o.config.EncryptionReload, Root: s.backend.root,
+		Metrics: counts, Logger: o.log,
+	})
+	return s, err
+}
+
+// choose is the one place that reads Config.Storage after it was validated. What the
+// server has to know about a store afterwards it asks the store.
+func (s *stores) choose() backend {
+	switch s.config.Storage {
+	case StorageEtcd:
+		return backend{cluster: "etcd-0", root: s.config.Etcd.root(), open: s.openClusters}
+	case StorageMemory:
+		return backend{cluster: "embedded", open: func(ctx context.Context) error {
+			return s.openEmbedded(ctx, embedded.Options{InMemory: true})
+		}}
+	}
+	return backend{cluster: "embedded", open: func(ctx context.Context) error {
+		if err := notRestoring(s.config.DataDir); err != nil {
+			return err
+		}
+		return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.DataDir)})
+	}}
+}
+
+// open opens the stores and begins to cache what is in them.
+func (s *stores) open(ctx context.Context) error {
+	if err := s.backend.open(ctx); err != nil {
+		return err
+	}
+	histories := cache.NewHistories(0)
+	for i := range s.places {
+		p := &s.places[i]
+		p.cache = cache.New(cache.Options{
+			Store: p.store, FormBudget: p.formBudget, IdleDrop: idleDrop, Histories: histories, Logger: s.log,
+		})
+	}
+	if s.encryption != nil {
+		s.encryption.OnReload(func() {
+			for _, p := range s.places {
+				p.cache.RetryUnread()
+			}
+		})
+	}
+	s.metrics.Register(metrics.StoreSize(s.backend.cluster, func() int64 { return s.main.Stats().SizeBytes }))
+	if files, ok := s.main.(storage.DamageCounter); ok {
+		s.metrics.Register(metrics.StoreDamage(s.backend.cluster, files.DamagedFiles))
+	}
+	return nil
+}
+
+// openEmbedded opens the engine in this process, or the store that takes its place.
+func (s *stores) openEmbedded(ctx context.Context, options embedded.Options) (err error) {
+	s.main, err = s.openEngine(ctx, options)
+	if err != nil {
+		return err
+	}
+	s.places = []place{{store: s.main, holds: func(*registry.Kind, string) bool { return true }}}
+	return nil
+}
+
+func (s *stores) openEngine(ctx context.Context, options embedded.Options) (storage.Store, error) {
+	if s.config.OpenStore != nil {
+		return s.config.OpenStore(ctx)
+	}
+	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.HistoryWindow, s.failed
+	if s.config.AdjustEngine != nil {
+		s.config.AdjustEngine(&options)
+	}
+	store, err := embedded.Open(options)
+	switch {
+	case errors.Is(err, embedded.ErrLocked):
+		return nil, fmt.Errorf("the data directory %s is used by another process", s.config.DataDir)
+	case err != nil:
+		return nil, fmt.Errorf("cannot open the store: %w", err)
+	}
+	return store, nil
+}
+
+func (s *stores) failed(err error) { s.fail(fmt.Errorf("the store failed: %w", err)) }
+
+// notRestoring refuses a data directory whose restore was interrupted: a server would
+// begin with nothing where its operator expects what was saved.
+func notRestoring(dataDir string) error {
+	if _, err := os.Stat(StoreDir(dataDir)); err == nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dataDir, RestoringName)); err != nil {
+		return nil
+	}
+	return fmt.Errorf("a restore into the data directory %s was interrupted: run it again, or remove %s to begin with nothing",
+		dataDir, RestoringName)
+}
+
+// eventsPrefix is where Events are: many, and of little weight. They have a watch
+// of their own, so that others do not wait for them.
+const eventsPrefix = registry.Root + "events/"
+
+// openClusters connects to all etcd clusters.
+func (s *stores) openClusters(ctx context.Context) error {
+	overrides, err := parseOverrides(s.config.Etcd.Overrides)
+	if err != nil {
+		return err
+	}
+	for _, o := range overrides {
+		store, err := s.openCluster(ctx, o.servers)
+		if err != nil {
+			return err
+		}
+		s.overridden = append(s.overridden, store)
+		s.places = append(s.places, place{store: store, holds: func(k *registry.Kind, _ string) bool {
+			return slices.ContainsFunc(o.resources, func(gr schema.GroupResource) bool { return isOf(k, gr) })
+		}})
+	}
+	store, err := s.openCluster(ctx, s.config.Etcd.Servers)
+	if err != nil {
+		return err
+	}
+	s.main = store
+	budgets := []int64{240 << 20, 32 << 20, 240 << 20} // together what one cache has
+	for i, part := range store.Parts(eventsPrefix) {
+		s.places = append(s.places, place{
+			store: part, formBudget: budgets[i],
+			holds: func(_ *registry.Kind, prefix string) bool { return part.Holds(prefix) },
+		})
+	}
+	return nil
+}
+
+func (s *stores) openCluster(ctx context.Context, servers []string) (*etcd.Store, error) {
+	c := s.config.Etcd
+	poll := c.DBMetricPollInterval
+	if poll == 0 {
+		poll = -1
+	}
+	return etcd.Open(ctx, etcd.Options{
+		Endpoints: servers, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Prefix: c.root(),
+		CompactionInterval: c.CompactionInterval, PollInterval: poll, LeaseReuse: c.LeaseReuse, Logger: s.log,
+		Dial: s.egress.Dialer(egress.Etcd), OnFailure: s.failed,
+	})
+}
+
+// isOf returns whether a kind is served as that resource.
+func isOf(k *registry.Kind, gr schema.GroupResource) bool {
+	inGroup := func(v registry.Version) bool { return v.Group != "" && v.Group == gr.Group }
+	return k.Resource == gr.Resource && (k.Group == gr.Group || slices.ContainsFunc(k.Versions, inGroup))
+}
+
+// registry returns the kinds, bound to the stores.
+func (s *stores) registry(kinds []*registry.Kind) (*registry.Registry, error) {
+	reg, err := registry.NewPlaced(kinds, s.placeOf, time.Now)
+	if err == nil && s.encryption != nil {
+		reg.Transform(func(gr schema.GroupResource) registry.Transformer { return s.encryption.Resource(gr) })
+	}
+	return reg, err
+}
+
+// placeOf returns where the resource of a kind is, whose keys have the prefix.
+func (s *stores) placeOf(k *registry.Kind, prefix string) registry.Backend {
+	i := slices.IndexFunc(s.places, func(p place) bool { return p.holds(k, prefix) })
+	return registry.Backend{Store: s.places[i].store, Cache: s.places[i].cache}
+}
+
+// checks are the health checks of the main store and of those of overrides, by
+// kube-apiserver's names.
+func (s *stores) checks() []health.Check {
+	alive, ready := s.config.Etcd.HealthcheckTimeout, s.config.Etcd.ReadycheckTimeout
+	list := []health.Check{
+		{Name: "etcd", On: health.Everywhere, Probe: answers(s.main, alive)},
+		{Name: "etcd-readiness", On: health.Readyz, Probe: answers(s.main, ready)},
+	}
+	for i, store := range s.overridden {
+		list = append(list,
+			health.Check{
+				Name: fmt.Sprintf("etcd-override-%d", i), Group: "etcd", On: health.Everywhere, Probe: answers(store, alive),
+			},
+			health.Check{
+				Name: fmt.Sprintf("etcd-override-readiness-%d", i), Group: "etcd-readiness", On: health.Readyz,
+				Probe: answers(store, ready),
+			})
+	}
+	return list
+}
+
+// answers returns a probe that reads the revision of a store.
+func answers(store storage.Store, timeout time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := within(ctx, timeout)
+		defer cancel()
+		_, err := store.Revision(ctx)
+		return err
+	}
+}
+
+// within bounds ctx by a time, 0 being none.
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
+// exclusive returns whether no other process writes to the main store.
+func (s *stores) exclusive() bool { return storage.IsExclusive(s.main) }
+
+// cached is a probe: reads from the caches can be served.
+func (s *stores) cached(ctx context.Context) error {
+	ctx, cancel := within(ctx, s.config.Etcd.ReadycheckTimeout)
+	defer cancel()
+	for _, p := range s.places {
+		if _, err := p.cache.Current(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes the caches before the stores, and then the encryption. A nil stores has
+// nothing to close.
+func (s *stores) close() error {
+	if s == nil {
+		return nil
+	}
+	for _, p := range s.places {
+		if p.cache != nil {
+			p.cache.Close()
+		}
+	}
+	var errs []error
+	for _, store := range s.overridden {
+		errs = append(errs, store.Close())
+	}
+	if s.main != nil {
+		errs = append(errs, s.main.Close())
+	}
+	if s.encryption != nil {
+		errs = append(errs, s.encryption.Close())
+	}
+	return errors.Join(errs...)
+}
