@@ -141,7 +141,8 @@ func encryptSecrets(dir string, c *keelson.Config) {
 
 // TestHangingKeyManagement: a server starts again while its key-management plug-in hangs.
 // Other resources are served, also while many requests wait for secrets, and secrets are
-// there again when the plug-in answers.
+// there again when the plug-in answers. That the cache waits for no plug-in is proved in
+// package registry, with two servers on one store.
 func TestHangingKeyManagement(t *testing.T) {
 	dir, err := os.MkdirTemp("", "kms") // short enough for a socket's address
 	if err != nil {
