@@ -24,7 +24,7 @@ const (
 	day           = 24 * time.Hour
 )
 
-// FileOptions say where a File is and when it begins anew.
+// FileOptions say where a File is and when it is rotated.
 type FileOptions struct {
 	Path string
 	// MaxSize is in megabytes; 0 lets the file grow.
@@ -32,11 +32,12 @@ type FileOptions struct {
 	// MaxAge is how many days, and MaxBackups how many files of what was rotated
 	// away are kept; 0 is no limit.
 	MaxAge, MaxBackups int
-	// Compress is whether what is rotated away is compressed with gzip.
+	// Compress compresses files that were rotated away with gzip.
 	Compress bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Failed is told what went wrong with files that were rotated away; nil is not.
+	// Failed is called with errors of compressing and removing files that were rotated
+	// away; nil ignores them.
 	Failed func(error)
 }
 

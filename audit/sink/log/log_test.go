@@ -155,3 +155,37 @@ func TestOldFilesAreCompressedAndRemoved(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
+
+// TestNothingIsLostInOneMillisecond rotates often while the clock stands still.
+func TestNothingIsLostInOneMillisecond(t *testing.T) {
+	dir := t.TempDir()
+	c := &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	f := open(t, FileOptions{Path: filepath.Join(dir, "audit.log"), MaxSize: 1, Now: c.Now})
+	const writes = 20
+	body := make([]byte, megabyte*6/10) // one a file
+	for range writes {
+		write(t, f, body)
+	}
+	if got := names(t, dir); len(got) != writes {
+		t.Errorf("%d of %d writes are left: %v", len(got), writes, got)
+	}
+}
+
+// TestCloseWaitsForCompression: after Close, a directory has no file twice.
+func TestCloseWaitsForCompression(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, FileOptions{Path: filepath.Join(dir, "audit.log"), MaxSize: 9, Compress: true})
+	body := []byte(strings.Repeat("hello world ", megabyte*8/12))
+	for range 2 {
+		if _, err := f.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := names(t, dir)
+	if len(got) != 2 || !strings.HasSuffix(got[0], ".log.gz") || got[1] != "audit.log" {
+		t.Errorf("%v", got)
+	}
+}
