@@ -66,27 +66,35 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		Help:    "[ALPHA] Distribution of the remaining lifetime on the certificate used to authenticate a request.",
 		Buckets: certificateBuckets,
 	})
-	asked := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "authentication_token_cache_request_total", Help: "[ALPHA] Tokens looked up, by whether they were known."}, []string{"status"})
+	asked := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "authentication_token_cache_request_total", Help: "[ALPHA] Tokens looked up, by whether they were known.",
+	}, []string{"status"})
 	a.cached = map[bool]prometheus.Counter{true: asked.WithLabelValues("hit"), false: asked.WithLabelValues("miss")}
-	fetches := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "authentication_token_cache_fetch_total", Help: "[ALPHA] Tokens checked because they were not known, by result."}, []string{"status"})
+	fetches := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "authentication_token_cache_fetch_total", Help: "[ALPHA] Tokens checked because they were not known, by result.",
+	}, []string{"status"})
 	a.fetched = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("error")}
 	r.MustRegister(asked, fetches)
 	a.issuers = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
-		Help:    "[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating a token for cache miss only (i.e. when the token is not found in the cache).",
+		Name: "apiserver_authentication_jwt_authenticator_latency_seconds",
+		Help: "[ALPHA] Latency of jwt authentication operations in seconds. This is the time spent authenticating " +
+			"a token for cache miss only (i.e. when the token is not found in the cache).",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, []string{"result", "jwt_issuer_hash"})
 	a.reloads = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_authentication_config_controller_automatic_reloads_total",
-		Help: "[BETA] Total number of automatic reloads of authentication configuration split by status and apiserver identity.",
+		Help: "[BETA] Total number of automatic reloads of authentication configuration split by status and apiserver " +
+			"identity.",
 	}, []string{"status", "apiserver_id_hash"})
 	a.reloaded = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "apiserver_authentication_config_controller_automatic_reload_last_timestamp_seconds",
-		Help: "[BETA] Timestamp of the last automatic reload of authentication configuration split by status and apiserver identity.",
+		Help: "[BETA] Timestamp of the last automatic reload of authentication configuration split by status and " +
+			"apiserver identity.",
 	}, []string{"status", "apiserver_id_hash"})
 	a.config = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "apiserver_authentication_config_controller_last_config_info",
-		Help: "[ALPHA] Information about the last applied authentication configuration with hash as label, split by apiserver identity.",
+		Help: "[ALPHA] Information about the last applied authentication configuration with hash as label, split by " +
+			"apiserver identity.",
 	}, []string{"apiserver_id_hash", "hash"})
 	a.users = resolve(users, append([]string{userEmail, userOther}, knownUsers...)...)
 	a.attempts = resolve(attempts, "success", "failure", "error")

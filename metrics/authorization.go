@@ -44,7 +44,8 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 	milliseconds := prometheus.ExponentialBuckets(0.001, 2, 15)
 	a := &authorization{
 		decisions: counter("apiserver_authorization_decisions_total",
-			"[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and decision.", "type", "name", "decision"),
+			"[ALPHA] Total number of terminal decisions made by an authorizer split by authorizer type, name, and "+
+				"decision.", "type", "name", "decision"),
 		impersonations: counter("apiserver_impersonation_attempts_total",
 			"[ALPHA] Total number of impersonation attempts split by mode and decision.", "mode", "decision"),
 		impersonationSeconds: histogram("apiserver_impersonation_attempts_duration_seconds",
@@ -52,7 +53,8 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 		impersonationChecks: counter("apiserver_impersonation_authorization_attempts_total",
 			"[ALPHA] Total number of authorization checks made by the impersonation handler split by mode and decision.", "mode", "decision"),
 		impersonationCheckSec: histogram("apiserver_impersonation_authorization_attempts_duration_seconds",
-			"[ALPHA] Latency of authorization checks made by the impersonation handler in seconds split by mode and decision.", milliseconds, "mode", "decision"),
+			"[ALPHA] Latency of authorization checks made by the impersonation handler in seconds split by mode and "+
+				"decision.", milliseconds, "mode", "decision"),
 		webhookCalls: counter("apiserver_authorization_webhook_evaluations_total",
 			"[ALPHA] Round-trips to authorization webhooks.", "name", "result"),
 		webhookSeconds: histogram("apiserver_authorization_webhook_duration_seconds",
@@ -60,25 +62,32 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 		webhookFailOpen: counter("apiserver_authorization_webhook_evaluations_fail_open_total",
 			"[ALPHA] NoOpinion results due to webhook timeout or error.", "name", "result"),
 		matchErrors: counter("apiserver_authorization_match_condition_evaluation_errors_total",
-			"[ALPHA] Total number of errors when an authorization webhook encounters a match condition error split by authorizer type and name.", "type", "name"),
+			"[ALPHA] Total number of errors when an authorization webhook encounters a match condition error split by "+
+				"authorizer type and name.", "type", "name"),
 		matchExclusions: counter("apiserver_authorization_match_condition_exclusions_total",
-			"[ALPHA] Total number of exclusions when an authorization webhook is skipped because match conditions exclude it.", "type", "name"),
+			"[ALPHA] Total number of exclusions when an authorization webhook is skipped because match conditions "+
+				"exclude it.", "type", "name"),
 		matchSeconds: histogram("apiserver_authorization_match_condition_evaluation_seconds",
 			"[ALPHA] Authorization match condition evaluation time in seconds, split by authorizer type and name.",
 			[]float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25}, "type", "name"),
 		graphSeconds: histogram("node_authorizer_graph_actions_duration_seconds",
 			"[ALPHA] Histogram of duration of graph actions in node authorizer.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
 		reloads: counter("apiserver_authorization_config_controller_automatic_reloads_total",
-			"[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver identity.", "status", "apiserver_id_hash"),
+			"[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver "+
+				"identity.", "status", "apiserver_id_hash"),
 		reloadTime: gauge("apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds",
-			"[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.", "status", "apiserver_id_hash"),
+			"[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver "+
+				"identity.", "status", "apiserver_id_hash"),
 		reloadInfo: gauge("apiserver_authorization_config_controller_last_config_info",
-			"[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.", "apiserver_id_hash", "hash"),
+			"[ALPHA] Information about the last applied authorization configuration with hash as label, split by "+
+				"apiserver identity.", "apiserver_id_hash", "hash"),
 	}
 	a.attempts = resolve(counter("authorization_attempts_total",
-		"[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.", "result"),
+		"[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', "+
+			"'no-opinion' or 'error'.", "result"),
 		"allowed", "denied", "no-opinion", "error")
-	seconds := histogram("authorization_duration_seconds", "[ALPHA] Authorization duration in seconds broken out by result.", milliseconds, "result")
+	seconds := histogram("authorization_duration_seconds", "[ALPHA] Authorization duration in seconds broken out "+
+		"by result.", milliseconds, "result")
 	a.durations = map[string]prometheus.Observer{}
 	for result := range a.attempts {
 		a.durations[result] = seconds.WithLabelValues(result)

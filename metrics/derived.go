@@ -65,10 +65,12 @@ type GroupResource struct{ Group, Resource string }
 // without reading.
 func Objects(count func() map[GroupResource]int64) prometheus.Collector {
 	byName := prometheus.NewDesc("apiserver_storage_objects",
-		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
+		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of "+
+			"stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
 		[]string{"resource"}, nil)
 	byGroup := prometheus.NewDesc("apiserver_resource_objects",
-		"[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1.",
+		"[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the "+
+			"value will be -1.",
 		[]string{"group", "resource"}, nil)
 	return &derived{[]*prometheus.Desc{byName, byGroup}, func(gauge func(*prometheus.Desc, int64, ...string)) {
 		counts := count()

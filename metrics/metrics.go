@@ -51,11 +51,13 @@ func New(build Build) *Metrics {
 		Name: "apiserver_watch_events_sizes", Help: "[ALPHA] Watch event size distribution in bytes", Buckets: watchBuckets,
 	}, []string{"group", "version", "resource"})
 	m.handshakes = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "apiserver_tls_handshake_errors_total", Help: "[ALPHA] Number of requests dropped with 'TLS handshake error from' error",
+		Name: "apiserver_tls_handshake_errors_total", Help: "[ALPHA] Number of requests dropped with 'TLS handshake " +
+			"error from' error",
 	})
 	m.late = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_request_post_timeout_total",
-		Help: "[ALPHA] Tracks the activity of the request handlers after the associated requests have been timed out by the apiserver",
+		Help: "[ALPHA] Tracks the activity of the request handlers after the associated requests have been timed out " +
+			"by the apiserver",
 	}, []string{"source", "status"})
 	m.healthchecks = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubernetes_healthchecks_total", Help: "[STABLE] This metric records the results of all healthcheck.",
@@ -69,8 +71,10 @@ func New(build Build) *Metrics {
 	m.authz = newAuthorization(m.registry)
 
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name:        "kubernetes_build_info",
-		Help:        "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+		Name: "kubernetes_build_info",
+		Help: "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git " +
+			"tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it " +
+			"is running.",
 		ConstLabels: prometheus.Labels(build),
 	})
 	info.Set(1)

@@ -33,21 +33,25 @@ func (m *Metrics) NewRequests(known func(group, version, resource string) bool) 
 	labels := append(slices.Clone(withoutDryRun), "dry_run")
 	q.total = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "apiserver_request_total",
-		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
+		Help: "[STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, " +
+			"resource, scope, component, and HTTP response code.",
 	}, append(labels, "code"))
 	q.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "apiserver_request_duration_seconds",
-		Help:    "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
+		Name: "apiserver_request_duration_seconds",
+		Help: "[STABLE] Response latency distribution in seconds for each verb, dry run value, group, version, " +
+			"resource, subresource, scope and component.",
 		Buckets: durationBuckets,
 	}, labels)
 	q.sizes = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "apiserver_response_sizes",
-		Help:    "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
+		Name: "apiserver_response_sizes",
+		Help: "[STABLE] Response size distribution in bytes for each group, version, verb, resource, subresource, " +
+			"scope and component.",
 		Buckets: sizeBuckets,
 	}, withoutDryRun)
 	q.longRunning = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "apiserver_longrunning_requests",
-		Help: "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, resource, scope and component. Not all requests are tracked this way.",
+		Help: "[STABLE] Gauge of all active long-running apiserver requests broken out by verb, group, version, " +
+			"resource, scope and component. Not all requests are tracked this way.",
 	}, withoutDryRun)
 	m.registry.MustRegister(q.total, q.duration, q.sizes, q.longRunning)
 	return q

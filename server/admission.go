@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// admissionChain is the order of admission, the reference's. Some ask z whether a
+// admissionChain is the order of admission, which is kube-apiserver's. Some ask z whether a
 // user may do more than the request itself. last are judges of what the others made.
 func admissionChain(reg *registry.Registry, z authz.Authorizer, last ...admission.Plugin) *admission.Chain {
 	return admission.NewChain(append([]admission.Plugin{

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -135,24 +136,30 @@ func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 
 // newObjects returns a function that makes empty objects of the built-in kinds.
 func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Object {
-	makers := map[schema.GroupVersionKind]func() runtime.Object{
-		{Version: "v1", Kind: "Status"}:                                          func() runtime.Object { return &metav1.Status{} },
-		{Version: "v1", Kind: "APIVersions"}:                                     func() runtime.Object { return &metav1.APIVersions{} },
-		{Version: "v1", Kind: "APIGroup"}:                                        func() runtime.Object { return &metav1.APIGroup{} },
-		{Version: "v1", Kind: "APIGroupList"}:                                    func() runtime.Object { return &metav1.APIGroupList{} },
-		{Version: "v1", Kind: "APIResourceList"}:                                 func() runtime.Object { return &metav1.APIResourceList{} },
-		{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}:     func() runtime.Object { return &metav1.PartialObjectMetadata{} },
-		{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadataList"}: func() runtime.Object { return &metav1.PartialObjectMetadataList{} },
-		{Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale"}:           func() runtime.Object { return &autoscalingv1.Scale{} },
+	type constructor = func() runtime.Object
+	makers := map[schema.GroupVersionKind]constructor{
+		{Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale"}: func() runtime.Object { return &autoscalingv1.Scale{} },
+	}
+	for kind, constructor := range map[string]constructor{
+		"Status":          func() runtime.Object { return &metav1.Status{} },
+		"APIVersions":     func() runtime.Object { return &metav1.APIVersions{} },
+		"APIGroup":        func() runtime.Object { return &metav1.APIGroup{} },
+		"APIGroupList":    func() runtime.Object { return &metav1.APIGroupList{} },
+		"APIResourceList": func() runtime.Object { return &metav1.APIResourceList{} },
+	} {
+		makers[schema.GroupVersionKind{Version: "v1", Kind: kind}] = constructor
+	}
+	for kind, constructor := range map[string]constructor{
+		"PartialObjectMetadata":     func() runtime.Object { return &metav1.PartialObjectMetadata{} },
+		"PartialObjectMetadataList": func() runtime.Object { return &metav1.PartialObjectMetadataList{} },
+	} {
+		makers[schema.GroupVersionKind{Group: metav1.GroupName, Version: "v1", Kind: kind}] = constructor
 	}
 	for _, k := range kinds {
 		for i := range k.Versions {
 			v := &k.Versions[i]
-			group := k.Group
-			if v.Group != "" {
-				group = v.Group
-			}
-			makers[schema.GroupVersionKind{Group: group, Version: v.Name, Kind: k.Name}] = func() runtime.Object { return v.New() }
+			gvk := schema.GroupVersionKind{Group: cmp.Or(v.Group, k.Group), Version: v.Name, Kind: k.Name}
+			makers[gvk] = func() runtime.Object { return v.New() }
 		}
 	}
 	return func(gvk schema.GroupVersionKind) runtime.Object {

@@ -97,7 +97,8 @@ func (c *AuditConfig) validate() []error {
 	if c.Log.Path != "" {
 		errs = append(errs, c.Log.AuditSinkConfig.validate("log", c.Log.Version)...)
 		if formats := log.Formats(); !slices.Contains(formats, c.Log.Format) {
-			errs = append(errs, fmt.Errorf("invalid audit log format %s, allowed formats are %q", c.Log.Format, strings.Join(formats, ",")))
+			errs = append(errs, fmt.Errorf("invalid audit log format %s, allowed formats are %q",
+				c.Log.Format, strings.Join(formats, ",")))
 		}
 		for _, n := range []struct {
 			flag  string
@@ -120,14 +121,17 @@ func (c *AuditSinkConfig) validate(name, version string) []error {
 		errs = append(errs, err)
 	}
 	if c.MaxEventSize <= 0 {
-		errs = append(errs, fmt.Errorf("invalid audit truncate %s max event size %v, must be a positive number", name, c.MaxEventSize))
+		errs = append(errs, fmt.Errorf("invalid audit truncate %s max event size %v, must be a positive number",
+			name, c.MaxEventSize))
 	} else if c.MaxBatchSize < c.MaxEventSize {
-		errs = append(errs, fmt.Errorf("invalid audit truncate %s max batch size %v, must be greater than max event size (%v)", name, c.MaxBatchSize, c.MaxEventSize))
+		errs = append(errs, fmt.Errorf("invalid audit truncate %s max batch size %v, must be greater than max event "+
+			"size (%v)", name, c.MaxBatchSize, c.MaxEventSize))
 	}
 	if gv, err := schema.ParseGroupVersion(version); err != nil {
 		errs = append(errs, err)
 	} else if gv != auditv1.SchemeGroupVersion {
-		errs = append(errs, fmt.Errorf("invalid group version, allowed versions are %q", []schema.GroupVersion{auditv1.SchemeGroupVersion}))
+		errs = append(errs, fmt.Errorf("invalid group version, allowed versions are %q",
+			[]schema.GroupVersion{auditv1.SchemeGroupVersion}))
 	}
 	return errs
 }

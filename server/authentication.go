@@ -154,7 +154,8 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 	}
 	o := serviceaccount.KeyOptions{Files: c.KeyFiles, SigningFile: c.SigningKeyFile, WriteFile: certs.WriteFile}
 	if !a.exclusive && c.SigningKeyFile == "" {
-		a.log.Warn("service account tokens are signed with this server's own key, which other servers on the cluster do not have; " +
+		a.log.Warn("service account tokens are signed with this server's own key, which other servers on the cluster " +
+			"do not have; " +
 			"see --service-account-signing-key-file")
 	}
 	if a.config.DataDir != "" {
@@ -187,7 +188,8 @@ func (a *authentication) openSigner(ctx context.Context, counts *externalsigner.
 	}
 	a.keys.longest = cmp.Or(c.MaxExpiration, longest)
 	a.warnOfLives("token lifetime supported by external-jwt-signer must be longer than %d seconds (currently %s)",
-		"tokens validity will be caped at the smaller of %d seconds and maximum token lifetime supported by external-jwt-signer (%s)")
+		"tokens validity will be caped at the smaller of %d seconds and maximum token lifetime supported by "+
+			"external-jwt-signer (%s)")
 	return nil
 }
 

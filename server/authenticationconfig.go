@@ -113,7 +113,8 @@ func (c *AuthenticationConfig) validate() []error {
 	case c.ConfigFile != "" && c.OIDC.Set:
 		errs = append(errs, errors.New("authentication-config file and oidc-* flags are mutually exclusive"))
 	case c.ConfigFile == "" && c.OIDC.Set && (c.OIDC.IssuerURL == "" || c.OIDC.ClientID == ""):
-		errs = append(errs, errors.New("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set"))
+		errs = append(errs, errors.New("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* "+
+			"flags are set"))
 	}
 	return errs
 }
@@ -158,10 +159,12 @@ var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
 func (c *ServiceAccountConfig) validateEndpoint() []error {
 	var errs []error
 	if c.SigningKeyFile != "" || len(c.KeyFiles) > 0 {
-		errs = append(errs, errors.New("can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with `--service-account-signing-endpoint` (They are mutually exclusive)"))
+		errs = append(errs, errors.New("can't set `--service-account-signing-key-file` and/or "+
+			"`--service-account-key-file` with `--service-account-signing-endpoint` (They are mutually exclusive)"))
 	}
 	if strings.HasPrefix(c.SigningEndpoint, "@") && !abstractSocket.MatchString(c.SigningEndpoint) {
-		errs = append(errs, fmt.Errorf("invalid value %q passed for `--service-account-signing-endpoint`, when prefixed with @ must be a valid abstract socket name", c.SigningEndpoint))
+		errs = append(errs, fmt.Errorf("invalid value %q passed for `--service-account-signing-endpoint`, when "+
+			"prefixed with @ must be a valid abstract socket name", c.SigningEndpoint))
 	}
 	return errs
 }

@@ -68,7 +68,8 @@ func (c *AuthorizationConfig) validate() []error {
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.ConfigFile != "" {
 		if c.FlagsSet {
-			add("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+			add("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* " +
+				"flags are defined")
 		}
 		return errs
 	}
@@ -113,7 +114,9 @@ func (c *AuthorizationConfig) flags() *apiserver.AuthorizationConfiguration {
 				UnauthorizedTTL: metav1.Duration{Duration: c.Webhook.RefusedTTL}, CacheUnauthorizedRequests: &keepRefused,
 				Timeout:                    metav1.Duration{Duration: timeout},
 				SubjectAccessReviewVersion: c.Webhook.Version, FailurePolicy: apiserver.FailurePolicyNoOpinion,
-				ConnectionInfo: apiserver.WebhookConnectionInfo{Type: apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile, KubeConfigFile: &c.Webhook.ConfigFile},
+				ConnectionInfo: apiserver.WebhookConnectionInfo{
+					Type: apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile, KubeConfigFile: &c.Webhook.ConfigFile,
+				},
 			}
 		}
 		out.Authorizers = append(out.Authorizers, a)

@@ -207,7 +207,8 @@ func (c *Config) validate() error {
 		add("--livez-grace-period can not be a negative value")
 	}
 	if c.MinRequestTimeout < 0 || c.MaxRequestsInFlight < 0 || c.MaxMutatingRequestsInFlight < 0 || c.ShutdownDelay < 0 {
-		add("--min-request-timeout, --max-requests-inflight, --max-mutating-requests-inflight and --shutdown-delay-duration must not be negative")
+		add("--min-request-timeout, --max-requests-inflight, --max-mutating-requests-inflight and " +
+			"--shutdown-delay-duration must not be negative")
 	}
 	if _, err := ParseServiceRanges(c.ServiceClusterIPRange); err != nil {
 		add("--service-cluster-ip-range: %w", err)

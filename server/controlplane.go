@@ -48,10 +48,12 @@ func (c *ControlPlaneConfig) validate() []error {
 	switch c.EndpointReconciler {
 	case ReconcilerLease, ReconcilerMasterCount, ReconcilerNone:
 	default:
-		errs = append(errs, fmt.Errorf("--endpoint-reconciler-type must be one of: [%s, %s, %s]", ReconcilerMasterCount, ReconcilerLease, ReconcilerNone))
+		errs = append(errs, fmt.Errorf("--endpoint-reconciler-type must be one of: [%s, %s, %s]",
+			ReconcilerMasterCount, ReconcilerLease, ReconcilerNone))
 	}
 	if c.ServiceNodePort < 0 || c.ServiceNodePort > 65535 {
-		errs = append(errs, fmt.Errorf("--kubernetes-service-node-port %v must be between 0 and 65535, inclusive. If 0, the Kubernetes master service will be of type ClusterIP", c.ServiceNodePort))
+		errs = append(errs, fmt.Errorf("--kubernetes-service-node-port %v must be between 0 and 65535, inclusive. If "+
+			"0, the Kubernetes master service will be of type ClusterIP", c.ServiceNodePort))
 	}
 	return errs
 }

@@ -58,7 +58,8 @@ func (c EtcdConfig) validate() (errs []error) {
 		add("--etcd-prefix must not be empty")
 	}
 	if c.CompactionInterval < 0 || c.DBMetricPollInterval < 0 || c.LeaseReuse < 0 {
-		add("--etcd-compaction-interval, --etcd-db-metric-poll-interval and --lease-reuse-duration-seconds must not be negative")
+		add("--etcd-compaction-interval, --etcd-db-metric-poll-interval and --lease-reuse-duration-seconds must not " +
+			"be negative")
 	}
 	return errs
 }
@@ -72,7 +73,8 @@ type override struct {
 	resources []schema.GroupResource
 }
 
-var errOverride = errors.New("--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated")
+var errOverride = errors.New("--etcd-servers-overrides invalid, must be of format: group/resource#servers, " +
+	"where servers are URLs, semicolon separated")
 
 // parseOverrides returns one override for each set of servers.
 func parseOverrides(values []string) ([]override, error) {

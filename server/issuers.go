@@ -35,7 +35,8 @@ func (a *authentication) openIssuers() error {
 		return err
 	}
 	if config.Anonymous != nil && c.AnonymousSet {
-		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file")
+		return field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
+			"is configured in authentication configuration file")
 	}
 	mappings, errs := oidc.Validate(config, c.ServiceAccounts.Issuers)
 	if err := errs.ToAggregate(); err != nil {

@@ -46,7 +46,7 @@ type resources interface {
 
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
-	if rest, ok := strings.CutPrefix(path, "/api"); ok && (rest == "" || rest[0] == '/' || rest == "s" || strings.HasPrefix(rest, "s/")) {
+	if isAPI(path) {
 		t.serveAPI(w, r)
 		return
 	}
@@ -76,6 +76,12 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		respond.NotFoundPage(w)
 	}
+}
+
+// isAPI returns whether a path is /api or /apis, or below one of them.
+func isAPI(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return strings.HasPrefix(path, "/") && (first == "api" || first == "apis")
 }
 
 // serveAPI answers /api... and /apis...: up to the version it is discovery, below
@@ -115,7 +121,8 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
 func (t *router) serveIndex(w http.ResponseWriter) {
 	t.custom.Publish(t.discovery)
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
-	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version", statuszPath, flagszPath)
+	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version",
+		statuszPath, flagszPath)
 	if t.issuer != nil {
 		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
 	}

@@ -48,13 +48,15 @@ func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := request.UserFrom(r.Context())
 	switch {
 	case user == nil || !user.InGroup(request.GroupMasters):
-		respond.Error(w, r, apierr.New(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: snapshots are for members of "+request.GroupMasters))
+		respond.Error(w, r, apierr.New(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: snapshots are "+
+			"for members of "+request.GroupMasters))
 		return
 	case r.Method != http.MethodGet:
 		respond.Error(w, r, apierr.PathMethodNotAllowed())
 		return
 	case h.store == nil:
-		respond.Error(w, r, apierr.New(http.StatusNotImplemented, "NotImplemented", "this server's data is in etcd: use `etcdctl snapshot save`"))
+		respond.Error(w, r, apierr.New(http.StatusNotImplemented, "NotImplemented", "this server's data is in etcd: "+
+			"use `etcdctl snapshot save`"))
 		return
 	}
 	created := time.Now()
@@ -78,7 +80,8 @@ type patient struct {
 }
 
 func (p *patient) Write(b []byte) (int, error) {
-	if err := p.connection.SetWriteDeadline(time.Now().Add(snapshotStall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	err := p.connection.SetWriteDeadline(time.Now().Add(snapshotStall))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
 	return p.ResponseWriter.Write(b)

@@ -173,7 +173,8 @@ func notRestoring(dataDir string) error {
 	if _, err := os.Stat(filepath.Join(dataDir, RestoringName)); err != nil {
 		return nil
 	}
-	return fmt.Errorf("a restore into the data directory %s was interrupted: run it again, or remove %s to begin with nothing",
+	return fmt.Errorf("a restore into the data directory %s was interrupted: run it again, or remove %s to begin "+
+		"with nothing",
 		dataDir, RestoringName)
 }
 

@@ -37,7 +37,8 @@ const (
 	componentName    = "apiserver"
 	zpagesGroup      = "config.k8s.io"
 	zpagesAcceptable = "only the following media types are accepted: application/json, application/yaml, text/plain"
-	zpagesNotice     = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only."
+	zpagesNotice     = "Warning: This endpoint is not meant to be machine parseable, has no formatting " +
+		"compatibility guarantees and is for debugging purposes only."
 )
 
 // zpageVersions are the versions of the objects; the first is deprecated.
@@ -68,7 +69,7 @@ func (z *zpages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case media == "text/plain" || media == "text/*" || media == "*/*":
 			p.writeText(w)
 			return
-		case (media == respond.JSON || media == respond.YAML) && c.Params["g"] == zpagesGroup && c.Params["as"] == p.kind && slices.Contains(zpageVersions, c.Params["v"]):
+		case (media == respond.JSON || media == respond.YAML) && p.isAskedFor(c.Params):
 			if c.Params["v"] == zpageVersions[0] {
 				request.Warn(r.Context(), "This version of the "+p.name+" endpoint is deprecated. Please use a newer version.")
 			}
@@ -79,6 +80,11 @@ func (z *zpages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	respond.Error(w, r, apierr.NotAcceptable(zpagesAcceptable))
+}
+
+// isAskedFor returns whether the parameters of a media type name the page's object.
+func (p zpage) isAskedFor(params map[string]string) bool {
+	return params["g"] == zpagesGroup && params["as"] == p.kind && slices.Contains(zpageVersions, params["v"])
 }
 
 func (p zpage) writeText(w http.ResponseWriter) {
@@ -108,7 +114,8 @@ var statusPaths = []string{flagszPath, "/healthz", "/livez", "/metrics", "/ready
 
 func (z *zpages) statusText() string {
 	v, up := version.Get(), z.now().Sub(z.started)
-	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation version: %s.%s\nPaths: %s\n",
+	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation "+
+		"version: %s.%s\nPaths: %s\n",
 		z.started.UTC().Format(time.UnixDate), int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60,
 		v.GoVersion, binaryVersion(v.GitVersion), v.Major, v.Minor, strings.Join(statusPaths, " "))
 }

@@ -70,7 +70,7 @@ const encryptedPrefix = "k8s:enc:"
 
 var envelopePrefix = []byte("k8s\x00")
 
-// ownPaths are what the reference's own parts keep beside resources.
+// ownPaths are what kube-apiserver's own parts keep beside resources.
 var ownPaths = map[string]bool{"masterleases": true, "peerserverleases": true, "ranges": true}
 
 func (c *valueCheck) check(r embedded.Record) []string {

@@ -77,7 +77,10 @@ func New(h http.Handler, o Options) http.Handler {
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),
-		deadline.New(deadline.Options{Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Spread, Stopping: o.Stopping, Running: o.Running, Late: o.Metrics.Late}),
+		deadline.New(deadline.Options{
+			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Spread, Stopping: o.Stopping,
+			Running: o.Running, Late: o.Metrics.Late,
+		}),
 		recovery.New(o.Log), // again: what follows has a goroutine of its own
 		cors.New(o.CORSAllowedOrigins),
 		authenticate.New(o.Authentication),

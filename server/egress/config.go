@@ -24,7 +24,9 @@ var versions = []string{"v1alpha1", "v1beta1"}
 // names are those of the networks.
 var names = []string{string(Cluster), string(ControlPlane), string(Etcd)}
 
-var protocols = []apiserver.ProtocolType{apiserver.ProtocolDirect, apiserver.ProtocolHTTPConnect, apiserver.ProtocolGRPC}
+var protocols = []apiserver.ProtocolType{
+	apiserver.ProtocolDirect, apiserver.ProtocolHTTPConnect, apiserver.ProtocolGRPC,
+}
 
 // parse reads an EgressSelectorConfiguration, and returns what is wrong with it.
 func parse(content []byte) (*apiserver.EgressSelectorConfiguration, error) {
@@ -114,7 +116,8 @@ func validateTCP(t *apiserver.TCPTransport, at *field.Path) field.ErrorList {
 	case strings.HasPrefix(t.URL, "https://"):
 		return validateTLS(t.TLSConfig, at)
 	case !strings.HasPrefix(t.URL, "http://"):
-		return field.ErrorList{field.Invalid(at.Child("url"), t.URL, "supported connection protocols are http:// and https://")}
+		return field.ErrorList{field.Invalid(at.Child("url"), t.URL, "supported connection protocols are http:// and "+
+			"https://")}
 	case t.TLSConfig != nil:
 		return field.ErrorList{field.Invalid(at.Child("tlsConfig"), "nil", "config must not be present when using HTTP")}
 	}

@@ -123,7 +123,9 @@ func tlsConfig(t *apiserver.TLSConfig) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to read key pair %s & %s, got %w", t.ClientCert, t.ClientKey, err)
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, ServerName: t.TLSServerName}
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, ServerName: t.TLSServerName,
+	}
 	if t.CABundle == "" {
 		return c, nil // the system's authorities
 	}

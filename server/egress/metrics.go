@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// Metrics count connections through proxies, under the reference's names and
+// Metrics count connections through proxies, under kube-apiserver's names and
 // labels.
 type Metrics struct {
 	starts, failures *prometheus.CounterVec
@@ -27,11 +27,13 @@ func NewMetrics() *Metrics {
 		starts: prometheus.NewCounterVec(options("dial_start_total",
 			"Dial starts, labeled by the protocol (http-connect or grpc) and transport (tcp or uds)."), labels),
 		failures: prometheus.NewCounterVec(options("dial_failure_count",
-			"Dial failure count, labeled by the protocol (http-connect or grpc), transport (tcp or uds), and stage (connect or proxy). The stage indicates at which stage the dial failed"),
+			"Dial failure count, labeled by the protocol (http-connect or grpc), transport (tcp or uds), and stage "+
+				"(connect or proxy). The stage indicates at which stage the dial failed"),
 			append(labels, "stage")),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "apiserver", Subsystem: "egress_dialer", Name: "dial_duration_seconds",
-			Help:    "[ALPHA] Dial latency histogram in seconds, labeled by the protocol (http-connect or grpc), transport (tcp or uds)",
+			Help: "[ALPHA] Dial latency histogram in seconds, labeled by the protocol (http-connect or grpc), " +
+				"transport (tcp or uds)",
 			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 2.5, 12.5},
 		}, labels),
 	}

@@ -57,7 +57,8 @@ func (c connect) ask(ctx context.Context, conn net.Conn, address string) error {
 	case err != nil:
 		return fmt.Errorf("reading HTTP response from CONNECT to %s via proxy %s failed: %w", address, c.name, err)
 	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("proxy error from %s while dialing %s, code %d: %s", c.name, address, answer.StatusCode, answer.Status)
+		return fmt.Errorf("proxy error from %s while dialing %s, code %d: %s",
+			c.name, address, answer.StatusCode, answer.Status)
 	case reader.Buffered() > 0:
 		// The server speaks first on each of its connections: nothing can be there yet.
 		return fmt.Errorf("unexpected %d bytes of buffered data from CONNECT proxy %q", reader.Buffered(), c.name)
@@ -72,7 +73,8 @@ type tunnel struct{ socket string }
 
 func (t tunnel) reach(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
 	// The tunnel outlives the dialing: it ends with its one connection.
-	through, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.WithoutCancel(ctx), "passthrough:///"+t.socket,
+	through, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.WithoutCancel(ctx),
+		"passthrough:///"+t.socket,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", t.socket)
 		}),

@@ -171,7 +171,7 @@ func (b *bench) add(f figure) {
 	if !ok {
 		panic("no row " + f.Row)
 	}
-	f.Name, f.Unit, f.Reference = e.name, e.unit.String(), e.reference
+	f.Name, f.Unit, f.Reference = e.name, e.unit.String(), e.kubeAPIServer
 	b.report.Rows = append(b.report.Rows, f)
 	if f.Error != "" {
 		fmt.Fprintf(b.progress, "bench: %s: %s\n", f.Row, f.Error)

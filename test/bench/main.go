@@ -1,5 +1,5 @@
 // Command bench loads an API server, Keelson or kube-apiserver, and prints how fast
-// and how large it is, beside the reference's figures and floors that are measured
+// and how large it is, beside kube-apiserver's figures and floors that are measured
 // in the same run. See README.md.
 package main
 
