@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
@@ -127,5 +130,48 @@ func TestReconcilerAsksTheStore(t *testing.T) {
 	o.store = plainStore{store}
 	if r, ok := o.reconciler(address).(*bootstrap.Leases); !ok {
 		t.Errorf("a store that others may write to: %T", r)
+	}
+}
+
+// TestStopWaitsForWork: background work that ends late still has a store.
+func TestStopWaitsForWork(t *testing.T) {
+	s := start(t, testConfig(t))
+	ended := make(chan error, 1)
+	s.work.Go("slow", func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(50 * time.Millisecond) // long enough for a Stop that does not wait to close the store
+		_, err := s.stores.main.Revision(context.Background())
+		ended <- err
+		return nil
+	})
+	stop(t, s)
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the store was closed before: %v", err)
+		}
+	default:
+		t.Error("Stop returned before the work had ended")
+	}
+}
+
+// TestChecksShowFailedWork: a check of a controller fails while that waits to be started
+// again.
+func TestChecksShowFailedWork(t *testing.T) {
+	s := &starting{Server: &Server{work: background.New(slog.New(slog.DiscardHandler))}}
+	defer s.endWork()
+	probe := s.running("controller", func(context.Context) error { return nil })
+	if err := probe(t.Context()); err == nil {
+		t.Error("a controller that was never started is well")
+	}
+	s.work.Go("controller", func(context.Context) error { panic("boom") })
+	const patience = 10 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if err := probe(t.Context()); err != nil && strings.Contains(err.Error(), "boom") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the check does not fail within %v", patience)
+		}
 	}
 }
