@@ -5,11 +5,15 @@ package admission
 
 import (
 	"context"
+	"slices"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // Operation is what a write does.
@@ -18,35 +22,94 @@ type Operation int
 const (
 	// Create makes an object, or posts to a subresource.
 	Create Operation = iota
-	// Update replaces an object or a part of it.
+	// Update replaces an object or a part of it: PUT, PATCH and server-side apply.
 	Update
+	// Delete removes an object, or begins to.
+	Delete
+	// Connect opens a connection to what an object stands for.
+	Connect
 )
 
-// Attributes say what a write is about. Object is the object as it would become,
-// in its kind's storage version, or what was posted to a subresource; Old is the
-// object before, nil on Create, and must not be changed.
+// String returns the operation as webhooks and policies name it.
+func (o Operation) String() string {
+	return [...]string{"CREATE", "UPDATE", "DELETE", "CONNECT"}[o]
+}
+
+// Names are a kind and its resource in one version.
+type Names struct {
+	Kind     schema.GroupVersionKind
+	Resource schema.GroupVersionResource
+}
+
+// Options are the options of a write.
+type Options struct {
+	DryRun bool
+	// FieldManager owns the fields that the write sets.
+	FieldManager string
+	// FieldValidation is Ignore, Warn or Strict.
+	FieldValidation string
+	// Force lets server-side apply take fields from other managers; nil for other writes.
+	Force *bool
+	// Patch says that the write is a PATCH.
+	Patch bool
+	// Delete are the options of a deletion.
+	Delete *metav1.DeleteOptions
+}
+
+// Attributes say what a write is about.
 type Attributes struct {
 	Operation Operation
-	// Resource is the resource as the request names it.
-	Resource    schema.GroupResource
-	Subresource string
+	// Resource is the resource as the request names it: Requested.Resource without its version.
+	Resource schema.GroupResource
+	// Requested are the names that the request used, Stored those of the version that is stored. Of a
+	// write to a subresource with a kind of its own both have that kind.
+	Requested, Stored Names
+	Subresource       string
 	// Name is empty while it is to be generated.
 	Namespace, Name string
-	Object, Old     registry.Object
-	DryRun          bool
+	// Object is the object as it would become, in its kind's storage version, or what was posted to a
+	// subresource; nil for a deletion. Old is the object before, nil on Create; it must not be changed.
+	Object, Old registry.Object
+	DryRun      bool
+	Options     Options
+	// User sent the request; nil is the server itself.
+	User *request.User
 }
 
 // Is says whether the write is to resource itself, by one of operations.
 func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) bool {
-	if a.Subresource != "" || a.Resource != resource {
-		return false
+	return a.Subresource == "" && a.Resource == resource && slices.Contains(operations, a.Operation)
+}
+
+// OptionsObject returns the options as the API object that webhooks and policies are given; nil for a
+// connection.
+func (a *Attributes) OptionsObject() runtime.Object {
+	o := &a.Options
+	var dryRun []string
+	if a.DryRun {
+		dryRun = []string{metav1.DryRunAll}
 	}
-	for _, o := range operations {
-		if o == a.Operation {
-			return true
+	kind := func(name string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: name}
+	}
+	switch {
+	case a.Operation == Connect:
+		return nil
+	case a.Operation == Delete:
+		options := &metav1.DeleteOptions{}
+		if o.Delete != nil {
+			options = o.Delete.DeepCopy()
 		}
+		options.TypeMeta = kind("DeleteOptions")
+		return options
+	case o.Patch:
+		return &metav1.PatchOptions{
+			TypeMeta: kind("PatchOptions"), DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+		}
+	case a.Operation == Update:
+		return &metav1.UpdateOptions{TypeMeta: kind("UpdateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
 	}
-	return false
+	return &metav1.CreateOptions{TypeMeta: kind("CreateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
 }
 
 // Forbidden is a plug-in's refusal. It names an object without a name by what its
@@ -59,14 +122,13 @@ func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
 	return kerrors.NewForbidden(a.Resource, name, err)
 }
 
-// A Plugin is one entry of a chain. Its functions ignore writes that are none of
-// its business, may be nil and are called concurrently. The errors they return
-// are what the client is answered.
+// A Plugin is one entry of a chain. Its functions ignore writes that do not concern it, may be nil and
+// are called concurrently. The errors they return are what the client is answered.
 type Plugin struct {
-	// Name is the name in the reference's --enable-admission-plugins.
+	// Name is the name in kube-apiserver's --enable-admission-plugins.
 	Name string
 	// Mutate may change a.Object. It runs before the object is prepared and
-	// validated and after its managedFields were: what it sets has no owner.
+	// validated and after its managedFields were made: what it sets has no owner.
 	Mutate func(ctx context.Context, a *Attributes) error
 	// Validate judges the object that is going to be stored; it must not change
 	// it.

@@ -83,7 +83,7 @@ func (w *write) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 	err = view.Ascend(w.ctx, "", "", 0, func(o *cache.Object) bool {
 		var obj registry.Object
 		if o, failed = r.Readable(w.ctx, o); failed == nil {
-			obj, failed = r.Decode(o)
+			obj, failed = r.Decode(w.ctx, o)
 		}
 		if failed != nil {
 			return false

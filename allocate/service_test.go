@@ -23,7 +23,11 @@ import (
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
+
+// writer writes objects.
+var writer = writetest.New(nil)
 
 var (
 	services = schema.GroupResource{Resource: "services"}
@@ -72,7 +76,7 @@ func replicas(t *testing.T, n int, cidr string, ports allocate.PortRange) []*rep
 func (r *replica) addRange(name, cidr string) {
 	r.t.Helper()
 	c := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
-	if _, err := r.Registry.Resource(cidrs).Create(r.t.Context(), "", c, registry.CreateOptions{}); err != nil {
+	if _, err := writer.Create(r.t.Context(), r.Registry.Resource(cidrs), "", c, writetest.Options{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -93,11 +97,11 @@ func defaultService(s *corev1.Service) {
 }
 
 func (r *replica) create(s *corev1.Service, dryRun bool) (*corev1.Service, error) {
-	result, err := r.Registry.Resource(services).Create(r.t.Context(), "default", s, registry.CreateOptions{DryRun: dryRun})
+	result, err := writer.Create(r.t.Context(), r.Registry.Resource(services), "default", s, writetest.Options{DryRun: dryRun})
 	if err != nil {
 		return nil, err
 	}
-	obj, err := r.Registry.Resource(services).Decode(result.Object)
+	obj, err := r.Registry.Resource(services).Decode(r.t.Context(), result.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +110,7 @@ func (r *replica) create(s *corev1.Service, dryRun bool) (*corev1.Service, error
 
 func (r *replica) delete(name string) {
 	r.t.Helper()
-	if err := r.Registry.Delete(r.t.Context(), services, "default", name, registry.DeleteOptions{}); err != nil {
+	if _, err := writer.Delete(r.t.Context(), r.Registry.Resource(services), "default", name, &metav1.DeleteOptions{}, nil); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -320,10 +320,10 @@ func (k *kinds) version(hub *compiledVersion, v *apiextensionsv1.CustomResourceD
 
 // conversion is that for managedFields, which compares what it gives in both versions:
 // nothing is pruned.
-func (k *kinds) conversion(version string) func(registry.Object) (registry.Object, error) {
+func (k *kinds) conversion(version string) func(context.Context, registry.Object) (registry.Object, error) {
 	to := schema.GroupVersion{Group: k.group, Version: version}
-	return func(obj registry.Object) (registry.Object, error) {
-		out, err := k.converter.Convert(context.Background(), []*unstructured.Unstructured{obj.(*unstructured.Unstructured)}, to)
+	return func(ctx context.Context, obj registry.Object) (registry.Object, error) {
+		out, err := k.converter.Convert(ctx, []*unstructured.Unstructured{obj.(*unstructured.Unstructured)}, to)
 		if err != nil {
 			return nil, err
 		}

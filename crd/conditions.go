@@ -12,6 +12,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -81,10 +82,12 @@ func (s *Server) given(d *definition, after status) {
 
 // writeStatus changes a definition's status as the server's own field manager.
 func (s *Server) writeStatus(ctx context.Context, name string, change func(*apiextensionsv1.CustomResourceDefinition)) error {
-	return s.o.Rest.UpdateStatusAs(ctx, resource.Resource, "v1", resource.Group, "", name, manager, func(obj registry.Object) error {
+	ref := client.Ref{Resource: apiextensionsv1.SchemeGroupVersion.WithResource(resource.Resource), Name: name}
+	_, err := s.o.Client.Update(ctx, client.UpdateRequest{Ref: ref, Subresource: "status", Change: func(obj registry.Object) error {
 		change(obj.(*apiextensionsv1.CustomResourceDefinition))
 		return nil
-	})
+	}})
+	return err
 }
 
 // want is the status that a definition should have, and whether it differs. Names

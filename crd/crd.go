@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/registry"
@@ -32,12 +33,16 @@ import (
 	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // Options are what custom resources are served with.
 type Options struct {
 	Registry *registry.Registry
 	Rest     *rest.Handler
+	// Client writes the status of definitions, Writes deletes the objects of those that are deleted.
+	Client *client.Client
+	Writes *write.Pipeline
 	// Exclusive says that nobody else writes to the store: what was written since a
 	// definition took effect need not be pruned and defaulted again when it is read.
 	Exclusive bool
@@ -57,9 +62,6 @@ type Documents interface {
 
 // resource is the resource of definitions.
 var resource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
-
-// manager is the field manager of what the controllers write.
-const manager = "kube-apiserver"
 
 // Server follows the definitions and serves their resources.
 type Server struct {
@@ -165,7 +167,7 @@ func (s *Server) apply(changes []follow.Change) {
 			s.drop(c.Name)
 			continue
 		}
-		d, err := newDefinition(s.definitions, c.Stored)
+		d, err := newDefinition(context.Background(), s.definitions, c.Stored)
 		if err != nil {
 			s.o.Log.Error("a custom resource definition cannot be read", "name", c.Name, "error", err)
 			s.drop(c.Name)

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"crypto/x509"
 	"slices"
 	"strings"
@@ -103,8 +104,8 @@ func (s *rawSpec) UnmarshalJSON(text []byte) error {
 }
 
 // newDefinition reads a stored definition.
-func newDefinition(r *registry.Resource, o *cache.Object) (*definition, error) {
-	item, err := r.ItemJSON(o, &r.Kind.Versions[0])
+func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (*definition, error) {
+	item, err := r.ItemJSON(ctx, o, &r.Kind.Versions[0])
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // A deleted definition stays until its objects are gone: its finalizer is removed
@@ -90,7 +91,7 @@ func (s *Server) empty(ctx context.Context, d *definition) (condition, error) {
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
 	}
-	if err := deleteAll(ctx, r, view); err != nil {
+	if err := s.deleteAll(ctx, r, view); err != nil {
 		return failed("InstanceDeletionFailed", "could not issue all deletes", err)
 	}
 	if err := awaitEmpty(ctx, r); err != nil {
@@ -113,10 +114,14 @@ func (s *Server) stored(d *definition) (*registry.Resource, error) {
 // deletePage is how many objects are read at a time of those to delete.
 const deletePage = 500
 
-func deleteAll(ctx context.Context, r *registry.Resource, view *cache.View) error {
+// deleteAll deletes the objects. Admission is not asked: it was, about the deletion of the definition.
+func (s *Server) deleteAll(ctx context.Context, r *registry.Resource, view *cache.View) error {
 	var errs []error
+	served := registry.NewServed(r, r.Kind.Version(r.Kind.Storage))
 	err := view.Ascend(ctx, "", "", deletePage, func(o *cache.Object) bool {
-		_, err := r.Delete(ctx, o.Namespace, o.Name, &metav1.DeleteOptions{}, nil)
+		deletion := write.Deletion(served, o.Namespace, o.Name, &metav1.DeleteOptions{})
+		deletion.Admitted = true
+		_, err := s.o.Writes.Do(ctx, deletion)
 		if err = ignoreNotFound(err); err != nil {
 			errs = append(errs, err)
 		}

@@ -20,8 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/crd/convert"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -29,6 +31,7 @@ import (
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // world is a server of custom resources over a store in memory.
@@ -95,9 +98,12 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verbs := rest.New(rest.Options{Registry: reg})
+	writes := write.New(reg, nil, nil, nil)
+	verbs := rest.New(rest.Options{Registry: reg, Writes: writes})
+	resources := directory.New()
+	resources.PutBuiltIn(reg, verbs)
 	w.custom = crd.New(crd.Options{
-		Registry: reg, Rest: verbs, Exclusive: true,
+		Registry: reg, Rest: verbs, Exclusive: true, Client: client.New(resources, writes, "kube-apiserver"), Writes: writes,
 		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) { return w, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -98,7 +99,7 @@ func both(b *testing.B, m *Manager, live registry.Object, object func() registry
 		sent := o.GetManagedFields()
 		for b.Loop() {
 			o.SetManagedFields(sent)
-			m.updateSlow(live, o, "manager", time.Now())
+			m.updateSlow(context.Background(), live, o, "manager", time.Now())
 		}
 	})
 }
@@ -116,12 +117,12 @@ func BenchmarkCreatePod(b *testing.B) {
 // BenchmarkPodStatus is an update of the status by the manager that wrote it last.
 func BenchmarkPodStatus(b *testing.B) {
 	pod := benchPod(b)
-	named("Pod", "").manager(b).Update(nil, pod, "creator", time.Now())
+	named("Pod", "").manager(b).Update(context.Background(), nil, pod, "creator", time.Now())
 	pod.UID = "u"
 	m := named("Pod", "status").manager(b)
 	withStatus := pod.DeepCopy()
 	benchStatus(withStatus, 1)
-	m.Update(pod, withStatus, "manager", time.Now())
+	m.Update(context.Background(), pod, withStatus, "manager", time.Now())
 	both(b, m, withStatus, func() registry.Object {
 		next := withStatus.DeepCopy()
 		benchStatus(next, 2)
@@ -133,7 +134,7 @@ func BenchmarkPodStatus(b *testing.B) {
 func BenchmarkPodUpdate(b *testing.B) {
 	pod := benchPod(b)
 	m := named("Pod", "").manager(b)
-	m.Update(nil, pod, "creator", time.Now())
+	m.Update(context.Background(), nil, pod, "creator", time.Now())
 	pod.UID = "u"
 	both(b, m, pod, func() registry.Object {
 		next := pod.DeepCopy()
@@ -152,7 +153,7 @@ func BenchmarkApplyNewConfigMap(b *testing.B) {
 	b.Run("fast", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := m.Apply(nil, configuration, "manager", false, time.Now()); err != nil {
+			if _, err := m.Apply(context.Background(), nil, configuration, "manager", false, time.Now()); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -160,7 +161,7 @@ func BenchmarkApplyNewConfigMap(b *testing.B) {
 	b.Run("general", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := m.applySlow(m.make(), configuration, "manager", false, time.Now()); err != nil {
+			if _, err := m.applySlow(context.Background(), m.make(), configuration, "manager", false, time.Now()); err != nil {
 				b.Fatal(err)
 			}
 		}

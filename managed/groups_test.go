@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +33,9 @@ func TestVersionsInTwoGroups(t *testing.T) {
 	old, current := manager(corev1.SchemeGroupVersion), manager(eventsv1.SchemeGroupVersion)
 	meta := metav1.ObjectMeta{Name: "e", Namespace: "n", UID: "u"}
 	written := map[string]registry.Object{
-		"v1": old.Update(nil, &corev1.Event{ObjectMeta: meta, Message: "m"}, "one", testNow),
+		"v1": old.Update(context.Background(), nil, &corev1.Event{ObjectMeta: meta, Message: "m"}, "one", testNow),
 	}
-	inNew := current.Update(nil, &eventsv1.Event{ObjectMeta: meta, Note: "m"}, "one", testNow).(*eventsv1.Event)
+	inNew := current.Update(context.Background(), nil, &eventsv1.Event{ObjectMeta: meta, Note: "m"}, "one", testNow).(*eventsv1.Event)
 	written["events.k8s.io/v1"] = &corev1.Event{ObjectMeta: inNew.ObjectMeta, Message: inNew.Note}
 	for by, live := range written {
 		inCurrent, err := events.Versions[1].FromStorage(live.DeepCopyObject().(registry.Object))
@@ -44,13 +45,13 @@ func TestVersionsInTwoGroups(t *testing.T) {
 		configuration := func(apiVersion, member string) map[string]any {
 			return map[string]any{"apiVersion": apiVersion, "kind": "Event", "metadata": map[string]any{"name": "e", "namespace": "n"}, member: "x"}
 		}
-		got, err := current.Apply(inCurrent, configuration("events.k8s.io/v1", "note"), "two", true, testNow)
+		got, err := current.Apply(context.Background(), inCurrent, configuration("events.k8s.io/v1", "note"), "two", true, testNow)
 		if err != nil {
 			t.Errorf("written as %s: apply as events.k8s.io/v1: %v", by, err)
 		} else if e := got.(*eventsv1.Event); e.Note != "x" || len(e.ManagedFields) == 0 {
 			t.Errorf("written as %s: %+v", by, e)
 		}
-		if got, err = old.Apply(live, configuration("v1", "message"), "two", true, testNow); err != nil {
+		if got, err = old.Apply(context.Background(), live, configuration("v1", "message"), "two", true, testNow); err != nil {
 			t.Errorf("written as %s: apply as v1: %v", by, err)
 		} else if e := got.(*corev1.Event); e.Message != "x" || len(e.ManagedFields) == 0 {
 			t.Errorf("written as %s: %+v", by, e)

@@ -9,8 +9,10 @@
 package managed
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +37,7 @@ type Version struct {
 	New          func() registry.Object
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They own their argument.
-	ToStorage, FromStorage func(registry.Object) (registry.Object, error)
+	ToStorage, FromStorage func(context.Context, registry.Object) (registry.Object, error)
 }
 
 // Config says what a Manager manages.
@@ -86,15 +88,29 @@ func New(c Config) (*Manager, error) {
 	if c.Cache == nil {
 		m.config.Cache = NewCache(smallCacheBytes)
 	}
-	filters := fieldpath.NewExcludeFilterSetMap(c.Reset)
-	convert := &converter{config: c}
-	slow, err := managedfields.NewDefaultCRDFieldManager(c.Types, convert, convert, convert, c.Kind, c.Storage, c.Subresource, filters)
-	if err != nil {
+	var err error
+	if m.slow, err = m.newSlow(context.Background()); err != nil {
 		return nil, err
 	}
-	m.slow = slow
 	m.fast = newFast(m)
 	return m, nil
+}
+
+// newSlow makes the general algorithm. Its conversions end with ctx.
+func (m *Manager) newSlow(ctx context.Context) (*managedfields.FieldManager, error) {
+	c := &m.config
+	filters := fieldpath.NewExcludeFilterSetMap(c.Reset)
+	convert := &converter{config: *c, ctx: ctx}
+	return managedfields.NewDefaultCRDFieldManager(c.Types, convert, convert, convert, c.Kind, c.Storage, c.Subresource, filters)
+}
+
+// slowFor returns the general algorithm for one request. Where conversions may ask a webhook it is one
+// of its own, so that they end with the request.
+func (m *Manager) slowFor(ctx context.Context) (*managedfields.FieldManager, error) {
+	if ctx.Done() == nil || !slices.ContainsFunc(m.config.Versions, func(v Version) bool { return v.ToStorage != nil }) {
+		return m.slow, nil
+	}
+	return m.newSlow(ctx)
 }
 
 // For returns the Manager of a version of a kind, or of a subresource whose objects
@@ -134,14 +150,14 @@ func For(k *registry.Kind, gvk schema.GroupVersionKind, subresource string, type
 // dropped. Call it once a request, on what the client asked for with defaults set,
 // before mutating admission and before the kind's own preparation: what those set
 // is nobody's.
-func (m *Manager) Update(live, object registry.Object, manager string, now time.Time) registry.Object {
+func (m *Manager) Update(ctx context.Context, live, object registry.Object, manager string, now time.Time) registry.Object {
 	if live == nil {
 		live = m.fast.empty()
 	}
 	if m.fast.update(live, object, manager, now) {
 		return object
 	}
-	return m.updateSlow(live, object, manager, now)
+	return m.updateSlow(ctx, live, object, manager, now)
 }
 
 // Apply merges the configuration that manager applies into live and returns the new
@@ -150,20 +166,14 @@ func (m *Manager) Update(live, object registry.Object, manager string, now time.
 // another type, a 500 with the plain text for one that does not fit its schema.
 // live is nil where there is no object yet. Neither argument is changed, but the
 // result may share memory with both. Where nothing changed, managedFields included, the result equals live.
-func (m *Manager) Apply(live registry.Object, configuration map[string]any, manager string, force bool, now time.Time) (registry.Object, error) {
+func (m *Manager) Apply(ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time) (registry.Object, error) {
 	if live == nil {
 		if object, ok := m.fast.applyNew(configuration, manager, now); ok {
 			return object, nil
 		}
 		live = m.make()
 	}
-	return m.applySlow(live, configuration, manager, force, now)
-}
-
-// Valid says whether entries decode. Where those that mutating admission leaves do
-// not, the caller restores the ones from before it and warns the client.
-func Valid(entries []metav1.ManagedFieldsEntry) error {
-	return managedfields.ValidateManagedFields(entries)
+	return m.applySlow(ctx, live, configuration, manager, force, now)
 }
 
 // plain answers 500 with the text and no reason.
@@ -174,7 +184,10 @@ func plain(err error) error {
 }
 
 // converter converts between a kind's versions for the general algorithm.
-type converter struct{ config Config }
+type converter struct {
+	config Config
+	ctx    context.Context // of the request; the algorithm has no place for it
+}
 
 func (c *converter) version(gv schema.GroupVersion) *Version {
 	for i := range c.config.Versions {
@@ -212,11 +225,11 @@ func (c *converter) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 		return object, nil
 	}
 	object = object.DeepCopyObject().(registry.Object)
-	for _, step := range []func(registry.Object) (registry.Object, error){source.ToStorage, destination.FromStorage} {
+	for _, step := range []func(context.Context, registry.Object) (registry.Object, error){source.ToStorage, destination.FromStorage} {
 		if step == nil {
 			continue
 		}
-		if object, err = step(object); err != nil {
+		if object, err = step(c.ctx, object); err != nil {
 			return nil, err
 		}
 	}

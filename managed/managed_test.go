@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -36,7 +37,7 @@ func TestApplyNewTwin(t *testing.T) {
 			for seed := range all {
 				f := filler{rand.New(rand.NewSource(int64(seed)))}
 				configuration := f.configuration(t, k, f.object(random))
-				want, wantErr := m.applySlow(m.make(), configuration, "one", false, testNow)
+				want, wantErr := m.applySlow(context.Background(), m.make(), configuration, "one", false, testNow)
 				got, ok := m.fast.applyNew(configuration, "one", testNow)
 				if !ok {
 					continue
@@ -87,14 +88,14 @@ func autoscaler(t *testing.T, version string) *Manager {
 			{GroupVersion: group("v2"), New: func() registry.Object { return &autoscalingv2.HorizontalPodAutoscaler{} }},
 			{
 				GroupVersion: group("v1"), New: func() registry.Object { return &autoscalingv1.HorizontalPodAutoscaler{} },
-				ToStorage: func(o registry.Object) (registry.Object, error) {
+				ToStorage: func(_ context.Context, o registry.Object) (registry.Object, error) {
 					in := o.(*autoscalingv1.HorizontalPodAutoscaler)
 					out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: in.ObjectMeta}
 					out.Spec.MinReplicas, out.Spec.MaxReplicas = in.Spec.MinReplicas, in.Spec.MaxReplicas
 					out.Spec.ScaleTargetRef.Name = in.Spec.ScaleTargetRef.Name
 					return out, nil
 				},
-				FromStorage: func(o registry.Object) (registry.Object, error) {
+				FromStorage: func(_ context.Context, o registry.Object) (registry.Object, error) {
 					in := o.(*autoscalingv2.HorizontalPodAutoscaler)
 					out := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: in.ObjectMeta}
 					out.Spec.MinReplicas, out.Spec.MaxReplicas = in.Spec.MinReplicas, in.Spec.MaxReplicas
@@ -115,7 +116,7 @@ func TestVersions(t *testing.T) {
 	one, two := autoscaler(t, "v1"), autoscaler(t, "v2")
 	object := &autoscalingv1.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	object.Spec.MaxReplicas = 3
-	one.Update(nil, object, "old", testNow)
+	one.Update(context.Background(), nil, object, "old", testNow)
 	object.UID = "u"
 	converted, err := (&converter{config: one.config}).ConvertToVersion(withKind(object, one), one.config.Storage)
 	if err != nil {
@@ -124,7 +125,7 @@ func TestVersions(t *testing.T) {
 	live := converted.(*autoscalingv2.HorizontalPodAutoscaler)
 	next := live.DeepCopy()
 	next.Spec.MaxReplicas = 5
-	two.Update(live, next, "new", testNow.Add(time.Minute))
+	two.Update(context.Background(), live, next, "new", testNow.Add(time.Minute))
 	want := `Update new autoscaling/v2  {"f:spec":{"f:maxReplicas":{}}}
 Update old autoscaling/v1  {"f:spec":{"f:scaleTargetRef":{}}}`
 	if got := owned(next.ManagedFields); !strings.HasPrefix(got, `Update new autoscaling/v2  {"f:spec":{"f:maxReplicas":{}}}`) || strings.Contains(got, `old autoscaling/v1  {"f:spec":{"f:maxReplicas"`) {
@@ -134,10 +135,10 @@ Update old autoscaling/v1  {"f:spec":{"f:scaleTargetRef":{}}}`
 		"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
 		"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"maxReplicas": int64(7)},
 	}
-	if _, err := two.Apply(next, configuration, "applier", false, testNow); !kerrors.IsConflict(err) {
+	if _, err := two.Apply(context.Background(), next, configuration, "applier", false, testNow); !kerrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
-	applied, err := two.Apply(next, configuration, "applier", true, testNow)
+	applied, err := two.Apply(context.Background(), next, configuration, "applier", true, testNow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ Update old autoscaling/v1  {"f:spec":{"f:scaleTargetRef":{}}}`
 	applied.SetManagedFields(entries)
 	applied.SetUID("u")
 	again := applied.DeepCopyObject().(registry.Object)
-	two.Update(applied, again, "new", testNow)
+	two.Update(context.Background(), applied, again, "new", testNow)
 	if got := owned(again.GetManagedFields()); strings.Contains(got, "v2beta1") {
 		t.Errorf("got\n%s", got)
 	}
@@ -173,7 +174,7 @@ func TestCapManagers(t *testing.T) {
 			object = live.DeepCopyObject().(*corev1.ConfigMap)
 		}
 		object.Data[fmt.Sprint("key", i)] = "x"
-		m.Update(live, object, fmt.Sprint("manager", i), testNow.Add(time.Duration(i)*time.Minute))
+		m.Update(context.Background(), live, object, fmt.Sprint("manager", i), testNow.Add(time.Duration(i)*time.Minute))
 		object.UID = "u"
 		live = object
 	}
@@ -189,17 +190,17 @@ func TestCapManagers(t *testing.T) {
 func TestNothingChangedKeepsTime(t *testing.T) {
 	m := named("ConfigMap", "").manager(t)
 	object := benchConfigMap()
-	m.Update(nil, object, "one", testNow)
+	m.Update(context.Background(), nil, object, "one", testNow)
 	object.UID = "u"
 	again := object.DeepCopy()
 	again.ManagedFields = nil
-	m.Update(object, again, "one", testNow.Add(time.Hour))
+	m.Update(context.Background(), object, again, "one", testNow.Add(time.Hour))
 	if described(object) != described(again) {
 		t.Errorf("got %s", described(again))
 	}
 	reset := object.DeepCopy()
 	reset.ManagedFields = []metav1.ManagedFieldsEntry{{}}
-	m.Update(object, reset, "one", testNow)
+	m.Update(context.Background(), object, reset, "one", testNow)
 	if len(reset.ManagedFields) != 0 {
 		t.Errorf("got %s", described(reset))
 	}
@@ -283,7 +284,7 @@ func TestSetTwin(t *testing.T) {
 func TestKeepTimes(t *testing.T) {
 	m := named("ConfigMap", "").manager(t)
 	live := benchConfigMap()
-	m.Update(nil, live, "one", testNow)
+	m.Update(context.Background(), nil, live, "one", testNow)
 	live.UID = "u"
 	later := live.DeepCopy()
 	later.ManagedFields[0].Time = &metav1.Time{Time: testNow.Add(time.Hour)}
@@ -293,7 +294,7 @@ func TestKeepTimes(t *testing.T) {
 	}
 	changed := live.DeepCopy()
 	changed.Data["a"] = "other"
-	m.Update(live, changed, "one", testNow.Add(time.Hour))
+	m.Update(context.Background(), live, changed, "one", testNow.Add(time.Hour))
 	KeepTimes(live, changed)
 	if described(changed) == described(live) {
 		t.Errorf("got %s", described(changed))
@@ -304,10 +305,10 @@ func BenchmarkKeepTimes(b *testing.B) {
 	live := benchPod(b)
 	benchStatus(live, 1)
 	m := named("Pod", "status").manager(b)
-	m.Update(benchPod(b), live, "one", testNow)
+	m.Update(context.Background(), benchPod(b), live, "one", testNow)
 	object := live.DeepCopy()
 	object.Status.Conditions[0].Message = "other"
-	m.Update(live, object, "one", testNow.Add(time.Hour))
+	m.Update(context.Background(), live, object, "one", testNow.Add(time.Hour))
 	b.ReportAllocs()
 	for b.Loop() {
 		KeepTimes(live, object)

@@ -3,6 +3,7 @@ package managed
 import (
 	"bufio"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -134,7 +135,7 @@ func (c recorded) testUpdate(t *testing.T) {
 	if live == nil {
 		object.SetUID("")
 	}
-	got := m.Update(live, object, c.Manager, testNow)
+	got := m.Update(context.Background(), live, object, c.Manager, testNow)
 	if a, b := owned(got.GetManagedFields()), owned(want.GetManagedFields()); a != b {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
 	}
@@ -147,7 +148,7 @@ func (c recorded) testApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	live := c.object(t, c.Live)
-	got, err := m.Apply(live, configuration, c.Manager, c.Force, testNow)
+	got, err := m.Apply(context.Background(), live, configuration, c.Manager, c.Force, testNow)
 	var want metav1.Status
 	if json.Unmarshal(c.Expect, &want) == nil && want.Kind == "Status" {
 		var status kerrors.APIStatus

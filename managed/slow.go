@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sort"
@@ -15,7 +16,7 @@ import (
 )
 
 // updateSlow is Update by the general algorithm.
-func (m *Manager) updateSlow(live, object registry.Object, manager string, now time.Time) (result registry.Object) {
+func (m *Manager) updateSlow(ctx context.Context, live, object registry.Object, manager string, now time.Time) (result registry.Object) {
 	defer func() {
 		// Values that convert themselves may refuse, which the algorithm takes for
 		// impossible.
@@ -33,7 +34,12 @@ func (m *Manager) updateSlow(live, object registry.Object, manager string, now t
 		live.GetObjectKind().SetGroupVersionKind(m.config.Kind)
 	}
 	before := append(append([]metav1.ManagedFieldsEntry{}, object.GetManagedFields()...), live.GetManagedFields()...)
-	out, err := m.slow.Update(live, object, manager)
+	slow, err := m.slowFor(ctx)
+	if err != nil {
+		object.SetManagedFields(nil)
+		return object
+	}
+	out, err := slow.Update(live, object, manager)
 	if err != nil {
 		object.SetManagedFields(nil)
 		return object
@@ -44,7 +50,7 @@ func (m *Manager) updateSlow(live, object registry.Object, manager string, now t
 }
 
 // applySlow is Apply by the general algorithm.
-func (m *Manager) applySlow(live registry.Object, configuration map[string]any, manager string, force bool, now time.Time) (result registry.Object, err error) {
+func (m *Manager) applySlow(ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time) (result registry.Object, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			result, err = nil, plain(fmt.Errorf("failed to apply: %v", p))
@@ -55,7 +61,11 @@ func (m *Manager) applySlow(live registry.Object, configuration map[string]any, 
 	before := live.GetManagedFields()
 	// The copy keeps the algorithm from handing out parts of the configuration.
 	patch := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(configuration)}
-	out, err := m.slow.Apply(live, patch, manager, force)
+	slow, err := m.slowFor(ctx)
+	if err != nil {
+		return nil, plain(err)
+	}
+	out, err := slow.Apply(live, patch, manager, force)
 	if err != nil {
 		var status kerrors.APIStatus
 		if errors.As(err, &status) {

@@ -1,6 +1,7 @@
 package managed
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand"
@@ -408,7 +409,7 @@ func TestUpdateTwin(t *testing.T) {
 					if base == nil {
 						base = m.fast.empty()
 					}
-					want := m.updateSlow(base, object.DeepCopyObject().(registry.Object), manager, now)
+					want := m.updateSlow(context.Background(), base, object.DeepCopyObject().(registry.Object), manager, now)
 					got := object.DeepCopyObject().(registry.Object)
 					all++
 					if m.fast.update(base, got, manager, now) {

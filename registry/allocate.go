@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/keelson-dev/keelson/storage"
@@ -43,6 +42,9 @@ type Companions struct {
 // served. What a names has to be in the resource's own store.
 func (r *Resource) SetAllocator(a Allocator) { r.allocator = a }
 
+// Allocator returns what SetAllocator set; nil for most resources.
+func (r *Resource) Allocator() Allocator { return r.allocator }
+
 // Store is where the resource's objects are.
 func (r *Resource) Store() storage.Store { return r.store }
 
@@ -51,7 +53,7 @@ func (r *Resource) StoreKey(namespace, name string) string { return r.prefix + r
 
 // PutOp is the operation that stores obj, which is complete, as it is.
 func (r *Resource) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
-	value, err := r.codec.encode(obj)
+	value, err := r.codec.encode(ctx, obj)
 	if err != nil {
 		return storage.Op{}, err
 	}
@@ -64,46 +66,12 @@ func (r *Resource) DecodeEntry(ctx context.Context, e storage.Entry) (Object, er
 	if err != nil {
 		return nil, err
 	}
-	return r.Decode(o)
+	return r.Decode(ctx, o)
 }
 
 // companion says whether a conflict is about what is written beside the object.
 func (r *Resource) companion(c *storage.ConflictError) bool {
 	return r.allocator != nil && !strings.HasPrefix(c.Condition.Key, r.prefix)
-}
-
-// attempt repeats a write until its companions meet nobody.
-func (r *Resource) attempt(ctx context.Context, write func(conflicts []*storage.ConflictError) (Result, error)) (Result, error) {
-	var conflicts []*storage.ConflictError
-	for {
-		result, err := write(conflicts)
-		conflict := (*storage.ConflictError)(nil)
-		if !errors.As(err, &conflict) || !r.companion(conflict) {
-			return result, err
-		}
-		if err := ctx.Err(); err != nil {
-			return Result{}, err
-		}
-		conflicts = append(conflicts, conflict)
-	}
-}
-
-// allocateNew completes a new object.
-func (r *Resource) allocateNew(ctx context.Context, obj Object, o *CreateOptions) (err error) {
-	if r.allocator == nil {
-		return nil
-	}
-	o.companions, err = r.allocator.Allocate(ctx, Allocation{Object: obj, DryRun: o.DryRun, Conflicts: o.conflicts})
-	return err
-}
-
-// allocateChange completes an object that replaces old.
-func (r *Resource) allocateChange(ctx context.Context, obj, old Object, o *UpdateOptions) (err error) {
-	if r.allocator == nil || o.Raw || o.Subresource != nil {
-		return nil
-	}
-	o.companions, err = r.allocator.Allocate(ctx, Allocation{Object: obj, Old: old, DryRun: o.DryRun, Conflicts: o.conflicts})
-	return err
 }
 
 // with adds what is written beside the object to its transaction.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -30,9 +31,9 @@ func (e Elapsed) MarshalJSON() ([]byte, error) { return json.Marshal(e.Text(time
 // Row returns what of a table's row depends on o alone, from what is kept beside o
 // or from encode, which is given the object in the version that cells are made of.
 // The result must not be changed.
-func (r *Resource) Row(o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
+func (r *Resource) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
 	return r.cache.Form(o, r.rowForm(), func() ([]byte, error) {
-		obj, err := r.Decode(o)
+		obj, err := r.Decode(ctx, o)
 		if err != nil {
 			return nil, err
 		}

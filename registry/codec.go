@@ -195,7 +195,7 @@ func (c *codec) lacksDefaults(raw []byte) bool {
 }
 
 func (c *codec) withDefaults(raw []byte) ([]byte, error) {
-	obj, err := c.decode(raw)
+	obj, err := c.decode(context.Background(), raw) // a typed kind: no conversion
 	if err != nil {
 		return nil, err
 	}
@@ -212,11 +212,11 @@ func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
 }
 
 // decode makes the object of data, in the storage version.
-func (c *codec) decode(data []byte) (Object, error) {
+func (c *codec) decode(ctx context.Context, data []byte) (Object, error) {
 	c.decodes.Add(1)
 	switch {
 	case c.kind.Trees():
-		return c.decodeDocument(data)
+		return c.decodeDocument(ctx, data)
 	case c.kind.StoredJSON != nil:
 		return c.kind.StoredJSON.Decode(data)
 	}
@@ -250,15 +250,15 @@ func (c *codec) storedAsServed() bool { return c.kind.StorageJSON && c.kind.Stor
 
 // encode makes the value to store of an object in the storage version, and the
 // data that Read would make of it with an empty resourceVersion.
-func (c *codec) encode(obj Object) (value []byte, err error) {
+func (c *codec) encode(ctx context.Context, obj Object) (value []byte, err error) {
 	obj.SetResourceVersion("")
-	return c.encodeWhole(obj)
+	return c.encodeWhole(ctx, obj)
 }
 
 // encodeWhole makes a value with the object's resourceVersion in it.
-func (c *codec) encodeWhole(obj Object) (value []byte, err error) {
+func (c *codec) encodeWhole(ctx context.Context, obj Object) (value []byte, err error) {
 	if c.kind.Trees() {
-		document, err := c.kind.Documents.Encode(context.Background(), obj)
+		document, err := c.kind.Documents.Encode(ctx, obj)
 		if err != nil {
 			return nil, err
 		}

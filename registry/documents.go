@@ -6,7 +6,6 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/scheme"
@@ -113,9 +112,9 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 }
 
 // decodeDocument makes the object of data in the kind's version.
-func (c *codec) decodeDocument(data []byte) (Object, error) {
+func (c *codec) decodeDocument(ctx context.Context, data []byte) (Object, error) {
 	if !c.kind.Documents.Is(data) {
-		docs, err := c.kind.Documents.Convert(context.Background(), [][]byte{data})
+		docs, err := c.kind.Documents.Convert(ctx, [][]byte{data})
 		if err != nil {
 			return nil, err
 		}
@@ -139,9 +138,9 @@ func (c *codec) unstamped(value []byte) ([]byte, error) {
 
 // PartialProto returns the message of a PartialObjectMetadata with o's metadata,
 // for kinds that have no protobuf encoding of their own.
-func (r *Resource) PartialProto(o *cache.Object) ([]byte, error) {
+func (r *Resource) PartialProto(ctx context.Context, o *cache.Object) ([]byte, error) {
 	return r.cache.Form(o, FormMetadataProto, func() ([]byte, error) {
-		meta, err := r.MetadataJSON(o)
+		meta, err := r.MetadataJSON(ctx, o)
 		if err != nil {
 			return nil, err
 		}
@@ -196,21 +195,12 @@ func documentText(doc []byte, path []string) (string, error) {
 	return string(value), nil
 }
 
-// invalid refuses an object. That of a tree may be of another kind than it should.
-func (r *Resource) invalid(obj Object, errs field.ErrorList) error {
-	kind := r.Kind.GroupKind()
-	if r.Kind.Trees() {
-		kind.Kind = obj.GetObjectKind().GroupVersionKind().Kind
-	}
-	return kerrors.NewInvalid(kind, obj.GetName(), errs)
-}
-
 // DecodeStored makes the object of o in the version that it was written in, without
 // a conversion: deleting an object, and its metadata, must not depend on a webhook.
 // The caller owns it.
 func (r *Resource) DecodeStored(o *cache.Object) (Object, error) {
 	if !r.Kind.Trees() {
-		return r.Decode(o)
+		return r.Decode(context.Background(), o) // no conversion
 	}
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)

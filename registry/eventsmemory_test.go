@@ -19,6 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
 
 // TestEventsStayOutOfMemory creates many Events beside a watcher of all of them, and
@@ -152,7 +154,7 @@ func createEvent(ctx context.Context, r *registry.Resource, i int) error {
 		Source: corev1.EventSource{Component: "default-scheduler"}, Type: "Normal", Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 	}
-	_, err := r.Create(ctx, "default", e, registry.CreateOptions{})
+	_, err := writer.Create(ctx, r, "default", e, writetest.Options{})
 	return err
 }
 
@@ -160,8 +162,8 @@ func createEvent(ctx context.Context, r *registry.Resource, i int) error {
 func touchEvent(ctx context.Context, t *testing.T, r *registry.Resource, i int, change bool) {
 	name := fmt.Sprintf("pod-%d.17f3c4", i)
 	if change {
-		if _, err := r.Update(ctx, "default", name, registry.UpdateOptions{}, func(c *registry.Current) (registry.Object, error) {
-			obj, err := c.Decode()
+		if _, err := writer.Update(ctx, r, nil, "default", name, writetest.Options{}, func(c *write.Current) (registry.Object, error) {
+			obj, err := c.Decode(ctx)
 			if err == nil {
 				obj.(*corev1.Event).Count++
 			}

@@ -1,5 +1,7 @@
 package registry
 
+import "context"
+
 // Reencode decodes a stored value, without what reading adds to it, and encodes
 // it again.
 func (r *Resource) Reencode(value []byte) ([]byte, error) {
@@ -7,11 +9,13 @@ func (r *Resource) Reencode(value []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.codec.encode(obj)
+	return r.codec.encode(context.Background(), obj)
 }
 
 // Encode makes the value to store of an object.
-func (r *Resource) Encode(obj Object) ([]byte, error) { return r.codec.encode(obj) }
+func (r *Resource) Encode(obj Object) ([]byte, error) {
+	return r.codec.encode(context.Background(), obj)
+}
 
 // reopen makes the object of a stored value alone.
 func (c *codec) reopen(value []byte) (Object, error) {
@@ -19,5 +23,5 @@ func (c *codec) reopen(value []byte) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.decode(data)
+	return c.decode(context.Background(), data)
 }

@@ -1,6 +1,10 @@
 package registry
 
-import "github.com/keelson-dev/keelson/cache"
+import (
+	"context"
+
+	"github.com/keelson-dev/keelson/cache"
+)
 
 // GroupForm returns what make makes of a group of objects in the form id, from what
 // is kept with the group where it is there.
@@ -28,12 +32,12 @@ func (r *Resource) ItemForm(v *Version, proto bool) cache.FormID {
 }
 
 // ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
-func (r *Resource) ItemJSONOnce(o *cache.Object, v *Version) ([]byte, error) {
+func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if id := r.ItemForm(v, false); !r.Kind.Trees() && o.Err() == nil && !(id == FormJSON && r.codec.storedAsServed()) {
 		if data, ok := o.Kept(id); ok {
 			return data, nil
 		}
-		return r.encodeItem(o, v)
+		return r.encodeItem(ctx, o, v)
 	}
-	return r.ItemJSON(o, v)
+	return r.ItemJSON(ctx, o, v)
 }

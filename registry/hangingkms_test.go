@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 	"github.com/keelson-dev/keelson/storage/encrypt/kmstest"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
 
 // pluggedServer is a registry with a cache of its own on a shared store, whose secrets
@@ -66,7 +67,7 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	sibling := plugin.Sibling()
-	writer, reader := pluggedServer(t, store, plugin), pluggedServer(t, store, sibling)
+	server, reader := pluggedServer(t, store, plugin), pluggedServer(t, store, sibling)
 	secrets, namespaces := named(t, reader, "secrets"), named(t, reader, "namespaces")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -80,18 +81,18 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 
 	const count = 8
 	for i := range count {
-		createSecret(t, named(t, writer, "secrets"), fmt.Sprintf("s%d", i))
+		createSecret(t, named(t, server, "secrets"), fmt.Sprintf("s%d", i))
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", Labels: map[string]string{"a": "b"}},
 		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
-	named(t, writer, "pods").Kind.Version("v1").Default(pod)
-	if _, err := named(t, writer, "pods").Create(ctx, "ns", pod, registry.CreateOptions{}); err != nil {
+	named(t, server, "pods").Kind.Version("v1").Default(pod)
+	if _, err := writer.Create(ctx, named(t, server, "pods"), "ns", pod, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "after"}}
-	if _, err := named(t, writer, "namespaces").Create(ctx, "", namespace, registry.CreateOptions{}); err != nil {
+	if _, err := writer.Create(ctx, named(t, server, "namespaces"), "", namespace, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	snap, err := namespaces.Current(ctx)
@@ -155,9 +156,9 @@ func TestHangingPluginAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	sibling := plugin.Sibling()
-	writer, reader := pluggedServer(t, store, plugin), pluggedServer(t, store, sibling)
+	server, reader := pluggedServer(t, store, plugin), pluggedServer(t, store, sibling)
 	for i := range 8 {
-		createSecret(t, named(t, writer, "secrets"), fmt.Sprintf("s%d", i))
+		createSecret(t, named(t, server, "secrets"), fmt.Sprintf("s%d", i))
 	}
 	sibling.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

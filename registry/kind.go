@@ -152,6 +152,14 @@ func (k *Kind) GVK(version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: k.Group, Version: version, Kind: k.Name}
 }
 
+// GroupVersion returns the group and version under which v is served.
+func (k *Kind) GroupVersion(v *Version) schema.GroupVersion {
+	if v.Group != "" {
+		return schema.GroupVersion{Group: v.Group, Version: v.Name}
+	}
+	return schema.GroupVersion{Group: k.Group, Version: v.Name}
+}
+
 // List returns the kind of a list.
 func (k *Kind) List() string {
 	if k.ListName != "" {
@@ -213,7 +221,7 @@ type Version struct {
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They may share parts of their argument, which
 	// is not used afterwards.
-	ToStorage, FromStorage func(Object) (Object, error)
+	ToStorage, FromStorage func(context.Context, Object) (Object, error)
 	// FieldAliases maps a field label of this version to the Field's Name.
 	FieldAliases map[string]string
 	// Warning is sent with every request for a deprecated version.
@@ -392,6 +400,6 @@ func HooksOf[T Object](h TypedHooks[T]) Hooks {
 func Defaulter[T Object](f func(T)) func(Object) { return func(o Object) { f(o.(T)) } }
 
 // Converter erases the types of a conversion.
-func Converter[A, B Object](f func(A) (B, error)) func(Object) (Object, error) {
-	return func(o Object) (Object, error) { return f(o.(A)) }
+func Converter[A, B Object](f func(A) (B, error)) func(context.Context, Object) (Object, error) {
+	return func(_ context.Context, o Object) (Object, error) { return f(o.(A)) }
 }

@@ -22,7 +22,7 @@ func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespac
 	if err != nil || o == nil {
 		return nil, err
 	}
-	return r.Decode(o)
+	return r.Decode(ctx, o)
 }
 
 // Stored returns the latest state of an object, decoded, nil if there is none. It
@@ -41,7 +41,7 @@ func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespac
 	if err != nil {
 		return nil, err
 	}
-	return r.Decode(o)
+	return r.Decode(ctx, o)
 }
 
 // Life is what tells whether an object is still the one that somebody knew.

@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
 
 // TestWhatCannotBeShownIsNotStored: an object that its kind can store and not show is
@@ -50,24 +51,19 @@ func TestWhatCannotBeShownIsNotStored(t *testing.T) {
 		return o.Revision
 	}
 	const broken = `{"a":`
-	if _, err := r.Create(t.Context(), "default", revision(broken), registry.CreateOptions{}); err == nil || stored() != 0 {
+	if _, err := writer.Create(t.Context(), r, "default", revision(broken), writetest.Options{}); err == nil || stored() != 0 {
 		t.Errorf("created: %v; stored at revision %d", err, stored())
 	}
 	if t.Failed() {
 		return
 	}
-	if _, err := r.Create(t.Context(), "default", revision(`{"a":1}`), registry.CreateOptions{}); err != nil {
+	if _, err := writer.Create(t.Context(), r, "default", revision(`{"a":1}`), writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	before := stored()
-	_, err = r.Update(t.Context(), "default", "r", registry.UpdateOptions{Raw: true}, func(c *registry.Current) (registry.Object, error) {
-		current, err := c.As(r.Kind.Version("v1"))
-		if err != nil {
-			return nil, err
-		}
-		changed := current.DeepCopyObject().(*appsv1.ControllerRevision)
-		changed.Data.Raw = []byte(broken)
-		return changed, nil
+	_, err = writer.Amend(t.Context(), r, "default", "r", false, func(current registry.Object) error {
+		current.(*appsv1.ControllerRevision).Data.Raw = []byte(broken)
+		return nil
 	})
 	if err == nil || stored() != before {
 		t.Errorf("updated: %v; stored at revision %d, before at %d", err, stored(), before)

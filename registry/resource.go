@@ -60,6 +60,9 @@ func (r *Resource) Virtual() bool { return r.cache == nil }
 // Decodes is the number of objects decoded from stored bytes so far.
 func (r *Resource) Decodes() int64 { return r.codec.decodes.Load() }
 
+// Now is the time.
+func (r *Resource) Now() time.Time { return r.now() }
+
 // Key is an object's key below the resource's prefix.
 func (r *Resource) Key(namespace, name string) string {
 	if r.Kind.Namespaced {
@@ -130,53 +133,53 @@ func (r *Resource) Watch(ctx context.Context, from int64, in cache.Interest) (*c
 }
 
 // Decode makes the object of o, in the storage version. The caller owns it.
-func (r *Resource) Decode(o *cache.Object) (Object, error) {
+func (r *Resource) Decode(ctx context.Context, o *cache.Object) (Object, error) {
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
-	return r.codec.decode(o.Data)
+	return r.codec.decode(ctx, o.Data)
 }
 
 // ToVersion converts an object from the storage version.
-func (r *Resource) ToVersion(obj Object, v *Version) (Object, error) {
+func (r *Resource) ToVersion(ctx context.Context, obj Object, v *Version) (Object, error) {
 	if v.FromStorage == nil {
 		return obj, nil
 	}
-	return v.FromStorage(obj)
+	return v.FromStorage(ctx, obj)
 }
 
 // ToStorage converts an object to the storage version.
-func (r *Resource) ToStorage(obj Object, v *Version) (Object, error) {
+func (r *Resource) ToStorage(ctx context.Context, obj Object, v *Version) (Object, error) {
 	if v.ToStorage == nil {
 		return obj, nil
 	}
-	return v.ToStorage(obj)
+	return v.ToStorage(ctx, obj)
 }
 
 // ItemJSON returns the JSON of o in version v without apiVersion and kind. For
 // the storage version it is made once and kept.
 //
 // That of a tree is the whole document.
-func (r *Resource) ItemJSON(o *cache.Object, v *Version) ([]byte, error) {
+func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if r.Kind.Trees() {
-		return r.document(context.Background(), o)
+		return r.document(ctx, o)
 	}
 	if r.stored(v) {
 		if r.codec.storedAsServed() && o.Err() == nil {
 			return o.Data, nil
 		}
-		return r.cache.Form(o, FormJSON, func() ([]byte, error) { return r.encodeItem(o, v) })
+		return r.cache.Form(o, FormJSON, func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 	}
-	return r.cache.Form(o, r.versionForm(v), func() ([]byte, error) { return r.encodeItem(o, v) })
+	return r.cache.Form(o, r.versionForm(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 }
 
 // ItemProto returns the protobuf message of o in version v.
-func (r *Resource) ItemProto(o *cache.Object, v *Version) ([]byte, error) {
+func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if r.stored(v) && !r.Kind.StorageJSON && o.Err() == nil {
 		return o.Data, nil
 	}
 	return r.cache.Form(o, r.versionForm(v)+1, func() ([]byte, error) {
-		obj, err := r.decodeAs(o, v)
+		obj, err := r.decodeAs(ctx, o, v)
 		if err != nil {
 			return nil, err
 		}
@@ -187,16 +190,16 @@ func (r *Resource) ItemProto(o *cache.Object, v *Version) ([]byte, error) {
 // documentOfMetadata is the JSON that o's metadata is taken from. That of a tree is
 // as it was written, whatever the version: those who collect garbage and empty
 // namespaces ask for metadata alone, and must not depend on a webhook.
-func (r *Resource) documentOfMetadata(o *cache.Object) ([]byte, error) {
+func (r *Resource) documentOfMetadata(ctx context.Context, o *cache.Object) ([]byte, error) {
 	if r.Kind.Trees() && o.Err() == nil {
 		return o.Data, nil
 	}
-	return r.ItemJSON(o, r.codec.storage)
+	return r.ItemJSON(ctx, o, r.codec.storage)
 }
 
 // MetadataJSON returns the JSON of o's metadata: a part of its item JSON where that
 // is there or as good as there, and else made without the rest of the object.
-func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
+func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
 	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
 		if _, ok := o.Kept(FormJSON); !ok && !r.Kind.StorageJSON && o.Err() == nil {
 			meta, err := r.codec.metadataAlone(o.Data)
@@ -205,7 +208,7 @@ func (r *Resource) MetadataJSON(o *cache.Object) ([]byte, error) {
 			}
 			return r.ShownMetadata(meta)
 		}
-		item, err := r.documentOfMetadata(o)
+		item, err := r.documentOfMetadata(ctx, o)
 		if err != nil {
 			return nil, err
 		}
@@ -266,20 +269,20 @@ func (r *Resource) rowForm() cache.FormID { return r.versionForm(r.codec.storage
 // encodeItem makes the JSON of a stored object in version v. An object that cannot be encoded, which a
 // server that checked less may have stored, is shown all the same, so that lists of others do
 // not fail for it: see unshown.
-func (r *Resource) encodeItem(o *cache.Object, v *Version) ([]byte, error) {
-	item, err := r.encode(o, v)
+func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	item, err := r.encode(ctx, o, v)
 	if err == nil || r.Kind.Trees() {
 		return item, err
 	}
-	return r.unshown(o, v, err)
+	return r.unshown(ctx, o, v, err)
 }
 
 // encode is encodeItem for an object that can be encoded.
-func (r *Resource) encode(o *cache.Object, v *Version) ([]byte, error) {
+func (r *Resource) encode(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if r.Kind.Trees() {
-		return r.document(context.Background(), o)
+		return r.document(ctx, o)
 	}
-	obj, err := r.decodeAs(o, v)
+	obj, err := r.decodeAs(ctx, o, v)
 	if err != nil {
 		return nil, err
 	}
@@ -287,18 +290,20 @@ func (r *Resource) encode(o *cache.Object, v *Version) ([]byte, error) {
 }
 
 // DecodeAs makes the object of o in version v.
-func (r *Resource) DecodeAs(o *cache.Object, v *Version) (Object, error) { return r.decodeAs(o, v) }
+func (r *Resource) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
+	return r.decodeAs(ctx, o, v)
+}
 
-func (r *Resource) decodeAs(o *cache.Object, v *Version) (Object, error) {
-	obj, err := r.Decode(o)
+func (r *Resource) decodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
+	obj, err := r.Decode(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return r.ToVersion(obj, v)
+	return r.ToVersion(ctx, obj, v)
 }
 
 // FieldValue returns the value of a selectable field of o.
-func (r *Resource) FieldValue(o *cache.Object, name string) (string, error) {
+func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string) (string, error) {
 	switch name {
 	case "metadata.name":
 		return o.Name, nil
@@ -318,13 +323,13 @@ func (r *Resource) FieldValue(o *cache.Object, name string) (string, error) {
 		switch {
 		case f.Name != name:
 		case f.Members != nil:
-			doc, err := r.document(context.Background(), o)
+			doc, err := r.document(ctx, o)
 			if err != nil {
 				return "", err
 			}
 			return documentText(doc, f.Members)
 		case f.Get != nil || r.Kind.StorageJSON:
-			obj, err := r.Decode(o)
+			obj, err := r.Decode(ctx, o)
 			if err != nil {
 				return "", err
 			}
@@ -395,7 +400,7 @@ func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, 
 	if err != nil {
 		return nil, err
 	}
-	return r.Decode(o)
+	return r.Decode(ctx, o)
 }
 
 // List implements Access.
@@ -411,7 +416,7 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 		if o, failed = r.Readable(ctx, o); failed != nil {
 			return false
 		}
-		if obj, failed = r.Decode(o); failed != nil {
+		if obj, failed = r.Decode(ctx, o); failed != nil {
 			return false
 		}
 		objs = append(objs, obj)
@@ -421,46 +426,6 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 		err = failed
 	}
 	return objs, err
-}
-
-// Update implements Access.
-func (g *Registry) Update(ctx context.Context, gr schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error) (Object, error) {
-	r := g.resources[gr]
-	if r == nil {
-		return nil, apierr.PathNotFound()
-	}
-	result, err := r.Update(ctx, namespace, name, UpdateOptions{DryRun: dryRun, Raw: true}, func(c *Current) (Object, error) {
-		obj, err := c.Decode()
-		if err != nil {
-			return nil, err
-		}
-		return obj, change(obj)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r.Decode(result.Object)
-}
-
-// Delete implements Access.
-func (g *Registry) Delete(ctx context.Context, gr schema.GroupResource, namespace, name string, o DeleteOptions) error {
-	r := g.resources[gr]
-	if r == nil {
-		return apierr.PathNotFound()
-	}
-	options := &metav1.DeleteOptions{GracePeriodSeconds: o.GracePeriodSeconds}
-	if o.UID != nil || o.ResourceVersion != nil {
-		options.Preconditions = &metav1.Preconditions{ResourceVersion: o.ResourceVersion}
-		if o.UID != nil {
-			options.Preconditions = metav1.NewUIDPreconditions(*o.UID)
-			options.Preconditions.ResourceVersion = o.ResourceVersion
-		}
-	}
-	if o.DryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
-	_, err := r.Delete(ctx, namespace, name, options, nil)
-	return err
 }
 
 // find returns the latest version of an object.
@@ -475,8 +440,13 @@ func (r *Resource) find(ctx context.Context, namespace, name string) (*cache.Obj
 	return r.Readable(ctx, o)
 }
 
-// current returns the latest version of the object with a key, nil if there is none.
-// It may be one that could not be read.
+// Latest returns the latest version of an object, nil if there is none. It may be one that could not be
+// read: see Readable.
+func (r *Resource) Latest(ctx context.Context, namespace, name string) (*cache.Object, error) {
+	return r.current(ctx, r.Key(namespace, name))
+}
+
+// current is Latest of the object with a key.
 func (r *Resource) current(ctx context.Context, key string) (*cache.Object, error) {
 	view, err := r.Current(ctx)
 	if err != nil {

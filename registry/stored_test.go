@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"reflect"
 	"strconv"
 	"strings"
@@ -167,11 +168,11 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if version == nil {
 		return fmt.Errorf("no version %v", d.Object["apiVersion"])
 	}
-	alone, err := r.MetadataJSON(o) // before there is an item that it is part of
+	alone, err := r.MetadataJSON(ctx, o) // before there is an item that it is part of
 	if err != nil {
 		return err
 	}
-	item, err := r.ItemJSON(o, version)
+	item, err := r.ItemJSON(ctx, o, version)
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err := sameJSON(item, want); err != nil {
 		return err
 	}
-	raw, err := r.ItemProto(o, version)
+	raw, err := r.ItemProto(ctx, o, version)
 	if err != nil {
 		return err
 	}
@@ -211,14 +212,14 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err := sameJSON(again, want); err != nil {
 		return fmt.Errorf("protobuf: %w", err)
 	}
-	if meta, err := r.MetadataJSON(o); err != nil {
+	if meta, err := r.MetadataJSON(ctx, o); err != nil {
 		return err
 	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.HiddenAnnotation)); err != nil && version.FromStorage == nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	// What was made once is kept.
 	before := r.Decodes()
-	if _, err := r.ItemJSON(o, version); err != nil || r.Decodes() != before {
+	if _, err := r.ItemJSON(ctx, o, version); err != nil || r.Decodes() != before {
 		return fmt.Errorf("the second read decoded the object, error %v", err)
 	}
 	return nil
@@ -269,24 +270,20 @@ func checkStored(ctx context.Context, store storage.Store, r *registry.Resource,
 		if !r.Kind.Namespaced {
 			namespace, object = "", key
 		}
-		result, err := r.Update(ctx, namespace, object, registry.UpdateOptions{Raw: true}, func(c *registry.Current) (registry.Object, error) {
-			obj, err := c.Decode()
-			if err != nil {
-				return nil, err
-			}
+		changed, err := writer.Amend(ctx, r, namespace, object, false, func(obj registry.Object) error {
 			annotations := obj.GetAnnotations()
 			if annotations == nil {
 				annotations = map[string]string{}
 			}
 			change(annotations)
 			obj.SetAnnotations(annotations)
-			return obj, nil
+			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if len(result.Object.Data) == 0 {
-			return fmt.Errorf("no data after a change")
+		if changed.GetName() != path.Base(object) {
+			return fmt.Errorf("%s after a change of %s", changed.GetName(), object)
 		}
 	}
 	e, _, err := store.Get(ctx, d.Key, 0)

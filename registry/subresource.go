@@ -4,7 +4,9 @@ import (
 	"context"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
@@ -89,6 +91,9 @@ type UpdatePart struct {
 	Unconditional bool
 }
 
+// Admit lets admission judge what was posted; an error refuses it. old is nil.
+type Admit func(ctx context.Context, obj, old Object) error
+
 // CreateFunc serves POST on a subresource: body is what was sent, defaulted. It
 // returns what is answered, with status 201.
 type CreateFunc func(ctx context.Context, a Access, req CreateRequest) (Object, error)
@@ -133,4 +138,19 @@ type DeleteOptions struct {
 	UID, ResourceVersion *string
 	GracePeriodSeconds   *int64
 	DryRun               bool
+}
+
+// DeleteOptions returns the options as those of a request.
+func (o DeleteOptions) DeleteOptions() *metav1.DeleteOptions {
+	options := &metav1.DeleteOptions{GracePeriodSeconds: o.GracePeriodSeconds}
+	if o.UID != nil || o.ResourceVersion != nil {
+		options.Preconditions = &metav1.Preconditions{ResourceVersion: o.ResourceVersion}
+		if o.UID != nil {
+			options.Preconditions.UID = (*types.UID)(o.UID)
+		}
+	}
+	if o.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return options
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 	"github.com/keelson-dev/keelson/storage/encrypt"
+	"github.com/keelson-dev/keelson/write"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
 
 // Keys of 16 bytes.
@@ -66,14 +68,16 @@ func createSecret(t *testing.T, r *registry.Resource, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", Labels: map[string]string{"a": "b"}},
 		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"password": []byte("hunter2")},
 	}
-	if _, err := r.Create(context.Background(), "ns", secret, registry.CreateOptions{}); err != nil {
+	if _, err := writer.Create(context.Background(), r, "ns", secret, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // touch updates a secret without a change.
 func touch(r *registry.Resource, name string) (registry.Result, error) {
-	return r.Update(context.Background(), "ns", name, registry.UpdateOptions{}, func(c *registry.Current) (registry.Object, error) { return c.Decode() })
+	return writer.Update(context.Background(), r, nil, "ns", name, writetest.Options{}, func(c *write.Current) (registry.Object, error) {
+		return c.Decode(context.Background())
+	})
 }
 
 func storedSecret(t *testing.T, store storage.Store, name string) storage.Entry {
@@ -100,7 +104,7 @@ func password(t *testing.T, r *registry.Resource, name string) (string, error) {
 	if o, err = r.Readable(ctx, o); err != nil {
 		return "", err
 	}
-	obj, err := r.Decode(o)
+	obj, err := r.Decode(t.Context(), o)
 	if err != nil {
 		return "", err
 	}
@@ -156,11 +160,11 @@ func TestEncryptedValues(t *testing.T) {
 	if _, err := touch(r, "sealed"); !kerrors.IsInternalError(err) {
 		t.Errorf("update: error %v", err)
 	}
-	if _, err := r.Delete(context.Background(), "ns", "sealed", &metav1.DeleteOptions{}, nil); !kerrors.IsInternalError(err) {
+	if _, err := writer.Delete(context.Background(), r, "ns", "sealed", &metav1.DeleteOptions{}, nil); !kerrors.IsInternalError(err) {
 		t.Errorf("delete: error %v", err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sealed", Namespace: "ns"}}
-	if _, err := r.Create(context.Background(), "ns", secret, registry.CreateOptions{}); !kerrors.IsAlreadyExists(err) {
+	if _, err := writer.Create(context.Background(), r, "ns", secret, writetest.Options{}); !kerrors.IsAlreadyExists(err) {
 		t.Errorf("create: error %v", err)
 	}
 	if !r.Unreadable() {

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -13,8 +15,8 @@ const AnnotationUnshown = "keelson.dev/cannot-be-shown"
 // unshown makes the JSON of an object that cannot be encoded for the reason why: its metadata without
 // managedFields, with an annotation that says so. Readers see that something is missing, lists and watches
 // of other objects go on, and the object can be deleted. In protobuf it is served as it is stored.
-func (r *Resource) unshown(o *cache.Object, v *Version, why error) ([]byte, error) {
-	obj, err := r.decodeAs(o, v)
+func (r *Resource) unshown(ctx context.Context, o *cache.Object, v *Version, why error) ([]byte, error) {
+	obj, err := r.decodeAs(ctx, o, v)
 	if err != nil {
 		return nil, err
 	}

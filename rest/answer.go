@@ -1,17 +1,18 @@
 package rest
 
 import (
-	"cmp"
+	"context"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // answer serves POST of a kind whose objects are questions: what is answered is
@@ -32,34 +33,26 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	registry.WipeServerFields(obj)
-	if err := s.placeIn(info.Namespace, obj); err != nil {
-		return err
-	}
-	if obj, err = h.own(s, "", nil, obj, in.manager); err != nil {
-		return err
-	}
-	return h.handle(w, r, info, s, in, s.gvk, obj, answer)
+	return h.post(w, r, info, s, in, nil, obj, answer)
 }
 
-// handle hands an admitted body of a kind to what handles it, and answers what that
-// returns: the success alone where that is nothing.
-func (h *Handler) handle(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, gvk schema.GroupVersionKind, body registry.Object, handle registry.CreateFunc) error {
-	name := cmp.Or(info.Name, body.GetName())
-	a := h.admits(s, info.Namespace, name, info.Subresource, in.dryRun)
-	if err := a.mutate(r.Context(), body, nil); err != nil {
-		return err
-	}
-	out, err := handle(r.Context(), h.o.Registry, registry.CreateRequest{
-		Namespace: info.Namespace, Name: name, Body: body, DryRun: in.dryRun, FieldManager: in.manager, Admit: a.validate,
+// post takes the body of a POST that stores no object of the resource itself through its steps, and answers
+// what carries it out returns: the success alone where that is nothing.
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, sub *registry.Subresource, body registry.Object, act registry.CreateFunc) error {
+	gvk := s.KindOf(sub)
+	result, err := h.o.Writes.Do(r.Context(), write.Request{
+		Verb: write.Post, Target: s.Served, Subresource: sub, Namespace: info.Namespace, Name: info.Name, Options: in.options,
+		Make: func(context.Context, *write.Current) (registry.Object, error) { return body, nil },
+		Act:  act,
+		Body: &admission.Names{Kind: gvk, Resource: s.GVR},
 	})
 	if err != nil {
 		return err
 	}
-	if out == nil {
+	if result.Answer == nil {
 		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
 		return writeTyped(w, r, http.StatusCreated, negotiate.Accepted{Media: in.accepted.Media, Pretty: in.accepted.Pretty}, statusProto, status)
 	}
-	out.GetObjectKind().SetGroupVersionKind(gvk)
-	return writeTyped(w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), out)
+	result.Answer.GetObjectKind().SetGroupVersionKind(gvk)
+	return writeTyped(w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), result.Answer)
 }

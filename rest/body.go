@@ -12,13 +12,13 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/patch"
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/write/patch"
 )
 
 // decoder reads bodies of the resource's kind.
 func (s *served) decoder() scheme.Decoder {
-	return scheme.Decoder{GVK: s.gvk, Tree: s.Kind.Trees(), Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.version.New() }}
+	return scheme.Decoder{GVK: s.GVK, Tree: s.Kind.Trees(), Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.Version.New() }}
 }
 
 // decodeBody reads an object of the resource's kind from the body, with the
@@ -29,20 +29,20 @@ func (s *served) decodeBody(r *http.Request, in incoming) (registry.Object, erro
 	if err != nil {
 		return nil, err
 	}
-	if s.version.Default != nil {
-		s.version.Default(obj)
+	if s.Version.Default != nil {
+		s.Version.Default(obj)
 	}
-	noteSent(r, s.gvk, obj)
+	noteSent(r, s.GVK, obj)
 	return obj, nil
 }
 
 // coerce drops what the version's schema does not know from a decoded object, and
 // returns a strict error for each field if track is set.
 func (s *served) coerce(obj registry.Object, track bool) ([]error, error) {
-	if s.version.Coerce == nil {
+	if s.Version.Coerce == nil {
 		return nil, nil
 	}
-	unknown, err := s.version.Coerce(obj, track)
+	unknown, err := s.Version.Coerce(obj, track)
 	return unknownFields(unknown), err
 }
 
@@ -74,7 +74,7 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	case err != nil:
 		return nil, err
 	}
-	obj, gvk := decoded.(registry.Object), s.gvk
+	obj, gvk := decoded.(registry.Object), s.GVK
 	if d.Tree {
 		gvk = saidKind(obj)
 	}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -16,17 +17,17 @@ import (
 // It is off by default; nothing of it is kept.
 
 // decoded makes the object in this version with its apiVersion and kind.
-func (s *served) decoded(o *cache.Object) (runtime.Object, error) {
-	obj, err := s.DecodeAs(o, s.version)
+func (s *served) decoded(ctx context.Context, o *cache.Object) (runtime.Object, error) {
+	obj, err := s.DecodeAs(ctx, o, s.Version)
 	if err != nil {
 		return nil, err
 	}
-	obj.GetObjectKind().SetGroupVersionKind(s.gvk)
+	obj.GetObjectKind().SetGroupVersionKind(s.GVK)
 	return obj, nil
 }
 
-func (s *served) appendCBOR(b []byte, v view) ([]byte, error) {
-	obj, err := s.decoded(v.o)
+func (s *served) appendCBOR(ctx context.Context, b []byte, v view) ([]byte, error) {
+	obj, err := s.decoded(ctx, v.o)
 	if err != nil {
 		return b, err
 	}
@@ -44,7 +45,7 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 	}
 	items := make([]any, len(p.objects))
 	for i, o := range p.objects {
-		obj, err := s.decoded(o)
+		obj, err := s.decoded(r.Context(), o)
 		if err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 		items[i] = obj
 	}
 	body, err := scheme.AppendCBOR(nil, map[string]any{
-		"apiVersion": s.gvk.GroupVersion().String(), "kind": s.Kind.List(), "metadata": meta, "items": items,
+		"apiVersion": s.GVK.GroupVersion().String(), "kind": s.Kind.List(), "metadata": meta, "items": items,
 	})
 	if err != nil {
 		return err
@@ -63,9 +64,9 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 }
 
 // appendCBOR appends one event of a watch.
-func (st *watchStream) appendCBOR(b []byte, kind string, o *cache.Object) ([]byte, error) {
+func (st *watchStream) appendCBOR(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
 	if st.accepted.As == negotiate.Plain {
-		obj, err := st.s.decoded(o)
+		obj, err := st.s.decoded(ctx, o)
 		if err != nil {
 			return b, err
 		}
@@ -73,7 +74,7 @@ func (st *watchStream) appendCBOR(b []byte, kind string, o *cache.Object) ([]byt
 	}
 	json := st.accepted
 	json.Media = scheme.JSON
-	doc, err := st.s.appendObject(openEvent(nil, kind), json, view{o: o})
+	doc, err := st.s.appendObject(ctx, openEvent(nil, kind), json, view{o: o})
 	if err != nil {
 		return b, err
 	}

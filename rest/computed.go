@@ -33,7 +33,7 @@ func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *requ
 	if len(objs) == 0 {
 		return kerrors.NewNotFound(schema.GroupResource{Group: s.gr.Group, Resource: s.Kind.Singular}, info.Name)
 	}
-	o, err := s.Computed(objs[0])
+	o, err := s.Computed(r.Context(), objs[0])
 	if err != nil {
 		return err
 	}
@@ -64,11 +64,11 @@ func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *req
 	}
 	p := &page{}
 	for _, obj := range objs {
-		o, err := s.Computed(obj)
+		o, err := s.Computed(r.Context(), obj)
 		if err != nil {
 			return err
 		}
-		ok, err := sel.matches(o)
+		ok, err := sel.matches(r.Context(), o)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	s.warnOfOrphans(r, options)
-	result, err := s.Delete(r.Context(), info.Namespace, info.Name, options, nil)
+	result, err := h.o.Writes.Delete(r.Context(), s.Served, info.Namespace, info.Name, options)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	if o := options.OrphanDependents; !result.Deleted && o != nil && !*o { //nolint:staticcheck // deprecated, still served
 		code = http.StatusAccepted
 	}
-	return h.writeResult(w, r, s, code, accepted, result)
+	return h.writeResult(w, r, s, code, accepted, result.Result)
 }
 
 // warnOfOrphans tells a client that did not choose what becomes of dependents what
@@ -161,7 +161,7 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	}
 	for _, o := range p.objects {
 		each := options.DeepCopy()
-		if _, err := s.Delete(r.Context(), o.Namespace, o.Name, each, nil); err != nil && !kerrors.IsNotFound(err) {
+		if _, err := h.o.Writes.Delete(r.Context(), s.Served, o.Namespace, o.Name, each); err != nil && !kerrors.IsNotFound(err) {
 			return err
 		}
 	}

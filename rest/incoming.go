@@ -20,8 +20,9 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
-	"github.com/keelson-dev/keelson/rest/patch"
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/write"
+	"github.com/keelson-dev/keelson/write/patch"
 )
 
 // An incoming is what a request that writes brings. It is read in the order in which
@@ -31,10 +32,12 @@ import (
 type incoming struct {
 	accepted negotiate.Accepted
 	// media is the form of a body that is no patch, patch that of one that is.
-	media scheme.Media
-	patch types.PatchType
-	body  []byte
-	writeOptions
+	media   scheme.Media
+	patch   types.PatchType
+	body    []byte
+	options write.Options
+	// validation says what is done about fields that are not known.
+	validation patch.Validation
 }
 
 // The options of writes by the names that errors give them.
@@ -88,7 +91,7 @@ func (in *incoming) read(r *http.Request, options string) (err error) {
 	if in.body, err = readBody(r); err != nil {
 		return err
 	}
-	in.writeOptions, err = parseWriteOptions(r, options, in.patch)
+	in.options, in.validation, err = parseWriteOptions(r, options, in.patch)
 	return err
 }
 
@@ -171,22 +174,14 @@ func readBody(r *http.Request) ([]byte, error) {
 	}
 }
 
-// writeOptions are the options that creates, updates and patches share.
-type writeOptions struct {
-	dryRun     bool
-	manager    string
-	validation patch.Validation
-	force      *bool
-}
-
 // parseWriteOptions reads and checks the query parameters. kind is CreateOptions,
 // UpdateOptions or PatchOptions; the words of errors name it.
-func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) (writeOptions, error) {
+func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) (write.Options, patch.Validation, error) {
 	var o metav1.PatchOptions
 	if r.URL.RawQuery != "" {
 		values, _ := url.ParseQuery(r.URL.RawQuery)
 		if err := metav1.Convert_url_Values_To_v1_PatchOptions(&values, &o, nil); err != nil {
-			return writeOptions{}, kerrors.NewBadRequest(err.Error())
+			return write.Options{}, "", kerrors.NewBadRequest(err.Error())
 		}
 		var errs field.ErrorList
 		switch kind {
@@ -196,22 +191,25 @@ func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) 
 			errs = metavalidation.ValidateUpdateOptions(&metav1.UpdateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
 		}
 		if kind != patchOptions && len(errs) > 0 {
-			return writeOptions{}, invalidOptions(kind, errs)
+			return write.Options{}, "", invalidOptions(kind, errs)
 		}
 	}
 	if kind == patchOptions {
 		if errs := metavalidation.ValidatePatchOptions(&o, patchType); len(errs) > 0 {
-			return writeOptions{}, invalidOptions(kind, errs)
+			return write.Options{}, "", invalidOptions(kind, errs)
 		}
 	}
-	w := writeOptions{dryRun: len(o.DryRun) > 0, manager: o.FieldManager, validation: patch.Warn, force: o.Force}
+	w := write.Options{
+		DryRun: len(o.DryRun) > 0, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation, Force: o.Force, Patch: kind == patchOptions,
+	}
+	validation := patch.Warn
 	if o.FieldValidation != "" {
-		w.validation = patch.Validation(o.FieldValidation)
+		validation = patch.Validation(o.FieldValidation)
 	}
-	if w.manager == "" {
-		w.manager = managerFromAgent(r.UserAgent())
+	if w.FieldManager == "" {
+		w.FieldManager = managerFromAgent(r.UserAgent())
 	}
-	return w, nil
+	return w, validation, nil
 }
 
 func invalidOptions(kind string, errs field.ErrorList) error {

@@ -79,7 +79,7 @@ func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View,
 			return false
 		}
 		if o, failed = s.Readable(ctx, o); failed == nil {
-			ok, failed = sel.matches(o)
+			ok, failed = sel.matches(ctx, o)
 		}
 		if ok && failed == nil {
 			p.objects = append(p.objects, o)
@@ -233,7 +233,7 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	if accepted.Media == scheme.YAML || accepted.Media == scheme.CBOR || accepted.Pretty {
 		// Both need the whole document.
 		add := func(b, item []byte) ([]byte, error) { return append(b, item...), nil }
-		body, err := s.jsonList(accepted, p, add, nil)
+		body, err := s.jsonList(r.Context(), accepted, p, add, nil)
 		if err != nil {
 			return err
 		}
@@ -241,13 +241,13 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	}
 	// Encode what is missing before the status is sent: later an error could not
 	// be answered any more.
-	encode := func(o *cache.Object) ([]byte, error) { return s.ItemJSON(o, s.version) }
+	encode := func(ctx context.Context, o *cache.Object) ([]byte, error) { return s.ItemJSON(ctx, o, s.Version) }
 	if accepted.As == negotiate.PartialMetadataList {
 		encode = s.MetadataJSON
 	}
 	size := 0
 	for _, o := range p.objects {
-		item, err := encode(o)
+		item, err := encode(r.Context(), o)
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	b, err := s.jsonList(accepted, p, out.item, (*buf)[:0])
+	b, err := s.jsonList(r.Context(), accepted, p, out.item, (*buf)[:0])
 	if err == nil {
 		_, err = out.flush(b)
 	}
@@ -282,14 +282,14 @@ func (s *served) listSize(p *page) int {
 
 // jsonList appends the list's document to b and returns what is left of that. Each item is
 // handed to add, which may write what is before it, and the item itself.
-func (s *served) jsonList(accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte) (_ []byte, err error) {
+func (s *served) jsonList(ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte) (_ []byte, err error) {
 	b = s.jsonListHead(b, accepted, p)
 	for i, o := range p.objects {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		if accepted.As == negotiate.PartialMetadataList {
-			meta, err := s.MetadataJSON(o)
+			meta, err := s.MetadataJSON(ctx, o)
 			if err != nil {
 				return b, err
 			}
@@ -300,7 +300,7 @@ func (s *served) jsonList(accepted negotiate.Accepted, p *page, add func(b, item
 			b = append(b, '}')
 			continue
 		}
-		item, err := s.ItemJSON(o, s.version)
+		item, err := s.ItemJSON(ctx, o, s.Version)
 		if err != nil {
 			return b, err
 		}
@@ -369,7 +369,7 @@ func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted
 	head, meta := s.protoListHead(accepted, p)
 	size := len(meta)
 	for _, o := range p.objects {
-		raw, err := s.listedProto(o, partial)
+		raw, err := s.listedProto(r.Context(), o, partial)
 		if err != nil {
 			return err
 		}
@@ -384,7 +384,7 @@ func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted
 	b := head.AppendOpen((*buf)[:0], size)
 	b = append(b, meta...)
 	for _, o := range p.objects {
-		raw, err := s.listedProto(o, partial)
+		raw, err := s.listedProto(r.Context(), o, partial)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -412,9 +412,9 @@ func (s *served) protoListHead(accepted negotiate.Accepted, p *page) (wire.Envel
 }
 
 // listedProto is the message of a list's item.
-func (s *served) listedProto(o *cache.Object, partial bool) ([]byte, error) {
+func (s *served) listedProto(ctx context.Context, o *cache.Object, partial bool) ([]byte, error) {
 	if partial {
-		return s.protoMetadata(view{o: o})
+		return s.protoMetadata(ctx, view{o: o})
 	}
-	return s.ItemProto(o, s.version)
+	return s.ItemProto(ctx, o, s.Version)
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
@@ -34,7 +35,7 @@ type itemForm struct {
 
 // itemForm returns the form of the items of a list; false for a form whose groups are
 // not kept.
-func (s *served) itemForm(accepted negotiate.Accepted) (itemForm, bool) {
+func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (itemForm, bool) {
 	partial := accepted.As == negotiate.PartialMetadataList
 	proto := accepted.Media == scheme.Protobuf
 	switch {
@@ -43,27 +44,27 @@ func (s *served) itemForm(accepted negotiate.Accepted) (itemForm, bool) {
 	case accepted.Media != scheme.JSON && !proto, accepted.Pretty:
 		return itemForm{}, false
 	case proto:
-		f := itemForm{id: s.ItemForm(s.version, true)}
+		f := itemForm{id: s.ItemForm(s.Version, true)}
 		if partial {
 			f.id = registry.FormMetadataProto
 		}
 		f.append = func(b []byte, o *cache.Object, _ bool) ([]byte, error) {
-			raw, err := s.listedProto(o, partial)
+			raw, err := s.listedProto(ctx, o, partial)
 			return append(wire.AppendItemHead(b, len(raw)), raw...), err
 		}
 		return f, true
 	case partial:
 		return itemForm{id: registry.FormMetadata, between: ",", append: func(b []byte, o *cache.Object, _ bool) ([]byte, error) {
-			meta, err := s.MetadataJSON(o)
+			meta, err := s.MetadataJSON(ctx, o)
 			return appendPartial(b, accepted.AsVersion, meta), err
 		}}, true
 	}
-	return itemForm{id: s.ItemForm(s.version, false), between: ",", append: func(b []byte, o *cache.Object, keep bool) ([]byte, error) {
+	return itemForm{id: s.ItemForm(s.Version, false), between: ",", append: func(b []byte, o *cache.Object, keep bool) ([]byte, error) {
 		encode := s.ItemJSON
 		if !keep {
 			encode = s.ItemJSONOnce
 		}
-		item, err := encode(o, s.version)
+		item, err := encode(ctx, o, s.Version)
 		return append(b, item...), err
 	}}, true
 }
@@ -75,7 +76,7 @@ func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted 
 	if p.groups == nil || size < leastByGroups || size > mostByGroups || !acceptsGzip(r) {
 		return false, nil
 	}
-	form, ok := s.itemForm(accepted)
+	form, ok := s.itemForm(r.Context(), accepted)
 	if !ok {
 		return false, nil
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/rest/patch"
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/write/patch"
 )
 
 // mergeTree applies a merge patch to a custom resource as it is decoded already. It

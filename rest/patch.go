@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,8 +13,9 @@ import (
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/patch"
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/write"
+	"github.com/keelson-dev/keelson/write/patch"
 )
 
 // patch changes an object by a JSON patch, a merge patch, a strategic merge patch
@@ -23,84 +25,89 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
-	p := patcher{incoming: in, h: h, r: r, s: s, info: info}
-	options := h.updateOptions(info, s, s.Kind.Subresource(info.Subresource), in.writeOptions)
-	options.Create = p.patch == types.ApplyYAMLPatchType && info.Subresource == ""
+	p := patcher{incoming: in, s: s, info: info}
+	todo := write.Request{
+		Verb: write.Update, Target: s.Served, Subresource: s.Kind.Subresource(info.Subresource),
+		Namespace: info.Namespace, Name: info.Name, Options: in.options, Make: p.make,
+	}
 	if p.patch == types.ApplyYAMLPatchType {
-		if err := p.decodeApply(); err != nil {
+		configuration, err := p.decodeApply()
+		if err != nil {
 			return err
 		}
+		todo.Verb, todo.CreateMissing = write.Apply, info.Subresource == ""
+		todo.Make = p.applied(configuration, h.o.Writes.Applied(s.Served, todo.Subresource, configuration, in.options))
 	}
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, in.writeOptions, p.change))
-	p.warn() // of what decoded, whatever became of it then
+	result, err := h.o.Writes.Do(r.Context(), todo)
+	p.warn(r.Context()) // of what decoded, whatever became of it then
 	if err != nil {
 		return err
 	}
-	return h.writeResult(w, r, s, codeOf(result), in.accepted, result)
+	return h.writeResult(w, r, s, codeOf(result), in.accepted, result.Result)
 }
 
-// patcher applies one patch; change may run more than once.
+// patcher applies one patch; make may run more than once.
 type patcher struct {
 	incoming
-	h        *Handler
-	r        *http.Request
 	s        *served
 	info     *request.Info
-	apply    patch.Configuration
 	warnings []string
 }
 
 // warn hands the last run's warnings to the client.
-func (p *patcher) warn() {
+func (p *patcher) warn(ctx context.Context) {
 	for _, w := range p.warnings {
-		request.Warn(p.r.Context(), w)
+		request.Warn(ctx, w)
 	}
 }
 
 // decodeApply reads a server-side apply's configuration.
-func (p *patcher) decodeApply() (err error) {
-	if p.apply, err = patch.Apply(p.body, p.validation); err != nil || p.s.Kind.Trees() {
-		return err
-	}
-	// The quantities of a configuration are read without a Decoder, whatever they cost.
-	if err := scheme.CheckQuantities(p.s.version.New(), p.apply.Object); err != nil {
-		return p.s.decoder().CannotHandle(p.s.gvk, err)
-	}
-	return nil
-}
-
-// change makes the new object of the current one.
-func (p *patcher) change(c *registry.Current) (registry.Object, error) {
-	p.warnings = nil
-	s := p.s
-	if !c.Exists() && p.patch != types.ApplyYAMLPatchType {
-		return nil, kerrors.NewNotFound(s.gr, p.info.Name)
-	}
-	var live registry.Object
-	var err error
-	if c.Exists() {
-		if live, err = c.As(s.version); err != nil {
-			return nil, err
+func (p *patcher) decodeApply() (patch.Configuration, error) {
+	configuration, err := patch.Apply(p.body, p.validation)
+	if err == nil {
+		if costly := write.CheckConfiguration(p.s.Served, configuration); costly != nil {
+			return configuration, p.s.decoder().CannotHandle(p.s.GVK, costly)
 		}
 	}
-	obj, err := p.patched(c, live)
+	return configuration, err
+}
+
+// applied makes what apply makes of the current object, with what there is to say about the configuration.
+func (p *patcher) applied(configuration patch.Configuration, apply write.Make) write.Make {
+	return func(ctx context.Context, c *write.Current) (obj registry.Object, err error) {
+		p.warnings = nil
+		if obj, err = apply(ctx, c); err != nil {
+			return nil, err
+		}
+		if p.warnings, err = configuration.Duplicates(p.validation); err != nil {
+			return nil, err
+		}
+		return obj, checkName(obj, p.info)
+	}
+}
+
+// make makes the new object of the current one.
+func (p *patcher) make(ctx context.Context, c *write.Current) (registry.Object, error) {
+	p.warnings = nil
+	if !c.Exists() {
+		return nil, kerrors.NewNotFound(p.s.gr, p.info.Name)
+	}
+	live, err := c.Requested(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkName(obj, p.info); err != nil {
+	obj, err := p.patched(ctx, c, live)
+	if err != nil {
 		return nil, err
 	}
-	return s.ToStorage(obj, s.version)
+	return obj, checkName(obj, p.info)
 }
 
-func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.Object, error) {
-	if p.patch == types.ApplyYAMLPatchType {
-		return p.applied(live)
-	}
-	obj := p.s.version.New()
+func (p *patcher) patched(ctx context.Context, c *write.Current, live registry.Object) (registry.Object, error) {
+	obj := p.s.Version.New()
 	switch p.patch {
 	case types.StrategicMergePatchType:
-		live.GetObjectKind().SetGroupVersionKind(p.s.gvk)
+		live.GetObjectKind().SetGroupVersionKind(p.s.GVK)
 		warnings, err := patch.Strategic(live, obj, p.body, p.validation)
 		if err != nil {
 			return nil, err
@@ -110,23 +117,23 @@ func (p *patcher) patched(c *registry.Current, live registry.Object) (registry.O
 		if p.mergeTree(live, obj) {
 			break
 		}
-		if err := p.patchDocument(c, obj); err != nil {
+		if err := p.patchDocument(ctx, c, obj); err != nil {
 			return nil, err
 		}
 	}
 	if p.s.Kind.Trees() && obj.GetObjectKind().GroupVersionKind().Version == "" {
 		return nil, kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
 	}
-	if p.s.version.Default != nil {
-		p.s.version.Default(obj)
+	if p.s.Version.Default != nil {
+		p.s.Version.Default(obj)
 	}
-	return p.h.own(p.s, p.info.Subresource, live, obj, p.manager)
+	return obj, nil
 }
 
 // patchDocument applies a JSON patch or a merge patch to the object's document
 // and decodes the result into obj.
-func (p *patcher) patchDocument(c *registry.Current, obj registry.Object) error {
-	item, err := p.s.ItemJSON(c.Object, p.s.version)
+func (p *patcher) patchDocument(ctx context.Context, c *write.Current, obj registry.Object) error {
+	item, err := p.s.ItemJSON(ctx, c.Object, p.s.Version)
 	if err != nil {
 		return err
 	}
@@ -179,22 +186,4 @@ func unknownMembers(doc []byte) []string {
 	}
 	slices.Sort(warnings)
 	return warnings
-}
-
-func (p *patcher) applied(live registry.Object) (registry.Object, error) {
-	m, err := p.h.manager(p.s, p.info.Subresource)
-	if err != nil {
-		return nil, err
-	}
-	force := p.force != nil && *p.force
-	if live != nil {
-		// The result shares memory with it and is changed further on.
-		live = live.DeepCopyObject().(registry.Object)
-	}
-	obj, err := m.Apply(live, p.apply.Object, p.manager, force, p.h.o.Now())
-	if err != nil {
-		return nil, err
-	}
-	p.warnings, err = p.apply.Duplicates(p.validation)
-	return obj, err
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -139,16 +140,16 @@ type view struct {
 	item []byte
 }
 
-func (s *served) itemJSON(v view) ([]byte, error) {
+func (s *served) itemJSON(ctx context.Context, v view) ([]byte, error) {
 	if v.item != nil {
 		return v.item, nil
 	}
-	return s.ItemJSON(v.o, s.version)
+	return s.ItemJSON(ctx, v.o, s.Version)
 }
 
-func (s *served) metadataJSON(v view) ([]byte, error) {
+func (s *served) metadataJSON(ctx context.Context, v view) ([]byte, error) {
 	if v.item == nil {
-		return s.MetadataJSON(v.o)
+		return s.MetadataJSON(ctx, v.o)
 	}
 	meta, _, _, _, err := wire.Member(v.item, "metadata")
 	if err != nil {
@@ -168,13 +169,13 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 	buf := getBuffer()
 	defer putBuffer(buf)
 	if accepted.Media == scheme.CBOR && accepted.As == negotiate.Plain {
-		body, err := s.appendCBOR((*buf)[:0], v)
+		body, err := s.appendCBOR(r.Context(), (*buf)[:0], v)
 		if err != nil {
 			return err
 		}
 		return sendBody(w, r, code, scheme.CBOR, body)
 	}
-	body, err := s.appendObject((*buf)[:0], accepted, v)
+	body, err := s.appendObject(r.Context(), (*buf)[:0], accepted, v)
 	*buf = body
 	if err != nil {
 		return err
@@ -222,18 +223,18 @@ func (s *served) internalName() string {
 
 // appendObject appends one object with its apiVersion and kind (the envelope, in
 // protobuf). YAML is made of the JSON later.
-func (s *served) appendObject(b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
+func (s *served) appendObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
 	if accepted.Media == scheme.Protobuf {
-		return s.appendProtoObject(b, accepted, v)
+		return s.appendProtoObject(ctx, b, accepted, v)
 	}
 	if accepted.As == negotiate.PartialMetadata {
-		meta, err := s.metadataJSON(v)
+		meta, err := s.metadataJSON(ctx, v)
 		if err != nil {
 			return b, err
 		}
 		return appendPartial(b, accepted.AsVersion, meta), nil
 	}
-	item, err := s.itemJSON(v)
+	item, err := s.itemJSON(ctx, v)
 	if err != nil {
 		return b, err
 	}
@@ -251,9 +252,9 @@ func appendPartialHead(b []byte, version string) []byte {
 	return append(b, `","metadata":`...)
 }
 
-func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
+func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
 	if accepted.As == negotiate.PartialMetadata {
-		meta, err := s.protoMetadata(v)
+		meta, err := s.protoMetadata(ctx, v)
 		if err != nil {
 			return b, err
 		}
@@ -262,7 +263,7 @@ func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view
 	if s.Kind.Trees() {
 		return b, errNoProto
 	}
-	raw, err := s.ItemProto(v.o, s.version)
+	raw, err := s.ItemProto(ctx, v.o, s.Version)
 	if err != nil {
 		return b, err
 	}
@@ -270,7 +271,7 @@ func (s *served) appendProtoObject(b []byte, accepted negotiate.Accepted, v view
 }
 
 // protoMetadata returns a PartialObjectMetadata message.
-func (s *served) protoMetadata(v view) ([]byte, error) {
+func (s *served) protoMetadata(ctx context.Context, v view) ([]byte, error) {
 	if !s.Kind.StorageJSON {
 		meta, err := wire.MetadataField(v.o.Data)
 		if err != nil {
@@ -279,9 +280,9 @@ func (s *served) protoMetadata(v view) ([]byte, error) {
 		return s.ShownProtoMetadata(meta)
 	}
 	if s.Kind.Trees() {
-		return s.PartialProto(v.o)
+		return s.PartialProto(ctx, v.o)
 	}
-	raw, err := s.ItemProto(v.o, s.version)
+	raw, err := s.ItemProto(ctx, v.o, s.Version)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,8 @@
 // generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
 // other versions decode.
 //
-// A write begins with its incoming (incoming.go), which is decoded (body.go, patch.go),
-// given its owners (owners.go), admitted (admit.go) and handed to the registry.
+// A write begins with what the request brings (incoming.go), which is decoded (body.go, patch.go) and
+// handed to package write, which takes it through all further steps.
 package rest
 
 import (
@@ -16,26 +16,24 @@ import (
 	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
-	"github.com/keelson-dev/keelson/managed"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // Options are what the verbs need.
 type Options struct {
 	Registry *registry.Registry
-	// Admission completes and judges writes; nil admits them all.
-	Admission *admission.Chain
-	// Authorizer is asked whether the user of an update that has to make the
-	// object may create it; nil lets everybody.
+	// Writes takes writes through their steps; nil is a pipeline that admits everything.
+	Writes *write.Pipeline
+	// Authorizer is asked whether a user may connect to a pod; nil lets everybody.
 	Authorizer authz.Authorizer
 	// Answers are what answers a POST of kinds without stored objects (reviews).
 	// It is not changed afterwards.
@@ -64,33 +62,31 @@ func (uncounted) Sent(int) {}
 
 // Handler serves /api/<version>/... and /apis/<group>/<version>/....
 type Handler struct {
-	o        Options
-	groups   map[string]map[string]bool // group -> its versions
-	served   map[servedKey]*served
-	managers managers
-	formats  negotiate.Formats
+	o       Options
+	groups  map[string]map[string]bool // group -> its versions
+	served  map[servedKey]*served
+	formats negotiate.Formats
 }
 
 type servedKey struct{ group, version, resource string }
 
 // served is one resource in one version, with what its answers begin with.
 type served struct {
-	*registry.Resource
-	version *registry.Version
-	gvk     schema.GroupVersionKind
-	gr      schema.GroupResource
+	*registry.Served
+	gr schema.GroupResource
 
 	objectHead, listHead   []byte
 	objectProto, listProto wire.EnvelopeHead
 	fields                 *fieldSet
-	// terminating refuses new objects.
-	terminating bool
 }
 
 // New makes the handler.
 func New(o Options) *Handler {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Writes == nil {
+		o.Writes = write.New(o.Registry, nil, o.Authorizer, o.Now)
 	}
 	if o.WatchCounter == nil {
 		o.WatchCounter = func(string, string, string) WatchCounter { return uncounted{} }
@@ -100,7 +96,6 @@ func New(o Options) *Handler {
 	}
 	h := &Handler{o: o, groups: map[string]map[string]bool{}, served: map[servedKey]*served{}}
 	h.formats.CBOR = o.CBOR
-	h.managers.cache = managed.NewCache(managedCacheBytes)
 	for _, r := range o.Registry.Resources() {
 		for i := range r.Kind.Versions {
 			h.add(r, &r.Kind.Versions[i])
@@ -110,8 +105,8 @@ func New(o Options) *Handler {
 }
 
 func (h *Handler) add(r *registry.Resource, v *registry.Version) {
-	s := newServed(r, v)
-	group := s.gvk.Group
+	s := newServed(registry.NewServed(r, v))
+	group := s.GVK.Group
 	h.served[servedKey{group, v.Name, r.Kind.Resource}] = s
 	if h.groups[group] == nil {
 		h.groups[group] = map[string]bool{}
@@ -119,20 +114,15 @@ func (h *Handler) add(r *registry.Resource, v *registry.Version) {
 	h.groups[group][v.Name] = true
 }
 
-func newServed(r *registry.Resource, v *registry.Version) *served {
-	group := r.Kind.Group
-	if v.Group != "" {
-		group = v.Group
-	}
-	gv := schema.GroupVersion{Group: group, Version: v.Name}
+func newServed(r *registry.Served) *served {
+	gv, kind := r.GVK.GroupVersion(), r.Kind
 	return &served{
-		Resource: r, version: v, gvk: gv.WithKind(r.Kind.Name),
-		gr:          schema.GroupResource{Group: group, Resource: r.Kind.Resource},
-		objectHead:  scheme.JSONHead(gv.WithKind(r.Kind.Name)),
-		listHead:    scheme.JSONHead(gv.WithKind(r.Kind.List())),
-		objectProto: wire.NewEnvelopeHead(gv.String(), r.Kind.Name),
-		listProto:   wire.NewEnvelopeHead(gv.String(), r.Kind.List()),
-		fields:      newFieldSet(r.Kind, v),
+		Served: r, gr: r.GroupResource(),
+		objectHead:  scheme.JSONHead(r.GVK),
+		listHead:    scheme.JSONHead(gv.WithKind(kind.List())),
+		objectProto: wire.NewEnvelopeHead(gv.String(), kind.Name),
+		listProto:   wire.NewEnvelopeHead(gv.String(), kind.List()),
+		fields:      newFieldSet(kind, r.Version),
 	}
 }
 
@@ -152,8 +142,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, err)
 		return
 	}
-	if s.version.Warning != "" {
-		request.Warn(r.Context(), s.version.Warning)
+	if s.Version.Warning != "" {
+		request.Warn(r.Context(), s.Version.Warning)
 		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
 	}
 	err = checkPathName(info)

@@ -9,7 +9,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
@@ -18,28 +17,16 @@ import (
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // The scale subresource shows a part of its parent as an autoscaling/v1 Scale. scalewrite.go has
 // the writes.
 
 var (
-	scaleKind  = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
-	scaleProto = wire.NewEnvelopeHead(scaleKind.GroupVersion().String(), scaleKind.Kind)
-	scaleHead  = scheme.JSONHead(scaleKind)
+	scaleProto = wire.NewEnvelopeHead(write.ScaleKind.GroupVersion().String(), write.ScaleKind.Kind)
+	scaleHead  = scheme.JSONHead(write.ScaleKind)
 )
-
-// scaleOf makes the Scale of an object in the storage version.
-func scaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scale {
-	spec, status, selector := sub.Scale.Get(obj)
-	scale := &autoscalingv1.Scale{
-		Spec:   autoscalingv1.ScaleSpec{Replicas: spec},
-		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: selector},
-	}
-	scale.Name, scale.Namespace, scale.UID = obj.GetName(), obj.GetNamespace(), obj.GetUID()
-	scale.ResourceVersion, scale.CreationTimestamp = obj.GetResourceVersion(), obj.GetCreationTimestamp()
-	return scale
-}
 
 func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.objectsFor(r, info, s)
@@ -54,7 +41,7 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 }
 
 func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *request.Info, accepted negotiate.Accepted, o *cache.Object) error {
-	obj, err := s.Decode(o)
+	obj, err := s.Decode(r.Context(), o)
 	if err != nil {
 		return err
 	}
@@ -67,8 +54,8 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 	if sub.Scale.Has != nil && !sub.Scale.Has(obj) {
 		return kerrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", "."+strings.Join(sub.Scale.Path, ".")))
 	}
-	scale := scaleOf(sub, obj)
-	scale.SetGroupVersionKind(scaleKind)
+	scale := write.ScaleOf(sub, obj)
+	scale.SetGroupVersionKind(write.ScaleKind)
 	switch accepted.As {
 	case negotiate.Table:
 		table, err := scaleTable(r, accepted, scale)

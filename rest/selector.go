@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,7 +175,7 @@ func (sel *selection) everything() bool {
 }
 
 // matches holds an object against the selectors (not the namespace).
-func (sel *selection) matches(o *cache.Object) (bool, error) {
+func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error) {
 	if sel.name != "" && o.Name != sel.name {
 		return false, nil
 	}
@@ -182,7 +183,7 @@ func (sel *selection) matches(o *cache.Object) (bool, error) {
 		return false, nil
 	}
 	for _, r := range sel.fields {
-		v, err := sel.s.FieldValue(o, r.field)
+		v, err := sel.s.FieldValue(ctx, o, r.field)
 		if err != nil {
 			return false, err
 		}

@@ -121,45 +121,16 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	gvk := s.kindOf(sub)
+	gvk := s.KindOf(sub)
 	obj, err := decodeWith(s.subDecoder(sub, sub.New, internalNames[gvk.GroupKind()]), r, in)
 	if err != nil {
 		return err
 	}
 	noteSent(r, gvk, obj)
-	if obj, err = h.complete(s, sub, info.Namespace, obj, in.manager); err != nil {
-		return err
-	}
-	return h.handle(w, r, info, s, in, gvk, obj, create)
-}
-
-// complete brings the body of a POST to the form that Create takes.
-func (h *Handler) complete(s *served, sub *registry.Subresource, namespace string, obj registry.Object, manager string) (registry.Object, error) {
-	if err := s.placeIn(namespace, obj); err != nil {
-		return nil, err
-	}
 	if sub.Default != nil {
 		sub.Default(obj)
 	}
-	if !sub.Managed {
-		return obj, nil
-	}
-	m, err := h.subManager(s, sub)
-	if err != nil {
-		return nil, err
-	}
-	return m.Update(nil, obj, manager, h.o.Now()), nil
-}
-
-// kindOf is the kind that a subresource takes.
-func (s *served) kindOf(sub *registry.Subresource) schema.GroupVersionKind {
-	if sub.GVK.Kind == "" {
-		return s.gvk
-	}
-	if sub.GVK.Version == "" {
-		return schema.GroupVersionKind{Group: s.gvk.Group, Version: s.gvk.Version, Kind: sub.GVK.Kind}
-	}
-	return sub.GVK
+	return h.post(w, r, info, s, in, sub, obj, create)
 }
 
 // internalNames are the names of the reference's internal types, for messages
@@ -172,5 +143,5 @@ var internalNames = map[schema.GroupKind]string{
 }
 
 func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Object, internal string) scheme.Decoder {
-	return scheme.Decoder{GVK: s.kindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() }}
+	return scheme.Decoder{GVK: s.KindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() }}
 }

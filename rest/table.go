@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -70,7 +71,7 @@ func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, 
 	if accepted.Media == scheme.JSON && !accepted.Pretty && code == http.StatusOK && len(rows) > streamedRows {
 		return t.stream(w, r, (*buf)[:0], meta, rows)
 	}
-	b, err := t.append((*buf)[:0], meta, rows, true)
+	b, err := t.append(r.Context(), (*buf)[:0], meta, rows, true)
 	*buf = b
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 	if err != nil {
 		return err
 	}
-	if b, err = t.appendRow(b, rows[0]); err != nil {
+	if b, err = t.appendRow(r.Context(), b, rows[0]); err != nil {
 		return err
 	}
 	size := 0
@@ -107,7 +108,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 	}
 	defer out.close()
 	for _, v := range rows[1:] {
-		if b, err = t.appendRow(append(b, ','), v); err != nil {
+		if b, err = t.appendRow(r.Context(), append(b, ','), v); err != nil {
 			// The status is on its way; cutting the connection is the only honest end.
 			panic(http.ErrAbortHandler)
 		}
@@ -120,7 +121,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, m
 }
 
 // append appends a table (meta.k8s.io Table).
-func (t *tableWriter) append(b []byte, meta tableMeta, rows []view, columns bool) ([]byte, error) {
+func (t *tableWriter) append(ctx context.Context, b []byte, meta tableMeta, rows []view, columns bool) ([]byte, error) {
 	b, err := t.open(b, meta, columns)
 	for i, v := range rows {
 		if err != nil {
@@ -129,7 +130,7 @@ func (t *tableWriter) append(b []byte, meta tableMeta, rows []view, columns bool
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b, err = t.appendRow(b, v)
+		b, err = t.appendRow(ctx, b, v)
 	}
 	return append(b, "]}"...), err
 }
@@ -157,14 +158,14 @@ func (t *tableWriter) open(b []byte, meta tableMeta, columns bool) ([]byte, erro
 	return append(b, `,"rows":[`...), nil
 }
 
-func (t *tableWriter) appendRow(b []byte, v view) ([]byte, error) {
-	row, err := t.row(v)
+func (t *tableWriter) appendRow(ctx context.Context, b []byte, v view) ([]byte, error) {
+	row, err := t.row(ctx, v)
 	if err != nil {
 		return b, err
 	}
 	b = t.ages.append(b, row)
 	b = append(b, `,"object":`...)
-	if b, err = t.appendRowObject(b, v); err != nil {
+	if b, err = t.appendRowObject(ctx, b, v); err != nil {
 		return b, err
 	}
 	return append(b, '}'), nil
@@ -172,32 +173,32 @@ func (t *tableWriter) appendRow(b []byte, v view) ([]byte, error) {
 
 // row returns the row of an object up to what it carries of the object, with marks
 // for ages. Those of objects of the cache are kept with them.
-func (t *tableWriter) row(v view) ([]byte, error) {
+func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
 	switch {
 	case t.object != nil:
 		return t.s.encodeRow(t.object)
 	case v.item != nil: // a write's answer
-		obj, err := t.s.Decode(v.o)
+		obj, err := t.s.Decode(ctx, v.o)
 		if err != nil {
 			return nil, err
 		}
 		return t.s.encodeRow(obj)
 	}
-	return t.s.Row(v.o, t.s.encodeRow)
+	return t.s.Row(ctx, v.o, t.s.encodeRow)
 }
 
-func (t *tableWriter) appendRowObject(b []byte, v view) ([]byte, error) {
+func (t *tableWriter) appendRowObject(ctx context.Context, b []byte, v view) ([]byte, error) {
 	switch t.include {
 	case includePolicy(metav1.IncludeNone):
 		return append(b, "null"...), nil
 	case includePolicy(metav1.IncludeObject):
-		item, err := t.s.itemJSON(v)
+		item, err := t.s.itemJSON(ctx, v)
 		if err != nil {
 			return b, err
 		}
 		return scheme.AppendJSONObject(b, t.s.objectHead, item), nil
 	}
-	meta, err := t.s.metadataJSON(v)
+	meta, err := t.s.metadataJSON(ctx, v)
 	if err != nil {
 		return b, err
 	}

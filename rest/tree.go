@@ -2,7 +2,6 @@ package rest
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,29 +28,21 @@ type Bound struct {
 // Bind makes what serves a version of a kind whose objects are trees. Terminating
 // refuses new objects: the definition is on its way out.
 func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *Bound {
-	s := newServed(r, v)
-	s.objectHead, s.terminating = treeHead, terminating
+	s := newServed(registry.NewServed(r, v))
+	s.objectHead, s.Terminating = treeHead, terminating
 	return &Bound{h: h, s: s}
 }
 
-// admitsNew refuses new objects of a resource whose definition is being deleted.
-func (s *served) admitsNew(name string) error {
-	if !s.terminating {
-		return nil
-	}
-	return kerrors.NewForbidden(s.gr, name, errors.New("create not allowed while custom resource definition is terminating"))
-}
-
 // Unbind forgets what the handler keeps for b. It may still be serving.
-func (b *Bound) Unbind() { b.h.managers.forget(b.s) }
+func (b *Bound) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
 
 // Serve serves a request whose path names the resource and version, with the scope
 // that it has, or returns the error to answer: nothing was written then. The request's Info must be in its
 // context.
 func (b *Bound) Serve(w http.ResponseWriter, r *http.Request) error {
 	info := request.InfoFrom(r.Context())
-	if b.s.version.Warning != "" {
-		request.Warn(r.Context(), b.s.version.Warning)
+	if b.s.Version.Warning != "" {
+		request.Warn(r.Context(), b.s.Version.Warning)
 	}
 	verb, err := b.verb(info)
 	if err != nil {
@@ -120,7 +111,7 @@ func (s *served) treeListTail(b []byte, p *page) []byte {
 
 // treeListHead is what begins it.
 func (s *served) treeListHead(b []byte) []byte {
-	version, _ := json.Marshal(s.gvk.GroupVersion().String()) // a string
+	version, _ := json.Marshal(s.GVK.GroupVersion().String()) // a string
 	b = append(b, `{"apiVersion":`...)
 	b = append(b, version...)
 	return append(b, `,"items":[`...)

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // update replaces an object, or the part of it that a subresource stands for.
@@ -24,32 +26,22 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		return err
 	}
 	first := true
-	options := h.updateOptions(info, s, s.Kind.Subresource(info.Subresource), in.writeOptions)
-	options.CheckUID = true
-	result, err := s.Update(r.Context(), info.Namespace, info.Name, options, h.admitted(r.Context(), info, s, in.writeOptions, func(c *registry.Current) (registry.Object, error) {
-		obj := sent
-		if !first {
-			// A second try begins with what was sent, untouched by the first.
-			if obj, err = s.decodeBody(r, in); err != nil {
-				return nil, err
+	result, err := h.o.Writes.Do(r.Context(), write.Request{
+		Verb: write.Update, Target: s.Served, Subresource: s.Kind.Subresource(info.Subresource),
+		Namespace: info.Namespace, Name: info.Name, Options: in.options, CheckUID: true,
+		Make: func(context.Context, *write.Current) (registry.Object, error) {
+			if first {
+				first = false
+				return sent, nil
 			}
-		}
-		first = false
-		var live registry.Object
-		if c.Exists() {
-			if live, err = c.As(s.version); err != nil {
-				return nil, err
-			}
-		}
-		if obj, err = h.own(s, info.Subresource, live, obj, in.manager); err != nil {
-			return nil, err
-		}
-		return s.ToStorage(obj, s.version)
-	}))
+			// Another attempt begins with what was sent, untouched by the first.
+			return s.decodeBody(r, in)
+		},
+	})
 	if err != nil {
 		return err
 	}
-	return h.writeResult(w, r, s, codeOf(result), in.accepted, result)
+	return h.writeResult(w, r, s, codeOf(result), in.accepted, result.Result)
 }
 
 // checkName holds the name and namespace in the body against the URL.

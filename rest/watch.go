@@ -78,7 +78,7 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	st := &watchStream{
 		h: h, s: s, w: w, flusher: http.NewResponseController(w), accepted: accepted, sel: sel, include: include,
 		bookmarks: options.AllowWatchBookmarks, end: time.Now().Add(timeout),
-		counter: h.o.WatchCounter(s.gvk.Group, s.gvk.Version, s.gr.Resource),
+		counter: h.o.WatchCounter(s.GVK.Group, s.GVK.Version, s.gr.Resource),
 	}
 	st.begin()
 	st.run(ctx, revision, &options)
@@ -174,7 +174,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 		return 0, err
 	}
 	if o.SendInitialEvents != nil && *o.SendInitialEvents && st.bookmarks {
-		if b, err = st.appendBookmark(b, view.Revision(), true); err != nil {
+		if b, err = st.appendBookmark(ctx, b, view.Revision(), true); err != nil {
 			return 0, err
 		}
 	}
@@ -192,10 +192,10 @@ func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Obj
 	if err != nil {
 		return b, err
 	}
-	if ok, err := st.sel.matches(o); err != nil || !ok {
+	if ok, err := st.sel.matches(ctx, o); err != nil || !ok {
 		return b, err
 	}
-	if b, err = st.append(b, added, o); err != nil || len(b) < chunk {
+	if b, err = st.append(ctx, b, added, o); err != nil || len(b) < chunk {
 		return b, err
 	}
 	return b[:0], st.send(b)
@@ -223,7 +223,7 @@ func (st *watchStream) follow(ctx context.Context, from int64) error {
 		case len(events) > 0:
 			err = st.sendEvents(ctx, events)
 		default:
-			err = st.sendBookmark(cursor.Revision())
+			err = st.sendBookmark(ctx, cursor.Revision())
 		}
 		if err != nil {
 			return err
@@ -298,29 +298,29 @@ func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event
 			prev = readable
 		}
 	}
-	is, was, err := st.concerns(object, prev)
+	is, was, err := st.concerns(ctx, object, prev)
 	switch {
 	case err != nil:
 		return b, err
 	case is && was:
-		return st.append(b, modified, object)
+		return st.append(ctx, b, modified, object)
 	case is:
-		return st.append(b, added, object)
+		return st.append(ctx, b, added, object)
 	case was:
 		last, err := e.PrevAt()
 		if err != nil {
 			return b, err
 		}
-		return st.append(b, deleted, last)
+		return st.append(ctx, b, deleted, last)
 	}
 	return b, nil
 }
 
 // concerns says whether the object is, and was, of the selection. One that could
 // not be read before may have been.
-func (st *watchStream) concerns(object, prev *cache.Object) (is, was bool, err error) {
+func (st *watchStream) concerns(ctx context.Context, object, prev *cache.Object) (is, was bool, err error) {
 	if object != nil {
-		if is, err = st.sel.matches(object); err != nil {
+		if is, err = st.sel.matches(ctx, object); err != nil {
 			return
 		}
 	}
@@ -329,7 +329,7 @@ func (st *watchStream) concerns(object, prev *cache.Object) (is, was bool, err e
 	case prev.Err() != nil:
 		was = true
 	default:
-		was, err = st.sel.matches(prev)
+		was, err = st.sel.matches(ctx, prev)
 	}
 	return
 }
@@ -347,26 +347,26 @@ func (st *watchStream) send(b []byte) error {
 }
 
 // append appends one event about an object.
-func (st *watchStream) append(b []byte, kind string, o *cache.Object) ([]byte, error) {
+func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
 	if st.accepted.As == negotiate.PartialMetadataList {
 		return b, errNoEvents
 	}
 	if st.accepted.Media == scheme.Protobuf {
 		return st.appendProto(b, kind, func(b []byte) ([]byte, error) {
-			return st.s.appendProtoObject(b, st.accepted, view{o: o})
+			return st.s.appendProtoObject(ctx, b, st.accepted, view{o: o})
 		})
 	}
 	if st.accepted.Media == scheme.CBOR {
-		return st.appendCBOR(b, kind, o)
+		return st.appendCBOR(ctx, b, kind, o)
 	}
 	b = openEvent(b, kind)
 	var err error
 	if st.accepted.As == negotiate.Table {
 		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, ages: ages{now: st.h.o.Now()}}
-		b, err = t.append(b, tableMeta{version: o.Revision}, []view{{o: o}}, !st.columnsSent)
+		b, err = t.append(ctx, b, tableMeta{version: o.Revision}, []view{{o: o}}, !st.columnsSent)
 		st.columnsSent = true
 	} else {
-		b, err = st.s.appendObject(b, st.accepted, view{o: o})
+		b, err = st.s.appendObject(ctx, b, st.accepted, view{o: o})
 	}
 	return append(b, "}\n"...), err
 }
@@ -393,10 +393,10 @@ func (st *watchStream) appendProto(b []byte, kind string, object func([]byte) ([
 	return append(b, raw...), nil
 }
 
-func (st *watchStream) sendBookmark(revision int64) error {
+func (st *watchStream) sendBookmark(ctx context.Context, revision int64) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
-	b, err := st.appendBookmark((*buf)[:0], revision, false)
+	b, err := st.appendBookmark(ctx, (*buf)[:0], revision, false)
 	if err != nil {
 		return err
 	}
@@ -406,11 +406,11 @@ func (st *watchStream) sendBookmark(revision int64) error {
 
 // appendBookmark appends an empty object of the kind with only a
 // resourceVersion.
-func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool) ([]byte, error) {
+func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision int64, initialEnd bool) ([]byte, error) {
 	if st.accepted.As == negotiate.PartialMetadataList {
 		return b, errNoEvents
 	}
-	obj := st.s.version.New()
+	obj := st.s.Version.New()
 	obj.SetResourceVersion(strconv.FormatInt(revision, 10))
 	if initialEnd {
 		obj.SetAnnotations(map[string]string{initialEventsEnd: "true"})
@@ -432,7 +432,7 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 		})
 	}
 	if st.accepted.Media == scheme.CBOR {
-		obj.GetObjectKind().SetGroupVersionKind(st.s.gvk)
+		obj.GetObjectKind().SetGroupVersionKind(st.s.GVK)
 		return scheme.AppendCBOR(b, map[string]any{"type": bookmark, "object": obj})
 	}
 	item, err := st.s.encodeItem(obj)
@@ -443,10 +443,10 @@ func (st *watchStream) appendBookmark(b []byte, revision int64, initialEnd bool)
 	b = openEvent(b, bookmark)
 	if st.accepted.As == negotiate.Table {
 		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, object: obj, ages: ages{now: st.h.o.Now()}}
-		b, err = t.append(b, tableMeta{version: revision}, []view{v}, !st.columnsSent)
+		b, err = t.append(ctx, b, tableMeta{version: revision}, []view{v}, !st.columnsSent)
 		st.columnsSent = true
 	} else {
-		b, err = st.s.appendObject(b, st.accepted, v)
+		b, err = st.s.appendObject(ctx, b, st.accepted, v)
 	}
 	return append(b, "}\n"...), err
 }

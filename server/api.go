@@ -4,10 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/serviceclaims"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
@@ -15,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/features"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // api is what serves resources: the kinds, bound to the stores, the verbs, and what
@@ -22,11 +26,18 @@ import (
 type api struct {
 	kinds     []*registry.Kind
 	registry  *registry.Registry
+	writes    *write.Pipeline
 	handler   *rest.Handler
 	custom    *custom
 	discovery *discovery.Handler
 	claims    *serviceclaims.Controller
+	// resources are all that are served, client is how the server itself uses them.
+	resources *directory.Directory
+	client    *client.Client
 }
+
+// fieldManager owns the fields that the server itself sets.
+const fieldManager = "kube-apiserver"
 
 // apiOptions are what api needs.
 type apiOptions struct {
@@ -54,8 +65,9 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
 	judges := append(o.config.judges, o.authorization.guardRoles())
+	a.writes = write.New(o.registry, admissionChain(o.registry, o.authorization, judges...), o.authorization, time.Now)
 	a.handler = rest.New(rest.Options{
-		Registry: o.registry, Admission: admissionChain(o.registry, o.authorization, judges...),
+		Registry: o.registry, Writes: a.writes,
 		Authorizer: o.authorization, Answers: answers,
 		MinRequestTimeout: o.config.MinRequestTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
@@ -66,8 +78,11 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		},
 		CBOR: o.gates.Enabled(features.CBORServingAndStorage),
 	})
+	a.resources = directory.New()
+	a.resources.PutBuiltIn(o.registry, a.handler)
+	a.client = client.New(a.resources, a.writes, fieldManager)
 	var err error
-	if a.custom, err = newCustom(&o, a.handler); err != nil {
+	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}
 	if a.claims, err = allocateServices(ctx, &o); err != nil {

@@ -12,7 +12,7 @@ import (
 // apiServices makes the APIServices of what is built in when it is started, and keeps
 // those of custom resources while it runs.
 func (a *api) apiServices(log *slog.Logger) *apiservice.Controller {
-	c := &apiservice.Controller{Registry: a.registry, Writer: a.handler, Custom: a.custom, Log: log}
+	c := &apiservice.Controller{Registry: a.registry, Client: a.client, Custom: a.custom, Log: log}
 	for _, g := range discovery.FromKinds(a.kinds) {
 		for i := range g.Versions {
 			gv := schema.GroupVersion{Group: g.Name, Version: g.Versions[i].Name}

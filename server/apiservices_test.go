@@ -12,7 +12,7 @@ func TestAPIServicesAreRestoredAtTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := client(t, s, true)
+	admin := httpClient(t, s, true)
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices/"
 	for name, change := range map[string]string{
 		"v1.apps":  `{"spec":{"groupPriorityMinimum":1}}`,
@@ -24,7 +24,7 @@ func TestAPIServicesAreRestoredAtTheStart(t *testing.T) {
 	}
 	stop(t, s)
 	s = start(t, c)
-	admin = client(t, s, true)
+	admin = httpClient(t, s, true)
 	for name, want := range map[string]string{"v1.apps": `"groupPriorityMinimum":17800`, "v1.batch": `"groupPriorityMinimum":1,`} {
 		if a := sendJSON(t, admin, http.MethodGet, s.URL()+path+name, ""); !strings.Contains(a.body, want) {
 			t.Errorf("%s: %s, want %s", name, a.body, want)

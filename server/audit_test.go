@@ -88,7 +88,7 @@ func events(t *testing.T, path string) []auditv1.Event {
 func TestAuditLog(t *testing.T) {
 	c := audited(t)
 	s := start(t, c)
-	h := client(t, s, false)
+	h := httpClient(t, s, false)
 	maps := s.URL() + "/api/v1/namespaces/default/configmaps"
 	callWith(t, h, "admintoken", "POST", maps, "application/json", `{"metadata":{"name":"a"},"data":{"k":"<v>"}}`)
 	callWith(t, h, "admintoken", "PATCH", maps+"/a", "application/merge-patch+json", `{"data": {"x":"y"}}`)
@@ -134,7 +134,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	var log lockedBuffer
 	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.Level(-10)}))
 	s := start(t, c)
-	h := client(t, s, false)
+	h := httpClient(t, s, false)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
 	if a := callWith(t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"}}`); a.status != 201 {
 		t.Fatalf("%d %s", a.status, a.body)
@@ -216,7 +216,7 @@ func TestAHangingAuditWebhook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := client(t, s, false)
+			h := httpClient(t, s, false)
 			want := http.StatusOK
 			if mode == sink.ModeBlockingStrict {
 				want = http.StatusInternalServerError
@@ -270,7 +270,7 @@ func TestRetryAfter(t *testing.T) {
 		entered <- true
 		<-release
 	}}
-	first, second := client(t, s, true), client(t, s, true)
+	first, second := httpClient(t, s, true), httpClient(t, s, true)
 	result := make(chan answer, 1)
 	go func() { result <- call(t, first, "GET", s.URL()+"/api/v1/pods") }()
 	<-entered

@@ -95,7 +95,7 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 	c := &o.config.Authentication
 	a := &authentication{
 		authenticationOptions: o, audiences: c.audiences(), anonymous: anonymous.Rule{Enabled: c.Anonymous},
-		legacy: &legacytokens.Tracker{Objects: o.registry, Log: o.log, Now: time.Now},
+		legacy: legacytokens.New(o.registry, o.log, time.Now),
 	}
 	if err := a.openAuthorities(); err != nil {
 		return nil, err
@@ -335,8 +335,8 @@ func (a *authentication) filter() authenticate.Options {
 }
 
 // start follows the files that may be replaced while the server runs, and keeps the keys
-// of tokens. creator creates what the tracker of legacy tokens needs.
-func (a *authentication) start(creator legacytokens.Creator) {
+// of tokens. writer writes what the tracker of legacy tokens notes.
+func (a *authentication) start(writer legacytokens.Writer) {
 	failed := func(err error) {
 		a.log.Error("client authorities cannot be reloaded; those before stay in use", "error", err)
 	}
@@ -359,7 +359,7 @@ func (a *authentication) start(creator legacytokens.Creator) {
 		// Controllers that sign tokens themselves read the key of a new data directory.
 		a.work.Go("key of service account tokens", a.keys.own.KeepOwn)
 	}
-	a.work.Go("use of legacy tokens", background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, creator) }))
+	a.work.Go("use of legacy tokens", background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
 }
 
 // reloadEvery is how often files that may be replaced are looked at.

@@ -61,7 +61,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 	token := accountToken(t, s, "robot")
 	stop(t, s)
 	s = start(t, config)
-	if a := call(t, client(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token); a.status != http.StatusOK {
+	if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token); a.status != http.StatusOK {
 		t.Errorf("after a restart: %d %s", a.status, a.body)
 	}
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
@@ -71,7 +71,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 
 func TestTheIssuerIsDiscovered(t *testing.T) {
 	s := start(t, testConfig(t))
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	a := call(t, c, "GET", s.URL()+serviceaccount.ConfigurationPath)
 	var document struct {
 		Issuer string `json:"issuer"`
@@ -86,7 +86,7 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 	config := testConfig(t)
 	config.Authentication.ServiceAccounts.Issuers = []string{"kubernetes"} // no URL
 	s = start(t, config)
-	if a := call(t, client(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath); a.status != http.StatusNotFound {
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath); a.status != http.StatusNotFound {
 		t.Errorf("an issuer that cannot be discovered: %d", a.status)
 	}
 }
@@ -140,7 +140,7 @@ func (a *authority) issue(name string, groups ...string) tls.Certificate {
 // with is a client that shows a certificate.
 func with(t *testing.T, s *Server, pair tls.Certificate) *http.Client {
 	t.Helper()
-	c := client(t, s, false)
+	c := httpClient(t, s, false)
 	c.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
 	return c
 }
@@ -173,7 +173,7 @@ func TestSpoofedHeadersAreIgnored(t *testing.T) {
 		config := c.config
 		config.DataDir = filepath.Join(t.TempDir(), "data")
 		s := start(t, config)
-		browser := client(t, s, false)
+		browser := httpClient(t, s, false)
 		if c.pair != nil {
 			browser = with(t, s, *c.pair)
 		}
@@ -264,7 +264,7 @@ func TestAnonymousIsLimited(t *testing.T) {
 		{"on a path", paths, 200, 401},
 	} {
 		s := start(t, c.config)
-		browser := client(t, s, false)
+		browser := httpClient(t, s, false)
 		if livez, healthz := call(t, browser, "GET", s.URL()+"/livez").status, call(t, browser, "GET", s.URL()+"/healthz").status; livez != c.livez || healthz != c.healthz {
 			t.Errorf("%s: %d %d", c.name, livez, healthz)
 		}
@@ -306,7 +306,7 @@ func TestTokensAreNowhereTold(t *testing.T) {
 	good := accountToken(t, s, "robot")
 	forged := good[:len(good)-4] + "AAAA"
 	const unknown, bootstrap = "unknown-token-of-nobody", "abcdef.0123456789abcdef"
-	browser := client(t, s, false)
+	browser := httpClient(t, s, false)
 	answers := ""
 	for _, token := range []string{good, forged, unknown, bootstrap, "davetoken", "admintoken"} {
 		for _, path := range []string{"/api/v1/secrets", "/healthz", "/no/such"} {
@@ -317,7 +317,7 @@ func TestTokensAreNowhereTold(t *testing.T) {
 		review := post(t, s, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+token+`","audiences":["x"]}}`, http.StatusCreated)
 		answers += review["status"].(map[string]any)["error"].(string)
 	}
-	shown := call(t, client(t, s, true), "GET", s.URL()+"/metrics").body
+	shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
 	signature := good[strings.LastIndex(good, ".")+1:]
 	for _, secret := range []string{good, signature, forged[strings.LastIndex(forged, ".")+1:], unknown, bootstrap, "davetoken", "admintoken"} {
 		for where, text := range map[string]string{"the log": log.String(), "metrics": shown, "answers": answers} {

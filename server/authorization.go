@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/auth/review"
 	"github.com/keelson-dev/keelson/auth/subjectaccess"
+	"github.com/keelson-dev/keelson/client"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
@@ -299,8 +300,8 @@ func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin
 
 // start makes the default roles and begins to follow roles, bindings and the
 // configuration.
-func (z *authorization) start(ctx context.Context, w rbaccontroller.Writer) error {
-	bootstrap := rbaccontroller.Bootstrap{Registry: z.registry, Writer: w, Log: z.log}
+func (z *authorization) start(ctx context.Context, c *client.Client) error {
+	bootstrap := rbaccontroller.Bootstrap{Registry: z.registry, Client: c, Log: z.log}
 	if err := bootstrap.Run(ctx); err != nil {
 		return err
 	}
@@ -308,7 +309,7 @@ func (z *authorization) start(ctx context.Context, w rbaccontroller.Writer) erro
 		return err
 	}
 	if z.config.AggregateClusterRoles {
-		aggregation := &rbaccontroller.Aggregation{Registry: z.registry, Writer: w, Log: z.log}
+		aggregation := &rbaccontroller.Aggregation{Registry: z.registry, Client: c.As(rbaccontroller.AggregationManager), Log: z.log}
 		if err := aggregation.Start(z.work.Context()); err != nil {
 			return err
 		}

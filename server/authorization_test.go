@@ -49,7 +49,7 @@ type cluster struct {
 func newCluster(t *testing.T, c Config) *cluster {
 	t.Helper()
 	s := start(t, c)
-	return &cluster{s, t, client(t, s, true), client(t, s, false)}
+	return &cluster{s, t, httpClient(t, s, true), httpClient(t, s, false)}
 }
 
 func (c *cluster) make(path, body string) {

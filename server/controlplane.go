@@ -10,9 +10,9 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -68,7 +68,7 @@ type controlPlaneOptions struct {
 	port     int // that the server listens on
 	store    storage.Store
 	registry *registry.Registry
-	writer   *rest.Handler
+	client   *client.Client
 	// trust returns what extension API servers verify clients with.
 	trust func() bootstrap.Trust
 	log   *slog.Logger
@@ -86,7 +86,7 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		return nil, err
 	}
 	p := &controlPlane{keeper: &bootstrap.Keeper{
-		Registry: o.registry, Writer: o.writer, Log: o.log, Now: time.Now,
+		Registry: o.registry, Client: o.client, Log: o.log, Now: time.Now,
 		Services: o.services, NodePort: o.config.ControlPlane.ServiceNodePort,
 		Address: address, Port: o.port, Hostname: hostname,
 		Endpoints: o.reconciler(address), Trust: o.trust,

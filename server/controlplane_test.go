@@ -14,9 +14,9 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -76,14 +76,15 @@ func TestALocalServerHasNoEndpoints(t *testing.T) {
 // next look; what an operator took over is not.
 func TestTheServersObjectsAreKept(t *testing.T) {
 	s := start(t, testConfig(t))
-	keeper, reg := s.controlPlane.keeper, s.api.registry
+	keeper, operator := s.controlPlane.keeper, s.api.client.As("operator")
 	schemas, services := flowcontrolv1.Resource("flowschemas"), corev1.Resource("services")
 	change := func(name string, f func(*flowcontrolv1.FlowSchema)) {
 		t.Helper()
-		err := s.api.handler.UpdateAs(t.Context(), "flowschemas", "v1", flowcontrolv1.GroupName, "", name, "operator", func(obj registry.Object) error {
+		ref := client.Ref{Resource: flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), Name: name}
+		_, err := operator.Update(t.Context(), client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {
 			f(obj.(*flowcontrolv1.FlowSchema))
 			return nil
-		})
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,11 +100,12 @@ func TestTheServersObjectsAreKept(t *testing.T) {
 	own.Name = "own"
 	for _, f := range []*flowcontrolv1.FlowSchema{old, own} {
 		f.Spec.PriorityLevelConfiguration.Name, f.Spec.MatchingPrecedence = "none", 100
-		if err := s.api.handler.CreateAs(t.Context(), "flowschemas", "v1", flowcontrolv1.GroupName, f, "operator"); err != nil {
+		if _, err := operator.Create(t.Context(), client.CreateRequest{Resource: flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), Object: f}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := reg.Resource(services).Delete(t.Context(), "default", "kubernetes", &metav1.DeleteOptions{}, nil); err != nil {
+	ref := client.Ref{Resource: corev1.SchemeGroupVersion.WithResource("services"), Namespace: "default", Name: "kubernetes"}
+	if _, err := operator.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
 		t.Fatal(err)
 	}
 	if err := keeper.Start(t.Context()); err != nil {
@@ -156,7 +158,7 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 
 func TestTrustIsPublished(t *testing.T) {
 	s := start(t, testConfig(t))
-	a := call(t, client(t, s, true), "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 	var c corev1.ConfigMap
 	if err := json.Unmarshal([]byte(a.body), &c); err != nil || c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
 		t.Errorf("%d %s %v", a.status, a.body, err)

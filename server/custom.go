@@ -11,7 +11,6 @@ import (
 	crdopenapi "github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
@@ -26,7 +25,7 @@ type custom struct {
 	documents *crdopenapi.Source
 }
 
-func newCustom(o *apiOptions, verbs *rest.Handler) (*custom, error) {
+func newCustom(o *apiOptions, a *api) (*custom, error) {
 	builtin, err := openapi.Builtin()
 	if err != nil {
 		return nil, err
@@ -42,7 +41,7 @@ func newCustom(o *apiOptions, verbs *rest.Handler) (*custom, error) {
 		Metrics: conversions,
 	}
 	c.Server = crd.New(crd.Options{
-		Registry: o.registry, Rest: verbs, Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,
+		Registry: o.registry, Rest: a.handler, Client: a.client, Writes: a.writes, Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,
 		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) {
 			return convert.New(options, name, spec)
 		},

@@ -77,14 +77,14 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	config.Audit.PolicyFile = file("policy.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
 	config.Audit.Webhook.ConfigFile = hook("http", "audit")
 	s := start(t, config)
-	c := client(t, s, false)
+	c := httpClient(t, s, false)
 	call(t, c, "GET", s.URL()+"/api/v1/namespaces", "Authorization", "Bearer somebody")
 	call(t, c, "GET", s.URL()+"/api/v1/namespaces")
 	missing := map[string]bool{"authentication.example:443": true, "authorization.example:443": true, "audit.example:80": true}
 	for len(missing) > 0 {
 		delete(missing, <-asked) // the test's own time bounds it
 	}
-	if a := call(t, client(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`) {
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`) {
 		t.Error("connections through the proxy are not counted")
 	}
 }

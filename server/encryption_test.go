@@ -58,7 +58,7 @@ func TestEncryption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	createSecret(t, c, s.URL(), "one")
 	if a := call(t, c, "GET", s.URL()+"/healthz/kms-providers"); a.status != 200 {
 		t.Errorf("health: %d %s", a.status, a.body)
@@ -71,7 +71,7 @@ func TestEncryption(t *testing.T) {
 
 	encryptionFile(t, file, "{aesgcm: {keys: [{name: k, secret: AAECAwQFBgcICQoLDA0ODw==}]}}")
 	s = start(t, config)
-	c = client(t, s, true)
+	c = httpClient(t, s, true)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
 	createSecret(t, c, s.URL(), "two")
 	const refused = `Internal error occurred: unable to transform key "/registry/secrets/default/one": no matching prefix found`

@@ -20,7 +20,7 @@ func TestReloadedKeyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	createSecret(t, client(t, s, true), s.URL(), "one")
+	createSecret(t, httpClient(t, s, true), s.URL(), "one")
 	stop(t, s)
 
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+"]}}")

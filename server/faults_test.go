@@ -89,7 +89,7 @@ func TestFullDisk(t *testing.T) {
 	config := testConfig(t)
 	config.AdjustEngine = func(o *embedded.Options) { o.FS, o.ReserveBytes = disk, gibibyte }
 	s := start(t, config)
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	url := s.URL() + configMaps
 	create := func(name string) answer { return send(t, c, "POST", url, configMap(name, "1")) }
 	for _, name := range []string{"a", "b"} {
@@ -176,7 +176,7 @@ func TestFailedSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	url := s.URL() + configMaps
 	if a := send(t, c, "POST", url, configMap("kept", "1")); a.status != http.StatusCreated {
 		t.Fatal(a)
@@ -217,7 +217,7 @@ func TestFailedSync(t *testing.T) {
 
 	config.AdjustEngine = func(o *embedded.Options) { o.FS = left }
 	again := start(t, config)
-	c = client(t, again, true)
+	c = httpClient(t, again, true)
 	if a := call(t, c, "GET", again.URL()+configMaps+"/kept"); a.status != http.StatusOK {
 		t.Errorf("after a restart: %d %s", a.status, a.body)
 	}

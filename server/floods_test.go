@@ -123,7 +123,7 @@ func TestRapidReset(t *testing.T) {
 	if most > maxStreams {
 		t.Errorf("%d requests were served at a time", most)
 	}
-	if a := call(t, client(t, s, true), "GET", s.URL()+"/livez"); a.status != http.StatusOK {
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/livez"); a.status != http.StatusOK {
 		t.Errorf("others: %d", a.status)
 	}
 }

@@ -79,7 +79,7 @@ func (p *provider) configuration(prefix string) string {
 // awaitUser waits until the token's user may go to a path for authenticated users.
 func awaitUser(t *testing.T, s *Server, token string) {
 	t.Helper()
-	c := client(t, s, false)
+	c := httpClient(t, s, false)
 	for call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+token).status != http.StatusOK {
 		time.Sleep(time.Millisecond)
 	}
@@ -141,7 +141,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 		t.Errorf("a token of an issuer that is not configured: %s", got)
 	}
 	failures := func() bool {
-		shown := call(t, client(t, s, true), "GET", s.URL()+"/metrics").body
+		shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
 		return strings.Contains(shown, `apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash([]byte(s.listener.hostPort()))+`",status="failure"}`)
 	}
 	write(two.configuration("b:") + "anonymous: {enabled: false}\n") // may not change

@@ -81,7 +81,7 @@ func TestRequestsMakeNoSeries(t *testing.T) {
 	s := start(t, c)
 	defineWidgets(t, s)
 	scrape := func() (string, int) {
-		text := call(t, client(t, s, true), "GET", s.URL()+"/metrics").body
+		text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
 		return text, strings.Count(text, "\n")
 	}
 	send := func(round int) int {
@@ -118,7 +118,7 @@ func defineWidgets(t *testing.T, s *Server) {
 	const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
 		"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
-	admin := client(t, s, true)
+	admin := httpClient(t, s, true)
 	w, err := admin.Post(s.URL()+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", strings.NewReader(definition))
 	if err != nil {
 		t.Fatal(err)

@@ -49,11 +49,11 @@ func TestSelectorsCostNothingWithoutPermission(t *testing.T) {
 			}
 		}
 	}
-	a := call(t, client(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector="+strings.Repeat("a,", 20_000)+"b")
+	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector="+strings.Repeat("a,", 20_000)+"b")
 	if a.status != http.StatusBadRequest || a.message() != "the selector has 20001 terms, more than 10000" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := call(t, client(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector=a+in+("+strings.Repeat("name,", 5000)+"b)"); a.status != http.StatusOK {
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector=a+in+("+strings.Repeat("name,", 5000)+"b)"); a.status != http.StatusOK {
 		t.Errorf("5,000 names: %d %.200s", a.status, a.body)
 	}
 }

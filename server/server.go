@@ -295,15 +295,15 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 // resources are read at the same time.
 func (s *starting) bootstrap(ctx context.Context) error {
 	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
-	if err := bootstrap.Namespaces(ctx, s.registry, s.api.handler); err != nil {
+	if err := bootstrap.Namespaces(ctx, s.registry, s.api.client); err != nil {
 		return err
 	}
 	return both(
-		func() error { return s.authorization.start(ctx, s.api.handler) },
+		func() error { return s.authorization.start(ctx, s.api.client) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
 				config: s.config, services: s.services, port: s.listener.port(), store: s.stores.main,
-				registry: s.registry, writer: s.api.handler, trust: s.authentication.trust, log: s.log,
+				registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
 			return err
 		},
@@ -327,10 +327,10 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go("addresses and ports of services", background.Forever(s.api.claims.Run))
 	if s.config.DefaultServiceAccounts {
-		accounts := &serviceaccount.Controller{Registry: s.registry, Creator: s.api.handler, Log: s.log}
+		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}
 		s.work.Go("default service accounts", background.Forever(accounts.Run))
 	}
-	s.authentication.start(s.api.handler)
+	s.authentication.start(s.api.client)
 	return nil
 }
 

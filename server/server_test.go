@@ -57,9 +57,9 @@ func stop(t *testing.T, s *Server) {
 	}
 }
 
-// client verifies the server with its own authority; admin adds the client
+// httpClient verifies the server with its own authority; admin adds the client
 // certificate.
-func client(t *testing.T, s *Server, admin bool) *http.Client {
+func httpClient(t *testing.T, s *Server, admin bool) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.CA())
@@ -115,7 +115,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		admin = "Bearer admintoken"
 		dave  = "Bearer davetoken"
 	)
-	c := client(t, s, false)
+	c := httpClient(t, s, false)
 	for _, step := range []struct {
 		name, method, path string
 		headers            []string
@@ -165,7 +165,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 func TestClientCertificate(t *testing.T) {
 	s := start(t, testConfig(t))
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	for range 2 { // the second time from what the connection remembers
 		if a := call(t, c, "GET", s.URL()+"/metrics"); a.status != http.StatusOK {
 			t.Errorf("administrator: %d %s", a.status, a.body)
@@ -188,7 +188,7 @@ func TestClientCertificate(t *testing.T) {
 
 func TestHealthAnswers(t *testing.T) {
 	s := start(t, testConfig(t))
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	const hooks = "[+]poststarthook/start-apiextensions-informers ok\n[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
 		"[+]poststarthook/start-cluster-authentication-info-controller ok\n[+]poststarthook/start-kube-apiserver-identity-lease-controller ok\n" +
 		"[+]poststarthook/rbac/bootstrap-roles ok\n[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n" +
@@ -219,7 +219,7 @@ func TestHealthAnswers(t *testing.T) {
 
 func TestPathsThatAreNoResources(t *testing.T) {
 	s := start(t, testConfig(t))
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	for _, step := range []struct {
 		method, path string
 		status       int
@@ -251,7 +251,7 @@ func TestPathsThatAreNoResources(t *testing.T) {
 
 func TestEveryListedPathIsServed(t *testing.T) {
 	s := start(t, testConfig(t))
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	var index struct{ Paths []string }
 	if err := json.Unmarshal([]byte(call(t, c, "GET", s.URL()+"/").body), &index); err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestStopOrder(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	}}
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	result := make(chan answer, 2)
 	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/pods"} {
 		go func() { result <- call(t, c, "GET", s.URL()+path) }()
@@ -381,7 +381,7 @@ func TestStopOrder(t *testing.T) {
 func TestPanicIsAnswered(t *testing.T) {
 	s := start(t, testConfig(t))
 	s.http.routes.api = ownResources{s.http.routes.api, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) }}
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	a := call(t, c, "GET", s.URL()+"/api/v1/pods")
 	if a.status != http.StatusInternalServerError || strings.Contains(a.body, "boom") {
 		t.Errorf("%d %s", a.status, a.body)
@@ -390,7 +390,7 @@ func TestPanicIsAnswered(t *testing.T) {
 
 func TestMetricsCountRequests(t *testing.T) {
 	s := start(t, testConfig(t))
-	c := client(t, s, true)
+	c := httpClient(t, s, true)
 	for range 3 {
 		call(t, c, "GET", s.URL()+"/healthz")
 	}

@@ -75,7 +75,7 @@ func TestAnotherProgramSignsTokens(t *testing.T) {
 	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)
 	s := start(t, config)
 	token := accountToken(t, s, "robot")
-	c := client(t, s, false)
+	c := httpClient(t, s, false)
 	if a := call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+token); a.status != http.StatusOK {
 		t.Errorf("a token of the program: %d %s", a.status, a.body)
 	}
@@ -84,7 +84,7 @@ func TestAnotherProgramSignsTokens(t *testing.T) {
 	if a := call(t, c, "GET", s.URL()+"/api", "Authorization", "Bearer "+forged); a.status != http.StatusUnauthorized {
 		t.Errorf("a token of nobody: %d %s", a.status, a.body)
 	}
-	admin := client(t, s, true)
+	admin := httpClient(t, s, true)
 	if a := call(t, admin, "GET", s.URL()+serviceaccount.KeysPath); !strings.Contains(a.body, signingKeyID) {
 		t.Errorf("keys that are told: %s", a.body)
 	}

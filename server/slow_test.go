@@ -64,7 +64,7 @@ func TestWithheldBodiesHoldNoSeats(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+token)
-		w, err := client(t, s, false).Do(r)
+		w, err := httpClient(t, s, false).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestWithheldBodiesHoldNoSeats(t *testing.T) {
 			t.Errorf("%s: %d %s", token, w.StatusCode, body)
 		}
 	}
-	text := call(t, client(t, s, true), "GET", s.URL()+"/metrics").body
+	text := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
 	if want := `apiserver_current_inflight_requests{request_kind="mutating"} 0`; !strings.Contains(text, want) {
 		t.Errorf("the metrics have no line %s", want)
 	}
@@ -110,7 +110,7 @@ func TestSlowReadersHoldNoSeats(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
-		if a := call(t, client(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+token); a.status != http.StatusOK {
+		if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+token); a.status != http.StatusOK {
 			t.Errorf("%s: %d %s", token, a.status, a.body)
 		}
 	}

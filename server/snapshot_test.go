@@ -41,7 +41,7 @@ const configMaps = "/api/v1/namespaces/default/configmaps"
 
 func TestSnapshotOfARunningServer(t *testing.T) {
 	s := start(t, testConfig(t))
-	admin := client(t, s, true)
+	admin := httpClient(t, s, true)
 	if a := send(t, admin, "POST", s.URL()+configMaps, configMap("kept", "1")); a.status != http.StatusCreated {
 		t.Fatal(a)
 	}
@@ -57,7 +57,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 		t.Errorf("%+v, found %v, %v", summary, found, err)
 	}
 
-	c := client(t, s, false)
+	c := httpClient(t, s, false)
 	for _, step := range []struct {
 		method, path string
 		headers      []string

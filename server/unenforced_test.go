@@ -27,7 +27,7 @@ func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Header.Set("Content-Type", step.contentType)
-		w, err := client(t, s, true).Do(r)
+		w, err := httpClient(t, s, true).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

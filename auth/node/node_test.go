@@ -17,7 +17,11 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
+
+// writer writes objects.
+var writer = writetest.New(nil)
 
 func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 	t.Helper()
@@ -69,14 +73,14 @@ func TestAKubeletSeesWhatItsPodsNeedAtOnce(t *testing.T) {
 	}}}
 	pods := reg.Resource(corev1.Resource("pods"))
 	pods.Kind.Version("v1").Default(p)
-	if _, err := pods.Create(t.Context(), "ns", p, registry.CreateOptions{}); err != nil {
+	if _, err := writer.Create(t.Context(), pods, "ns", p, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if decision, reason := ask(); decision != authz.Allow {
 		t.Errorf("with a pod: %v %q", decision, reason)
 	}
 	zero := int64(0)
-	if _, err := pods.Delete(t.Context(), "ns", "p", &metav1.DeleteOptions{GracePeriodSeconds: &zero}, nil); err != nil {
+	if _, err := writer.Delete(t.Context(), pods, "ns", "p", &metav1.DeleteOptions{GracePeriodSeconds: &zero}, nil); err != nil {
 		t.Fatal(err)
 	}
 	l, err := a.graph()

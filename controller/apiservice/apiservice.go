@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -35,20 +36,12 @@ const (
 	customVersion = 100
 )
 
-// manager is the field manager of what the controller makes.
-const manager = "kube-apiserver"
-
 // retryAfter is how long the controller rests after a failure.
 const retryAfter = time.Second
 
-var resource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
+var apiServices = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
 
-// Writer creates and changes an object of a resource as a client named manager
-// would; change runs again after a conflict.
-type Writer interface {
-	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
-	UpdateAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error
-}
+var resource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
 
 // Custom tells which versions of which groups have custom resources.
 type Custom interface {
@@ -66,7 +59,7 @@ type Builtin struct {
 // Controller keeps the APIServices.
 type Controller struct {
 	Registry *registry.Registry
-	Writer   Writer
+	Client   *client.Client
 	Builtin  []Builtin
 	Custom   Custom
 	Log      *slog.Logger
@@ -196,7 +189,7 @@ func (c *Controller) create(ctx context.Context, gv schema.GroupVersion, kept st
 		return c.restore(ctx, found.(*apiregistrationv1.APIService), spec)
 	}
 	s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name(gv), Labels: map[string]string{Label: kept}}, Spec: spec}
-	err = c.Writer.CreateAs(ctx, resource.Resource, "v1", resource.Group, s, manager)
+	_, err = c.Client.Create(ctx, client.CreateRequest{Resource: apiServices, Object: s})
 	if err != nil && !kerrors.IsAlreadyExists(err) {
 		return fmt.Errorf("APIService %s: %w", s.Name, err)
 	}
@@ -209,10 +202,10 @@ func (c *Controller) restore(ctx context.Context, s *apiregistrationv1.APIServic
 	if l := s.Labels[Label]; l != OnStart && l != Always || equality.Semantic.DeepEqual(s.Spec, spec) {
 		return nil
 	}
-	err := c.Writer.UpdateAs(ctx, resource.Resource, "v1", resource.Group, "", s.Name, manager, func(obj registry.Object) error {
+	_, err := c.Client.Update(ctx, client.UpdateRequest{Ref: client.Ref{Resource: apiServices, Name: s.Name}, Change: func(obj registry.Object) error {
 		obj.(*apiregistrationv1.APIService).Spec = spec
 		return nil
-	})
+	}})
 	if err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("APIService %s: %w", s.Name, err)
 	}
@@ -225,7 +218,7 @@ func (c *Controller) remove(ctx context.Context, gv schema.GroupVersion) error {
 	if err != nil || found == nil || found.GetLabels()[Label] != Always {
 		return err
 	}
-	err = c.Registry.Delete(ctx, resource, "", name(gv), registry.DeleteOptions{})
+	_, err = c.Client.Delete(ctx, client.DeleteRequest{Ref: client.Ref{Resource: apiServices, Name: name(gv)}})
 	if err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("APIService %s: %w", name(gv), err)
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -19,13 +20,8 @@ var SystemNamespaces = []string{
 // manager is the field manager of what the server makes.
 const manager = "kube-apiserver"
 
-// Creator creates an object of a resource as a client named manager would.
-type Creator interface {
-	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
-}
-
 // Namespaces creates the system namespaces that are missing.
-func Namespaces(ctx context.Context, reg *registry.Registry, c Creator) error {
+func Namespaces(ctx context.Context, reg *registry.Registry, c *client.Client) error {
 	for _, name := range SystemNamespaces {
 		state, err := reg.NamespaceState(ctx, name)
 		if err != nil {
@@ -36,7 +32,8 @@ func Namespaces(ctx context.Context, reg *registry.Registry, c Creator) error {
 		}
 		ns := &corev1.Namespace{}
 		ns.Name = name
-		if err := c.CreateAs(ctx, "namespaces", "v1", "", ns, manager); err != nil && !kerrors.IsAlreadyExists(err) {
+		_, err = c.Create(ctx, client.CreateRequest{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Object: ns})
+		if err != nil && !kerrors.IsAlreadyExists(err) {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 	}

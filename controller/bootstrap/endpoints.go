@@ -114,8 +114,7 @@ func (k *Keeper) setSlice(ctx context.Context, addresses []string) error {
 		return err
 	}
 	if found && current.AddressType != wanted.AddressType {
-		_, err := k.Registry.Resource(endpointSlices.GroupResource()).Delete(ctx, corev1.NamespaceDefault, serviceName, &metav1.DeleteOptions{}, nil)
-		if err != nil {
+		if err := k.delete(ctx, endpointSlices, corev1.NamespaceDefault, serviceName); err != nil {
 			return err
 		}
 		found = false

@@ -193,7 +193,7 @@ func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
 			return true
 		}
 		var obj registry.Object
-		if obj, failed = resource.Decode(o); failed != nil {
+		if obj, failed = resource.Decode(ctx, o); failed != nil {
 			return false
 		}
 		if value, notBool := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); notBool == nil && value {
@@ -204,10 +204,7 @@ func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	return together(old, func(name string) error {
-		_, err := resource.Delete(ctx, "", name, &metav1.DeleteOptions{}, nil)
-		return err
-	})
+	return together(old, func(name string) error { return k.delete(ctx, gvr, "", name) })
 }
 
 // flowStatus says of every flow schema whether its priority level is there.
@@ -221,7 +218,7 @@ func (k *Keeper) flowStatus(ctx context.Context) error {
 	var failed error
 	err = schemas.All(ctx, "", func(o *cache.Object) bool {
 		var obj registry.Object
-		if obj, failed = schemas.Decode(o); failed != nil {
+		if obj, failed = schemas.Decode(ctx, o); failed != nil {
 			return false
 		}
 		schema, ok := obj.(*flowcontrolv1.FlowSchema)
@@ -251,7 +248,7 @@ func (k *Keeper) flowStatus(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return k.Writer.ApplyAs(ctx, flowSchemas.Resource, flowSchemas.Version, flowSchemas.Group, "", c.Name, "status", flowConsumer, document)
+		return k.applyStatus(ctx, flowSchemas, c.Name, flowConsumer, document)
 	})
 }
 

@@ -108,7 +108,7 @@ func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 	var failed error
 	err := resource.All(ctx, metav1.NamespaceSystem, func(o *cache.Object) bool {
 		var obj registry.Object
-		if obj, failed = resource.Decode(o); failed != nil {
+		if obj, failed = resource.Decode(ctx, o); failed != nil {
 			return false
 		}
 		if l, ok := obj.(*coordinationv1.Lease); ok && l.Labels[identityLabel] == component && expired(l, now) {
@@ -120,8 +120,7 @@ func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 		return err
 	}
 	return together(gone, func(name string) error {
-		_, err := resource.Delete(ctx, metav1.NamespaceSystem, name, &metav1.DeleteOptions{}, nil)
-		return err
+		return k.delete(ctx, leases, metav1.NamespaceSystem, name)
 	})
 }
 

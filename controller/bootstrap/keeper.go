@@ -13,6 +13,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -20,18 +21,11 @@ import (
 // interval is how often the objects are looked at. What was deleted comes back then.
 const interval = 10 * time.Second
 
-// Writer writes objects as a client named manager would.
-type Writer interface {
-	Creator
-	UpdateAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error
-	ApplyAs(ctx context.Context, resource, version, group, namespace, name, subresource, manager string, document []byte) error
-}
-
 // Keeper makes the objects that describe the server and what it serves by, and
 // keeps them while it runs. Roles are not among them.
 type Keeper struct {
 	Registry *registry.Registry
-	Writer   Writer
+	Client   *client.Client
 	Log      *slog.Logger
 	Now      func() time.Time
 
@@ -127,7 +121,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // create makes an object. One that is there already is no error.
 func (k *Keeper) create(ctx context.Context, gvr schema.GroupVersionResource, obj registry.Object, manager string) error {
-	err := k.Writer.CreateAs(ctx, gvr.Resource, gvr.Version, gvr.Group, obj, manager)
+	_, err := k.Client.As(manager).Create(ctx, client.CreateRequest{Resource: gvr, Object: obj})
 	if kerrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -150,5 +144,21 @@ func stored[T registry.Object](ctx context.Context, k *Keeper, gvr schema.GroupV
 
 // update changes an object of the store.
 func (k *Keeper) update(ctx context.Context, gvr schema.GroupVersionResource, namespace, name, manager string, change func(registry.Object) error) error {
-	return k.Writer.UpdateAs(ctx, gvr.Resource, gvr.Version, gvr.Group, namespace, name, manager, change)
+	ref := client.Ref{Resource: gvr, Namespace: namespace, Name: name}
+	_, err := k.Client.As(manager).Update(ctx, client.UpdateRequest{Ref: ref, Change: change})
+	return err
+}
+
+// applyStatus applies a document to the status of an object, as manager and by force.
+func (k *Keeper) applyStatus(ctx context.Context, gvr schema.GroupVersionResource, name, manager string, document []byte) error {
+	_, err := k.Client.As(manager).Apply(ctx, client.ApplyRequest{
+		Ref: client.Ref{Resource: gvr, Name: name}, Subresource: "status", Configuration: document, Force: true,
+	})
+	return err
+}
+
+// delete deletes an object.
+func (k *Keeper) delete(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string) error {
+	_, err := k.Client.Delete(ctx, client.DeleteRequest{Ref: client.Ref{Resource: gvr, Namespace: namespace, Name: name}})
+	return err
 }

@@ -85,7 +85,7 @@ func (k *Keeper) rangeReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.Writer.ApplyAs(ctx, serviceCIDRs.Resource, serviceCIDRs.Version, serviceCIDRs.Group, "", serviceName, "status", rangeManager, document)
+	return k.applyStatus(ctx, serviceCIDRs, serviceName, rangeManager, document)
 }
 
 // serviceInRange makes the range and then the Service, which has an address of it.

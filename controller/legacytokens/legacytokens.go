@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -24,56 +25,85 @@ const (
 	lastUsedLabel = "kubernetes.io/legacy-token-last-used"
 
 	dateForm = "2006-01-02"
-	// manager is the field manager of what the server makes.
-	manager = "kube-apiserver"
 	// lookEvery is how often it is made sure that the config map is there.
 	lookEvery = time.Hour
 	// writeTime bounds the write of a label.
 	writeTime = 10 * time.Second
 )
 
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
+)
+
 var errReplaced = errors.New("the secret was replaced by another one")
 
-// Objects are the objects of a server. registry.Registry is one.
+// Objects are where the config map is looked up. registry.Registry is one.
 type Objects interface {
 	Lookup(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)
-	Update(ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error) (registry.Object, error)
 }
 
-// Creator creates an object of a resource as a client named manager would.
-type Creator interface {
-	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
+// Writer writes objects. client.Client is one.
+type Writer interface {
+	Create(ctx context.Context, r client.CreateRequest) (registry.Object, error)
+	Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error)
 }
 
-// Tracker is a serviceaccount.Tracker.
+// Tracker is a serviceaccount.Tracker. Run writes what Used notes.
 type Tracker struct {
-	Objects Objects
-	Log     *slog.Logger
-	Now     func() time.Time
+	objects Objects
+	log     *slog.Logger
+	now     func() time.Time
+
+	uses chan use // that are to be written
 
 	mu      sync.Mutex // guards writing
 	writing map[types.UID]bool
 }
 
-// Run keeps the config map, which creator creates where it is missing, until ctx ends.
-func (t *Tracker) Run(ctx context.Context, creator Creator) {
+// use is a secret whose token was used on a day.
+type use struct {
+	namespace, name string
+	uid             types.UID
+	day             string
+}
+
+// maxUses is how many uses may wait to be written. Beyond it the next use of the same day is noted.
+const maxUses = 1024
+
+// New returns a Tracker.
+func New(objects Objects, log *slog.Logger, now func() time.Time) *Tracker {
+	return &Tracker{objects: objects, log: log, now: now, uses: make(chan use, maxUses), writing: map[types.UID]bool{}}
+}
+
+// Run keeps the config map and writes labels until ctx ends.
+func (t *Tracker) Run(ctx context.Context, w Writer) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	t.keepSince(ctx, w)
 	for {
-		if err := t.ensureSince(ctx, creator); err != nil && ctx.Err() == nil {
-			t.Log.Warn("cannot note since when legacy tokens are tracked", "error", err)
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookEvery):
+		case u := <-t.uses:
+			t.label(ctx, w, u)
+		case <-look.C:
+			t.keepSince(ctx, w)
 		}
 	}
 }
 
-func (t *Tracker) today() string { return t.Now().UTC().Format(dateForm) }
+func (t *Tracker) keepSince(ctx context.Context, w Writer) {
+	if err := t.ensureSince(ctx, w); err != nil && ctx.Err() == nil {
+		t.log.Warn("cannot note since when legacy tokens are tracked", "error", err)
+	}
+}
+
+func (t *Tracker) today() string { return t.now().UTC().Format(dateForm) }
 
 // ensureSince creates the config map, or corrects its date.
-func (t *Tracker) ensureSince(ctx context.Context, creator Creator) error {
-	obj, err := t.Objects.Lookup(ctx, corev1.Resource("configmaps"), "kube-system", configMapName)
+func (t *Tracker) ensureSince(ctx context.Context, w Writer) error {
+	obj, err := t.objects.Lookup(ctx, corev1.Resource("configmaps"), "kube-system", configMapName)
 	if err != nil {
 		return err
 	}
@@ -81,7 +111,7 @@ func (t *Tracker) ensureSince(ctx context.Context, creator Creator) error {
 	if !ok {
 		c := &corev1.ConfigMap{Data: map[string]string{sinceKey: t.today()}}
 		c.Namespace, c.Name = "kube-system", configMapName
-		err := creator.CreateAs(ctx, "configmaps", "v1", "", c, manager)
+		_, err := w.Create(ctx, client.CreateRequest{Resource: configMaps, Object: c})
 		if kerrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -90,22 +120,23 @@ func (t *Tracker) ensureSince(ctx context.Context, creator Creator) error {
 	if _, err := time.Parse(dateForm, existing.Data[sinceKey]); err == nil {
 		return nil
 	}
-	_, err = t.Objects.Update(ctx, corev1.Resource("configmaps"), "kube-system", configMapName, false, func(obj registry.Object) error {
+	ref := client.Ref{Resource: configMaps, Namespace: "kube-system", Name: configMapName}
+	_, err = w.Update(ctx, client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {
 		c := obj.(*corev1.ConfigMap)
 		if c.Data == nil {
 			c.Data = map[string]string{}
 		}
 		c.Data[sinceKey] = t.today()
 		return nil
-	})
+	}})
 	return err
 }
 
 // Used notes the day in the secret's label, if it is another than there. The request
 // does not wait for it.
-func (t *Tracker) Used(ctx context.Context, secret *corev1.Secret) {
+func (t *Tracker) Used(_ context.Context, secret *corev1.Secret) {
 	today := t.today()
-	tomorrow := t.Now().UTC().AddDate(0, 0, 1).Format(dateForm) // of a clock that is ahead
+	tomorrow := t.now().UTC().AddDate(0, 0, 1).Format(dateForm) // of a clock that is ahead
 	if last := secret.Labels[lastUsedLabel]; last == today || last == tomorrow {
 		return
 	}
@@ -114,32 +145,33 @@ func (t *Tracker) Used(ctx context.Context, secret *corev1.Secret) {
 	if t.writing[secret.UID] {
 		return
 	}
-	if t.writing == nil {
-		t.writing = map[types.UID]bool{}
+	select {
+	case t.uses <- use{secret.Namespace, secret.Name, secret.UID, today}:
+		t.writing[secret.UID] = true
+	default:
 	}
-	t.writing[secret.UID] = true
-	go t.label(context.WithoutCancel(ctx), secret.Namespace, secret.Name, secret.UID, today)
 }
 
-func (t *Tracker) label(ctx context.Context, namespace, name string, uid types.UID, today string) {
+func (t *Tracker) label(ctx context.Context, w Writer, u use) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	_, err := t.Objects.Update(ctx, corev1.Resource("secrets"), namespace, name, false, func(obj registry.Object) error {
-		if obj.GetUID() != uid {
-			return kerrors.NewConflict(corev1.Resource("secrets"), name, errReplaced)
+	ref := client.Ref{Resource: secrets, Namespace: u.namespace, Name: u.name}
+	_, err := w.Update(ctx, client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {
+		if obj.GetUID() != u.uid {
+			return kerrors.NewConflict(secrets.GroupResource(), u.name, errReplaced)
 		}
 		labels := obj.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[lastUsedLabel] = today
+		labels[lastUsedLabel] = u.day
 		obj.SetLabels(labels)
 		return nil
-	})
+	}})
 	if err != nil {
-		t.Log.Warn("cannot note the use of a legacy token", "namespace", namespace, "secret", name, "error", err)
+		t.log.Warn("cannot note the use of a legacy token", "namespace", u.namespace, "secret", u.name, "error", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.writing, uid)
+	delete(t.writing, u.uid)
 }

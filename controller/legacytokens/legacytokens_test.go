@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -28,25 +29,25 @@ func (m *memory) Lookup(_ context.Context, r schema.GroupResource, _, name strin
 	return m.objects[r.Resource+"/"+name], nil
 }
 
-func (m *memory) Update(_ context.Context, r schema.GroupResource, _, name string, _ bool, change func(registry.Object) error) (registry.Object, error) {
+func (m *memory) Update(_ context.Context, r client.UpdateRequest) (registry.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := m.objects[r.Resource+"/"+name]
+	o := m.objects[r.Resource.Resource+"/"+r.Name]
 	if o == nil {
-		return nil, apierr.NotFound(r, name)
+		return nil, apierr.NotFound(r.Resource.GroupResource(), r.Name)
 	}
-	if err := change(o); err != nil {
+	if err := r.Change(o); err != nil {
 		return nil, err
 	}
-	m.updates <- name
+	m.updates <- r.Name
 	return o, nil
 }
 
-func (m *memory) CreateAs(_ context.Context, resource, _, _ string, o registry.Object, _ string) error {
+func (m *memory) Create(_ context.Context, r client.CreateRequest) (registry.Object, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.objects[resource+"/"+o.GetName()] = o
-	return nil
+	m.objects[r.Resource.Resource+"/"+r.Object.GetName()] = r.Object
+	return r.Object, nil
 }
 
 func newTracker(day string) (*Tracker, *memory) {
@@ -55,7 +56,7 @@ func newTracker(day string) (*Tracker, *memory) {
 	if err != nil {
 		panic(err)
 	}
-	return &Tracker{Objects: m, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: func() time.Time { return now }}, m
+	return New(m, slog.New(slog.NewTextHandler(io.Discard, nil)), func() time.Time { return now }), m
 }
 
 func TestSince(t *testing.T) {
@@ -98,6 +99,10 @@ func TestUsesAreNotedOnceADay(t *testing.T) {
 			}
 			continue
 		}
+		if len(tracker.uses) != 1 {
+			t.Fatalf("%q: %d uses are to be written", label, len(tracker.uses))
+		}
+		tracker.label(t.Context(), m, <-tracker.uses)
 		<-m.updates
 		m.mu.Lock()
 		if got := secret.Labels[lastUsedLabel]; got != "2026-03-02" {

@@ -14,14 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/follow"
 )
 
 const (
-	// aggregator is the field manager of the rules of aggregates, that of the
+	// AggregationManager is the field manager of the rules of aggregates, that of the
 	// controller of the same purpose in kube-controller-manager.
-	aggregator = "clusterrole-aggregation-controller"
+	AggregationManager = "clusterrole-aggregation-controller"
 
 	// retryAfter is how long is waited after a failed write.
 	retryAfter = time.Second
@@ -31,7 +32,7 @@ const (
 // that it selects.
 type Aggregation struct {
 	Registry *registry.Registry
-	Writer   Writer
+	Client   Client // its field manager is that of the rules
 	Log      *slog.Logger
 
 	mu    sync.Mutex // guards roles
@@ -105,7 +106,7 @@ func (a *Aggregation) bringUpToDate(ctx context.Context) error {
 	}
 	a.mu.Unlock()
 	for name, rules := range wanted {
-		err := a.Writer.UpdateAs(ctx, "clusterroles", version, rbacv1.GroupName, "", name, aggregator, func(obj registry.Object) error {
+		err := a.update(ctx, name, func(obj registry.Object) error {
 			if role := obj.(*rbacv1.ClusterRole); role.AggregationRule != nil {
 				role.Rules = rules
 			}
@@ -117,6 +118,12 @@ func (a *Aggregation) bringUpToDate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (a *Aggregation) update(ctx context.Context, name string, change func(registry.Object) error) error {
+	ref := client.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource("clusterroles"), Name: name}
+	_, err := a.Client.Update(ctx, client.UpdateRequest{Ref: ref, Change: change})
+	return err
 }
 
 // Aggregates returns the rules that each aggregate among the roles has to have:

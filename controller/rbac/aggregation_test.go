@@ -55,7 +55,7 @@ func TestAggregatesGatherEachRuleOnce(t *testing.T) {
 func TestAggregatesFollowTheirParts(t *testing.T) {
 	w := newWorld(t, "")
 	w.bootstrap(t)
-	a := &Aggregation{Registry: w.Registry, Writer: w.Handler, Log: slog.Default()}
+	a := &Aggregation{Registry: w.Registry, Client: w.client.As(AggregationManager), Log: slog.Default()}
 	if err := a.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,11 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -27,10 +29,11 @@ const (
 	atOnce = 64
 )
 
-// Writer writes objects as a client named manager would.
-type Writer interface {
-	CreateAs(ctx context.Context, resource, version, group string, obj registry.Object, manager string) error
-	UpdateAs(ctx context.Context, resource, version, group, namespace, name, manager string, change func(registry.Object) error) error
+// Client reads and writes objects. client.Client is one.
+type Client interface {
+	Create(ctx context.Context, r client.CreateRequest) (registry.Object, error)
+	Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error)
+	Delete(ctx context.Context, r client.DeleteRequest) (gone bool, err error)
 }
 
 // Bootstrap makes the default roles and bindings that are missing and completes
@@ -38,12 +41,16 @@ type Writer interface {
 // rbac.authorization.kubernetes.io/autoupdate is "false".
 type Bootstrap struct {
 	Registry *registry.Registry
-	Writer   Writer
+	Client   Client
 	Log      *slog.Logger
 }
 
 // key names an object among those of all four kinds.
 type key struct{ resource, namespace, name string }
+
+func (k key) ref() client.Ref {
+	return client.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource(k.resource), Namespace: k.namespace, Name: k.name}
+}
 
 // Run returns when the objects are as they have to be.
 func (b *Bootstrap) Run(ctx context.Context) error {
@@ -55,7 +62,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	carried, err := there.carried(wanted)
+	carried, err := there.carried(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -67,7 +74,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 			}
 			return b.complete(ctx, k, obj)
 		}
-		found, err := there.find(k)
+		found, err := there.find(ctx, k)
 		switch {
 		case err != nil:
 			return err
@@ -103,13 +110,13 @@ func (b *Bootstrap) load(ctx context.Context) (state, error) {
 }
 
 // find returns an object, nil if there is none.
-func (s state) find(k key) (registry.Object, error) {
+func (s state) find(ctx context.Context, k key) (registry.Object, error) {
 	p := s[k.resource]
 	o, ok := p.objects[p.resource.Key(k.namespace, k.name)]
 	if !ok {
 		return nil, nil
 	}
-	return p.resource.Decode(o)
+	return p.resource.Decode(ctx, o)
 }
 
 func keyOf(obj registry.Object) key {
@@ -148,7 +155,8 @@ func (b *Bootstrap) each(objs []registry.Object, do func(registry.Object) error)
 }
 
 func (b *Bootstrap) create(ctx context.Context, obj registry.Object) error {
-	return b.Writer.CreateAs(ctx, resourceOf(obj), version, rbacv1.GroupName, obj, manager)
+	_, err := b.Client.Create(ctx, client.CreateRequest{Resource: rbacv1.SchemeGroupVersion.WithResource(resourceOf(obj)), Object: obj})
+	return err
 }
 
 // ensure makes an object that is missing. Another server that was faster has the
@@ -176,8 +184,8 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 		return b.complete(ctx, k, wanted)
 	}
 	// What a binding refers to cannot be changed: it is made anew.
-	uid := string(found.GetUID())
-	err := b.Registry.Delete(ctx, rbacv1.Resource(k.resource), k.namespace, k.name, registry.DeleteOptions{UID: &uid})
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.GetUID()))}
+	_, err := b.Client.Delete(ctx, client.DeleteRequest{Ref: k.ref(), Options: options})
 	if err != nil && !kerrors.IsNotFound(err) {
 		return err
 	}
@@ -186,10 +194,11 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 
 // complete adds to a stored object what it lacks.
 func (b *Bootstrap) complete(ctx context.Context, k key, wanted registry.Object) error {
-	return b.Writer.UpdateAs(ctx, k.resource, version, rbacv1.GroupName, k.namespace, k.name, manager, func(obj registry.Object) error {
+	_, err := b.Client.Update(ctx, client.UpdateRequest{Ref: k.ref(), Change: func(obj registry.Object) error {
 		if !protected(obj) {
 			complete(obj, wanted)
 		}
 		return nil
-	})
+	}})
+	return err
 }

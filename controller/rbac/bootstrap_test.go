@@ -9,21 +9,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
-	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write"
 )
 
-// world is a server's registry and verbs, without a server.
+// world is a server's registry and client, without a server.
 type world struct {
 	*registry.Registry
-	*rest.Handler
-	store storage.Store
+	client *client.Client
+	store  storage.Store
 }
 
 func newWorld(tb testing.TB, dir string) *world {
@@ -43,7 +46,9 @@ func newWorld(tb testing.TB, dir string) *world {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := &world{reg, rest.New(rest.Options{Registry: reg}), store}
+	resources := directory.New()
+	resources.PutBuiltIn(reg, nil)
+	w := &world{reg, client.New(resources, write.New(reg, nil, nil, nil), manager), store}
 	for _, name := range []string{"kube-system", "kube-public"} {
 		w.create(tb, "namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -52,14 +57,15 @@ func newWorld(tb testing.TB, dir string) *world {
 
 func (w *world) create(tb testing.TB, resource, group string, obj registry.Object) {
 	tb.Helper()
-	if err := w.CreateAs(tb.Context(), resource, "v1", group, obj, "test"); err != nil {
+	gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+	if _, err := w.client.As("test").Create(tb.Context(), client.CreateRequest{Resource: gvr, Object: obj}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 func (w *world) bootstrap(tb testing.TB) {
 	tb.Helper()
-	b := Bootstrap{Registry: w.Registry, Writer: w.Handler, Log: slog.Default()}
+	b := Bootstrap{Registry: w.Registry, Client: w.client, Log: slog.Default()}
 	if err := b.Run(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
@@ -85,7 +91,8 @@ func (w *world) clusterRoleBinding(tb testing.TB, name string) *rbacv1.ClusterRo
 
 func (w *world) change(tb testing.TB, resource, name string, change func(registry.Object) error) {
 	tb.Helper()
-	if err := w.UpdateAs(tb.Context(), resource, "v1", rbacv1.GroupName, "", name, "test", change); err != nil {
+	ref := client.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource(resource), Name: name}
+	if _, err := w.client.As("test").Update(tb.Context(), client.UpdateRequest{Ref: ref, Change: change}); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"context"
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -110,10 +111,10 @@ func addSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
 // carried returns, by what they become, the objects that take something over from
 // an old cluster: rules of roles that aggregate nowadays, subjects of a binding
 // that was split.
-func (s state) carried(wanted []registry.Object) (map[key]registry.Object, error) {
+func (s state) carried(ctx context.Context, wanted []registry.Object) (map[key]registry.Object, error) {
 	out := map[key]registry.Object{}
 	for old, name := range policy.Moved() {
-		from, err := s.toCarry(key{"clusterroles", "", old}, key{"clusterroles", "", name})
+		from, err := s.toCarry(ctx, key{"clusterroles", "", old}, key{"clusterroles", "", name})
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +124,7 @@ func (s state) carried(wanted []registry.Object) (map[key]registry.Object, error
 		}
 	}
 	for name, old := range policy.Split() {
-		from, err := s.toCarry(key{"clusterrolebindings", "", old}, key{"clusterrolebindings", "", name})
+		from, err := s.toCarry(ctx, key{"clusterrolebindings", "", old}, key{"clusterrolebindings", "", name})
 		if err != nil {
 			return nil, err
 		}
@@ -142,10 +143,10 @@ func (s state) carried(wanted []registry.Object) (map[key]registry.Object, error
 }
 
 // toCarry returns the old object if the new one is missing, else nil.
-func (s state) toCarry(old, name key) (registry.Object, error) {
-	there, err := s.find(name)
+func (s state) toCarry(ctx context.Context, old, name key) (registry.Object, error) {
+	there, err := s.find(ctx, name)
 	if err != nil || there != nil {
 		return nil, err
 	}
-	return s.find(old)
+	return s.find(ctx, old)
 }

@@ -13,7 +13,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -30,7 +30,7 @@ const retryAfter = time.Second
 // Controller follows the namespaces.
 type Controller struct {
 	Registry *registry.Registry
-	Creator  bootstrap.Creator
+	Client   *client.Client
 	Log      *slog.Logger
 }
 
@@ -94,7 +94,7 @@ func (c *Controller) ensure(ctx context.Context, namespace string) error {
 	}
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = namespace, name
-	err = c.Creator.CreateAs(ctx, "serviceaccounts", "v1", "", account, manager)
+	_, err = c.Client.As(manager).Create(ctx, client.CreateRequest{Resource: corev1.SchemeGroupVersion.WithResource("serviceaccounts"), Object: account})
 	if kerrors.IsAlreadyExists(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) {
 		return nil
 	}

@@ -28,6 +28,8 @@ var layers = [][]string{
 	{"registry", "respond"},
 	{"resource", "managed", "auth"},
 	{"admission", "discovery", "allocate"},
+	{"directory", "write"},
+	{"client"},
 	{"rest", "controller"},
 	{"crd"},
 	{"filter"},

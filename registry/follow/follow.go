@@ -213,7 +213,7 @@ func (f *Follower) append(reading *patience, changes []Change, o, prev *cache.Ob
 	case f.o.Stored:
 		change.Stored = readable
 	default:
-		change.Object, err = f.o.Resource.Decode(readable)
+		change.Object, err = f.o.Resource.Decode(reading.ctx, readable)
 	}
 	delete(f.missing, o.Key)
 	if err != nil {

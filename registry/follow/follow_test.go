@@ -16,7 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/follow"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
+
+// writer writes objects.
+var writer = writetest.New(nil)
 
 func configMaps() *registry.Kind {
 	return &registry.Kind{
@@ -82,7 +86,7 @@ func create(t *testing.T, r *registry.Resource, name, value string) {
 	t.Helper()
 	cm := &corev1.ConfigMap{Data: map[string]string{"v": value}}
 	cm.Name = name
-	if _, err := r.Create(t.Context(), "ns", cm, registry.CreateOptions{}); err != nil {
+	if _, err := writer.Create(t.Context(), r, "ns", cm, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,7 +113,7 @@ func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
 		if got := m.state()["ns/"+name]; got != "1" {
 			t.Fatalf("%s is not there after Sync: %q", name, got)
 		}
-		if _, err := r.Delete(ctx, "ns", name, &metav1.DeleteOptions{}, nil); err != nil {
+		if _, err := writer.Delete(ctx, r, "ns", name, &metav1.DeleteOptions{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.Sync(ctx); err != nil {

@@ -200,7 +200,7 @@ func create(k *registry.Kind, c created) (registry.Object, error) {
 	}
 	if v.ToStorage != nil {
 		var err error
-		if obj, err = v.ToStorage(obj); err != nil {
+		if obj, err = v.ToStorage(context.Background(), obj); err != nil {
 			return nil, err
 		}
 	}
@@ -225,7 +225,7 @@ func create(k *registry.Kind, c created) (registry.Object, error) {
 		v.Default(obj)
 	}
 	if v.FromStorage != nil {
-		return v.FromStorage(obj)
+		return v.FromStorage(context.Background(), obj)
 	}
 	return obj, nil
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ func TestStored(t *testing.T) {
 		}
 		if version.FromStorage != nil {
 			var err error
-			if obj, err = version.FromStorage(obj); err != nil {
+			if obj, err = version.FromStorage(context.Background(), obj); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -69,7 +70,7 @@ func TestStored(t *testing.T) {
 			t.Errorf("%s: reads differently:\n%s", s.Key, strings.Join(diff, "\n"))
 		}
 		if version.ToStorage != nil {
-			back, err := version.ToStorage(obj)
+			back, err := version.ToStorage(context.Background(), obj)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -170,7 +170,7 @@ func decode(kind *registry.Kind, version string, body []byte) (registry.Object, 
 		v.Default(obj)
 	}
 	if v.ToStorage != nil {
-		return v.ToStorage(obj)
+		return v.ToStorage(context.Background(), obj)
 	}
 	return obj, nil
 }
@@ -179,7 +179,7 @@ func decode(kind *registry.Kind, version string, body []byte) (registry.Object, 
 func show(t *testing.T, kind *registry.Kind, version string, obj registry.Object) map[string]any {
 	v := kind.Version(version)
 	if v.FromStorage != nil {
-		converted, err := v.FromStorage(obj.DeepCopyObject().(registry.Object))
+		converted, err := v.FromStorage(context.Background(), obj.DeepCopyObject().(registry.Object))
 		if err != nil {
 			t.Fatal(err)
 		}

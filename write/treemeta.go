@@ -1,15 +1,17 @@
-package registry
+package write
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/keelson-dev/keelson/scheme"
+
+	"github.com/keelson-dev/keelson/registry"
 )
 
 // metaOf returns the metadata of an object for validation, which looks at all of
 // managedFields but the fields in them: those of a tree would have to be encoded.
-func metaOf(obj Object) metav1.Object {
+func metaOf(obj registry.Object) metav1.Object {
 	tree, isTree := obj.(*unstructured.Unstructured)
 	if !isTree {
 		return obj

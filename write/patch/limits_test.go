@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/keelson-dev/keelson/rest/patch"
+	"github.com/keelson-dev/keelson/write/patch"
 )
 
 // allocated returns how many bytes f allocates.

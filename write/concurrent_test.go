@@ -1,4 +1,4 @@
-package registry_test
+package write_test
 
 import (
 	"context"
@@ -19,6 +19,8 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/write"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
 
 var configMaps = schema.GroupResource{Resource: "configmaps"}
@@ -33,7 +35,7 @@ func configMap(name string) *corev1.ConfigMap {
 func (b *bench) create(t *testing.T, m *corev1.ConfigMap) *registry.Resource {
 	t.Helper()
 	r := b.Resource(configMaps)
-	if _, err := r.Create(t.Context(), m.Namespace, m, registry.CreateOptions{}); err != nil {
+	if _, err := b.writer.Create(t.Context(), r, m.Namespace, m, writetest.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -70,7 +72,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 	b.create(t, configMap("a"))
 	together(goroutines, func(int) {
 		for range each {
-			_, err := b.Update(t.Context(), configMaps, "default", "a", false, func(obj registry.Object) error {
+			_, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error {
 				setCount(obj, count(obj)+1)
 				return nil
 			})
@@ -96,7 +98,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 		if !ok {
 			t.Fatalf("nothing at revision %d", revision)
 		}
-		obj, err := r.Decode(o)
+		obj, err := r.Decode(t.Context(), o)
 		if err != nil || int64(count(obj)) != revision-2 || o.Revision != revision {
 			t.Fatalf("%d at revision %d, of %d: %v", count(obj), revision, o.Revision, err)
 		}
@@ -112,7 +114,7 @@ func TestOptimisticUpdates(t *testing.T) {
 	r := b.create(t, configMap("a"))
 	b.create(t, configMap("b"))
 	send := func(obj registry.Object) error {
-		_, err := r.Update(t.Context(), "default", obj.GetName(), registry.UpdateOptions{}, func(*registry.Current) (registry.Object, error) {
+		_, err := b.writer.Update(t.Context(), r, nil, "default", obj.GetName(), writetest.Options{}, func(*write.Current) (registry.Object, error) {
 			return obj.DeepCopyObject().(registry.Object), nil
 		})
 		return err
@@ -156,7 +158,7 @@ func TestCreatesOfOneName(t *testing.T) {
 		name := fmt.Sprint("a", round)
 		var won, lost atomic.Int64
 		together(16, func(int) {
-			_, err := r.Create(t.Context(), "default", configMap(name), registry.CreateOptions{})
+			_, err := b.writer.Create(t.Context(), r, "default", configMap(name), writetest.Options{})
 			switch {
 			case err == nil:
 				won.Add(1)
@@ -182,11 +184,11 @@ func TestUpdatesThatCreate(t *testing.T) {
 		name := fmt.Sprint("a", round)
 		var created atomic.Int64
 		together(goroutines, func(i int) {
-			result, err := r.Update(t.Context(), "default", name, registry.UpdateOptions{Create: true}, func(c *registry.Current) (registry.Object, error) {
+			result, err := b.writer.Update(t.Context(), r, nil, "default", name, writetest.Options{CreateMissing: true}, func(c *write.Current) (registry.Object, error) {
 				var obj registry.Object = configMap(name)
 				if c.Exists() {
 					var err error
-					if obj, err = c.Decode(); err != nil {
+					if obj, err = c.Decode(t.Context()); err != nil {
 						return nil, err
 					}
 				}
@@ -216,7 +218,7 @@ func TestDeletesOfOneObject(t *testing.T) {
 		r := b.create(t, configMap(name))
 		var gone, missing atomic.Int64
 		together(12, func(i int) {
-			result, err := r.Delete(t.Context(), "default", name, &metav1.DeleteOptions{}, nil)
+			result, err := b.writer.Delete(t.Context(), r, "default", name, &metav1.DeleteOptions{}, nil)
 			switch {
 			case err == nil && result.Deleted:
 				gone.Add(1)
@@ -251,11 +253,11 @@ func TestFinalizersRemovedAtOnce(t *testing.T) {
 			gone.Add(1)
 		}
 	}
-	note(r.Delete(t.Context(), "default", "a", &metav1.DeleteOptions{}, nil))
+	note(b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{}, nil))
 	together(controllers, func(i int) {
 		mine := fmt.Sprint("x.io/f", i)
-		note(r.Update(t.Context(), "default", "a", registry.UpdateOptions{}, func(c *registry.Current) (registry.Object, error) {
-			obj, err := c.Decode()
+		note(b.writer.Update(t.Context(), r, nil, "default", "a", writetest.Options{}, func(c *write.Current) (registry.Object, error) {
+			obj, err := c.Decode(t.Context())
 			if err == nil {
 				obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == mine }))
 			}
@@ -277,10 +279,10 @@ func TestDeleteMeetsUpdate(t *testing.T) {
 	b := newBench(t, time.Now)
 	r := b.create(t, configMap("a"))
 	remove := func(options *metav1.DeleteOptions) error {
-		_, err := r.Delete(t.Context(), "default", "a", options, nil)
+		_, err := b.writer.Delete(t.Context(), r, "default", "a", options, nil)
 		return err
 	}
-	_, err := b.Update(t.Context(), configMaps, "default", "a", false, func(obj registry.Object) error {
+	_, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error {
 		setCount(obj, 1)
 		return remove(&metav1.DeleteOptions{})
 	})
@@ -298,12 +300,12 @@ func TestDeleteMeetsUpdate(t *testing.T) {
 	}
 	rv := obj.GetResourceVersion()
 	changed := false
-	_, err = r.Delete(t.Context(), "default", "a", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &rv}}, func(context.Context, registry.Object, registry.Object) error {
+	_, err = b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &rv}}, func(context.Context, registry.Object, registry.Object) error {
 		if changed {
 			return nil
 		}
 		changed = true
-		_, err := b.Update(t.Context(), configMaps, "default", "a", false, func(obj registry.Object) error { setCount(obj, 2); return nil })
+		_, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error { setCount(obj, 2); return nil })
 		return err
 	})
 	if !kerrors.IsConflict(err) {
@@ -321,9 +323,9 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 	r := b.create(t, configMap("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	tries := 0
-	_, err := r.Update(ctx, "default", "a", registry.UpdateOptions{}, func(c *registry.Current) (registry.Object, error) {
+	_, err := b.writer.Update(ctx, r, nil, "default", "a", writetest.Options{}, func(c *write.Current) (registry.Object, error) {
 		tries++
-		if _, err := b.Update(t.Context(), configMaps, "default", "a", false, func(obj registry.Object) error {
+		if _, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error {
 			setCount(obj, count(obj)+1)
 			return nil
 		}); err != nil {
@@ -332,7 +334,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 		if tries == 5 {
 			cancel()
 		}
-		obj, err := c.Decode()
+		obj, err := c.Decode(t.Context())
 		if err == nil {
 			obj.SetResourceVersion("")
 			obj.SetLabels(map[string]string{"try": strconv.Itoa(tries)})
@@ -364,7 +366,7 @@ func TestGeneratedNames(t *testing.T) {
 		want := names(taken + 1)[taken]
 		m := configMap("")
 		m.GenerateName = "web-"
-		result, err := r.Create(t.Context(), "default", m, registry.CreateOptions{})
+		result, err := b.writer.Create(t.Context(), r, "default", m, writetest.Options{})
 		switch {
 		case taken > 8:
 			if !kerrors.IsAlreadyExists(err) {
@@ -381,7 +383,7 @@ func TestGeneratedNames(t *testing.T) {
 	b.create(t, configMap("a"))
 	m := configMap("a")
 	m.GenerateName = "web-"
-	if _, err := b.Resource(configMaps).Create(t.Context(), "default", m, registry.CreateOptions{}); !kerrors.IsAlreadyExists(err) {
+	if _, err := b.writer.Create(t.Context(), b.Resource(configMaps), "default", m, writetest.Options{}); !kerrors.IsAlreadyExists(err) {
 		t.Error(err)
 	}
 }
@@ -397,7 +399,7 @@ func TestResultIsWhatIsStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		answered, err := r.ResultJSON(result, v)
+		answered, err := r.ResultJSON(t.Context(), result, v)
 		if err != nil {
 			t.Fatal(what, err)
 		}
@@ -409,7 +411,7 @@ func TestResultIsWhatIsStored(t *testing.T) {
 		if !ok {
 			t.Fatal(what, "is not there")
 		}
-		read, err := r.ItemJSON(o, v)
+		read, err := r.ItemJSON(t.Context(), o, v)
 		if err != nil || string(read) != string(answered) {
 			t.Errorf("%s: answered\n%s\nread\n%s (%v)", what, answered, read, err)
 		}
@@ -419,19 +421,19 @@ func TestResultIsWhatIsStored(t *testing.T) {
 	}
 	m := configMap("a")
 	m.Data, m.Labels, m.Finalizers = map[string]string{"k": "<&\u2028"}, map[string]string{"a": "b"}, []string{"x.io/y"}
-	result, err := r.Create(t.Context(), "default", m, registry.CreateOptions{})
+	result, err := b.writer.Create(t.Context(), r, "default", m, writetest.Options{})
 	check("create", result, err)
-	change := func(c *registry.Current) (registry.Object, error) {
-		obj, err := c.Decode()
+	change := func(c *write.Current) (registry.Object, error) {
+		obj, err := c.Decode(t.Context())
 		if err == nil {
 			setCount(obj, 1)
 		}
 		return obj, err
 	}
 	for _, what := range []string{"update", "update of nothing"} {
-		result, err = r.Update(t.Context(), "default", "a", registry.UpdateOptions{}, change)
+		result, err = b.writer.Update(t.Context(), r, nil, "default", "a", writetest.Options{}, change)
 		check(what, result, err)
 	}
-	result, err = r.Delete(t.Context(), "default", "a", &metav1.DeleteOptions{}, nil)
+	result, err = b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{}, nil)
 	check("delete that finalizers stop", result, err)
 }

@@ -7,7 +7,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/keelson-dev/keelson/rest/patch"
+	"github.com/keelson-dev/keelson/write/patch"
 )
 
 // TestWholeDocument applies operations to the whole document. Each one is refused, as by

@@ -1,4 +1,4 @@
-package registry_test
+package write_test
 
 import (
 	"context"
@@ -26,6 +26,8 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write"
+	"github.com/keelson-dev/keelson/write/writetest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts' answers anew")
@@ -74,6 +76,7 @@ type bench struct {
 	store *embedded.Store
 	cache *cache.Cache
 	*registry.Registry
+	writer *writetest.Writer
 }
 
 func newBench(t testing.TB, now func() time.Time) *bench {
@@ -93,7 +96,7 @@ func newBench(t testing.TB, now func() time.Time) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{store, c, reg}
+	return &bench{store, c, reg, writetest.New(reg)}
 }
 
 // short are the kinds' names in transcripts.
@@ -261,7 +264,7 @@ func (tr *transcript) body(r *registry.Resource, namespace, name string, s setti
 
 func (tr *transcript) create(r *registry.Resource, namespace, name string, s settings) string {
 	obj := tr.body(r, namespace, name, s)
-	result, err := r.Create(tr.t.Context(), namespace, obj, registry.CreateOptions{DryRun: s.has("dry"), Admit: tr.admit(s)})
+	result, err := tr.b.writer.Create(tr.t.Context(), r, namespace, obj, writetest.Options{DryRun: s.has("dry"), Admit: tr.admit(s)})
 	return tr.answer(r, "created", result, err)
 }
 
@@ -278,15 +281,13 @@ func (tr *transcript) admit(s settings) registry.Admit {
 // update changes the current object, put and status through UpdateOptions as the
 // verbs set them.
 func (tr *transcript) update(r *registry.Resource, namespace, name string, s settings) string {
-	options := registry.UpdateOptions{DryRun: s.has("dry"), Admit: tr.admit(s), CreateAdmit: tr.admit(s), Create: s.has("create"), CheckUID: s["command"] == "put"}
-	if sub := r.Kind.Subresource(s["command"]); sub != nil {
-		options.Subresource = sub
-	}
-	result, err := r.Update(tr.t.Context(), namespace, name, options, func(c *registry.Current) (registry.Object, error) {
+	options := writetest.Options{DryRun: s.has("dry"), Admit: tr.admit(s), CreateMissing: s.has("create"), CheckUID: s["command"] == "put"}
+	sub := r.Kind.Subresource(s["command"])
+	result, err := tr.b.writer.Update(tr.t.Context(), r, sub, namespace, name, options, func(c *write.Current) (registry.Object, error) {
 		if !c.Exists() {
 			return tr.body(r, namespace, name, s), nil
 		}
-		obj, err := c.Decode()
+		obj, err := c.Decode(tr.t.Context())
 		if err == nil {
 			tr.set(obj, s)
 		}
@@ -301,7 +302,7 @@ func (tr *transcript) update(r *registry.Resource, namespace, name string, s set
 
 // access changes an object as hooks and controllers do.
 func (tr *transcript) access(r *registry.Resource, namespace, name string, s settings) string {
-	obj, err := tr.b.Update(tr.t.Context(), r.Kind.GroupResource(), namespace, name, s.has("dry"), func(obj registry.Object) error {
+	obj, err := tr.b.writer.Amend(tr.t.Context(), r, namespace, name, s.has("dry"), func(obj registry.Object) error {
 		tr.set(obj, s)
 		return nil
 	})
@@ -332,7 +333,7 @@ func (tr *transcript) delete(r *registry.Resource, namespace, name string, s set
 	if s.has("dry") {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	result, err := r.Delete(tr.t.Context(), namespace, name, options, tr.admit(s))
+	result, err := tr.b.writer.Delete(tr.t.Context(), r, namespace, name, options, tr.admit(s))
 	return tr.answer(r, "kept", result, err)
 }
 
@@ -348,7 +349,7 @@ func (tr *transcript) answer(r *registry.Resource, what string, result registry.
 	if err != nil {
 		return tr.failure(err)
 	}
-	obj, err := r.Decode(result.Object)
+	obj, err := r.Decode(tr.t.Context(), result.Object)
 	if err != nil {
 		tr.t.Fatal(err)
 	}

@@ -1,15 +1,17 @@
-package registry
+package write
 
 import (
 	"context"
 	"strings"
 
 	"github.com/keelson-dev/keelson/request"
+
+	"github.com/keelson-dev/keelson/registry"
 )
 
-// dedupOwners removes owner references that stand twice and warns of them. when
+// removeDuplicateOwners removes owner references that stand twice and warns of them. when
 // tells the client at which point they were found.
-func dedupOwners(ctx context.Context, obj Object, when string) {
+func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string) {
 	refs := obj.GetOwnerReferences()
 	if len(refs) < 2 {
 		return

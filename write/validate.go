@@ -1,0 +1,135 @@
+package write
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// validate checks the object by the rules of all objects and by those of its kind.
+func (a *attempt) validate(ctx context.Context) error {
+	errs := a.faults(ctx)
+	if len(errs) == 0 {
+		return nil
+	}
+	kind := a.Target.Kind.GroupKind()
+	if a.Target.Kind.Trees() {
+		// It may be of another kind than it should.
+		kind.Kind = a.obj.GetObjectKind().GroupVersionKind().Kind
+	}
+	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
+}
+
+// faults is what is wrong with the object.
+func (a *attempt) faults(ctx context.Context) field.ErrorList {
+	if a.creates() {
+		return a.faultsOfNew(ctx)
+	}
+	errs := a.validateMetaUpdate(a.obj, a.old())
+	var more func(context.Context, registry.Object, registry.Object) field.ErrorList
+	switch sub := a.Subresource; {
+	case a.verb == Amend:
+	case sub == nil || sub.Scale != nil:
+		more = a.hooks.ValidateUpdate
+	case sub.Status:
+		more = a.hooks.ValidateStatusUpdate
+	case sub.Update != nil:
+		more = sub.Update.Validate
+	}
+	if more != nil {
+		errs = append(errs, more(ctx, a.obj, a.old())...)
+	}
+	return errs
+}
+
+func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
+	var errs field.ErrorList
+	if a.rightType(a.obj) {
+		errs = a.validateMeta(a.obj)
+	}
+	if a.hooks.Validate != nil {
+		errs = append(errs, a.hooks.Validate(ctx, a.obj)...)
+	}
+	if len(errs) == 0 {
+		errs = validatePathSegments(a.obj)
+	}
+	return errs
+}
+
+func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
+	validate := validation.ValidateNameFunc(validation.NameIsDNSSubdomain)
+	if a.Target.Kind.ValidateName != nil {
+		validate = a.Target.Kind.ValidateName
+	}
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), a.Target.Kind.Namespaced, validate, path)
+	return append(errs, a.validateFinalizers(obj, path)...)
+}
+
+// validatePathSegments wants names that can stand in a path, whatever the kind allows in them: they are
+// part of URLs and of keys in the store.
+func validatePathSegments(obj registry.Object) field.ErrorList {
+	meta := field.NewPath("metadata")
+	var errs field.ErrorList
+	for _, message := range apipath.ValidatePathSegmentName(obj.GetGenerateName(), true) {
+		errs = append(errs, field.Invalid(meta.Child("generateName"), obj.GetGenerateName(), message))
+	}
+	for _, message := range apipath.ValidatePathSegmentName(obj.GetName(), false) {
+		errs = append(errs, field.Invalid(meta.Child("name"), obj.GetName(), message))
+	}
+	return errs
+}
+
+// rightType says whether an object is of the kind at all, which a custom resource may not be.
+func (a *attempt) rightType(obj registry.Object) bool {
+	return a.hooks.RightType == nil || a.hooks.RightType(obj)
+}
+
+// validateFinalizers wants a domain in the names that are not standard.
+func (a *attempt) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
+	if a.Target.Kind.AnyFinalizer {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, name := range obj.GetFinalizers() {
+		if !strings.Contains(name, "/") && !standardFinalizers[name] {
+			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
+}
+
+// standardFinalizers are those that need no domain.
+var standardFinalizers = map[string]bool{
+	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true, metav1.FinalizerDeleteDependents: true,
+}
+
+// validateMetaUpdate checks an update's metadata: by the generic rules, and by
+// those of them that the kind's own validation repeats.
+func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
+	path := field.NewPath("metadata")
+	meta, before := metaOf(obj), metaOf(old)
+	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, anyName, path)
+	kept := validation.ValidateObjectMetaAccessorUpdate(meta, before, path)
+	errs = append(errs, kept...)
+	if a.Target.Kind.MetaOnUpdate == registry.MetaNothing || !a.rightType(obj) {
+		return errs
+	}
+	errs = append(errs, kept...)
+	errs = append(errs, a.validateFinalizers(obj, path)...)
+	if a.Target.Kind.MetaOnUpdate == registry.MetaWhole {
+		errs = append(errs, a.validateMeta(obj)...)
+	}
+	return errs
+}
+
+// anyName accepts every name: that of an existing object is what it is.
+func anyName(string, bool) []string { return nil }
