@@ -38,7 +38,7 @@ func TestVersionsInTwoGroups(t *testing.T) {
 	inNew := current.Update(context.Background(), nil, &eventsv1.Event{ObjectMeta: meta, Note: "m"}, "one", testNow).(*eventsv1.Event)
 	written["events.k8s.io/v1"] = &corev1.Event{ObjectMeta: inNew.ObjectMeta, Message: inNew.Note}
 	for by, live := range written {
-		inCurrent, err := events.Versions[1].FromStorage(live.DeepCopyObject().(registry.Object))
+		inCurrent, err := events.Versions[1].FromStorage(context.Background(), live.DeepCopyObject().(registry.Object))
 		if err != nil {
 			t.Fatal(err)
 		}
