@@ -57,7 +57,7 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		s.http.server.Handler.ServeHTTP(w, r)
 		return w
 	}
-	eventually(t, "the grant is known", func() bool { return send(http.MethodGet, "/api/v1/nodes", "", "").Code == http.StatusOK })
+	await(t, "the grant is known", func() bool { return send(http.MethodGet, "/api/v1/nodes", "", "").Code == http.StatusOK })
 	const (
 		core, apps = "/api/v1/namespaces/default/", "/apis/apps/v1/namespaces/default/"
 		object     = "application/json"
@@ -70,19 +70,19 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		method, path, contentType, body string
 		want                            []string
 	}{
-		{"POST", apps + "deployments", object, deployment, both("CREATE Deployment.deployments object=*v1.Deployment *v1.CreateOptions")},
-		{"PATCH", apps + "deployments/d", merge, `{"metadata":{"labels":{"x":"y"}}}`, both("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions")},
-		{"PATCH", apps + "deployments/d?fieldManager=m", apply, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"z":"y"}}}`, both("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions")},
-		{"PATCH", apps + "deployments/d/status", merge, `{"status":{"replicas":1}}`, both("UPDATE Deployment.deployments/status object=*v1.Deployment old *v1.PatchOptions")},
-		{"PATCH", apps + "deployments/d/scale", merge, `{"spec":{"replicas":3}}`, both("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.PatchOptions")},
-		{"PUT", apps + "deployments/d/scale", object, `{"metadata":{"name":"d"},"spec":{"replicas":2}}`, both("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.UpdateOptions")},
-		{"PATCH", core + "configmaps/new?fieldManager=m", apply, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}`, both("CREATE ConfigMap.configmaps object=*v1.ConfigMap *v1.PatchOptions")},
-		{"DELETE", apps + "deployments/d", object, "", both("DELETE Deployment.deployments old *v1.DeleteOptions")},
+		{"POST", apps + "deployments", object, deployment, asked("CREATE Deployment.deployments object=*v1.Deployment *v1.CreateOptions")},
+		{"PATCH", apps + "deployments/d", merge, `{"metadata":{"labels":{"x":"y"}}}`, asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions")},
+		{"PATCH", apps + "deployments/d?fieldManager=m", apply, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"z":"y"}}}`, asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions")},
+		{"PATCH", apps + "deployments/d/status", merge, `{"status":{"replicas":1}}`, asked("UPDATE Deployment.deployments/status object=*v1.Deployment old *v1.PatchOptions")},
+		{"PATCH", apps + "deployments/d/scale", merge, `{"spec":{"replicas":3}}`, asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.PatchOptions")},
+		{"PUT", apps + "deployments/d/scale", object, `{"metadata":{"name":"d"},"spec":{"replicas":2}}`, asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.UpdateOptions")},
+		{"PATCH", core + "configmaps/new?fieldManager=m", apply, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}`, asked("CREATE ConfigMap.configmaps object=*v1.ConfigMap *v1.PatchOptions")},
+		{"DELETE", apps + "deployments/d", object, "", asked("DELETE Deployment.deployments old *v1.DeleteOptions")},
 		{"DELETE", core + "configmaps?labelSelector=none", object, "", nil},
-		{"DELETE", core + "configmaps?fieldSelector=metadata.name%3Dnew", object, "", both("DELETE ConfigMap.configmaps old *v1.DeleteOptions")},
-		{"POST", role, object, `{"metadata":{"name":"r"}}`, both("CREATE Role.roles object=*v1.Role *v1.CreateOptions")},
-		{"DELETE", role + "/r", object, "", both("DELETE Role.roles old *v1.DeleteOptions")},
-		{"POST", core + "serviceaccounts/default/token", object, `{"spec":{}}`, both("CREATE TokenRequest.serviceaccounts/token object=*v1.TokenRequest *v1.CreateOptions")},
+		{"DELETE", core + "configmaps?fieldSelector=metadata.name%3Dnew", object, "", asked("DELETE ConfigMap.configmaps old *v1.DeleteOptions")},
+		{"POST", role, object, `{"metadata":{"name":"r"}}`, asked("CREATE Role.roles object=*v1.Role *v1.CreateOptions")},
+		{"DELETE", role + "/r", object, "", asked("DELETE Role.roles old *v1.DeleteOptions")},
+		{"POST", core + "serviceaccounts/default/token", object, `{"spec":{}}`, asked("CREATE TokenRequest.serviceaccounts/token object=*v1.TokenRequest *v1.CreateOptions")},
 	} {
 		mu.Lock()
 		told = nil
@@ -98,16 +98,16 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 	}
 }
 
-// both are the lines of both halves of admission.
-func both(line string) []string { return []string{"mutate " + line, "validate " + line} }
+// asked are the lines of both halves of admission.
+func asked(line string) []string { return []string{"mutate " + line, "validate " + line} }
 
 // TestPluginsIgnoreWritesWithoutAnObject: no plug-in expects an object of a deletion or a connection.
 func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	s := start(t, testConfig(t))
-	chain := admissionChain(s.registry, s.authorization, s.authorization.guardRoles())
+	chain := admissionChain(s.api.registry, s.authorization, s.authorization.guardRoles())
 	user := &request.User{Name: "ann"}
 	ctx := request.WithUser(request.WithInfo(t.Context(), &request.Info{}), user)
-	for _, r := range s.registry.Resources() {
+	for _, r := range s.api.registry.Resources() {
 		for _, operation := range []admission.Operation{admission.Delete, admission.Connect} {
 			a := &admission.Attributes{Operation: operation, Resource: r.Kind.GroupResource(), Namespace: "default", Name: "x", User: user}
 			if operation == admission.Delete {
