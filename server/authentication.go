@@ -76,7 +76,7 @@ type authenticationOptions struct {
 // authorities are whose client certificates count.
 type authorities struct {
 	clients    *clientcert.Authorities
-	proxies    *clientcert.Authorities // nil: no front proxy is believed
+	proxies    *clientcert.Authorities // of the front proxy; nil: none is configured
 	proxyNames requestheader.Names
 }
 

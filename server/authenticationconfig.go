@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// AuthenticationConfig says who is let in, and as whom. Static tokens and client
+// AuthenticationConfig says how users are authenticated. Static tokens and client
 // authorities are in Config itself.
 type AuthenticationConfig struct {
 	// Anonymous lets requests without credentials in as system:anonymous.

@@ -38,11 +38,11 @@ type Config struct {
 	// HistoryWindow is how long the embedded engine keeps what was changed or
 	// deleted: an old list can be continued, and a watch resumed, that long.
 	HistoryWindow time.Duration
-	// AdjustEngine changes the options of the embedded engine before it is opened;
-	// nil does not. Tests put failing disks under it.
+	// AdjustEngine, unless it is nil, changes the options of the embedded engine before it
+	// is opened. Tests put failing disks under it.
 	AdjustEngine func(*embedded.Options)
-	// OpenStore opens a store of one's own in place of the embedded engine; nil does
-	// not. It is for measurements of what is around the store.
+	// OpenStore, unless it is nil, opens another store in place of the embedded engine. It
+	// is for measurements of what is around the store.
 	OpenStore func(context.Context) (storage.Store, error)
 
 	// BindAddress is the IP address to listen on, SecurePort the port; 0 picks a
@@ -50,12 +50,12 @@ type Config struct {
 	BindAddress string
 	SecurePort  int
 
-	// Authentication is who is let in, and as whom.
+	// Authentication says how users are authenticated.
 	Authentication AuthenticationConfig
-	// Authorization is who may do what.
+	// Authorization says which authorizers decide about requests.
 	Authorization AuthorizationConfig
 
-	// Audit is what is noted of requests, and where.
+	// Audit says which requests are audited, and where the events go.
 	Audit AuditConfig
 	// Filters is how requests are treated before they are served.
 	Filters FiltersConfig

@@ -31,8 +31,8 @@ type ControlPlaneConfig struct {
 	// AdvertiseAddress is the IP address at which others reach the server; empty is
 	// BindAddress or, where that is unspecified, the host's.
 	AdvertiseAddress string
-	// EndpointReconciler says which servers are behind the Service kubernetes: those
-	// with a lease in the store (ReconcilerLease), or nobody does (ReconcilerNone).
+	// EndpointReconciler says how the endpoints of the Service kubernetes are kept: from
+	// leases of the servers in the store (ReconcilerLease), or not at all (ReconcilerNone).
 	// ReconcilerMasterCount is taken for ReconcilerLease.
 	EndpointReconciler string
 	// ServiceNodePort makes the Service kubernetes one of type NodePort; 0 does not.
@@ -111,8 +111,8 @@ func advertised(c *Config) (net.IP, error) {
 	return ip, nil
 }
 
-// reconciler returns who knows the servers behind the Service kubernetes, nil where
-// nobody does: an address that only this machine has is no use to others.
+// reconciler returns what finds the servers behind the Service kubernetes. It returns nil
+// where the Service gets no endpoints: others cannot use a loopback address.
 func (o *controlPlaneOptions) reconciler(address net.IP) bootstrap.Reconciler {
 	switch {
 	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:

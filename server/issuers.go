@@ -27,7 +27,8 @@ type issuers struct {
 	anonymous *apiserver.AnonymousAuthConfig
 }
 
-// openIssuers reads which issuers of tokens are believed, and who may go without.
+// openIssuers reads which OpenID Connect issuers are trusted, and which requests may be
+// anonymous.
 func (a *authentication) openIssuers() error {
 	c := &a.config.Authentication
 	config, err := a.configuration()

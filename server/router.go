@@ -85,7 +85,7 @@ func isAPI(path string) bool {
 }
 
 // serveAPI answers /api... and /apis...: up to the version it is discovery, below
-// it resources. A group that is not served is no API path.
+// it resources. A group that is not served gets the answer of an unknown path.
 func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	parts := strings.SplitN(strings.Trim(r.URL.Path, "/"), "/", 4)
 	discoveryDepth := 2

@@ -28,8 +28,8 @@ type serviceRanges []netip.Prefix
 // kubernetes is the address of the Service kubernetes.
 func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice() }
 
-// allocateServices makes Services get their addresses and ports. It returns what repairs
-// those that were given to nobody, or to several.
+// allocateServices makes Services get their addresses and ports. It returns the
+// controller that repairs claims of addresses and ports that do not match the Services.
 func allocateServices(ctx context.Context, o *apiOptions) (*serviceclaims.Controller, error) {
 	reg := o.registry
 	resource := reg.Resource(corev1.Resource("services"))

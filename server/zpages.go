@@ -145,7 +145,7 @@ func (z *zpages) statusObject(t metav1.TypeMeta) any {
 	}
 }
 
-// zpageMeta is the metadata of an object that is no resource.
+// zpageMeta is the metadata of the objects, which are not API resources.
 type zpageMeta struct {
 	Name string `json:"name"`
 }

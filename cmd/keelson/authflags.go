@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/server"
 )
 
-// authenticationFlags say who is let in, and as whom.
+// authenticationFlags say how users are authenticated.
 func authenticationFlags(f *pflag.FlagSet, c *server.AuthenticationConfig) {
 	f.BoolVar(&c.Anonymous, "anonymous-auth", c.Anonymous, "let requests without credentials in as system:anonymous, of the group system:unauthenticated")
 	f.StringSliceVar(&c.APIAudiences, "api-audiences", nil, "what tokens must be meant for; the issuers of service account tokens where none is given")

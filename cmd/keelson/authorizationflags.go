@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/server"
 )
 
-// authorizationFlags say who may do what.
+// authorizationFlags say which authorizers decide about requests.
 func authorizationFlags(f *pflag.FlagSet, c *server.AuthorizationConfig) {
 	f.StringSliceVar(&c.Modes, "authorization-mode", c.Modes, "authorizers in the order in which they are asked: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node")
 	f.StringVar(&c.PolicyFile, "authorization-policy-file", "", "file of the policies of mode ABAC, a JSON document a line")

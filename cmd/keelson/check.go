@@ -79,7 +79,7 @@ func (c *valueCheck) check(r embedded.Record) []string {
 	case !ok:
 		return []string{"it is not below " + registry.Root}
 	case p.kind == nil && !p.custom && !ownPaths[p.path]:
-		return []string{fmt.Sprintf("%q is no resource's place", p.path)}
+		return []string{fmt.Sprintf("%q is not a place of a resource", p.path)}
 	}
 	var wrong []string
 	add := func(err error) {
@@ -141,7 +141,7 @@ func checkOwn(value []byte) error {
 func openEnvelope(value []byte) (*runtime.Unknown, error) {
 	raw, ok := bytes.CutPrefix(value, envelopePrefix)
 	if !ok {
-		return nil, errors.New("its value is no protobuf envelope")
+		return nil, errors.New("its value is not a protobuf envelope")
 	}
 	u := &runtime.Unknown{}
 	if err := u.Unmarshal(raw); err != nil {
@@ -161,7 +161,7 @@ type document struct {
 
 func readDocument(value []byte) (d document, err error) {
 	if err := json.Unmarshal(value, &d); err != nil {
-		return d, fmt.Errorf("its value is no JSON object: %w", err)
+		return d, fmt.Errorf("its value is not a JSON object: %w", err)
 	}
 	return d, nil
 }

@@ -281,16 +281,16 @@ func TestCheckFinds(t *testing.T) {
 	}
 	for _, want := range []string{
 		"key /elsewhere: it is not below /registry/",
-		`key /registry/nothing/default/x: "nothing" is no resource's place`,
+		`key /registry/nothing/default/x: "nothing" is not a place of a resource`,
 		`key /registry/pods/default/default: its value is a "Namespace" of "v1", not a Pod of v1`,
 		`key /registry/namespaces/other: its object is "default"`,
 		`key /registry/namespaces/a/b: "a/b" is not the name of an object of namespaces`,
 		`key /registry/configmaps/lonely: "lonely" is not the name of an object of configmaps`,
 		"key /registry/namespaces/short: its protobuf envelope cannot be read: unexpected EOF",
-		"key /registry/namespaces/text: its value is no protobuf envelope",
+		"key /registry/namespaces/text: its value is not a protobuf envelope",
 		`key /registry/apiregistration.k8s.io/apiservices/x: its value is a "Pod" of "v1", not a APIService.apiregistration.k8s.io`,
 		`key /registry/example.com/things/default/x: its object is "default/y"`,
-		"key /registry/example.com/things/default/z: its value is no JSON object: unexpected end of JSON input",
+		"key /registry/example.com/things/default/z: its value is not a JSON object: unexpected end of JSON input",
 		"1 values are encrypted and were not read",
 	} {
 		if !strings.Contains(out, want+"\n") {

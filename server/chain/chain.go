@@ -49,8 +49,8 @@ type Options struct {
 	Refusing func() bool
 	// Audit is nil where nothing is audited.
 	Audit *audit.Auditor
-	// CORSAllowedOrigins and HSTSDirectives are empty, GoawayChance is 0, for nothing
-	// of the kind.
+	// The filters of CORSAllowedOrigins and HSTSDirectives are left out where these are
+	// empty, that of GoawayChance where it is 0.
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
 }

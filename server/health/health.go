@@ -28,13 +28,13 @@ const (
 // cheap and return within the context's time.
 type Check struct {
 	Name string
-	// Group is another name that excludes it, with all of the group; "" is no group.
+	// Group is a further name: excluding it excludes all checks of the group. It may be "".
 	Group string
 	On    Endpoint
 	Probe func(context.Context) error
 }
 
-// Observer is told each result.
+// Observer is called with each result.
 type Observer func(name, endpoint string, ok bool)
 
 // Handler serves the three endpoints.
@@ -42,8 +42,8 @@ type Handler struct {
 	checks  []Check
 	log     *slog.Logger
 	observe Observer
-	// LivezPasses says that the server may still be starting: until it does not, what
-	// /livez asks is not asked; nil is from the start.
+	// LivezPasses returns whether the server may still be starting: as long as it does,
+	// /livez passes without asking the checks. nil never does.
 	LivezPasses func() bool
 }
 
