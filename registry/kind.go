@@ -218,6 +218,10 @@ type Version struct {
 	// and returns the paths of that if track is set. An error is about a value that
 	// cannot be read. Nil where decoding has done so (typed objects).
 	Coerce func(obj Object, track bool) (unknown []string, err error)
+	// Check refuses an object of this version, with defaults, that decodes and that
+	// kube-apiserver cannot convert to its internal version all the same. It is called
+	// for what every write makes; the answer is 400.
+	Check func(Object) error
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They may share parts of their argument, which
 	// is not used afterwards.

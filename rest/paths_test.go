@@ -3,6 +3,7 @@ package rest_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -134,6 +135,56 @@ func TestCreatesThatKubeAPIServerTakes(t *testing.T) {
 			if err := json.Unmarshal(answer, &limits); err != nil || len(limits.Name) != len("fe5a8469-7221-4812-89b4-fdc093d6be8a") {
 				t.Errorf("name %q %v", limits.Name, err)
 			}
+		}
+	}
+}
+
+// TestDaemonSetsThatCannotBeRead writes a DaemonSet whose annotation with the generation of the template
+// is no number, through every verb and the status. kube-apiserver could not read it from a shared store.
+func TestDaemonSetsThatCannotBeRead(t *testing.T) {
+	_, server := verbsServer(t)
+	const collection = "/apis/apps/v1/namespaces/default/daemonsets"
+	object := func(name, generation string) string {
+		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":%q,"annotations":{"deprecated.daemonset.template.generation":%q}},`+
+			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, name, generation)
+	}
+	send := func(method, path, contentType, body string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", contentType)
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(answer)
+	}
+	if code, answer := send(http.MethodPost, collection, "application/json", object("d", "1")); code != http.StatusCreated {
+		t.Fatal(code, answer)
+	}
+	const changes = `{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"a b"}}}`
+	const operations = `[{"op":"replace","path":"/metadata/annotations/deprecated.daemonset.template.generation","value":"a b"}]`
+	for _, c := range []struct{ method, path, contentType, body string }{
+		{"POST", "", "application/json", object("e", "a b")},
+		{"POST", "", "application/yaml", object("e", "")},
+		{"PUT", "/d", "application/json", object("d", "1.5")},
+		{"PUT", "/d/status", "application/json", object("d", "1.5")},
+		{"PATCH", "/d", "application/merge-patch+json", changes},
+		{"PATCH", "/d", "application/strategic-merge-patch+json", changes},
+		{"PATCH", "/d/status", "application/strategic-merge-patch+json", changes},
+		{"PATCH", "/d", "application/json-patch+json", operations},
+		{"PATCH", "/d?fieldManager=f&force=true", "application/apply-patch+yaml", object("d", "a b")},
+		{"PATCH", "/f?fieldManager=f", "application/apply-patch+yaml", object("f", "a b")},
+	} {
+		code, answer := send(c.method, collection+c.path, c.contentType, c.body)
+		if code != http.StatusBadRequest || !strings.Contains(answer, `DaemonSet in version \"v1\" cannot be handled as a DaemonSet: strconv.ParseInt: parsing`) {
+			t.Errorf("%s %s %s: %d %.300s", c.method, c.path, c.contentType, code, answer)
 		}
 	}
 }

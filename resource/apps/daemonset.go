@@ -29,11 +29,13 @@ func daemonSet() *registry.Kind {
 	}
 	columns = append(columns, templateColumns()...)
 	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
+	v1 := declare.Version("v1", func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} }, defaultDaemonSet)
+	v1.Check = checkTemplateGeneration
 	return &registry.Kind{
 		Group: group, Package: "apps",
 		Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
 		ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} }, defaultDaemonSet)},
+		Versions: []registry.Version{v1},
 		Storage:  "v1", StoragePath: "daemonsets",
 		HiddenAnnotation:    appsv1.DeprecatedTemplateGeneration,
 		UnconditionalUpdate: true,
@@ -82,6 +84,16 @@ func daemonSet() *registry.Kind {
 func templateGeneration(d *appsv1.DaemonSet) int64 {
 	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	return n
+}
+
+// checkTemplateGeneration wants the annotation to be a number: kube-apiserver cannot read a DaemonSet in
+// which it is not.
+func checkTemplateGeneration(obj registry.Object) error {
+	if text, there := obj.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; there {
+		_, err := strconv.ParseInt(text, 10, 64)
+		return err
+	}
+	return nil
 }
 
 func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
