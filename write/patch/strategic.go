@@ -190,7 +190,11 @@ func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error,
 	return tree, strict, nil
 }
 
-// strategicError answers a patch that the merge refused.
+// strategicError answers a patch that the merge refused. kube-apiserver answers 400 and 422 to the errors
+// that the library names, and 500 to all others. Two of those are kept, whose texts clients know: an
+// unknown directive, and an element without its merge key. The others are about what the patch holds too
+// (lists of mixed elements, a directive that is no text) and are 422: which one of several faults is found
+// depends on the order of a map, and the answer must not be 500 where kube-apiserver's is not.
 func strategicError(err error) error {
 	for _, malformed := range []error{
 		mergepatch.ErrBadJSONDoc,
@@ -203,8 +207,10 @@ func strategicError(err error) error {
 			return kerrors.NewBadRequest(err.Error())
 		}
 	}
-	if errors.Is(err, mergepatch.ErrNoListOfLists) || errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys) {
-		return unprocessable(err)
+	text := err.Error()
+	directive := strings.HasPrefix(text, "unknown patch type: ") && !strings.Contains(text, "%!s(")
+	if directive || strings.HasPrefix(text, "map: ") && strings.Contains(text, " does not contain declared merge key: ") {
+		return plain(err)
 	}
-	return plain(err)
+	return unprocessable(err)
 }
