@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -32,6 +33,11 @@ func required(path *field.Path, value string) field.ErrorList {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	return nil
+}
+
+// requiredSegment wants a text that can be a segment of a path.
+func requiredSegment(path *field.Path, value string) field.ErrorList {
+	return append(required(path, value), invalid(path, value, apipath.IsValidPathSegmentName(value))...)
 }
 
 func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
@@ -293,12 +299,12 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 		return field.ErrorList{field.Invalid(path, "", "cannot set both resource and service backends")}
 	case b.Resource != nil:
 		at := path.Child("resource")
-		errs := required(at.Child("kind"), b.Resource.Kind)
-		errs = append(errs, required(at.Child("name"), b.Resource.Name)...)
+		var errs field.ErrorList
 		if g := b.Resource.APIGroup; g != nil {
-			errs = append(errs, invalid(at.Child("apiGroup"), *g, validation.IsDNS1123Subdomain(*g))...)
+			errs = invalid(at.Child("apiGroup"), *g, validation.IsDNS1123Subdomain(*g))
 		}
-		return errs
+		errs = append(errs, requiredSegment(at.Child("kind"), b.Resource.Kind)...)
+		return append(errs, requiredSegment(at.Child("name"), b.Resource.Name)...)
 	case b.Service == nil:
 		return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
 	}
