@@ -85,6 +85,10 @@ func validatePathSegments(obj registry.Object) field.ErrorList {
 	for _, message := range apipath.ValidatePathSegmentName(obj.GetName(), false) {
 		errs = append(errs, field.Invalid(meta.Child("name"), obj.GetName(), message))
 	}
+	// A key of the store ends at a zero byte. kube-apiserver takes one in the names of roles and their bindings.
+	if strings.Contains(obj.GetName(), "\x00") {
+		errs = append(errs, field.Invalid(meta.Child("name"), obj.GetName(), "may not contain a zero byte"))
+	}
 	return errs
 }
 
