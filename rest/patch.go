@@ -152,8 +152,7 @@ func (p *patcher) patchDocument(ctx context.Context, c *write.Current, obj regis
 
 func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Object) ([]string, error) {
 	if !p.s.Kind.Trees() {
-		if gvk, err := scheme.DocumentKind(after); err == nil && gvk.Version == "" && gvk.Group == "" && gvk.Kind != "" {
-			// Without an apiVersion the document is of no kind: nothing in it is known.
+		if hasNoVersion(after) {
 			return unknownMembers(after), nil
 		}
 	}
@@ -170,6 +169,13 @@ func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Objec
 		err = runtime.NewStrictDecodingError(more)
 	}
 	return patch.Decoded(after, strict, err, p.validation)
+}
+
+// hasNoVersion says that a document names a kind without an apiVersion. kube-apiserver then decodes it as
+// an object of no kind: nothing in it is known, and the patched object is empty.
+func hasNoVersion(doc []byte) bool {
+	gvk, err := scheme.DocumentKind(doc)
+	return err == nil && gvk.Version == "" && gvk.Group == "" && gvk.Kind != ""
 }
 
 // unknownMembers are the warnings for the members of a document of no kind.

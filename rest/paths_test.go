@@ -148,23 +148,7 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":%q,"annotations":{"deprecated.daemonset.template.generation":%q}},`+
 			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, name, generation)
 	}
-	send := func(method, path, contentType, body string) (int, string) {
-		req, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", contentType)
-		resp, err := server.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		answer, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(answer)
-	}
+	send := caller{t, server}.sendAs
 	if code, answer := send(http.MethodPost, collection, "application/json", object("d", "1")); code != http.StatusCreated {
 		t.Fatal(code, answer)
 	}
@@ -185,6 +169,52 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 		code, answer := send(c.method, collection+c.path, c.contentType, c.body)
 		if code != http.StatusBadRequest || !strings.Contains(answer, `DaemonSet in version \"v1\" cannot be handled as a DaemonSet: strconv.ParseInt: parsing`) {
 			t.Errorf("%s %s %s: %d %.300s", c.method, c.path, c.contentType, code, answer)
+		}
+	}
+}
+
+// sendAs sends a body of a content type and returns the code and the body of the answer.
+func (c caller) sendAs(method, path, contentType, body string) (int, string) {
+	c.t.Helper()
+	req, err := http.NewRequestWithContext(c.t.Context(), method, c.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	resp, err := c.server.Client().Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return resp.StatusCode, string(answer)
+}
+
+// TestRefusedPatches sends patches whose result is refused: a generateName that cannot be in a path, and
+// a Scale without an apiVersion, which is of no kind and therefore has no name.
+func TestRefusedPatches(t *testing.T) {
+	_, server := verbsServer(t)
+	c := caller{t, server}
+	const collection = "/apis/apps/v1/namespaces/default/deployments"
+	const object = `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	if code, answer := c.sendAs(http.MethodPost, collection, "application/json", object); code != http.StatusCreated {
+		t.Fatal(code, answer)
+	}
+	for _, test := range []struct {
+		path, contentType, body string
+		code                    int
+		message                 string
+	}{
+		{"/d", "application/merge-patch+json", `{"metadata":{"generateName":"-5%"}}`, 422, `metadata.generateName: Invalid value: \"-5%\": may not contain '%'`},
+		{"/d/scale", "application/json-patch+json", `[{"op":"replace","path":"/apiVersion"}]`, 400, "the name of the object (d based on URL) was undeterminable: name must be provided"},
+		{"/d/scale", "application/merge-patch+json", `{"apiVersion":null}`, 400, "the name of the object (d based on URL) was undeterminable: name must be provided"},
+	} {
+		code, answer := c.sendAs(http.MethodPatch, collection+test.path, test.contentType, test.body)
+		if code != test.code || !strings.Contains(answer, test.message) {
+			t.Errorf("%s %s: %d %.400s, want %d %s", test.path, test.body, code, answer, test.code, test.message)
 		}
 	}
 }

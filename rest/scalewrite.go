@@ -116,6 +116,9 @@ func (p *scalePatch) document(before, after *autoscalingv1.Scale) ([]string, err
 	if err != nil {
 		return nil, err
 	}
+	if hasNoVersion(doc) {
+		return unknownMembers(doc), nil
+	}
 	d := scheme.Decoder{GVK: write.ScaleKind, Internal: "autoscaling.Scale", New: func() runtime.Object { return after }}
 	more, err := d.DecodePatched(doc, p.validation != patch.Ignore)
 	if err == nil && len(more) > 0 {

@@ -121,7 +121,7 @@ var standardFinalizers = map[string]bool{
 func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	meta, before := metaOf(obj), metaOf(old)
-	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, anyName, path)
+	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, before, path)
 	errs = append(errs, kept...)
 	if a.Target.Kind.MetaOnUpdate == registry.MetaNothing || !a.rightType(obj) {
@@ -134,6 +134,3 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	}
 	return errs
 }
-
-// anyName accepts every name: that of an existing object is what it is.
-func anyName(string, bool) []string { return nil }
