@@ -75,6 +75,10 @@ func knownBodies() []known {
 		{func(d *difference) bool {
 			return d.got.code == http.StatusBadRequest && strings.Contains(d.got.message, "invalid UTF-8")
 		}, "Keelson refuses texts that are no UTF-8"},
+		{func(d *difference) bool {
+			failed := d.want.code == 0 || d.want.code >= http.StatusInternalServerError
+			return failed && d.got.code >= http.StatusBadRequest && d.got.code < http.StatusInternalServerError
+		}, "Keelson refuses what kube-apiserver fails with"},
 	}
 }
 
