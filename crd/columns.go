@@ -20,9 +20,9 @@ var ageColumn = []apiextensionsv1.CustomResourceColumnDefinition{{
 	Name: "Age", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",
 }}
 
-// columns are the columns of a version's tables, and what fills their rows. Where
-// a path cannot be read, the name is all that is shown of what follows.
-func columns(declared []apiextensionsv1.CustomResourceColumnDefinition) ([]metav1.TableColumnDefinition, func(registry.Object) ([]any, []metav1.TableRowCondition)) {
+// table declares the tables of a version with these printer columns. A column whose path cannot be parsed and the
+// columns after it are left out.
+func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.Table[registry.Object] {
 	if len(declared) == 0 {
 		declared = ageColumn
 	}
@@ -40,13 +40,14 @@ func columns(declared []apiextensionsv1.CustomResourceColumnDefinition) ([]metav
 		paths = append(paths, path)
 		headers = append(headers, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority})
 	}
-	return headers, func(obj registry.Object) ([]any, []metav1.TableRowCondition) {
+	cells := func(obj *unstructured.Unstructured) ([]any, []metav1.TableRowCondition) {
 		cells := []any{obj.GetName()}
 		for i, path := range paths {
-			cells = append(cells, cell(path, headers[i+1].Type, obj.(*unstructured.Unstructured).Object))
+			cells = append(cells, cell(path, headers[i+1].Type, obj.Object))
 		}
 		return cells, nil
 	}
+	return registry.Table[*unstructured.Unstructured]{Columns: headers, Cells: cells}.Untyped()
 }
 
 // cell is what a path finds in a tree, as a column of the type shows it; nil for

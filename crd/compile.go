@@ -237,7 +237,7 @@ func (s *Server) bind(d *definition, spec *apiextensionsv1.CustomResourceDefinit
 		return err
 	}
 	for _, r := range resources {
-		name := r.Kind.Storage
+		name := r.Kind.Storage.Version
 		k.bound[name] = s.o.Rest.Bind(r, r.Kind.Version(name), d.terminating())
 		if name == k.storage {
 			k.resource = r
@@ -276,18 +276,21 @@ func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefiniti
 	names := &d.status.names
 	c := k.byName[v.Name]
 	out := &registry.Kind{
-		Group: d.group, Package: "unstructured", Resource: names.Plural, Singular: names.Singular,
-		Name: names.Kind, ListName: names.ListKind, ShortNames: names.ShortNames, Categories: names.Categories,
-		Namespaced: d.scope == apiextensionsv1.NamespaceScoped,
-		Storage:    v.Name, StorageJSON: true, StoragePath: d.group + "/" + names.Plural,
-		Documents: newDocuments(k, v.Name), Types: types,
-		AnyFinalizer: true, MetaOnUpdate: registry.MetaChanges,
+		Names: registry.Names{
+			Group: d.group, Package: "unstructured", Resource: names.Plural, Singular: names.Singular,
+			Name: names.Kind, ListName: names.ListKind, ShortNames: names.ShortNames,
+			Categories: names.Categories, Namespaced: d.scope == apiextensionsv1.NamespaceScoped,
+		},
+		Types: types,
+		Storage: registry.Storage{
+			Version: v.Name, Path: d.group + "/" + names.Plural, JSON: true, Documents: newDocuments(k, v.Name),
+		},
+		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaChanges},
 		Subresources: subresources(v, spec),
-		Fields:       selectable(v),
-		Hooks:        c.hooks(),
+		Selection:    registry.Selection{Fields: selectable(v), FieldError: fieldError},
+		Strategy:     c.strategy(),
+		Table:        table(v.AdditionalPrinterColumns),
 	}
-	out.FieldError = fieldError
-	out.Columns, out.Hooks.Cells = columns(v.AdditionalPrinterColumns)
 	for i := range spec.Versions {
 		other := &spec.Versions[i]
 		if other.Served || other.Storage {

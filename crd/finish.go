@@ -117,7 +117,7 @@ const deletePage = 500
 // deleteAll deletes the objects. Admission is not asked: it was, about the deletion of the definition.
 func (s *Server) deleteAll(ctx context.Context, r *registry.Resource, view *cache.View) error {
 	var errs []error
-	served := registry.NewServed(r, r.Kind.Version(r.Kind.Storage))
+	served := registry.NewServed(r, r.Kind.Version(r.Kind.Storage.Version))
 	err := view.Ascend(ctx, "", "", deletePage, func(o *cache.Object) bool {
 		deletion := write.Deletion(served, o.Namespace, o.Name, &metav1.DeleteOptions{})
 		deletion.Admitted = true

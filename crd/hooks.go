@@ -20,10 +20,10 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// hooks are what the pipeline asks of a custom resource in this version.
-func (c *compiledVersion) hooks() registry.Hooks {
+// strategy returns what this version of a custom resource adds to a write.
+func (c *compiledVersion) strategy() registry.Strategy[registry.Object] {
 	type tree = *unstructured.Unstructured
-	h := registry.TypedHooks[tree]{
+	return registry.Strategy[tree]{
 		PrepareCreate: func(_ context.Context, obj tree) {
 			if c.status {
 				delete(obj.Object, "status")
@@ -43,8 +43,7 @@ func (c *compiledVersion) hooks() registry.Hooks {
 			return c.validateStatus(ctx, obj, old)
 		},
 		Warn: func(_ context.Context, obj, old tree) []string { return finalizerWarnings(obj, old) },
-	}
-	return registry.HooksOf(h)
+	}.Untyped()
 }
 
 // prepareUpdate keeps the status where it is a subresource, and counts a change of

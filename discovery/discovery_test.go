@@ -92,13 +92,16 @@ func kindsOf(t *testing.T, documents map[string]json.RawMessage) []*registry.Kin
 				continue
 			}
 			k := &registry.Kind{
-				Group: gv.Group, Resource: name, Singular: r.SingularName, Name: r.Kind, Namespaced: r.Namespaced,
-				ShortNames: r.ShortNames, Categories: r.Categories, Verbs: r.Verbs,
+				Names: registry.Names{
+					Group: gv.Group, Resource: name, Singular: r.SingularName, Name: r.Kind,
+					Namespaced: r.Namespaced, ShortNames: r.ShortNames, Categories: r.Categories,
+				},
+				Requests: registry.Requests{Verbs: r.Verbs},
 				Versions: []registry.Version{{Name: gv.Version}},
 			}
 			if r.StorageVersionHash != "" {
 				stored := storage(r.Kind, r.StorageVersionHash)
-				k.StoragePath, k.Storage = name, stored.Version
+				k.Storage.Path, k.Storage.Version = name, stored.Version
 				if stored.Group != gv.Group {
 					k.Group, k.Versions[0].Group = stored.Group, gv.Group
 				}

@@ -140,7 +140,7 @@ func sortGroups(groups []*Group) {
 
 // resources lists a kind and its subresources in one version.
 func resources(k *registry.Kind, group, version string) []metav1.APIResource {
-	verbs := k.Verbs
+	verbs := k.Requests.Verbs
 	if verbs == nil {
 		verbs = registry.AllVerbs
 	}
@@ -149,8 +149,8 @@ func resources(k *registry.Kind, group, version string) []metav1.APIResource {
 		Name: k.Resource, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.Name,
 		Verbs: verbs, ShortNames: k.ShortNames, Categories: k.Categories,
 	}
-	if k.StoragePath != "" {
-		storage := k.Storage
+	if k.Storage.Path != "" {
+		storage := k.Storage.Version
 		if v := hashedVersion[k.GroupKind()]; v != "" {
 			storage = v
 		}

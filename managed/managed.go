@@ -121,7 +121,7 @@ func For(k *registry.Kind, gvk schema.GroupVersionKind, subresource string, type
 	c := Config{
 		Kind:        gvk,
 		Subresource: subresource,
-		Storage:     schema.GroupVersion{Group: k.Group, Version: k.Storage},
+		Storage:     schema.GroupVersion{Group: k.Group, Version: k.Storage.Version},
 		Types:       types,
 		Reset:       ResetFields(k, subresource),
 		Cache:       cache,

@@ -31,7 +31,7 @@ func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]
 		// Without a subresource kube-apiserver asks the version of the request only: a
 		// status that managers applied in another is held against what is sent, which
 		// will not be stored.
-		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage}.String())
+		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String())
 		return map[fieldpath.APIVersion]*fieldpath.Set{own: all[own]}
 	}
 	return resetIn(k, resetPaths(k, subresource))
@@ -62,13 +62,13 @@ func resetPaths(k *registry.Kind, subresource string) [][]any {
 		return nil
 	case certificate:
 		return [][]any{{"spec"}, {"status"}}
-	case k.Hooks.Status != nil, isNode(k):
+	case k.Strategy.Status != nil, isNode(k):
 		return [][]any{{"status"}}
 	}
 	return nil
 }
 
-// isNode: nodes may be created with a status, so that their hooks do not reset it,
+// isNode: nodes may be created with a status, so that their strategy does not reset it,
 // but nobody owns it through them.
 func isNode(k *registry.Kind) bool { return k.Group == "" && k.Resource == "nodes" }
 

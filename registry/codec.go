@@ -31,7 +31,7 @@ const (
 
 // codec reads and makes the encoded forms of one kind. The stored form that the
 // cache keeps (cache.Object.Data) is the bare protobuf message, or the item JSON
-// for kinds stored as JSON (the whole document where Kind.StoredJSON converts it),
+// for kinds stored as JSON (the whole document where Kind.Storage.StoredJSON converts it),
 // with its resourceVersion.
 type codec struct {
 	kind    *Kind
@@ -48,19 +48,19 @@ type codec struct {
 }
 
 func newCodec(k *Kind) (*codec, error) {
-	c := &codec{kind: k, storage: k.Version(k.Storage)}
+	c := &codec{kind: k, storage: k.Version(k.Storage.Version)}
 	if c.storage == nil {
-		return nil, fmt.Errorf("kind %s: storage version %q is not served", k.GroupKind(), k.Storage)
+		return nil, fmt.Errorf("kind %s: storage version %q is not served", k.GroupKind(), k.Storage.Version)
 	}
-	for i := range k.Fields {
-		if k.Fields[i].Index {
-			c.indexes = append(c.indexes, &k.Fields[i])
+	for i := range k.Selection.Fields {
+		if k.Selection.Fields[i].Index {
+			c.indexes = append(c.indexes, &k.Selection.Fields[i])
 		}
 	}
-	gv := schema.GroupVersion{Group: k.Group, Version: k.Storage}
+	gv := schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}
 	stored := gv.String()
-	if k.StorageGroupVersion != "" {
-		stored = k.StorageGroupVersion
+	if k.Storage.GroupVersion != "" {
+		stored = k.Storage.GroupVersion
 	}
 	c.envelope = wire.NewEnvelopeHead(stored, k.Name)
 	c.jsonHead = scheme.JSONHead(gv.WithKind(k.Name))
@@ -91,7 +91,7 @@ func (c *codec) Read(key string, value []byte, revision int64) (cache.Header, er
 
 // read reads a plain value.
 func (c *codec) read(value []byte, revision int64) (cache.Header, error) {
-	if c.kind.StorageJSON {
+	if c.kind.Storage.JSON {
 		return c.readJSON(value, revision)
 	}
 	var h cache.Header
@@ -186,7 +186,7 @@ func (c *codec) stampJSON(doc []byte, revision int64) ([]byte, error) {
 
 // lacksDefaults says whether a stored message must get defaults.
 func (c *codec) lacksDefaults(raw []byte) bool {
-	for _, path := range c.kind.DefaultOnRead {
+	for _, path := range c.kind.Storage.DefaultOnRead {
 		if v, err := wire.Find(raw, path); err == nil && len(v.Bytes) == 0 {
 			return true
 		}
@@ -205,7 +205,7 @@ func (c *codec) withDefaults(raw []byte) ([]byte, error) {
 
 // Restamp implements cache.Codec.
 func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
-	if c.kind.StorageJSON {
+	if c.kind.Storage.JSON {
 		return c.stampJSON(data, revision)
 	}
 	return wire.Stamp(data, revision)
@@ -217,16 +217,16 @@ func (c *codec) decode(ctx context.Context, data []byte) (Object, error) {
 	switch {
 	case c.kind.Trees():
 		return c.decodeDocument(ctx, data)
-	case c.kind.StoredJSON != nil:
-		return c.kind.StoredJSON.Decode(data)
+	case c.kind.Storage.StoredJSON != nil:
+		return c.kind.Storage.StoredJSON.Decode(data)
 	}
 	obj := c.storage.New()
-	if c.kind.StorageJSON {
+	if c.kind.Storage.JSON {
 		return obj, json.Unmarshal(data, obj)
 	}
 	err := scheme.DecodeProto(data, obj)
-	if err == nil && c.kind.AfterDecode != nil {
-		c.kind.AfterDecode(obj)
+	if err == nil && c.kind.Storage.AfterDecode != nil {
+		c.kind.Storage.AfterDecode(obj)
 	}
 	return obj, err
 }
@@ -246,7 +246,7 @@ func (c *codec) metadataAlone(raw []byte) ([]byte, error) {
 }
 
 // storedAsServed says that Data is the storage version's item JSON.
-func (c *codec) storedAsServed() bool { return c.kind.StorageJSON && c.kind.StoredJSON == nil }
+func (c *codec) storedAsServed() bool { return c.kind.Storage.JSON && c.kind.Storage.StoredJSON == nil }
 
 // encode makes the value to store of an object in the storage version, and the
 // data that Read would make of it with an empty resourceVersion.
@@ -258,20 +258,20 @@ func (c *codec) encode(ctx context.Context, obj Object) (value []byte, err error
 // encodeWhole makes a value with the object's resourceVersion in it.
 func (c *codec) encodeWhole(ctx context.Context, obj Object) (value []byte, err error) {
 	if c.kind.Trees() {
-		document, err := c.kind.Documents.Encode(ctx, obj)
+		document, err := c.kind.Storage.Documents.Encode(ctx, obj)
 		if err != nil {
 			return nil, err
 		}
 		return append(document, '\n'), nil
 	}
-	if c.kind.StoredJSON != nil {
-		document, err := c.kind.StoredJSON.Encode(obj)
+	if c.kind.Storage.StoredJSON != nil {
+		document, err := c.kind.Storage.StoredJSON.Encode(obj)
 		if err != nil {
 			return nil, err
 		}
 		return append(document, '\n'), nil
 	}
-	if c.kind.StorageJSON {
+	if c.kind.Storage.JSON {
 		item, err := scheme.EncodeItem(obj)
 		if err != nil {
 			return nil, err
@@ -333,11 +333,11 @@ func (c *codec) plain(value []byte) ([]byte, error) {
 
 // open takes off a plain value what is around its data.
 func (c *codec) open(value []byte) ([]byte, error) {
-	if !c.kind.StorageJSON {
+	if !c.kind.Storage.JSON {
 		return wire.Raw(value)
 	}
 	value = bytes.TrimSpace(value)
-	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.StoredJSON == nil && !c.kind.Trees() {
+	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.Storage.StoredJSON == nil && !c.kind.Trees() {
 		return append([]byte{'{'}, rest...), nil
 	}
 	return value, nil

@@ -115,7 +115,7 @@ func (r *Resource) commitPut(ctx context.Context, key string, revision int64, va
 	if err != nil {
 		return Result{}, err
 	}
-	op.TTL = r.Kind.TTLSeconds
+	op.TTL = r.Kind.Storage.TTLSeconds
 	revision, err = r.store.Commit(ctx, companions.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
 		Ops:        []storage.Op{op},

@@ -15,7 +15,7 @@ import (
 // Documents reads and makes the stored documents of a kind whose objects are trees
 // (custom resources). A document is the whole JSON of an object in some version of
 // the kind, apiVersion and kind included. Such a kind has one *Kind for each of its
-// versions, and they share what is stored: hooks see objects of the version that a
+// versions, and they share what is stored: the kind's functions see objects of the version that a
 // request came in. All methods may be called concurrently.
 type Documents interface {
 	// Normal returns a stored document as it reads today: what its version's schema
@@ -36,14 +36,14 @@ type Documents interface {
 }
 
 // Trees says that the kind's objects are trees and its documents whole.
-func (k *Kind) Trees() bool { return k.Documents != nil }
+func (k *Kind) Trees() bool { return k.Storage.Documents != nil }
 
 // BindVersions binds the kinds of the versions of one collection to the store on
 // which place puts it. The caller may serve them; the registry does not keep them.
 func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
 	out := make([]*Resource, 0, len(kinds))
 	for _, k := range kinds {
-		on := g.place(k, Root+k.StoragePath+"/")
+		on := g.place(k, Root+k.Storage.Path+"/")
 		r, err := newResource(k, on.Store, on.Cache, g.now)
 		if err != nil {
 			return nil, err
@@ -66,11 +66,11 @@ func (r *Resource) document(ctx context.Context, o *cache.Object) ([]byte, error
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
-	if r.Kind.Documents.Is(o.Data) {
+	if r.Kind.Storage.Documents.Is(o.Data) {
 		return o.Data, nil
 	}
 	return r.cache.Form(o, r.versionForm(r.codec.storage), func() ([]byte, error) {
-		docs, err := r.Kind.Documents.Convert(ctx, [][]byte{o.Data})
+		docs, err := r.Kind.Storage.Documents.Convert(ctx, [][]byte{o.Data})
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	var lacking []*cache.Object
 	var docs [][]byte
 	for _, o := range objects {
-		if o.Err() != nil || r.Kind.Documents.Is(o.Data) {
+		if o.Err() != nil || r.Kind.Storage.Documents.Is(o.Data) {
 			continue
 		}
 		if _, ok := o.Kept(form); !ok {
@@ -99,7 +99,7 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 	if len(docs) == 0 {
 		return nil
 	}
-	converted, err := r.Kind.Documents.Convert(ctx, docs)
+	converted, err := r.Kind.Storage.Documents.Convert(ctx, docs)
 	if err != nil {
 		return err
 	}
@@ -113,19 +113,19 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 
 // decodeDocument makes the object of data in the kind's version.
 func (c *codec) decodeDocument(ctx context.Context, data []byte) (Object, error) {
-	if !c.kind.Documents.Is(data) {
-		docs, err := c.kind.Documents.Convert(ctx, [][]byte{data})
+	if !c.kind.Storage.Documents.Is(data) {
+		docs, err := c.kind.Storage.Documents.Convert(ctx, [][]byte{data})
 		if err != nil {
 			return nil, err
 		}
 		data = docs[0]
 	}
-	return c.kind.Documents.Decode(data)
+	return c.kind.Storage.Documents.Decode(data)
 }
 
 // normal is plain for documents.
 func (c *codec) normal(value []byte, revision int64) ([]byte, error) {
-	return c.kind.Documents.Normal(bytes.TrimSpace(value), revision)
+	return c.kind.Storage.Documents.Normal(bytes.TrimSpace(value), revision)
 }
 
 // unstamped is what reading value would give, but for the resourceVersion.
@@ -206,5 +206,5 @@ func (r *Resource) DecodeStored(o *cache.Object) (Object, error) {
 		return nil, kerrors.NewInternalError(err)
 	}
 	r.codec.decodes.Add(1)
-	return r.Kind.Documents.Decode(o.Data)
+	return r.Kind.Storage.Documents.Decode(o.Data)
 }

@@ -44,8 +44,8 @@ func newResource(k *Kind, store storage.Store, c *cache.Cache, now func() time.T
 	if err != nil {
 		return nil, err
 	}
-	r := &Resource{Kind: k, store: store, all: c, codec: codec, prefix: Root + k.StoragePath + "/", now: now}
-	if k.StoragePath != "" {
+	r := &Resource{Kind: k, store: store, all: c, codec: codec, prefix: Root + k.Storage.Path + "/", now: now}
+	if k.Storage.Path != "" {
 		r.cache = c.Resource(cache.Config{
 			Resource: k.GroupResource().String(), Prefix: r.prefix,
 			Namespaced: k.Namespaced, Indexes: codec.indexNames(), Codec: codec,
@@ -180,7 +180,7 @@ func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([
 
 // ItemProto returns the protobuf message of o in version v.
 func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if r.stored(v) && !r.Kind.StorageJSON && o.Err() == nil {
+	if r.stored(v) && !r.Kind.Storage.JSON && o.Err() == nil {
 		return o.Data, nil
 	}
 	return r.cache.Form(o, r.versionForm(v)+1, func() ([]byte, error) {
@@ -206,7 +206,7 @@ func (r *Resource) documentOfMetadata(ctx context.Context, o *cache.Object) ([]b
 // is there or as good as there, and else made without the rest of the object.
 func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
 	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
-		if _, ok := o.Kept(FormJSON); !ok && !r.Kind.StorageJSON && o.Err() == nil {
+		if _, ok := o.Kept(FormJSON); !ok && !r.Kind.Storage.JSON && o.Err() == nil {
 			meta, err := r.codec.metadataAlone(o.Data)
 			if err != nil {
 				return nil, err
@@ -230,7 +230,7 @@ func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, e
 
 // ShownMetadata returns the JSON of metadata as it is shown without its object.
 func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
-	hidden := r.Kind.HiddenAnnotation
+	hidden := r.Kind.Metadata.HiddenAnnotation
 	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
 		return meta, nil
 	}
@@ -244,7 +244,7 @@ func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
 
 // ShownProtoMetadata is ShownMetadata for the message of metadata.
 func (r *Resource) ShownProtoMetadata(meta []byte) ([]byte, error) {
-	hidden := r.Kind.HiddenAnnotation
+	hidden := r.Kind.Metadata.HiddenAnnotation
 	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
 		return meta, nil
 	}
@@ -323,8 +323,8 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 			return o.Fields[i], nil
 		}
 	}
-	for i := range r.Kind.Fields {
-		f := &r.Kind.Fields[i]
+	for i := range r.Kind.Selection.Fields {
+		f := &r.Kind.Selection.Fields[i]
 		switch {
 		case f.Name != name:
 		case f.Members != nil:
@@ -333,7 +333,7 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 				return "", err
 			}
 			return documentText(doc, f.Members)
-		case f.Get != nil || r.Kind.StorageJSON:
+		case f.Get != nil || r.Kind.Storage.JSON:
 			obj, err := r.Decode(ctx, o)
 			if err != nil {
 				return "", err
@@ -372,7 +372,7 @@ func New(kinds []*Kind, store storage.Store, c *cache.Cache, now func() time.Tim
 func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now func() time.Time) (*Registry, error) {
 	g := &Registry{resources: map[schema.GroupResource]*Resource{}, place: place, now: now}
 	for _, k := range kinds {
-		on := place(k, Root+k.StoragePath+"/")
+		on := place(k, Root+k.Storage.Path+"/")
 		r, err := newResource(k, on.Store, on.Cache, now)
 		if err != nil {
 			return nil, err

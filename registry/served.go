@@ -27,7 +27,7 @@ func (s *Served) GroupResource() schema.GroupResource { return s.GVR.GroupResour
 
 // Stored names the kind and the resource in the version that objects are stored in.
 func (s *Served) Stored() (schema.GroupVersionKind, schema.GroupVersionResource) {
-	gv := schema.GroupVersion{Group: s.Kind.Group, Version: s.Kind.Storage}
+	gv := schema.GroupVersion{Group: s.Kind.Group, Version: s.Kind.Storage.Version}
 	return gv.WithKind(s.Kind.Name), gv.WithResource(s.Kind.Resource)
 }
 

@@ -119,7 +119,7 @@ func TestReferenceData(t *testing.T) {
 		}
 	}
 	for _, k := range kinds {
-		if k.StoragePath != "" && checked[k] == 0 {
+		if k.Storage.Path != "" && checked[k] == 0 {
 			t.Errorf("no stored %s", k.GroupResource())
 		}
 	}
@@ -138,7 +138,7 @@ func TestReferenceData(t *testing.T) {
 
 func resourceOf(all *registry.Registry, key string) (*registry.Resource, string) {
 	for _, r := range all.Resources() {
-		if rest, ok := strings.CutPrefix(key, registry.Root+r.Kind.StoragePath+"/"); ok && r.Kind.StoragePath != "" {
+		if rest, ok := strings.CutPrefix(key, registry.Root+r.Kind.Storage.Path+"/"); ok && r.Kind.Storage.Path != "" {
 			if strings.Contains(rest, "/") == r.Kind.Namespaced {
 				return r, rest
 			}
@@ -202,8 +202,8 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if err := scheme.DecodeProto(raw, obj); err != nil {
 		return err
 	}
-	if r.Kind.AfterDecode != nil {
-		r.Kind.AfterDecode(obj)
+	if r.Kind.Storage.AfterDecode != nil {
+		r.Kind.Storage.AfterDecode(obj)
 	}
 	again, err := scheme.EncodeItem(obj)
 	if err != nil {
@@ -214,7 +214,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	}
 	if meta, err := r.MetadataJSON(ctx, o); err != nil {
 		return err
-	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.HiddenAnnotation)); err != nil && version.FromStorage == nil {
+	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.Metadata.HiddenAnnotation)); err != nil && version.FromStorage == nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	// What was made once is kept.
@@ -293,7 +293,7 @@ func checkStored(ctx context.Context, store storage.Store, r *registry.Resource,
 	if again, err = r.Reencode(e.Value); err != nil {
 		return err
 	}
-	if r.Kind.DefaultOnRead == nil || len(e.Value) <= len(d.Value) || !bytes.Equal(again, e.Value) {
+	if r.Kind.Storage.DefaultOnRead == nil || len(e.Value) <= len(d.Value) || !bytes.Equal(again, e.Value) {
 		return fmt.Errorf("changed and changed back it is stored as\n%q\nwas\n%q", e.Value, d.Value)
 	}
 	return nil // the defaults it lacked are stored now

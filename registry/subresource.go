@@ -23,7 +23,7 @@ type Subresource struct {
 	// Also are other kinds that a POST may send, with the same fields.
 	Also []schema.GroupVersionKind
 
-	// Status marks the status subresource: Hooks.Status says what it is.
+	// Status marks the status subresource: Strategy.Status says what it is.
 	Status bool
 	// Scale maps the scale subresource.
 	Scale *Scale
@@ -117,7 +117,7 @@ func (r CreateRequest) Admitted(ctx context.Context) error {
 	return r.Admit(ctx, r.Body, nil)
 }
 
-// Access lets a hook reach objects through the same pipeline a client uses.
+// Access lets a CreateFunc reach objects through the same pipeline a client uses.
 // Errors are *apierr.Error.
 type Access interface {
 	// Get reads the latest object of a resource, decoded, in its storage
@@ -126,7 +126,7 @@ type Access interface {
 	// List reads all objects of a namespace ("" is all).
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]Object, error)
 	// Update reads, changes and writes the object; change runs again after a
-	// conflict. No hooks but validation run.
+	// conflict. Of the kind's Strategy only validation runs.
 	Update(ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error) (Object, error)
 	// Delete removes an object as a DELETE with these preconditions and grace
 	// would.

@@ -67,7 +67,7 @@ func TestDiscovery(t *testing.T) {
 
 // entries are a kind and its subresources as discovery lists them.
 func entries(gv string, k *registry.Kind) []listed {
-	verbs := k.Verbs
+	verbs := k.Requests.Verbs
 	if verbs == nil {
 		verbs = registry.AllVerbs
 	}
@@ -156,7 +156,7 @@ func TestOrder(t *testing.T) {
 func TestWhoMustSayWhatHeReplaces(t *testing.T) {
 	var got []string
 	for _, k := range Kinds() {
-		if k.HasVerb("update") && !k.UnconditionalUpdate {
+		if k.HasVerb("update") && !k.Requests.UnconditionalUpdate {
 			got = append(got, k.Resource)
 		}
 	}

@@ -30,7 +30,7 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	if result.Deleted && !s.Kind.ReturnDeleted {
+	if result.Deleted && !s.Kind.Requests.ReturnDeleted {
 		return h.writeDeleted(w, r, s, accepted, result.Object)
 	}
 	code := http.StatusOK
@@ -43,8 +43,8 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 // warnOfOrphans tells a client that did not choose what becomes of dependents what
 // the kind's default is.
 func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
-	if s.Kind.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil { //nolint:staticcheck // deprecated, still served
-		request.Warn(r.Context(), s.Kind.OrphanWarning)
+	if s.Kind.Requests.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil { //nolint:staticcheck // deprecated, still served
+		request.Warn(r.Context(), s.Kind.Requests.OrphanWarning)
 	}
 }
 

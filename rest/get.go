@@ -41,7 +41,7 @@ func (s *served) read(r *http.Request, info *request.Info) (*cache.Object, error
 		return s.latest(r.Context(), info)
 	}
 	parse := parseWatchVersion
-	if s.Kind.UncachedGet {
+	if s.Kind.Requests.UncachedGet {
 		parse = parseVersion
 	}
 	revision, err := parse(rv)

@@ -272,7 +272,7 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 
 // protoMetadata returns a PartialObjectMetadata message.
 func (s *served) protoMetadata(ctx context.Context, v view) ([]byte, error) {
-	if !s.Kind.StorageJSON {
+	if !s.Kind.Storage.JSON {
 		meta, err := wire.MetadataField(v.o.Data)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ const (
 
 // encodeRow makes the row of an object, up to what it carries of the object.
 func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
-	cells := s.Kind.Hooks.Cells
+	cells := s.Kind.Table.Cells
 	if cells == nil {
 		cells = genericCells
 	}

@@ -21,7 +21,7 @@ func TestKeptRowsAreAsMadeAnew(t *testing.T) {
 	creates := recordedCreates(t)
 	c := caller{t, server}
 	for _, r := range reg.Resources() {
-		version := r.Kind.Version(r.Kind.Storage)
+		version := r.Kind.Version(r.Kind.Storage.Version)
 		create, ok := creates[collectionPath(r.Kind, version)]
 		if r.Virtual() || !ok {
 			continue
@@ -86,8 +86,8 @@ func cellsMadeAnew(t *testing.T, r *registry.Resource, now time.Time) (cells []a
 			t.Fatal(err)
 		}
 		values := []any{obj.GetName(), obj.GetCreationTimestamp().UTC().Format(time.RFC3339)}
-		if r.Kind.Hooks.Cells != nil {
-			values, _ = r.Kind.Hooks.Cells(obj)
+		if r.Kind.Table.Cells != nil {
+			values, _ = r.Kind.Table.Cells(obj)
 		}
 		for i, value := range values {
 			if e, ok := value.(registry.Elapsed); ok {

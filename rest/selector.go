@@ -24,7 +24,7 @@ type fieldSet struct {
 
 func newFieldSet(k *registry.Kind, v *registry.Version) *fieldSet {
 	f := &fieldSet{kind: k, version: v, names: map[string]bool{"metadata.name": true, "metadata.namespace": true}}
-	for _, field := range k.Fields {
+	for _, field := range k.Selection.Fields {
 		f.names[field.Name] = true
 	}
 	return f
@@ -35,14 +35,14 @@ func (f *fieldSet) resolve(label string) (string, error) {
 	if name, ok := f.version.FieldAliases[label]; ok {
 		return name, nil
 	}
-	if label == "metadata.namespace" && !f.kind.Namespaced && f.kind.FieldError != nil {
-		return "", f.kind.FieldError(f.version.Name, label)
+	if label == "metadata.namespace" && !f.kind.Namespaced && f.kind.Selection.FieldError != nil {
+		return "", f.kind.Selection.FieldError(f.version.Name, label)
 	}
 	if f.names[label] && (len(f.version.FieldAliases) == 0 || strings.HasPrefix(label, "metadata.")) {
 		return label, nil
 	}
-	if f.kind.FieldError != nil {
-		return "", f.kind.FieldError(f.version.Name, label)
+	if f.kind.Selection.FieldError != nil {
+		return "", f.kind.Selection.FieldError(f.version.Name, label)
 	}
 	return "", fmt.Errorf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", label)
 }
@@ -159,7 +159,7 @@ func (sel *selection) require(field, value string, equal bool) error {
 		return nil
 	}
 	if equal && sel.index == "" {
-		for _, f := range sel.s.Kind.Fields {
+		for _, f := range sel.s.Kind.Selection.Fields {
 			if f.Name == field && f.Index {
 				sel.index, sel.value = field, value
 			}

@@ -560,7 +560,7 @@ func TestCustomSubresourceWrites(t *testing.T) {
 	}
 	verbs := []string{"get", "update", "patch"}
 	for _, sub := range []registry.Subresource{{Name: "status", Verbs: verbs}, {Name: "scale", Verbs: verbs, Scale: &registry.Scale{}}} {
-		kind := &registry.Kind{Group: "example.com", Resource: "widgets"}
+		kind := &registry.Kind{Names: registry.Names{Group: "example.com", Resource: "widgets"}}
 		version := &registry.Version{New: func() registry.Object { return &customWidget{} }}
 		c := subresourceCase{kind: kind, version: version, sub: &sub, path: collection + "/w", tree: true}
 		t.Run(sub.Name, func(t *testing.T) { c.writeAll(t, s) })

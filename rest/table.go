@@ -142,7 +142,7 @@ func (t *tableWriter) open(b []byte, meta tableMeta, columns bool) ([]byte, erro
 	b = append(b, `","metadata":`...)
 	b = appendListMeta(b, &page{revision: meta.version, next: meta.next, remaining: meta.remaining})
 	b = append(b, `,"columnDefinitions":`...)
-	definitions := t.s.Kind.Columns
+	definitions := t.s.Kind.Table.Columns
 	if definitions == nil {
 		definitions = genericColumns
 	}

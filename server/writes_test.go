@@ -111,7 +111,7 @@ func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 		for _, operation := range []admission.Operation{admission.Delete, admission.Connect} {
 			a := &admission.Attributes{Operation: operation, Resource: r.Kind.GroupResource(), Namespace: "default", Name: "x", User: user}
 			if operation == admission.Delete {
-				a.Old = r.Kind.Version(r.Kind.Storage).New()
+				a.Old = r.Kind.Version(r.Kind.Storage.Version).New()
 			}
 			if err := chain.Mutate(ctx, a); err != nil {
 				t.Errorf("%v of %s: %v", operation, a.Resource, err)

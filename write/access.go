@@ -64,7 +64,7 @@ func (c access) target(r schema.GroupResource) (*registry.Served, error) {
 	if found == nil {
 		return nil, apierr.PathNotFound()
 	}
-	return registry.NewServed(found, found.Kind.Version(found.Kind.Storage)), nil
+	return registry.NewServed(found, found.Kind.Version(found.Kind.Storage.Version)), nil
 }
 
 // Delete deletes an object. Result.Deleted says whether it is gone; if not, finalizers or a grace period

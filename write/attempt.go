@@ -23,8 +23,8 @@ import (
 type attempt struct {
 	p *Pipeline
 	Request
-	verb  Verb
-	hooks *registry.Hooks
+	verb     Verb
+	strategy *registry.Strategy[registry.Object]
 
 	found   *cache.Object // the current object; nil if there is none
 	looked  bool          // found is known from the conflict of an earlier attempt
@@ -74,7 +74,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	a.looked = false
 	a.current = &Current{target: a.Target}
 	if a.found == nil {
-		if a.verb&(Update|Apply) != 0 && a.Subresource == nil && (a.CreateMissing || a.Target.Kind.CreateOnUpdate) {
+		if a.verb&(Update|Apply) != 0 && a.Subresource == nil && (a.CreateMissing || a.Target.Kind.Requests.CreateOnUpdate) {
 			return nil
 		}
 		return kerrors.NewNotFound(a.Target.GroupResource(), a.Name)
@@ -141,7 +141,7 @@ func (a *attempt) own(ctx context.Context) error {
 			return err
 		}
 	}
-	canonicalize := a.hooks.Canonicalize
+	canonicalize := a.strategy.Canonicalize
 	if a.verb == Post || canonicalize == nil || a.Target.Version.ToStorage != nil {
 		a.obj = m.Update(ctx, live, a.obj, a.Options.FieldManager, a.p.Now())
 		return nil
@@ -221,13 +221,13 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 
 // settle brings a valid object into the one form that is kept.
 func (a *attempt) settle(ctx context.Context) error {
-	if a.hooks.Canonicalize != nil {
-		a.hooks.Canonicalize(a.obj)
+	if a.strategy.Canonicalize != nil {
+		a.strategy.Canonicalize(a.obj)
 	}
 	if a.verb == Amend {
 		return nil
 	}
-	if warnings := a.hooks.Warn; warnings != nil && (a.Subresource == nil || a.verb == Scale) {
+	if warnings := a.strategy.Warn; warnings != nil && (a.Subresource == nil || a.verb == Scale) {
 		for _, text := range warnings(ctx, a.obj, a.old()) {
 			request.Warn(ctx, text)
 		}

@@ -88,7 +88,7 @@ func (a *attempt) deletableNow(obj registry.Object) bool {
 	if obj.GetDeletionTimestamp() == nil || len(obj.GetFinalizers()) > 0 {
 		return false
 	}
-	if f := a.hooks.Finalizing; f != nil && f(obj) {
+	if f := a.Target.Kind.Deletion.Finalizing; f != nil && f(obj) {
 		return false
 	}
 	grace := obj.GetDeletionGracePeriodSeconds()
@@ -108,15 +108,15 @@ const (
 
 // begin decides what a deletion does to obj, and does it to the object in memory.
 func (a *attempt) begin(obj registry.Object) deletion {
-	h, options := a.hooks, a.Options.Delete
-	if h.DeletionStarted != nil && obj.GetDeletionTimestamp() == nil {
+	kind, options := &a.Target.Kind.Deletion, a.Options.Delete
+	if kind.Started != nil && obj.GetDeletionTimestamp() == nil {
 		// Kinds that others empty first (namespaces) always stay at first.
-		if !a.Target.Kind.IgnoresPropagation {
+		if !kind.IgnoresPropagation {
 			a.setCollectorFinalizers(obj, options)
 		}
 		now := metav1.Time{Time: a.Target.Now()}.Rfc3339Copy()
 		obj.SetDeletionTimestamp(&now)
-		h.DeletionStarted(obj)
+		kind.Started(obj)
 		return keep
 	}
 	graceful, waits := a.beginGrace(obj, options)
@@ -138,7 +138,7 @@ func (a *attempt) begin(obj registry.Object) deletion {
 		a.markDeleting(obj, true)
 		return keep
 	}
-	if h.Finalizing != nil && h.Finalizing(obj) {
+	if kind.Finalizing != nil && kind.Finalizing(obj) {
 		return alreadyGoing
 	}
 	return removeNow
@@ -163,8 +163,8 @@ func (a *attempt) markDeleting(obj registry.Object, zeroGrace bool) {
 // changed and stays until its grace period, which may be zero, ends; waits that
 // it stays as it is.
 func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions) (graceful, waits bool) {
-	h := a.hooks
-	if h.Grace == nil {
+	graceOf := a.Target.Kind.Deletion.Grace
+	if graceOf == nil {
 		return false, false
 	}
 	if begun := obj.GetDeletionTimestamp(); begun != nil {
@@ -184,7 +184,7 @@ func (a *attempt) beginGrace(obj registry.Object, options *metav1.DeleteOptions)
 		obj.SetDeletionGracePeriodSeconds(&seconds)
 		return true, false
 	}
-	seconds, ok := h.Grace(obj, options)
+	seconds, ok := graceOf(obj, options)
 	if !ok {
 		return false, false
 	}
@@ -240,5 +240,5 @@ func (a *attempt) propagation(finalizers []string, options *metav1.DeleteOptions
 			return false, true
 		}
 	}
-	return a.Target.Kind.DefaultOrphan, false
+	return a.Target.Kind.Requests.DefaultOrphan, false
 }

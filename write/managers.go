@@ -71,8 +71,9 @@ func (m *managers) ofBody(t *registry.Served, sub *registry.Subresource, empty f
 	return m.get(managerKey{t, sub.Name}, func() (*managed.Manager, error) {
 		gvk := t.KindOf(sub)
 		kind := &registry.Kind{
-			Group: gvk.Group, Name: gvk.Kind, Storage: gvk.Version,
+			Names:    registry.Names{Group: gvk.Group, Name: gvk.Kind},
 			Versions: []registry.Version{{Name: gvk.Version, New: empty, Default: sub.Default}},
+			Storage:  registry.Storage{Version: gvk.Version},
 		}
 		return managed.For(kind, gvk, sub.Name, typed.Converter{}, m.cache)
 	})

@@ -240,7 +240,7 @@ func with(m map[string]string, key, value string) map[string]string {
 
 // body makes a valid object of a kind.
 func (tr *transcript) body(r *registry.Resource, namespace, name string, s settings) registry.Object {
-	v := r.Kind.Version(r.Kind.Storage)
+	v := r.Kind.Version(r.Kind.Storage.Version)
 	obj := v.New()
 	container := corev1.Container{Name: "c", Image: "i"}
 	switch o := obj.(type) {

@@ -38,7 +38,7 @@ func (a *attempt) checkVersion() error {
 	version, err := strconv.ParseUint(rv, 10, 63)
 	switch {
 	case rv == "" || err == nil && version == 0:
-		if a.Target.Kind.UnconditionalUpdate {
+		if a.Target.Kind.Requests.UnconditionalUpdate {
 			a.obj.SetResourceVersion(strconv.FormatInt(current, 10))
 			return nil
 		}
@@ -69,15 +69,15 @@ func uidMismatch(gr schema.GroupResource, c *Current, want types.UID) error {
 func (a *attempt) checkDeletion(ctx context.Context) error {
 	if p := a.Options.Delete.Preconditions; p != nil {
 		check := a.checkDeletePreconditions
-		if a.hooks.DeletionStarted != nil {
+		if a.Target.Kind.Deletion.Started != nil {
 			check = a.checkPreconditionsFirst
 		}
 		if err := check(p); err != nil {
 			return err
 		}
 	}
-	if a.hooks.BeforeDelete != nil {
-		return a.hooks.BeforeDelete(ctx, a.old())
+	if before := a.Target.Kind.Deletion.Before; before != nil {
+		return before(ctx, a.old())
 	}
 	return nil
 }

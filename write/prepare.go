@@ -26,14 +26,14 @@ func (a *attempt) prepare(ctx context.Context) error {
 
 func (a *attempt) prepareNew(ctx context.Context) {
 	removeDuplicateOwners(ctx, a.obj, "")
-	if a.hooks.Status != nil {
-		clearPart(a.hooks.Status(a.obj))
+	if a.strategy.Status != nil {
+		clearPart(a.strategy.Status(a.obj))
 	}
-	if a.hooks.Generation {
+	if a.strategy.Generation {
 		a.obj.SetGeneration(1)
 	}
-	if a.hooks.PrepareCreate != nil {
-		a.hooks.PrepareCreate(ctx, a.obj)
+	if a.strategy.PrepareCreate != nil {
+		a.strategy.PrepareCreate(ctx, a.obj)
 	}
 }
 
@@ -57,19 +57,19 @@ func (a *attempt) prepareChange(ctx context.Context) {
 }
 
 func (a *attempt) prepareMain(ctx context.Context) {
-	h, obj, old := a.hooks, a.obj, a.old()
-	if h.Status != nil {
-		copyPart(h.Status(obj), h.Status(old))
+	s, obj, old := a.strategy, a.obj, a.old()
+	if s.Status != nil {
+		copyPart(s.Status(obj), s.Status(old))
 	}
-	if h.PrepareUpdate != nil {
-		h.PrepareUpdate(ctx, obj, old)
+	if s.PrepareUpdate != nil {
+		s.PrepareUpdate(ctx, obj, old)
 	}
-	if !h.Generation {
+	if !s.Generation {
 		return
 	}
-	part := h.GenerationOf
+	part := s.GenerationOf
 	if part == nil {
-		part = h.Spec
+		part = s.Spec
 	}
 	if part != nil && !equalParts(part(obj), part(old)) {
 		obj.SetGeneration(old.GetGeneration() + 1)
@@ -77,18 +77,18 @@ func (a *attempt) prepareMain(ctx context.Context) {
 }
 
 func (a *attempt) prepareStatus(ctx context.Context) {
-	h, obj, old := a.hooks, a.obj, a.old()
-	if h.Spec != nil {
-		copyPart(h.Spec(obj), h.Spec(old))
+	s, obj, old := a.strategy, a.obj, a.old()
+	if s.Spec != nil {
+		copyPart(s.Spec(obj), s.Spec(old))
 	}
-	if h.StatusKeepsMeta {
+	if s.StatusKeepsMeta {
 		obj.SetLabels(old.GetLabels())
 		obj.SetAnnotations(old.GetAnnotations())
 		obj.SetOwnerReferences(old.GetOwnerReferences())
 		obj.SetFinalizers(old.GetFinalizers())
 	}
-	if h.PrepareStatusUpdate != nil {
-		h.PrepareStatusUpdate(ctx, obj, old)
+	if s.PrepareStatusUpdate != nil {
+		s.PrepareStatusUpdate(ctx, obj, old)
 	}
 }
 

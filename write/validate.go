@@ -38,9 +38,9 @@ func (a *attempt) faults(ctx context.Context) field.ErrorList {
 	switch sub := a.Subresource; {
 	case a.verb == Amend:
 	case sub == nil || sub.Scale != nil:
-		more = a.hooks.ValidateUpdate
+		more = a.strategy.ValidateUpdate
 	case sub.Status:
-		more = a.hooks.ValidateStatusUpdate
+		more = a.strategy.ValidateStatusUpdate
 	case sub.Update != nil:
 		more = sub.Update.Validate
 	}
@@ -55,8 +55,8 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 	if a.rightType(a.obj) {
 		errs = a.validateMeta(a.obj)
 	}
-	if a.hooks.Validate != nil {
-		errs = append(errs, a.hooks.Validate(ctx, a.obj)...)
+	if a.strategy.Validate != nil {
+		errs = append(errs, a.strategy.Validate(ctx, a.obj)...)
 	}
 	if len(errs) == 0 {
 		errs = validatePathSegments(a.obj)
@@ -66,8 +66,8 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 
 func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
 	validate := validation.ValidateNameFunc(validation.NameIsDNSSubdomain)
-	if a.Target.Kind.ValidateName != nil {
-		validate = a.Target.Kind.ValidateName
+	if a.Target.Kind.Metadata.ValidateName != nil {
+		validate = a.Target.Kind.Metadata.ValidateName
 	}
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), a.Target.Kind.Namespaced, validate, path)
@@ -94,12 +94,12 @@ func validatePathSegments(obj registry.Object) field.ErrorList {
 
 // rightType says whether an object is of the kind at all, which a custom resource may not be.
 func (a *attempt) rightType(obj registry.Object) bool {
-	return a.hooks.RightType == nil || a.hooks.RightType(obj)
+	return a.strategy.RightType == nil || a.strategy.RightType(obj)
 }
 
 // validateFinalizers wants a domain in the names that are not standard.
 func (a *attempt) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
-	if a.Target.Kind.AnyFinalizer {
+	if a.Target.Kind.Metadata.AnyFinalizer {
 		return nil
 	}
 	var errs field.ErrorList
@@ -124,12 +124,12 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, before, path)
 	errs = append(errs, kept...)
-	if a.Target.Kind.MetaOnUpdate == registry.MetaNothing || !a.rightType(obj) {
+	if a.Target.Kind.Metadata.OnUpdate == registry.MetaNothing || !a.rightType(obj) {
 		return errs
 	}
 	errs = append(errs, kept...)
 	errs = append(errs, a.validateFinalizers(obj, path)...)
-	if a.Target.Kind.MetaOnUpdate == registry.MetaWhole {
+	if a.Target.Kind.Metadata.OnUpdate == registry.MetaWhole {
 		errs = append(errs, a.validateMeta(obj)...)
 	}
 	return errs

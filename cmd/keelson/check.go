@@ -180,7 +180,7 @@ func (p *place) checkCustom(value []byte) error {
 
 func (p *place) checkKind(value []byte) error {
 	k := p.kind
-	if k.StorageJSON {
+	if k.Storage.JSON {
 		d, err := readDocument(value)
 		if err != nil {
 			return err
@@ -188,10 +188,10 @@ func (p *place) checkKind(value []byte) error {
 		if got := d.GroupVersionKind(); got.Group != k.Group || got.Kind != k.Name {
 			return fmt.Errorf("its value is a %q of %q, not a %s", d.Kind, d.APIVersion, k.GroupKind())
 		}
-		if k.StoredJSON != nil {
-			_, err = k.StoredJSON.Decode(value)
+		if k.Storage.StoredJSON != nil {
+			_, err = k.Storage.StoredJSON.Decode(value)
 		} else {
-			err = json.Unmarshal(value, k.Version(k.Storage).New())
+			err = json.Unmarshal(value, k.Version(k.Storage.Version).New())
 		}
 		if err != nil {
 			return fmt.Errorf("its value cannot be read: %w", err)
@@ -202,14 +202,14 @@ func (p *place) checkKind(value []byte) error {
 	if err != nil {
 		return err
 	}
-	want := schema.GroupVersion{Group: k.Group, Version: k.Storage}.String()
-	if k.StorageGroupVersion != "" {
-		want = k.StorageGroupVersion
+	want := schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String()
+	if k.Storage.GroupVersion != "" {
+		want = k.Storage.GroupVersion
 	}
 	if u.APIVersion != want || u.Kind != k.Name {
 		return fmt.Errorf("its value is a %q of %q, not a %s of %s", u.Kind, u.APIVersion, k.Name, want)
 	}
-	obj := k.Version(k.Storage).New()
+	obj := k.Version(k.Storage.Version).New()
 	if err := scheme.DecodeProto(u.Raw, obj); err != nil {
 		return fmt.Errorf("its value cannot be read: %w", err)
 	}

@@ -15,8 +15,8 @@ type layout struct {
 func newLayout() *layout {
 	l := &layout{kinds: map[string]*registry.Kind{}}
 	for _, k := range resource.Kinds() {
-		if k.StoragePath != "" {
-			l.kinds[k.StoragePath] = k
+		if k.Storage.Path != "" {
+			l.kinds[k.Storage.Path] = k
 		}
 	}
 	return l
@@ -43,7 +43,7 @@ func (l *layout) find(key string) (place, bool) {
 	first, rest, _ := strings.Cut(below, "/")
 	if second, after, ok := strings.Cut(rest, "/"); ok {
 		if k := l.kinds[first+"/"+second]; k != nil {
-			return place{kind: k, path: k.StoragePath, rest: after}, true
+			return place{kind: k, path: k.Storage.Path, rest: after}, true
 		}
 		if l.kinds[first] == nil && strings.Contains(first, ".") {
 			return place{path: first + "/" + second, custom: true, rest: after}, true

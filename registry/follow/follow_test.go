@@ -24,9 +24,11 @@ var writer = writetest.New(nil)
 
 func configMaps() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap", Namespaced: true,
+		Names: registry.Names{
+			Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap", Namespaced: true,
+		},
 		Versions: []registry.Version{{Name: "v1", New: func() registry.Object { return &corev1.ConfigMap{} }}},
-		Storage:  "v1", StoragePath: "configmaps",
+		Storage:  registry.Storage{Version: "v1", Path: "configmaps"},
 	}
 }
 

@@ -10,23 +10,27 @@ import (
 
 func mutatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "admissionregistration",
-		Resource: "mutatingadmissionpolicybindings", Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
-		AnyFinalizer: true,
-		Categories:   categories,
-		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.MutatingAdmissionPolicyBinding {
-			return &admissionv1.MutatingAdmissionPolicyBinding{}
-		}, func(b *admissionv1.MutatingAdmissionPolicyBinding) {
+		Names: registry.Names{
+			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicybindings",
+			Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
+			Categories: categories,
+		},
+		Versions: []registry.Version{declare.Version[admissionv1.MutatingAdmissionPolicyBinding]("v1", func(b *admissionv1.MutatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)
 		})},
-		Storage: "v1", StoragePath: "mutatingadmissionpolicybindings", StorageGroupVersion: group + "/v1beta1",
-		Columns: bindingColumns(),
-		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.MutatingAdmissionPolicyBinding]{
+		Storage: registry.Storage{
+			Version: "v1", Path: "mutatingadmissionpolicybindings", GroupVersion: group + "/v1beta1",
+		},
+		Metadata: registry.Metadata{AnyFinalizer: true},
+		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },
 			Generation: true,
+		}.Untyped(),
+		Table: registry.Table[*admissionv1.MutatingAdmissionPolicyBinding]{
+			Columns: bindingColumns(),
 			Cells: declare.Cells(func(b *admissionv1.MutatingAdmissionPolicyBinding) []any {
 				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -10,25 +10,28 @@ import (
 
 func validatingAdmissionPolicy() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "admissionregistration",
-		Resource: "validatingadmissionpolicies", Singular: "validatingadmissionpolicy", Name: "ValidatingAdmissionPolicy",
-		AnyFinalizer: true,
-		Categories:   categories,
-		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} }, func(p *admissionv1.ValidatingAdmissionPolicy) {
+		Names: registry.Names{
+			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicies",
+			Singular: "validatingadmissionpolicy", Name: "ValidatingAdmissionPolicy", Categories: categories,
+		},
+		Versions: []registry.Version{declare.Version[admissionv1.ValidatingAdmissionPolicy]("v1", func(p *admissionv1.ValidatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatch(p.Spec.MatchConstraints)
 		})},
-		Storage: "v1", StoragePath: "validatingadmissionpolicies",
+		Storage:      registry.Storage{Version: "v1", Path: "validatingadmissionpolicies"},
+		Metadata:     registry.Metadata{AnyFinalizer: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Columns:      policyColumns("Validations", "Validations indicates the number of validation rules defined in this configuration"),
-		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.ValidatingAdmissionPolicy]{
+		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
 			Spec:            func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec },
 			Status:          func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Status },
-			StatusKeepsMeta: true,
 			Generation:      true,
+			StatusKeepsMeta: true,
+		}.Untyped(),
+		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicy]{
+			Columns: policyColumns("Validations", "Validations indicates the number of validation rules defined in this configuration"),
 			Cells: declare.Cells(func(p *admissionv1.ValidatingAdmissionPolicy) []any {
 				return []any{p.Name, int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -10,23 +10,25 @@ import (
 
 func validatingAdmissionPolicyBinding() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "admissionregistration",
-		Resource: "validatingadmissionpolicybindings", Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
-		AnyFinalizer: true,
-		Categories:   categories,
-		Versions: []registry.Version{declare.Version("v1", func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
-		}, func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+		Names: registry.Names{
+			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicybindings",
+			Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
+			Categories: categories,
+		},
+		Versions: []registry.Version{declare.Version[admissionv1.ValidatingAdmissionPolicyBinding]("v1", func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)
 		})},
-		Storage: "v1", StoragePath: "validatingadmissionpolicybindings",
-		Columns: bindingColumns(),
-		Hooks: registry.HooksOf(registry.TypedHooks[*admissionv1.ValidatingAdmissionPolicyBinding]{
+		Storage:  registry.Storage{Version: "v1", Path: "validatingadmissionpolicybindings"},
+		Metadata: registry.Metadata{AnyFinalizer: true},
+		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },
 			Generation: true,
+		}.Untyped(),
+		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicyBinding]{
+			Columns: bindingColumns(),
 			Cells: declare.Cells(func(b *admissionv1.ValidatingAdmissionPolicyBinding) []any {
 				return []any{b.Name, b.Spec.PolicyName, paramRef(b.Spec.ParamRef), core.Age(b.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -30,15 +30,19 @@ const webhookPort = 443
 
 func customResourceDefinition() *registry.Kind {
 	return &registry.Kind{
-		Group: "apiextensions.k8s.io", Package: "apiextensions",
-		Resource: "customresourcedefinitions", Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
-		AnyFinalizer: true, IgnoresPropagation: true,
-		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+		Names: registry.Names{
+			Group: "apiextensions.k8s.io", Package: "apiextensions", Resource: "customresourcedefinitions",
+			Singular: "customresourcedefinition", Name: "CustomResourceDefinition",
+			ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+		},
 		Versions: []registry.Version{servedVersion()},
-		Storage:  "v1", StorageJSON: true, StoragePath: "apiextensions.k8s.io/customresourcedefinitions",
-		StoredJSON:   &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
+		Storage: registry.Storage{
+			Version: "v1", Path: "apiextensions.k8s.io/customresourcedefinitions", JSON: true,
+			StoredJSON: &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
+		},
+		Metadata:     registry.Metadata{AnyFinalizer: true},
 		Subresources: []registry.Subresource{declare.Status()},
-		Hooks: registry.HooksOf(registry.TypedHooks[*definition]{
+		Strategy: registry.Strategy[*definition]{
 			Spec:                 func(d *definition) any { return &d.Spec },
 			Status:               func(d *definition) any { return &d.Status },
 			Generation:           true,
@@ -48,14 +52,14 @@ func customResourceDefinition() *registry.Kind {
 			ValidateUpdate:       validateUpdate,
 			ValidateStatusUpdate: validateStatusUpdate,
 			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
-			DeletionStarted:      startDeletion,
 			Warn:                 func(_ context.Context, d, old *definition) []string { return formatWarnings(d, old) },
-		}),
+		}.Untyped(),
+		Deletion: registry.Deletion[*definition]{Started: startDeletion, IgnoresPropagation: true}.Untyped(),
 	}
 }
 
 func servedVersion() registry.Version {
-	v := declare.Version("v1", func() *definition { return &definition{} }, defaultDefinition)
+	v := declare.Version[definition]("v1", defaultDefinition)
 	v.Coerce = func(obj registry.Object, _ bool) ([]string, error) { return nil, unreadableValue(obj.(*definition)) }
 	return v
 }

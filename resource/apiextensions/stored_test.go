@@ -106,11 +106,11 @@ func TestValuesBecomeCanonical(t *testing.T) {
 		t.Errorf("read as %q, want %q", got, want)
 	}
 	copied := d.DeepCopy()
-	customResourceDefinition().Hooks.Canonicalize(copied)
+	customResourceDefinition().Strategy.Canonicalize(copied)
 	if got, want := string(s.Default.Raw), `{ "b":1.0,"a":2 }`; got != want {
 		t.Errorf("with its copy the value became %s, want %s", got, want)
 	}
-	customResourceDefinition().Hooks.Canonicalize(d)
+	customResourceDefinition().Strategy.Canonicalize(d)
 	if got, want := values(), []string{`{"a":2,"b":1}`, `{"a":2,"b":1}`, "100", "1.5", "100000000000000000000", "-0"}; !slices.Equal(got, want) {
 		t.Errorf("kept as %q, want %q", got, want)
 	}

@@ -21,32 +21,26 @@ func Kinds() []*registry.Kind { return []*registry.Kind{apiService()} }
 
 func apiService() *registry.Kind {
 	return &registry.Kind{
-		Group: "apiregistration.k8s.io", Package: "apiregistration",
-		Resource: "apiservices", Singular: "apiservice", Name: "APIService",
-		AnyFinalizer: true,
-		MetaOnUpdate: registry.MetaWhole,
-		// The core group's end with a dot.
-		ValidateName: path.ValidatePathSegmentName,
-		Categories:   []string{"api-extensions"},
-		Versions: []registry.Version{declare.Version("v1", func() *apiregistrationv1.APIService { return &apiregistrationv1.APIService{} }, func(s *apiregistrationv1.APIService) {
+		Names: registry.Names{
+			Group: "apiregistration.k8s.io", Package: "apiregistration", Resource: "apiservices",
+			Singular: "apiservice", Name: "APIService", Categories: []string{"api-extensions"},
+		},
+		Versions: []registry.Version{declare.Version[apiregistrationv1.APIService]("v1", func(s *apiregistrationv1.APIService) {
 			if s.Spec.Service != nil {
 				declare.Pointer(&s.Spec.Service.Port, 443)
 			}
 		})},
-		Storage: "v1", StorageJSON: true, StoragePath: "apiregistration.k8s.io/apiservices",
-		Subresources: []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
-			declare.Column("Available", "string", "Whether this service is available."),
-			core.AgeColumn,
+		Storage: registry.Storage{Version: "v1", Path: "apiregistration.k8s.io/apiservices", JSON: true},
+		Metadata: registry.Metadata{
+			// The core group's end with a dot.
+			ValidateName: path.ValidatePathSegmentName,
+			AnyFinalizer: true, OnUpdate: registry.MetaWhole,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*apiregistrationv1.APIService]{
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*apiregistrationv1.APIService]{
 			Spec:            func(s *apiregistrationv1.APIService) any { return &s.Spec },
 			Status:          func(s *apiregistrationv1.APIService) any { return &s.Status },
 			StatusKeepsMeta: true,
-			Validate:        func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
-			ValidateUpdate:  func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
 			// What this server serves itself is available from the beginning.
 			PrepareCreate: func(_ context.Context, s *apiregistrationv1.APIService) {
 				if s.Spec.Service == nil {
@@ -57,6 +51,16 @@ func apiService() *registry.Kind {
 					}}
 				}
 			},
+			Validate:       func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
+			ValidateUpdate: func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
+		}.Untyped(),
+		Table: registry.Table[*apiregistrationv1.APIService]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Service", "string", "The reference to the service that hosts this API endpoint."),
+				declare.Column("Available", "string", "Whether this service is available."),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(s *apiregistrationv1.APIService) []any {
 				service := "Local"
 				if ref := s.Spec.Service; ref != nil {
@@ -64,7 +68,7 @@ func apiService() *registry.Kind {
 				}
 				return []any{s.Name, service, availability(s), core.Age(s.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

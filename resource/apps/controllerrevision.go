@@ -16,22 +16,25 @@ import (
 
 func controllerRevision() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "apps",
-		Resource: "controllerrevisions", Singular: "controllerrevision", Name: "ControllerRevision",
-		MetaOnUpdate: registry.MetaWhole,
-		Namespaced:   true,
-		Versions:     []registry.Version{declare.Version("v1", func() *appsv1.ControllerRevision { return &appsv1.ControllerRevision{} }, nil)},
-		Storage:      "v1", StoragePath: "controllerrevisions",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Controller", "string", "Controller of the object"),
-			declare.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "controllerrevisions", Singular: "controllerrevision",
+			Name: "ControllerRevision", Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.ControllerRevision]{
+		Versions: []registry.Version{declare.Version[appsv1.ControllerRevision]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "controllerrevisions"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*appsv1.ControllerRevision]{
 			ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
 				return declare.Immutable(r.Data, old.Data, field.NewPath("data"))
+			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.ControllerRevision]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Controller", "string", "Controller of the object"),
+				declare.Column("Revision", "string", appsv1.ControllerRevision{}.SwaggerDoc()["revision"]),
+				core.AgeColumn,
 			},
 			Cells: declare.Cells(func(r *appsv1.ControllerRevision) []any {
 				controller := core.None
@@ -41,6 +44,6 @@ func controllerRevision() *registry.Kind {
 				}
 				return []any{r.Name, controller, r.Revision, core.Age(r.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

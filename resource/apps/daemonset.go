@@ -29,19 +29,19 @@ func daemonSet() *registry.Kind {
 	}
 	columns = append(columns, templateColumns()...)
 	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
-	v1 := declare.Version("v1", func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} }, defaultDaemonSet)
+	v1 := declare.Version[appsv1.DaemonSet]("v1", defaultDaemonSet)
 	v1.Check = checkTemplateGeneration
 	return &registry.Kind{
-		Group: group, Package: "apps",
-		Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
-		ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{v1},
-		Storage:  "v1", StoragePath: "daemonsets",
-		HiddenAnnotation:    appsv1.DeprecatedTemplateGeneration,
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns:             columns,
-		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.DaemonSet]{
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "daemonsets", Singular: "daemonset", Name: "DaemonSet",
+			ShortNames: []string{"ds"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions:     []registry.Version{v1},
+		Storage:      registry.Storage{Version: "v1", Path: "daemonsets"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Metadata:     registry.Metadata{HiddenAnnotation: appsv1.DeprecatedTemplateGeneration},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*appsv1.DaemonSet]{
 			Spec:       func(d *appsv1.DaemonSet) any { return &d.Spec },
 			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
 			Generation: true,
@@ -65,6 +65,9 @@ func daemonSet() *registry.Kind {
 				}
 				return templateWarnings(&d.Spec.Template, &old.Spec.Template)
 			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.DaemonSet]{
+			Columns: columns,
 			Cells: declare.Cells(func(d *appsv1.DaemonSet) []any {
 				names, images := core.ContainerNames(&d.Spec.Template.Spec)
 				s := d.Status
@@ -75,7 +78,7 @@ func daemonSet() *registry.Kind {
 					names, images, metav1.FormatLabelSelector(d.Spec.Selector),
 				}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

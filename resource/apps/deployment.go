@@ -27,20 +27,20 @@ func deployment() *registry.Kind {
 	columns = append(columns, templateColumns()...)
 	columns = append(columns, declare.Wide("Selector", "string", appsv1.DeploymentSpec{}.SwaggerDoc()["selector"]))
 	return &registry.Kind{
-		Group: group, Package: "apps",
-		Resource: "deployments", Singular: "deployment", Name: "Deployment",
-		ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *appsv1.Deployment { return &appsv1.Deployment{} }, defaultDeployment)},
-		Storage:  "v1", StoragePath: "deployments",
-		UnconditionalUpdate: true,
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "deployments", Singular: "deployment", Name: "Deployment",
+			ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[appsv1.Deployment]("v1", defaultDeployment)},
+		Storage:  registry.Storage{Version: "v1", Path: "deployments"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(d *appsv1.Deployment) (int32, int32, string) {
 				return replicas(d.Spec.Replicas), d.Status.Replicas, declare.Selector(d.Spec.Selector)
 			}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
 			declare.Status(),
 		},
-		Columns: columns,
-		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.Deployment]{
+		Strategy: registry.Strategy[*appsv1.Deployment]{
 			Spec:       func(d *appsv1.Deployment) any { return &d.Spec },
 			Status:     func(d *appsv1.Deployment) any { return &d.Status },
 			Generation: true,
@@ -60,6 +60,9 @@ func deployment() *registry.Kind {
 				}
 				return changedTemplateWarnings(d, old, &d.Spec.Template, &old.Spec.Template)
 			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.Deployment]{
+			Columns: columns,
 			Cells: declare.Cells(func(d *appsv1.Deployment) []any {
 				names, images := core.ContainerNames(&d.Spec.Template.Spec)
 				return []any{
@@ -68,7 +71,7 @@ func deployment() *registry.Kind {
 					names, images, declare.Selector(d.Spec.Selector),
 				}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

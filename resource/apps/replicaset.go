@@ -24,23 +24,23 @@ func replicaSet() *registry.Kind {
 	columns = append(columns, templateColumns()...)
 	columns = append(columns, declare.Wide("Selector", "string", spec["selector"]))
 	return &registry.Kind{
-		Group: group, Package: "apps",
-		Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
-		ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *appsv1.ReplicaSet { return &appsv1.ReplicaSet{} }, func(r *appsv1.ReplicaSet) {
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
+			ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[appsv1.ReplicaSet]("v1", func(r *appsv1.ReplicaSet) {
 			declare.Pointer(&r.Spec.Replicas, 1)
 			core.DefaultPodTemplate(&r.Spec.Template)
 		})},
-		Storage: "v1", StoragePath: "replicasets",
-		UnconditionalUpdate: true,
+		Storage:  registry.Storage{Version: "v1", Path: "replicasets"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(r *appsv1.ReplicaSet) (int32, int32, string) {
 				return replicas(r.Spec.Replicas), r.Status.Replicas, declare.Selector(r.Spec.Selector)
 			}, func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n }),
 			declare.Status(),
 		},
-		Columns: columns,
-		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.ReplicaSet]{
+		Strategy: registry.Strategy[*appsv1.ReplicaSet]{
 			Spec:       func(r *appsv1.ReplicaSet) any { return &r.Spec },
 			Status:     func(r *appsv1.ReplicaSet) any { return &r.Status },
 			Generation: true,
@@ -54,6 +54,9 @@ func replicaSet() *registry.Kind {
 				}
 				return changedTemplateWarnings(r, old, &r.Spec.Template, &old.Spec.Template)
 			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.ReplicaSet]{
+			Columns: columns,
 			Cells: declare.Cells(func(r *appsv1.ReplicaSet) []any {
 				names, images := core.ContainerNames(&r.Spec.Template.Spec)
 				return []any{
@@ -61,6 +64,6 @@ func replicaSet() *registry.Kind {
 					core.Age(r.CreationTimestamp), names, images, metav1.FormatLabelSelector(r.Spec.Selector),
 				}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -23,23 +23,26 @@ func statefulSet() *registry.Kind {
 		core.AgeColumn,
 	}
 	return &registry.Kind{
-		Group: group, Package: "apps",
-		Resource: "statefulsets", Singular: "statefulset", Name: "StatefulSet",
-		ShortNames: []string{"sts"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} }, defaultStatefulSet)},
-		Storage:  "v1", StoragePath: "statefulsets",
-		AfterDecode:         registry.Defaulter(nameClaimTemplates),
-		UnconditionalUpdate: true,
+		Names: registry.Names{
+			Group: group, Package: "apps", Resource: "statefulsets", Singular: "statefulset",
+			Name: "StatefulSet", ShortNames: []string{"sts"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[appsv1.StatefulSet]("v1", defaultStatefulSet)},
+		Storage: registry.Storage{
+			Version: "v1", Path: "statefulsets", AfterDecode: registry.Defaulter(nameClaimTemplates),
+		},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{
+			// Pods take their hostnames from the name.
+			ValidateName: apivalidation.NameIsDNSLabel,
+		},
 		Subresources: []registry.Subresource{
 			declare.Scale(func(s *appsv1.StatefulSet) (int32, int32, string) {
 				return replicas(s.Spec.Replicas), s.Status.Replicas, declare.Selector(s.Spec.Selector)
 			}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),
 			declare.Status(),
 		},
-		Columns: append(columns, templateColumns()...),
-		// Pods take their hostnames from the name.
-		ValidateName: apivalidation.NameIsDNSLabel,
-		Hooks: registry.HooksOf(registry.TypedHooks[*appsv1.StatefulSet]{
+		Strategy: registry.Strategy[*appsv1.StatefulSet]{
 			Spec:       func(s *appsv1.StatefulSet) any { return &s.Spec },
 			Status:     func(s *appsv1.StatefulSet) any { return &s.Status },
 			Generation: true,
@@ -77,6 +80,9 @@ func statefulSet() *registry.Kind {
 				}
 				return warnings
 			},
+		}.Untyped(),
+		Table: registry.Table[*appsv1.StatefulSet]{
+			Columns: append(columns, templateColumns()...),
 			Cells: declare.Cells(func(s *appsv1.StatefulSet) []any {
 				names, images := core.ContainerNames(&s.Spec.Template.Spec)
 				return []any{
@@ -84,7 +90,7 @@ func statefulSet() *registry.Kind {
 					core.Age(s.CreationTimestamp), names, images,
 				}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -16,18 +16,24 @@ func Kinds() []*registry.Kind { return []*registry.Kind{selfSubjectReview(), tok
 
 func selfSubjectReview() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "authentication",
-		Resource: "selfsubjectreviews", Singular: "selfsubjectreview", Name: "SelfSubjectReview",
-		Versions: []registry.Version{declare.Version("v1", func() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} }, nil)},
-		Storage:  "v1", Verbs: []string{"create"},
+		Names: registry.Names{
+			Group: group, Package: "authentication", Resource: "selfsubjectreviews",
+			Singular: "selfsubjectreview", Name: "SelfSubjectReview",
+		},
+		Versions: []registry.Version{declare.Version[authenticationv1.SelfSubjectReview]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
 	}
 }
 
 func tokenReview() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "authentication",
-		Resource: "tokenreviews", Singular: "tokenreview", Name: "TokenReview",
-		Versions: []registry.Version{declare.Version("v1", func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} }, nil)},
-		Storage:  "v1", Verbs: []string{"create"},
+		Names: registry.Names{
+			Group: group, Package: "authentication", Resource: "tokenreviews", Singular: "tokenreview",
+			Name: "TokenReview",
+		},
+		Versions: []registry.Version{declare.Version[authenticationv1.TokenReview]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
 	}
 }

@@ -20,37 +20,48 @@ func Kinds() []*registry.Kind {
 
 func localSubjectAccessReview() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "authorization",
-		Resource: "localsubjectaccessreviews", Singular: "localsubjectaccessreview", Name: "LocalSubjectAccessReview",
-		Namespaced: true,
-		Versions:   []registry.Version{declare.Version("v1", func() *authorizationv1.LocalSubjectAccessReview { return &authorizationv1.LocalSubjectAccessReview{} }, nil)},
-		Storage:    "v1", Verbs: []string{"create"},
+		Names: registry.Names{
+			Group: group, Package: "authorization", Resource: "localsubjectaccessreviews",
+			Singular: "localsubjectaccessreview", Name: "LocalSubjectAccessReview", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[authorizationv1.LocalSubjectAccessReview]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
 	}
 }
 
 func selfSubjectAccessReview() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "authorization",
-		Resource: "selfsubjectaccessreviews", Singular: "selfsubjectaccessreview", Name: "SelfSubjectAccessReview",
-		Versions: []registry.Version{declare.Version("v1", func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} }, nil)},
-		Storage:  "v1", Verbs: []string{"create"},
+		Names: registry.Names{
+			Group: group, Package: "authorization", Resource: "selfsubjectaccessreviews",
+			Singular: "selfsubjectaccessreview", Name: "SelfSubjectAccessReview",
+		},
+		Versions: []registry.Version{declare.Version[authorizationv1.SelfSubjectAccessReview]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
 	}
 }
 
 func selfSubjectRulesReview() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "authorization",
-		Resource: "selfsubjectrulesreviews", Singular: "selfsubjectrulesreview", Name: "SelfSubjectRulesReview",
-		Versions: []registry.Version{declare.Version("v1", func() *authorizationv1.SelfSubjectRulesReview { return &authorizationv1.SelfSubjectRulesReview{} }, nil)},
-		Storage:  "v1", Verbs: []string{"create"},
+		Names: registry.Names{
+			Group: group, Package: "authorization", Resource: "selfsubjectrulesreviews",
+			Singular: "selfsubjectrulesreview", Name: "SelfSubjectRulesReview",
+		},
+		Versions: []registry.Version{declare.Version[authorizationv1.SelfSubjectRulesReview]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
 	}
 }
 
 func subjectAccessReview() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "authorization",
-		Resource: "subjectaccessreviews", Singular: "subjectaccessreview", Name: "SubjectAccessReview",
-		Versions: []registry.Version{declare.Version("v1", func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} }, nil)},
-		Storage:  "v1", Verbs: []string{"create"},
+		Names: registry.Names{
+			Group: group, Package: "authorization", Resource: "subjectaccessreviews",
+			Singular: "subjectaccessreview", Name: "SubjectAccessReview",
+		},
+		Versions: []registry.Version{declare.Version[authorizationv1.SubjectAccessReview]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"create"}},
 	}
 }

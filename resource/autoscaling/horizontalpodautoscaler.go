@@ -17,31 +17,35 @@ import (
 
 func horizontalPodAutoscaler() *registry.Kind {
 	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(), autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
-	v1 := declare.Version("v1", func() *autoscalingv1.HorizontalPodAutoscaler { return &autoscalingv1.HorizontalPodAutoscaler{} }, defaultV1)
+	v1 := declare.Version[autoscalingv1.HorizontalPodAutoscaler]("v1", defaultV1)
 	v1.ToStorage, v1.FromStorage = registry.Converter(toV2), registry.Converter(fromV2)
 	return &registry.Kind{
-		Group: group, Package: "autoscaling",
-		Resource: "horizontalpodautoscalers", Singular: "horizontalpodautoscaler", Name: "HorizontalPodAutoscaler",
-		ShortNames: []string{"hpa"}, Categories: []string{"all"}, Namespaced: true,
+		Names: registry.Names{
+			Group: group, Package: "autoscaling", Resource: "horizontalpodautoscalers",
+			Singular: "horizontalpodautoscaler", Name: "HorizontalPodAutoscaler", ShortNames: []string{"hpa"},
+			Categories: []string{"all"}, Namespaced: true,
+		},
 		Versions: []registry.Version{
-			declare.Version("v2", func() *autoscalingv2.HorizontalPodAutoscaler { return &autoscalingv2.HorizontalPodAutoscaler{} }, defaultV2),
+			declare.Version[autoscalingv2.HorizontalPodAutoscaler]("v2", defaultV2),
 			v1,
 		},
-		Storage: "v2", StoragePath: "horizontalpodautoscalers",
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Reference", "string", spec["scaleTargetRef"]),
-			declare.Column("Targets", "string", spec["metrics"]),
-			declare.Column("MinPods", "string", spec["minReplicas"]),
-			declare.Column("MaxPods", "string", spec["maxReplicas"]),
-			declare.Column("Replicas", "string", status["currentReplicas"]),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*autoscalingv2.HorizontalPodAutoscaler]{
+		Storage:      registry.Storage{Version: "v2", Path: "horizontalpodautoscalers"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*autoscalingv2.HorizontalPodAutoscaler]{
 			Spec:   func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
 			Status: func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
+		}.Untyped(),
+		Table: registry.Table[*autoscalingv2.HorizontalPodAutoscaler]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Reference", "string", spec["scaleTargetRef"]),
+				declare.Column("Targets", "string", spec["metrics"]),
+				declare.Column("MinPods", "string", spec["minReplicas"]),
+				declare.Column("MaxPods", "string", spec["maxReplicas"]),
+				declare.Column("Replicas", "string", status["currentReplicas"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(h *autoscalingv2.HorizontalPodAutoscaler) []any {
 				least := core.Unset
 				if n := h.Spec.MinReplicas; n != nil {
@@ -53,7 +57,7 @@ func horizontalPodAutoscaler() *registry.Kind {
 					int64(h.Spec.MaxReplicas), int64(h.Status.CurrentReplicas), core.Age(h.CreationTimestamp),
 				}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

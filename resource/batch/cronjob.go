@@ -21,29 +21,20 @@ const maxCronJobName = 52
 func cronJob() *registry.Kind {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "batch",
-		Resource: "cronjobs", Singular: "cronjob", Name: "CronJob",
-		ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *batchv1.CronJob { return &batchv1.CronJob{} }, defaultCronJob)},
-		Storage:  "v1", StoragePath: "cronjobs",
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Schedule", "string", spec["schedule"]),
-			declare.Column("Timezone", "string", spec["timeZone"]),
-			declare.Column("Suspend", "boolean", spec["suspend"]),
-			declare.Column("Active", "integer", status["active"]),
-			declare.Column("Last Schedule", "string", status["lastScheduleTime"]),
-			core.AgeColumn,
-			declare.Wide("Containers", "string", "Names of each container in the template."),
-			declare.Wide("Images", "string", "Images referenced by each container in the template."),
-			declare.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
+		Names: registry.Names{
+			Group: group, Package: "batch", Resource: "cronjobs", Singular: "cronjob", Name: "CronJob",
+			ShortNames: []string{"cj"}, Categories: []string{"all"}, Namespaced: true,
 		},
-		ValidateName: func(name string, prefix bool) []string {
-			return apivalidation.NameIsDNSSubdomain(name, prefix)
+		Versions: []registry.Version{declare.Version[batchv1.CronJob]("v1", defaultCronJob)},
+		Storage:  registry.Storage{Version: "v1", Path: "cronjobs"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{
+			ValidateName: func(name string, prefix bool) []string {
+				return apivalidation.NameIsDNSSubdomain(name, prefix)
+			},
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*batchv1.CronJob]{
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*batchv1.CronJob]{
 			Spec:       func(c *batchv1.CronJob) any { return &c.Spec },
 			Status:     func(c *batchv1.CronJob) any { return &c.Status },
 			Generation: true,
@@ -67,8 +58,22 @@ func cronJob() *registry.Kind {
 				}
 				return core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, &old.Spec.JobTemplate.Spec.Template)
 			},
+		}.Untyped(),
+		Table: registry.Table[*batchv1.CronJob]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Schedule", "string", spec["schedule"]),
+				declare.Column("Timezone", "string", spec["timeZone"]),
+				declare.Column("Suspend", "boolean", spec["suspend"]),
+				declare.Column("Active", "integer", status["active"]),
+				declare.Column("Last Schedule", "string", status["lastScheduleTime"]),
+				core.AgeColumn,
+				declare.Wide("Containers", "string", "Names of each container in the template."),
+				declare.Wide("Images", "string", "Images referenced by each container in the template."),
+				declare.Wide("Selector", "string", batchv1.JobSpec{}.SwaggerDoc()["selector"]),
+			},
 			Cells: declare.Cells(cronJobCells),
-		}),
+		}.Untyped(),
 	}
 }
 

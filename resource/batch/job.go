@@ -25,30 +25,27 @@ const (
 func job() *registry.Kind {
 	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "batch",
-		Resource: "jobs", Singular: "job", Name: "Job",
-		MetaOnUpdate: registry.MetaWhole,
-		Categories:   []string{"all"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *batchv1.Job { return &batchv1.Job{} }, defaultJob)},
-		Storage:  "v1", StoragePath: "jobs",
-		// A job without labels has those of its template.
-		DefaultOnRead:       [][]int32{{1, 11}},
-		UnconditionalUpdate: true, DefaultOrphan: true,
-		OrphanWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
-		Subresources:  []registry.Subresource{declare.Status()},
-		Fields:        []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
-		FieldError:    declare.FieldLabelForKind("Job"),
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Status", "string", "Status of the job."),
-			declare.Column("Completions", "string", status["succeeded"]),
-			declare.Column("Duration", "string", "Time required to complete the job."),
-			core.AgeColumn,
-			declare.Wide("Containers", "string", "Names of each container in the template."),
-			declare.Wide("Images", "string", "Images referenced by each container in the template."),
-			declare.Wide("Selector", "string", spec["selector"]),
+		Names: registry.Names{
+			Group: group, Package: "batch", Resource: "jobs", Singular: "job", Name: "Job",
+			Categories: []string{"all"}, Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*batchv1.Job]{
+		Versions: []registry.Version{declare.Version[batchv1.Job]("v1", defaultJob)},
+		Storage: registry.Storage{
+			Version: "v1", Path: "jobs",
+			// A job without labels has those of its template.
+			DefaultOnRead: [][]int32{{1, 11}},
+		},
+		Requests: registry.Requests{
+			UnconditionalUpdate: true, DefaultOrphan: true,
+			OrphanWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+		},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{declare.Status()},
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
+			FieldError: declare.FieldLabelForKind("Job"),
+		},
+		Strategy: registry.Strategy[*batchv1.Job]{
 			Spec:           func(j *batchv1.Job) any { return &j.Spec },
 			Status:         func(j *batchv1.Job) any { return &j.Status },
 			Generation:     true,
@@ -58,9 +55,21 @@ func job() *registry.Kind {
 			ValidateStatusUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 				return validateJobStatusUpdate(j, old)
 			},
-			Warn:  jobWarnings,
+			Warn: jobWarnings,
+		}.Untyped(),
+		Table: registry.Table[*batchv1.Job]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Status", "string", "Status of the job."),
+				declare.Column("Completions", "string", status["succeeded"]),
+				declare.Column("Duration", "string", "Time required to complete the job."),
+				core.AgeColumn,
+				declare.Wide("Containers", "string", "Names of each container in the template."),
+				declare.Wide("Images", "string", "Images referenced by each container in the template."),
+				declare.Wide("Selector", "string", spec["selector"]),
+			},
 			Cells: declare.Cells(jobCells),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -26,13 +26,15 @@ func certificateSigningRequest() *registry.Kind {
 	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	status := certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: "certificates.k8s.io", Package: "certificates",
-		Resource: "certificatesigningrequests", Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"csr"},
-		Versions:     []registry.Version{declare.Version("v1", func() *csr { return &csr{} }, nil)},
-		Storage:      "v1", StoragePath: "certificatesigningrequests",
-		UnconditionalUpdate: true,
+		Names: registry.Names{
+			Group: "certificates.k8s.io", Package: "certificates", Resource: "certificatesigningrequests",
+			Singular: "certificatesigningrequest", Name: "CertificateSigningRequest",
+			ShortNames: []string{"csr"},
+		},
+		Versions: []registry.Version{declare.Version[csr]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "certificatesigningrequests"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
 				Prepare: func(_ context.Context, obj, old registry.Object) { prepareApproval(obj.(*csr), old.(*csr), time.Now()) },
@@ -43,31 +45,34 @@ func certificateSigningRequest() *registry.Kind {
 			}},
 			declare.Status(),
 		},
-		Fields:       []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},
-		FieldError:   declare.FieldLabel,
-		ValidateName: declare.PathSegment,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			core.AgeColumn,
-			declare.Column("SignerName", "string", spec["signerName"]),
-			declare.Column("Requestor", "string", spec["request"]),
-			declare.Column("RequestedDuration", "string", spec["expirationSeconds"]),
-			declare.Column("Condition", "string", status["conditions"]),
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},
+			FieldError: declare.FieldLabel,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*csr]{
+		Strategy: registry.Strategy[*csr]{
 			Spec:          func(r *csr) any { return &r.Spec },
 			Status:        func(r *csr) any { return &r.Status },
 			PrepareCreate: func(ctx context.Context, r *csr) { setRequester(&r.Spec, request.UserFrom(ctx)) },
-			Validate:      func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
 			// What was requested stays as it was.
 			PrepareUpdate: func(_ context.Context, r, old *csr) { r.Spec = old.Spec },
 			PrepareStatusUpdate: func(_ context.Context, r, old *csr) {
 				keepDecisions(r, old)
 				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
 			},
+			Validate:             func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
 			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList { return validateStatus(r, old, false) },
-			Cells:                declare.Cells(cells),
-		}),
+		}.Untyped(),
+		Table: registry.Table[*csr]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				core.AgeColumn,
+				declare.Column("SignerName", "string", spec["signerName"]),
+				declare.Column("Requestor", "string", spec["request"]),
+				declare.Column("RequestedDuration", "string", spec["expirationSeconds"]),
+				declare.Column("Condition", "string", status["conditions"]),
+			},
+			Cells: declare.Cells(cells),
+		}.Untyped(),
 	}
 }
 

@@ -18,21 +18,19 @@ func Kinds() []*registry.Kind { return []*registry.Kind{lease()} }
 
 func lease() *registry.Kind {
 	return &registry.Kind{
-		Group: "coordination.k8s.io", Package: "coordination",
-		Resource: "leases", Singular: "lease", Name: "Lease",
-		AnyFinalizer: true,
-		Namespaced:   true,
-		Versions:     []registry.Version{declare.Version("v1", func() *coordinationv1.Lease { return &coordinationv1.Lease{} }, nil)},
-		Storage:      "v1", StoragePath: "leases",
-		// Coordinated leader election, and with it strategy and preferredHolder, is
-		// off.
-		CreateOnUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Singular: "lease",
+			Name: "Lease", Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*coordinationv1.Lease]{
+		Versions: []registry.Version{declare.Version[coordinationv1.Lease]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "leases"},
+		Requests: registry.Requests{
+			// Coordinated leader election, and with it strategy and preferredHolder, is
+			// off.
+			CreateOnUpdate: true,
+		},
+		Metadata: registry.Metadata{AnyFinalizer: true},
+		Strategy: registry.Strategy[*coordinationv1.Lease]{
 			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
 			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil },
 			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) {
@@ -42,6 +40,13 @@ func lease() *registry.Kind {
 			},
 			Validate:       func(_ context.Context, l *coordinationv1.Lease) field.ErrorList { return validateLease(l) },
 			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList { return validateLease(l) },
+		}.Untyped(),
+		Table: registry.Table[*coordinationv1.Lease]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Holder", "string", coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(l *coordinationv1.Lease) []any {
 				holder := ""
 				if h := l.Spec.HolderIdentity; h != nil {
@@ -49,7 +54,7 @@ func lease() *registry.Kind {
 				}
 				return []any{l.Name, holder, core.Age(l.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // TestValidateLease has the numbers of a Lease, as an apply wraps those that are out of range: 1e+300
 // becomes 0 and 3000000000 becomes -1294967296.
 func TestValidateLease(t *testing.T) {
-	hooks := lease().Hooks
+	hooks := lease().Strategy
 	for _, c := range []struct {
 		duration, transitions *int32
 		want                  string

@@ -21,10 +21,12 @@ import (
 func bindings() *registry.Kind {
 	post := bindingSubresource("")
 	return &registry.Kind{
-		Package: "core", Resource: "bindings", Singular: "binding", Name: "Binding", Namespaced: true,
-		Verbs:        []string{"create"},
-		Versions:     onlyV1(func() *corev1.Binding { return &corev1.Binding{} }, nil),
-		Storage:      "v1",
+		Names: registry.Names{
+			Package: "core", Resource: "bindings", Singular: "binding", Name: "Binding", Namespaced: true,
+		},
+		Versions:     onlyV1[corev1.Binding](nil),
+		Storage:      registry.Storage{Version: "v1"},
+		Requests:     registry.Requests{Verbs: []string{"create"}},
 		Subresources: []registry.Subresource{post},
 	}
 }

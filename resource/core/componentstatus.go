@@ -11,20 +11,23 @@ import (
 // a component for its health.
 func componentStatuses() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "componentstatuses", Singular: "componentstatus", Name: "ComponentStatus",
-		ShortNames: []string{"cs"}, Verbs: []string{"get", "list"},
+		Names: registry.Names{
+			Package: "core", Resource: "componentstatuses", Singular: "componentstatus",
+			Name: "ComponentStatus", ShortNames: []string{"cs"},
+		},
 		Versions: []registry.Version{{
 			Name: "v1", New: func() registry.Object { return &corev1.ComponentStatus{} },
 			Warning: "v1 ComponentStatus is deprecated in v1.19+",
 		}},
-		Storage: "v1",
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Status", "string", "Status of the component conditions"),
-			column("Message", "string", "Message of the component conditions"),
-			column("Error", "string", "Error of the component conditions"),
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ComponentStatus]{
+		Storage:  registry.Storage{Version: "v1"},
+		Requests: registry.Requests{Verbs: []string{"get", "list"}},
+		Table: registry.Table[*corev1.ComponentStatus]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", "Status of the component conditions"),
+				column("Message", "string", "Message of the component conditions"),
+				column("Error", "string", "Error of the component conditions"),
+			},
 			Cells: func(s *corev1.ComponentStatus) ([]any, []metav1.TableRowCondition) {
 				status, message, problem := "Unknown", "", ""
 				for _, c := range s.Conditions {
@@ -40,6 +43,6 @@ func componentStatuses() *registry.Kind {
 				}
 				return []any{s.Name, status, message, problem}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }

@@ -15,24 +15,28 @@ const immutableOnceSet = "field is immutable when `immutable` is set"
 
 func configMaps() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"cm"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.ConfigMap { return &corev1.ConfigMap{} }, nil),
-		Storage:  "v1", StoragePath: "configmaps",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Data", "string", corev1.ConfigMap{}.SwaggerDoc()["data"]),
-			AgeColumn,
+		Names: registry.Names{
+			Package: "core", Resource: "configmaps", Singular: "configmap", Name: "ConfigMap",
+			ShortNames: []string{"cm"}, Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ConfigMap]{
+		Versions: onlyV1[corev1.ConfigMap](nil),
+		Storage:  registry.Storage{Version: "v1", Path: "configmaps"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*corev1.ConfigMap]{
 			Validate:       func(_ context.Context, m *corev1.ConfigMap) field.ErrorList { return validateConfigMap(m) },
 			ValidateUpdate: validateConfigMapUpdate,
+		}.Untyped(),
+		Table: registry.Table[*corev1.ConfigMap]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Data", "string", corev1.ConfigMap{}.SwaggerDoc()["data"]),
+				AgeColumn,
+			},
 			Cells: func(m *corev1.ConfigMap) ([]any, []metav1.TableRowCondition) {
 				return []any{m.Name, int64(len(m.Data) + len(m.BinaryData)), Age(m.CreationTimestamp)}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 // Kinds are the kinds of the core group, in the order of discovery. Events are
@@ -45,13 +46,12 @@ func statusSubresource() registry.Subresource {
 	return registry.Subresource{Name: "status", Verbs: statusVerbs, Status: true}
 }
 
-// onlyV1 is the list of versions of a kind that has v1 alone.
-func onlyV1[T registry.Object](new func() T, defaults func(T)) []registry.Version {
-	v := registry.Version{Name: "v1", New: func() registry.Object { return new() }}
-	if defaults != nil {
-		v.Default = registry.Defaulter(defaults)
-	}
-	return []registry.Version{v}
+// onlyV1 returns the versions of a kind that has v1 alone, whose objects are of the type *T. defaults may be nil.
+func onlyV1[T any, P interface {
+	*T
+	registry.Object
+}](defaults func(P)) []registry.Version {
+	return []registry.Version{declare.Version[T]("v1", defaults)}
 }
 
 // labelNotSupported is the answer of the kinds that have selectable fields to a

@@ -98,8 +98,8 @@ func TestCreateWarnings(t *testing.T) {
 			continue
 		}
 		var got []string
-		if k.Hooks.Warn != nil {
-			got = k.Hooks.Warn(context.Background(), obj, nil)
+		if k.Strategy.Warn != nil {
+			got = k.Strategy.Warn(context.Background(), obj, nil)
 		}
 		if v := k.Versions[0]; v.Warning != "" {
 			got = append(got, v.Warning)
@@ -204,24 +204,24 @@ func create(k *registry.Kind, c created) (registry.Object, error) {
 			return nil, err
 		}
 	}
-	if k.Hooks.Status != nil {
-		reflect.ValueOf(k.Hooks.Status(obj)).Elem().SetZero()
+	if k.Strategy.Status != nil {
+		reflect.ValueOf(k.Strategy.Status(obj)).Elem().SetZero()
 	}
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName("generated")
 	}
-	if k.Hooks.Generation {
+	if k.Strategy.Generation {
 		obj.SetGeneration(1)
 	}
-	if k.Hooks.PrepareCreate != nil {
-		k.Hooks.PrepareCreate(context.Background(), obj)
+	if k.Strategy.PrepareCreate != nil {
+		k.Strategy.PrepareCreate(context.Background(), obj)
 	}
 	// A dry run is answered as it would have been stored too.
 	obj, err := throughProtobuf(obj)
 	if err != nil {
 		return nil, err
 	}
-	if k.DefaultOnRead != nil {
+	if k.Storage.DefaultOnRead != nil {
 		v.Default(obj)
 	}
 	if v.FromStorage != nil {

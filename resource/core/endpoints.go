@@ -18,7 +18,7 @@ import (
 )
 
 func endpoints() *registry.Kind {
-	versions := onlyV1(func() *corev1.Endpoints { return &corev1.Endpoints{} }, func(e *corev1.Endpoints) {
+	versions := onlyV1[corev1.Endpoints](func(e *corev1.Endpoints) {
 		for i := range e.Subsets {
 			for j := range e.Subsets[i].Ports {
 				setDefault(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
@@ -27,26 +27,31 @@ func endpoints() *registry.Kind {
 	})
 	versions[0].Warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 	return &registry.Kind{
-		Package: "core", Resource: "endpoints", Singular: "endpoints", Name: "Endpoints", ListName: "EndpointsList",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"ep"}, Namespaced: true,
-		Versions: versions, Storage: "v1", StoragePath: "services/endpoints",
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
-			AgeColumn,
+		Names: registry.Names{
+			Package: "core", Resource: "endpoints", Singular: "endpoints", Name: "Endpoints",
+			ListName: "EndpointsList", ShortNames: []string{"ep"}, Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Endpoints]{
+		Versions: versions,
+		Storage:  registry.Storage{Version: "v1", Path: "services/endpoints"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*corev1.Endpoints]{
 			Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
 			ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
 				return validateEndpoints(e, old)
 			},
 			Warn: func(_ context.Context, e, _ *corev1.Endpoints) []string { return endpointsWarnings(e) },
+		}.Untyped(),
+		Table: registry.Table[*corev1.Endpoints]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Endpoints", "string", corev1.Endpoints{}.SwaggerDoc()["subsets"]),
+				AgeColumn,
+			},
 			Cells: func(e *corev1.Endpoints) ([]any, []metav1.TableRowCondition) {
 				return []any{e.Name, formatEndpoints(e.Subsets), Age(e.CreationTimestamp)}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -39,8 +39,10 @@ func events() *registry.Kind {
 		renamed["regarding."+f.Name] = "involvedObject." + f.Name
 	}
 	return &registry.Kind{
-		Package: "core", Resource: "events", Singular: "event", Name: "Event",
-		ShortNames: []string{"ev"}, Namespaced: true,
+		Names: registry.Names{
+			Package: "core", Resource: "events", Singular: "event", Name: "Event", ShortNames: []string{"ev"},
+			Namespaced: true,
+		},
 		Versions: []registry.Version{
 			{Name: "v1", New: func() registry.Object { return &corev1.Event{} }},
 			{
@@ -50,22 +52,24 @@ func events() *registry.Kind {
 				FieldAliases: renamed,
 			},
 		},
-		Storage: "v1", StoragePath: "events", TTLSeconds: eventTTLSeconds, UncachedGet: true,
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Fields: fields, FieldError: labelNotSupported,
-		Columns: []metav1.TableColumnDefinition{
-			column("Last Seen", "string", doc["lastTimestamp"]),
-			column("Type", "string", doc["type"]),
-			column("Reason", "string", doc["reason"]),
-			column("Object", "string", doc["involvedObject"]),
-			wideColumn("Subobject", "string", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]),
-			wideColumn("Source", "string", doc["source"]),
-			column("Message", "string", doc["message"]),
-			wideColumn("First Seen", "string", doc["firstTimestamp"]),
-			wideColumn("Count", "string", doc["count"]),
-			func() metav1.TableColumnDefinition { c := NameColumn; c.Priority = 1; return c }(),
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Event]{Cells: eventCells}),
+		Storage:   registry.Storage{Version: "v1", Path: "events", TTLSeconds: eventTTLSeconds},
+		Requests:  registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, UncachedGet: true},
+		Selection: registry.Selection{Fields: fields, FieldError: labelNotSupported},
+		Table: registry.Table[*corev1.Event]{
+			Columns: []metav1.TableColumnDefinition{
+				column("Last Seen", "string", doc["lastTimestamp"]),
+				column("Type", "string", doc["type"]),
+				column("Reason", "string", doc["reason"]),
+				column("Object", "string", doc["involvedObject"]),
+				wideColumn("Subobject", "string", corev1.ObjectReference{}.SwaggerDoc()["fieldPath"]),
+				wideColumn("Source", "string", doc["source"]),
+				column("Message", "string", doc["message"]),
+				wideColumn("First Seen", "string", doc["firstTimestamp"]),
+				wideColumn("Count", "string", doc["count"]),
+				func() metav1.TableColumnDefinition { c := NameColumn; c.Priority = 1; return c }(),
+			},
+			Cells: eventCells,
+		}.Untyped(),
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 func TestFieldPaths(t *testing.T) {
 	for _, k := range Kinds() {
 		for round := range 3 {
-			obj := k.Version(k.Storage).New()
+			obj := k.Version(k.Storage.Version).New()
 			fill(reflect.ValueOf(obj).Elem(), round)
 			data, err := obj.(interface{ Marshal() ([]byte, error) }).Marshal()
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, f := range k.Fields {
+			for _, f := range k.Selection.Fields {
 				if f.Get != nil {
 					continue
 				}
@@ -126,7 +126,7 @@ func byName(v reflect.Value, name string) string {
 func TestFieldAliases(t *testing.T) {
 	for _, k := range Kinds() {
 		names := map[string]bool{}
-		for _, f := range k.Fields {
+		for _, f := range k.Selection.Fields {
 			names[f.Name] = true
 		}
 		for _, v := range k.Versions {

@@ -11,12 +11,16 @@ import (
 
 func limitRanges() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "limitranges", Singular: "limitrange", Name: "LimitRange",
-		ShortNames: []string{"limits"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.LimitRange { return &corev1.LimitRange{} }, defaultLimitRange),
-		Storage:  "v1", StoragePath: "limitranges",
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.LimitRange]{PrepareCreate: nameLimitRange}),
+		Names: registry.Names{
+			Package: "core", Resource: "limitranges", Singular: "limitrange", Name: "LimitRange",
+			ShortNames: []string{"limits"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.LimitRange](defaultLimitRange),
+		Storage:  registry.Storage{Version: "v1", Path: "limitranges"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Strategy: registry.Strategy[*corev1.LimitRange]{
+			PrepareCreate: nameLimitRange,
+		}.Untyped(),
 	}
 }
 

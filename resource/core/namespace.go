@@ -21,14 +21,20 @@ var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSyst
 
 func namespaces() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"ns"},
-		Versions:     onlyV1(func() *corev1.Namespace { return &corev1.Namespace{} }, labelNamespace),
-		Storage:      "v1", StoragePath: "namespaces",
-		// No collection may be deleted.
-		Verbs:               []string{"create", "delete", "get", "list", "patch", "update", "watch"},
-		UnconditionalUpdate: true, ReturnDeleted: true,
+		Names: registry.Names{
+			Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
+			ShortNames: []string{"ns"},
+		},
+		Versions: onlyV1[corev1.Namespace](labelNamespace),
+		Storage:  registry.Storage{Version: "v1", Path: "namespaces"},
+		Requests: registry.Requests{
+			// No collection may be deleted.
+			Verbs:               []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+			UnconditionalUpdate: true, ReturnDeleted: true,
+		},
+		Metadata: registry.Metadata{
+			ValidateName: apivalidation.ValidateNamespaceName, OnUpdate: registry.MetaWhole,
+		},
 		Subresources: []registry.Subresource{
 			{Name: "finalize", Verbs: []string{"update"}, Update: &registry.UpdatePart{
 				Prepare:       finalizeNamespace,
@@ -37,15 +43,11 @@ func namespaces() *registry.Kind {
 			}},
 			statusSubresource(),
 		},
-		Fields:       []registry.Field{{Name: "status.phase", Path: []int32{3, 1}}},
-		FieldError:   labelNotSupported,
-		ValidateName: apivalidation.ValidateNamespaceName,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Status", "string", "The status of the namespace"),
-			AgeColumn,
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "status.phase", Path: []int32{3, 1}}},
+			FieldError: labelNotSupported,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Namespace]{
+		Strategy: registry.Strategy[*corev1.Namespace]{
 			Spec:   func(n *corev1.Namespace) any { return &n.Spec },
 			Status: func(n *corev1.Namespace) any { return &n.Status },
 			PrepareCreate: func(_ context.Context, n *corev1.Namespace) {
@@ -66,18 +68,27 @@ func namespaces() *registry.Kind {
 				return errs
 			},
 			ValidateStatusUpdate: validateNamespacePhase,
-			DeletionStarted:      func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceTerminating },
-			Finalizing:           func(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 },
-			BeforeDelete: func(_ context.Context, n *corev1.Namespace) error {
+		}.Untyped(),
+		Deletion: registry.Deletion[*corev1.Namespace]{
+			Started:    func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceTerminating },
+			Finalizing: func(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 },
+			Before: func(_ context.Context, n *corev1.Namespace) error {
 				if !slices.Contains(protectedNamespaces, n.Name) {
 					return nil
 				}
 				return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name, errors.New("this namespace may not be deleted"))
 			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.Namespace]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", "The status of the namespace"),
+				AgeColumn,
+			},
 			Cells: func(n *corev1.Namespace) ([]any, []metav1.TableRowCondition) {
 				return []any{n.Name, string(n.Status.Phase), Age(n.CreationTimestamp)}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -17,12 +17,13 @@ import (
 func nodes() *registry.Kind {
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Package: "core", Resource: "nodes", Singular: "node", Name: "Node",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"no"},
-		Versions:     onlyV1(func() *corev1.Node { return &corev1.Node{} }, defaultNode),
-		Storage:      "v1", StoragePath: "minions",
-		UnconditionalUpdate: true,
+		Names: registry.Names{
+			Package: "core", Resource: "nodes", Singular: "node", Name: "Node", ShortNames: []string{"no"},
+		},
+		Versions: onlyV1[corev1.Node](defaultNode),
+		Storage:  registry.Storage{Version: "v1", Path: "minions"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
@@ -31,24 +32,12 @@ func nodes() *registry.Kind {
 					return validateNodeStatusUpdate(obj.(*corev1.Node), old.(*corev1.Node))
 				}}},
 		},
-		Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
-		FieldError: labelNotSupported,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Status", "string", "The status of the node"),
-			column("Roles", "string", "The roles of the node"),
-			AgeColumn,
-			column("Version", "string", info["kubeletVersion"]),
-			wideColumn("Internal-IP", "string", status["addresses"]),
-			wideColumn("External-IP", "string", status["addresses"]),
-			wideColumn("OS-Image", "string", info["osImage"]),
-			wideColumn("Kernel-Version", "string", info["kernelVersion"]),
-			wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "spec.unschedulable", Path: []int32{2, 4}, Type: registry.Bool}},
+			FieldError: labelNotSupported,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Node]{
-			Validate:       func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList { return validateNodeUpdate(o, old) },
-			// There is no Status hook, for a kubelet that registers its node sends the
+		Strategy: registry.Strategy[*corev1.Node]{
+			// There is no Status, because a kubelet that registers its node sends the
 			// status with it: what is created keeps it, what is updated does not.
 			Spec:          func(n *corev1.Node) any { return &n.Spec },
 			PrepareCreate: func(_ context.Context, n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil },
@@ -58,9 +47,25 @@ func nodes() *registry.Kind {
 					n.Spec.ConfigSource = nil
 				}
 			},
-			Warn:  warnNode,
+			Validate:       func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList { return validateNodeUpdate(o, old) },
+			Warn:           warnNode,
+		}.Untyped(),
+		Table: registry.Table[*corev1.Node]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", "The status of the node"),
+				column("Roles", "string", "The roles of the node"),
+				AgeColumn,
+				column("Version", "string", info["kubeletVersion"]),
+				wideColumn("Internal-IP", "string", status["addresses"]),
+				wideColumn("External-IP", "string", status["addresses"]),
+				wideColumn("OS-Image", "string", info["osImage"]),
+				wideColumn("Kernel-Version", "string", info["kernelVersion"]),
+				wideColumn("Container-Runtime", "string", info["containerRuntimeVersion"]),
+			},
 			Cells: nodeCells,
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -16,38 +16,31 @@ import (
 func pods() *registry.Kind {
 	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
 	k := &registry.Kind{
-		Package: "core", Resource: "pods", Singular: "pod", Name: "Pod",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"po"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.Pod { return &corev1.Pod{} }, defaultPod),
-		Storage:  "v1", StoragePath: "pods",
-		UnconditionalUpdate: true, ReturnDeleted: true,
+		Names: registry.Names{
+			Package: "core", Resource: "pods", Singular: "pod", Name: "Pod", ShortNames: []string{"po"},
+			Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions:     onlyV1[corev1.Pod](defaultPod),
+		Storage:      registry.Storage{Version: "v1", Path: "pods"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: podSubresources(),
-		Fields: []registry.Field{
-			{Name: "spec.nodeName", Path: []int32{2, 10}, Index: true},
-			{Name: "spec.restartPolicy", Path: []int32{2, 3}},
-			{Name: "spec.schedulerName", Path: []int32{2, 19}},
-			{Name: "spec.serviceAccountName", Path: []int32{2, 8}},
-			{Name: "spec.hostNetwork", Path: []int32{2, 11}, Type: registry.Bool},
-			{Name: "status.phase", Path: []int32{3, 1}},
-			{Name: "status.podIP", Path: []int32{3, 6}},
-			// A known label that no pod has a value for.
-			{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
-			{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
+		Selection: registry.Selection{
+			Fields: []registry.Field{
+				{Name: "spec.nodeName", Path: []int32{2, 10}, Index: true},
+				{Name: "spec.restartPolicy", Path: []int32{2, 3}},
+				{Name: "spec.schedulerName", Path: []int32{2, 19}},
+				{Name: "spec.serviceAccountName", Path: []int32{2, 8}},
+				{Name: "spec.hostNetwork", Path: []int32{2, 11}, Type: registry.Bool},
+				{Name: "status.phase", Path: []int32{3, 1}},
+				{Name: "status.podIP", Path: []int32{3, 6}},
+				// A known label that no pod has a value for.
+				{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
+				{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
+			},
+			FieldError: labelNotSupported,
 		},
-		FieldError: labelNotSupported,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
-			column("Status", "string", "The aggregate status of the containers in this pod."),
-			column("Restarts", "string", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
-			AgeColumn,
-			wideColumn("IP", "string", status["podIP"]),
-			wideColumn("Node", "string", spec["nodeName"]),
-			wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
-			wideColumn("Readiness Gates", "string", spec["readinessGates"]),
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Pod]{
+		Strategy: registry.Strategy[*corev1.Pod]{
 			Spec:                 func(p *corev1.Pod) any { return &p.Spec },
 			Status:               func(p *corev1.Pod) any { return &p.Status },
 			Generation:           true,
@@ -58,13 +51,26 @@ func pods() *registry.Kind {
 			ValidateUpdate:       validatePodUpdate,
 			ValidateStatusUpdate: validatePodStatusUpdate,
 			Warn:                 warnPod,
-			Cells:                podCells,
-			Grace:                podGrace,
-		}),
+		}.Untyped(),
+		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
+		Table: registry.Table[*corev1.Pod]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
+				column("Status", "string", "The aggregate status of the containers in this pod."),
+				column("Restarts", "string", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
+				AgeColumn,
+				wideColumn("IP", "string", status["podIP"]),
+				wideColumn("Node", "string", spec["nodeName"]),
+				wideColumn("Nominated Node", "string", status["nominatedNodeName"]),
+				wideColumn("Readiness Gates", "string", spec["readinessGates"]),
+			},
+			Cells: podCells,
+		}.Untyped(),
 	}
 	// A version with aliases lists all its labels.
 	labels := map[string]string{"spec.host": "spec.nodeName"}
-	for _, f := range k.Fields {
+	for _, f := range k.Selection.Fields {
 		labels[f.Name] = f.Name
 	}
 	k.Versions[0].FieldAliases = labels

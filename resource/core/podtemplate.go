@@ -12,29 +12,25 @@ import (
 
 func podTemplates() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "podtemplates", Singular: "podtemplate", Name: "PodTemplate", Namespaced: true,
-		Versions: onlyV1(func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
-			func(t *corev1.PodTemplate) { DefaultPodTemplate(&t.Template) }),
-		Storage: "v1", StoragePath: "podtemplates",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Containers", "string", "Names of each container in the template."),
-			column("Images", "string", "Images referenced by each container in the template."),
-			column("Pod Labels", "string", "The labels for the pod template."),
+		Names: registry.Names{
+			Package: "core", Resource: "podtemplates", Singular: "podtemplate", Name: "PodTemplate",
+			Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PodTemplate]{
-			Validate: func(_ context.Context, o *corev1.PodTemplate) field.ErrorList {
-				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
-			},
-			ValidateUpdate: func(_ context.Context, o, _ *corev1.PodTemplate) field.ErrorList {
-				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
-			},
+		Versions: onlyV1(func(t *corev1.PodTemplate) { DefaultPodTemplate(&t.Template) }),
+		Storage:  registry.Storage{Version: "v1", Path: "podtemplates"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Strategy: registry.Strategy[*corev1.PodTemplate]{
 			Generation:    true,
 			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
 			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) { DropDisabledPodFields(&t.Template.Spec, nil) },
 			PrepareUpdate: func(_ context.Context, t, old *corev1.PodTemplate) {
 				DropDisabledPodFields(&t.Template.Spec, &old.Template.Spec)
+			},
+			Validate: func(_ context.Context, o *corev1.PodTemplate) field.ErrorList {
+				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
+			},
+			ValidateUpdate: func(_ context.Context, o, _ *corev1.PodTemplate) field.ErrorList {
+				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))
 			},
 			Warn: func(_ context.Context, t, old *corev1.PodTemplate) []string {
 				if old == nil {
@@ -42,10 +38,18 @@ func podTemplates() *registry.Kind {
 				}
 				return PodTemplateWarnings(field.NewPath("template"), &t.Template, &old.Template)
 			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.PodTemplate]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Containers", "string", "Names of each container in the template."),
+				column("Images", "string", "Images referenced by each container in the template."),
+				column("Pod Labels", "string", "The labels for the pod template."),
+			},
 			Cells: func(t *corev1.PodTemplate) ([]any, []metav1.TableRowCondition) {
 				names, images := ContainerNames(&t.Template.Spec)
 				return []any{t.Name, names, images, FormatLabels(t.Template.Labels)}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }

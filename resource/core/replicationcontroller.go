@@ -16,11 +16,14 @@ import (
 func replicationControllers() *registry.Kind {
 	spec, status := corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Package: "core", Resource: "replicationcontrollers", Singular: "replicationcontroller", Name: "ReplicationController",
-		ShortNames: []string{"rc"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.ReplicationController { return &corev1.ReplicationController{} }, defaultReplicationController),
-		Storage:  "v1", StoragePath: "controllers",
-		UnconditionalUpdate: true, DefaultOrphan: true,
+		Names: registry.Names{
+			Package: "core", Resource: "replicationcontrollers", Singular: "replicationcontroller",
+			Name: "ReplicationController", ShortNames: []string{"rc"}, Categories: []string{"all"},
+			Namespaced: true,
+		},
+		Versions: onlyV1[corev1.ReplicationController](defaultReplicationController),
+		Storage:  registry.Storage{Version: "v1", Path: "controllers"},
+		Requests: registry.Requests{UnconditionalUpdate: true, DefaultOrphan: true},
 		Subresources: []registry.Subresource{
 			{
 				Name: "scale", Verbs: statusVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
@@ -31,19 +34,11 @@ func replicationControllers() *registry.Kind {
 			},
 			statusSubresource(),
 		},
-		Fields:     []registry.Field{{Name: "status.replicas", Path: []int32{3, 1}, Type: registry.Int}},
-		FieldError: labelNotSupported,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Desired", "integer", spec["replicas"]),
-			column("Current", "integer", status["replicas"]),
-			column("Ready", "integer", status["readyReplicas"]),
-			AgeColumn,
-			wideColumn("Containers", "string", "Names of each container in the template."),
-			wideColumn("Images", "string", "Images referenced by each container in the template."),
-			wideColumn("Selector", "string", spec["selector"]),
+		Selection: registry.Selection{
+			Fields:     []registry.Field{{Name: "status.replicas", Path: []int32{3, 1}, Type: registry.Int}},
+			FieldError: labelNotSupported,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ReplicationController]{
+		Strategy: registry.Strategy[*corev1.ReplicationController]{
 			Spec:       func(c *corev1.ReplicationController) any { return &c.Spec },
 			Status:     func(c *corev1.ReplicationController) any { return &c.Status },
 			Generation: true,
@@ -63,9 +58,21 @@ func replicationControllers() *registry.Kind {
 			ValidateUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
 				return validateReplicationController(c)
 			},
-			Warn:  warnReplicationController,
+			Warn: warnReplicationController,
+		}.Untyped(),
+		Table: registry.Table[*corev1.ReplicationController]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Desired", "integer", spec["replicas"]),
+				column("Current", "integer", status["replicas"]),
+				column("Ready", "integer", status["readyReplicas"]),
+				AgeColumn,
+				wideColumn("Containers", "string", "Names of each container in the template."),
+				wideColumn("Images", "string", "Images referenced by each container in the template."),
+				wideColumn("Selector", "string", spec["selector"]),
+			},
 			Cells: replicationControllerCells,
-		}),
+		}.Untyped(),
 	}
 }
 

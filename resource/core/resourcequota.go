@@ -13,27 +13,31 @@ import (
 
 func resourceQuotas() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "resourcequotas", Singular: "resourcequota", Name: "ResourceQuota",
-		ShortNames: []string{"quota"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} }, func(q *corev1.ResourceQuota) {
+		Names: registry.Names{
+			Package: "core", Resource: "resourcequotas", Singular: "resourcequota", Name: "ResourceQuota",
+			ShortNames: []string{"quota"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.ResourceQuota](func(q *corev1.ResourceQuota) {
 			roundUpResources(q.Spec.Hard)
 			roundUpResources(q.Status.Hard)
 			roundUpResources(q.Status.Used)
 		}),
-		Storage: "v1", StoragePath: "resourcequotas",
-		UnconditionalUpdate: true, ReturnDeleted: true,
+		Storage:      registry.Storage{Version: "v1", Path: "resourcequotas"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Subresources: []registry.Subresource{statusSubresource()},
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Request", "string", "Request represents a minimum amount of cpu/memory that a container may consume."),
-			column("Limit", "string", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
-			AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ResourceQuota]{
+		Strategy: registry.Strategy[*corev1.ResourceQuota]{
 			Spec:   func(q *corev1.ResourceQuota) any { return &q.Spec },
 			Status: func(q *corev1.ResourceQuota) any { return &q.Status },
-			Cells:  resourceQuotaCells,
-		}),
+		}.Untyped(),
+		Table: registry.Table[*corev1.ResourceQuota]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Request", "string", "Request represents a minimum amount of cpu/memory that a container may consume."),
+				column("Limit", "string", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
+				AgeColumn,
+			},
+			Cells: resourceQuotaCells,
+		}.Untyped(),
 	}
 }
 

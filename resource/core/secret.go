@@ -15,27 +15,32 @@ import (
 
 func secrets() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
-		MetaOnUpdate: registry.MetaWhole,
-		Versions:     onlyV1(func() *corev1.Secret { return &corev1.Secret{} }, defaultSecret),
-		Storage:      "v1", StoragePath: "secrets",
-		UnconditionalUpdate: true,
-		Fields:              []registry.Field{{Name: "type", Path: []int32{3}}},
-		FieldError:          labelNotSupported,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
-			column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
-			AgeColumn,
+		Names: registry.Names{
+			Package: "core", Resource: "secrets", Singular: "secret", Name: "Secret", Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Secret]{
+		Versions: onlyV1[corev1.Secret](defaultSecret),
+		Storage:  registry.Storage{Version: "v1", Path: "secrets"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Selection: registry.Selection{
+			Fields: []registry.Field{{Name: "type", Path: []int32{3}}}, FieldError: labelNotSupported,
+		},
+		Strategy: registry.Strategy[*corev1.Secret]{
 			Validate:       func(_ context.Context, s *corev1.Secret) field.ErrorList { return validateSecret(s) },
 			ValidateUpdate: validateSecretUpdate,
 			Warn:           warnSecret,
+		}.Untyped(),
+		Table: registry.Table[*corev1.Secret]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Type", "string", corev1.Secret{}.SwaggerDoc()["type"]),
+				column("Data", "string", corev1.Secret{}.SwaggerDoc()["data"]),
+				AgeColumn,
+			},
 			Cells: func(s *corev1.Secret) ([]any, []metav1.TableRowCondition) {
 				return []any{s.Name, string(s.Type), int64(len(s.Data)), Age(s.CreationTimestamp)}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -21,47 +21,55 @@ import (
 func services() *registry.Kind {
 	spec := corev1.ServiceSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Package: "core", Resource: "services", Singular: "service", Name: "Service",
-		ShortNames: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.Service { return &corev1.Service{} }, defaultService),
-		Storage:  "v1", StoragePath: "services/specs",
-		CreateOnUpdate: true, UnconditionalUpdate: true, ReturnDeleted: true,
+		Names: registry.Names{
+			Package: "core", Resource: "services", Singular: "service", Name: "Service",
+			ShortNames: []string{"svc"}, Categories: []string{"all"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.Service](defaultService),
+		Storage:  registry.Storage{Version: "v1", Path: "services/specs"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{
+			// Service names may begin with a digit, since 1.36.
+			ValidateName: apivalidation.NameIsDNSLabel,
+		},
 		Subresources: []registry.Subresource{
 			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
 			statusSubresource(),
 		},
-		Fields: []registry.Field{
-			{Name: "spec.clusterIP", Path: []int32{2, 3}},
-			{Name: "spec.type", Path: []int32{2, 4}},
-		},
-		FieldError: labelNotSupported,
-		// Service names may begin with a digit, since 1.36.
-		ValidateName: apivalidation.NameIsDNSLabel,
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Type", "string", spec["type"]),
-			column("Cluster-IP", "string", spec["clusterIP"]),
-			column("External-IP", "string", spec["externalIPs"]),
-			column("Port(s)", "string", spec["ports"]),
-			AgeColumn,
-			wideColumn("Selector", "string", spec["selector"]),
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.Service]{
-			Validate:       func(_ context.Context, o *corev1.Service) field.ErrorList { return validateService(o, nil) },
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList { return validateServiceUpdate(o, old) },
-			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
-				return validateServiceStatus(o, old)
+		Selection: registry.Selection{
+			Fields: []registry.Field{
+				{Name: "spec.clusterIP", Path: []int32{2, 3}},
+				{Name: "spec.type", Path: []int32{2, 4}},
 			},
+			FieldError: labelNotSupported,
+		},
+		Strategy: registry.Strategy[*corev1.Service]{
 			Spec:   func(s *corev1.Service) any { return &s.Spec },
 			Status: func(s *corev1.Service) any { return &s.Status },
 			PrepareCreate: func(_ context.Context, s *corev1.Service) {
 				completeAddresses(s)
 				dropInternalTraffic(s)
 			},
-			PrepareUpdate: prepareServiceUpdate,
-			Warn:          func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
-			Cells:         serviceCells,
-		}),
+			PrepareUpdate:  prepareServiceUpdate,
+			Validate:       func(_ context.Context, o *corev1.Service) field.ErrorList { return validateService(o, nil) },
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList { return validateServiceUpdate(o, old) },
+			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
+				return validateServiceStatus(o, old)
+			},
+			Warn: func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
+		}.Untyped(),
+		Table: registry.Table[*corev1.Service]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Type", "string", spec["type"]),
+				column("Cluster-IP", "string", spec["clusterIP"]),
+				column("External-IP", "string", spec["externalIPs"]),
+				column("Port(s)", "string", spec["ports"]),
+				AgeColumn,
+				wideColumn("Selector", "string", spec["selector"]),
+			},
+			Cells: serviceCells,
+		}.Untyped(),
 	}
 }
 

@@ -17,12 +17,14 @@ const tokenSeconds = 60 * 60
 
 func serviceAccounts() *registry.Kind {
 	return &registry.Kind{
-		Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"sa"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} }, nil),
-		Storage:  "v1", StoragePath: "serviceaccounts",
-		ReturnDeleted: true, UnconditionalUpdate: true,
+		Names: registry.Names{
+			Package: "core", Resource: "serviceaccounts", Singular: "serviceaccount", Name: "ServiceAccount",
+			ShortNames: []string{"sa"}, Namespaced: true,
+		},
+		Versions: onlyV1[corev1.ServiceAccount](nil),
+		Storage:  registry.Storage{Version: "v1", Path: "serviceaccounts"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{{
 			Name: "token", Verbs: []string{"create"}, Managed: true,
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
@@ -31,8 +33,7 @@ func serviceAccounts() *registry.Kind {
 				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, tokenSeconds)
 			},
 		}},
-		Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.ServiceAccount]{
+		Strategy: registry.Strategy[*corev1.ServiceAccount]{
 			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { keepSecretNames(s) },
 			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { keepSecretNames(s) },
 			Warn: func(_ context.Context, s, _ *corev1.ServiceAccount) []string {
@@ -41,10 +42,13 @@ func serviceAccounts() *registry.Kind {
 				}
 				return []string{"metadata.annotations[" + mountableSecretsAnnotation + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.ServiceAccount]{
+			Columns: []metav1.TableColumnDefinition{NameColumn, AgeColumn},
 			Cells: func(s *corev1.ServiceAccount) ([]any, []metav1.TableRowCondition) {
 				return []any{s.Name, Age(s.CreationTimestamp)}, nil
 			},
-		}),
+		}.Untyped(),
 	}
 }
 

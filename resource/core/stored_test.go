@@ -23,7 +23,7 @@ func TestStored(t *testing.T) {
 	kinds := kindsByResource()
 	for _, s := range readLines[stored](t, "stored") {
 		k := kinds[s.Resource]
-		path := "/registry/" + k.StoragePath + "/"
+		path := "/registry/" + k.Storage.Path + "/"
 		if !strings.HasPrefix(s.Key, path) || strings.Contains(s.Key[len(path):], "/") != k.Namespaced {
 			t.Errorf("%s is not below %s", s.Key, path)
 		}
@@ -32,10 +32,10 @@ func TestStored(t *testing.T) {
 		if !ok || envelope.Unmarshal(data) != nil {
 			t.Fatalf("%s: no envelope", s.Key)
 		}
-		if got := k.GVK(k.Storage); envelope.APIVersion != got.GroupVersion().String() || envelope.Kind != k.Name {
+		if got := k.GVK(k.Storage.Version); envelope.APIVersion != got.GroupVersion().String() || envelope.Kind != k.Name {
 			t.Errorf("%s: stored as %s %s, declared %v", s.Key, envelope.APIVersion, envelope.Kind, got)
 		}
-		obj := k.Version(k.Storage).New()
+		obj := k.Version(k.Storage.Version).New()
 		if err := obj.(interface{ Unmarshal([]byte) error }).Unmarshal(envelope.Raw); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestStored(t *testing.T) {
 		if d := k.Versions[0].Default; d != nil {
 			d(obj)
 		}
-		if k.DefaultOnRead != nil {
+		if k.Storage.DefaultOnRead != nil {
 			// A new claim is stored without its phase.
 			before["status"] = map[string]any{"phase": "Pending"}
 		}

@@ -26,16 +26,16 @@ func TestTableRows(t *testing.T) {
 	kinds := kindsByResource()
 	for _, r := range readLines[recordedRow](t, "tables") {
 		k := kinds[r.Resource]
-		if k.Hooks.Cells == nil {
+		if k.Table.Cells == nil {
 			continue
 		}
 		obj := k.Versions[0].New()
 		if err := json.Unmarshal(r.Object, obj); err != nil {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		cells, conditions := k.Hooks.Cells(obj)
-		if len(cells) != len(k.Columns) {
-			t.Errorf("%s: %d cells in %d columns", r.Name, len(cells), len(k.Columns))
+		cells, conditions := k.Table.Cells(obj)
+		if len(cells) != len(k.Table.Columns) {
+			t.Errorf("%s: %d cells in %d columns", r.Name, len(cells), len(k.Table.Columns))
 		}
 		got := blankAges(t, cells)
 		if want := blankAges(t, r.Cells); got != want {
@@ -79,19 +79,19 @@ func TestTableColumns(t *testing.T) {
 	kinds := kindsByResource()
 	for _, r := range readLines[recorded](t, "columns") {
 		k := kinds[r.Resource]
-		if len(k.Columns) == 0 {
+		if len(k.Table.Columns) == 0 {
 			if len(r.Columns) != 2 || r.Columns[1].Name != "Created At" {
 				t.Errorf("%s: no columns declared, recorded %v", r.Resource, r.Columns)
 			}
 			continue
 		}
-		if len(k.Columns) != len(r.Columns) {
-			t.Errorf("%s: %d columns, recorded %d", r.Resource, len(k.Columns), len(r.Columns))
+		if len(k.Table.Columns) != len(r.Columns) {
+			t.Errorf("%s: %d columns, recorded %d", r.Resource, len(k.Table.Columns), len(r.Columns))
 			continue
 		}
 		for i, c := range r.Columns {
-			if k.Columns[i] != c {
-				t.Errorf("%s: column %d\n got %+v\nwant %+v", r.Resource, i, k.Columns[i], c)
+			if k.Table.Columns[i] != c {
+				t.Errorf("%s: column %d\n got %+v\nwant %+v", r.Resource, i, k.Table.Columns[i], c)
 			}
 		}
 	}

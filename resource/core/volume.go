@@ -23,27 +23,16 @@ const (
 func persistentVolumes() *registry.Kind {
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Package: "core", Resource: "persistentvolumes", Singular: "persistentvolume", Name: "PersistentVolume",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"pv"},
-		Versions:     onlyV1(func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} }, defaultPersistentVolume),
-		Storage:      "v1", StoragePath: "persistentvolumes",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Subresources: []registry.Subresource{statusSubresource()},
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Capacity", "string", spec["capacity"]),
-			column("Access Modes", "string", spec["accessModes"]),
-			column("Reclaim Policy", "string", spec["persistentVolumeReclaimPolicy"]),
-			column("Status", "string", status["phase"]),
-			column("Claim", "string", spec["claimRef"]),
-			column("StorageClass", "string", "StorageClass of the pv"),
-			column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pv"),
-			column("Reason", "string", status["reason"]),
-			AgeColumn,
-			wideColumn("VolumeMode", "string", spec["volumeMode"]),
+		Names: registry.Names{
+			Package: "core", Resource: "persistentvolumes", Singular: "persistentvolume",
+			Name: "PersistentVolume", ShortNames: []string{"pv"},
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PersistentVolume]{
+		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
+		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{statusSubresource()},
+		Strategy: registry.Strategy[*corev1.PersistentVolume]{
 			Spec:   func(v *corev1.PersistentVolume) any { return &v.Spec },
 			Status: func(v *corev1.PersistentVolume) any { return &v.Status },
 			PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
@@ -57,9 +46,24 @@ func persistentVolumes() *registry.Kind {
 					v.Status.LastPhaseTransitionTime = ptr.To(now())
 				}
 			},
-			Warn:  func(_ context.Context, v, _ *corev1.PersistentVolume) []string { return persistentVolumeWarnings(v) },
+			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string { return persistentVolumeWarnings(v) },
+		}.Untyped(),
+		Table: registry.Table[*corev1.PersistentVolume]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Capacity", "string", spec["capacity"]),
+				column("Access Modes", "string", spec["accessModes"]),
+				column("Reclaim Policy", "string", spec["persistentVolumeReclaimPolicy"]),
+				column("Status", "string", status["phase"]),
+				column("Claim", "string", spec["claimRef"]),
+				column("StorageClass", "string", "StorageClass of the pv"),
+				column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pv"),
+				column("Reason", "string", status["reason"]),
+				AgeColumn,
+				wideColumn("VolumeMode", "string", spec["volumeMode"]),
+			},
 			Cells: persistentVolumeCells,
-		}),
+		}.Untyped(),
 	}
 }
 
@@ -140,33 +144,20 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 func persistentVolumeClaims() *registry.Kind {
 	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return &registry.Kind{
-		Package: "core", Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim", Name: "PersistentVolumeClaim",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"pvc"}, Namespaced: true,
-		Versions: onlyV1(func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} }, DefaultPersistentVolumeClaim),
-		Storage:  "v1", StoragePath: "persistentvolumeclaims",
-		// A new claim is stored without its phase.
-		DefaultOnRead:       [][]int32{{3, 1}},
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Subresources: []registry.Subresource{statusSubresource()},
-		Columns: []metav1.TableColumnDefinition{
-			NameColumn,
-			column("Status", "string", status["phase"]),
-			column("Volume", "string", spec["volumeName"]),
-			column("Capacity", "string", status["capacity"]),
-			column("Access Modes", "string", status["accessModes"]),
-			column("StorageClass", "string", "StorageClass of the pvc"),
-			column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pvc"),
-			AgeColumn,
-			wideColumn("VolumeMode", "string", spec["volumeMode"]),
+		Names: registry.Names{
+			Package: "core", Resource: "persistentvolumeclaims", Singular: "persistentvolumeclaim",
+			Name: "PersistentVolumeClaim", ShortNames: []string{"pvc"}, Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*corev1.PersistentVolumeClaim]{
-			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
-				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
-			},
-			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
-				return validatePersistentVolumeClaimUpdate(o, old)
-			},
+		Versions: onlyV1[corev1.PersistentVolumeClaim](DefaultPersistentVolumeClaim),
+		Storage: registry.Storage{
+			Version: "v1", Path: "persistentvolumeclaims",
+			// A new claim is stored without its phase.
+			DefaultOnRead: [][]int32{{3, 1}},
+		},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{statusSubresource()},
+		Strategy: registry.Strategy[*corev1.PersistentVolumeClaim]{
 			Spec:   func(c *corev1.PersistentVolumeClaim) any { return &c.Spec },
 			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
@@ -184,11 +175,30 @@ func persistentVolumeClaims() *registry.Kind {
 				}
 				alignDataSources(&c.Spec)
 			},
+			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
+				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
+			},
+			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
+				return validatePersistentVolumeClaimUpdate(o, old)
+			},
 			Warn: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
 				return persistentVolumeClaimWarnings(c)
 			},
+		}.Untyped(),
+		Table: registry.Table[*corev1.PersistentVolumeClaim]{
+			Columns: []metav1.TableColumnDefinition{
+				NameColumn,
+				column("Status", "string", status["phase"]),
+				column("Volume", "string", spec["volumeName"]),
+				column("Capacity", "string", status["capacity"]),
+				column("Access Modes", "string", status["accessModes"]),
+				column("StorageClass", "string", "StorageClass of the pvc"),
+				column("VolumeAttributesClass", "string", "VolumeAttributesClass of the pvc"),
+				AgeColumn,
+				wideColumn("VolumeMode", "string", spec["volumeMode"]),
+			},
 			Cells: persistentVolumeClaimCells,
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -24,25 +24,19 @@ func Kinds() []*registry.Kind { return []*registry.Kind{endpointSlice()} }
 func endpointSlice() *registry.Kind {
 	doc := discoveryv1.EndpointSlice{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: "discovery.k8s.io", Package: "discovery",
-		Resource: "endpointslices", Singular: "endpointslice", Name: "EndpointSlice",
-		Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} }, func(s *discoveryv1.EndpointSlice) {
+		Names: registry.Names{
+			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices",
+			Singular: "endpointslice", Name: "EndpointSlice", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[discoveryv1.EndpointSlice]("v1", func(s *discoveryv1.EndpointSlice) {
 			for i := range s.Ports {
 				declare.Pointer(&s.Ports[i].Name, "")
 				declare.Pointer(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 			}
 		})},
-		Storage: "v1", StoragePath: "endpointslices",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("AddressType", "string", doc["addressType"]),
-			declare.Column("Ports", "string", doc["ports"]),
-			declare.Column("Endpoints", "string", doc["endpoints"]),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*discoveryv1.EndpointSlice]{
+		Storage:  registry.Storage{Version: "v1", Path: "endpointslices"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Strategy: registry.Strategy[*discoveryv1.EndpointSlice]{
 			// The generation is kept here: what is compared is the slice as it was
 			// sent, with the topology that is dropped then.
 			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
@@ -63,10 +57,19 @@ func endpointSlice() *registry.Kind {
 				return append(errs, validateGenerateName(s.GenerateName)...)
 			},
 			Warn: warnSlice,
+		}.Untyped(),
+		Table: registry.Table[*discoveryv1.EndpointSlice]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("AddressType", "string", doc["addressType"]),
+				declare.Column("Ports", "string", doc["ports"]),
+				declare.Column("Endpoints", "string", doc["endpoints"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(s *discoveryv1.EndpointSlice) []any {
 				return []any{s.Name, string(s.AddressType), ports(s.Ports), endpoints(s.Endpoints), core.Age(s.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

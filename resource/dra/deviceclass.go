@@ -11,19 +11,23 @@ import (
 
 func deviceClass() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "resource",
-		Resource: "deviceclasses", Singular: "deviceclass", Name: "DeviceClass",
-		MetaOnUpdate: registry.MetaWhole,
-		Versions:     []registry.Version{declare.Version("v1", func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} }, nil)},
-		Storage:      "v1", StoragePath: "deviceclasses",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.DeviceClass]{
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "deviceclasses", Singular: "deviceclass",
+			Name: "DeviceClass",
+		},
+		Versions: []registry.Version{declare.Version[resourcev1.DeviceClass]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "deviceclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
 			Spec:       func(c *resourcev1.DeviceClass) any { return &c.Spec },
 			Generation: true,
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.DeviceClass]{
+			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
 			Cells: declare.Cells(func(c *resourcev1.DeviceClass) []any {
 				return []any{c.Name, core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -15,11 +15,11 @@ import (
 
 func resourceClaim() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "resource",
-		Resource: "resourceclaims", Singular: "resourceclaim", Name: "ResourceClaim",
-		MetaOnUpdate: registry.MetaWhole,
-		Namespaced:   true,
-		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} }, func(c *resourcev1.ResourceClaim) {
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
+			Name: "ResourceClaim", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[resourcev1.ResourceClaim]("v1", func(c *resourcev1.ResourceClaim) {
 			defaultClaimSpec(&c.Spec)
 			if a := c.Status.Allocation; a != nil {
 				for i := range a.Devices.Results {
@@ -27,25 +27,28 @@ func resourceClaim() *registry.Kind {
 				}
 			}
 		})},
-		Storage: "v1", StoragePath: "resourceclaims",
-		UnconditionalUpdate: true, ReturnDeleted: true,
+		Storage:      registry.Storage{Version: "v1", Path: "resourceclaims"},
+		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceClaim]{
+		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
 			Spec:            func(c *resourcev1.ResourceClaim) any { return &c.Spec },
 			Status:          func(c *resourcev1.ResourceClaim) any { return &c.Status },
 			StatusKeepsMeta: true,
 			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
 			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.ResourceClaim]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("State", "string", "A summary of the current state (allocated, pending, reserved, etc.)."),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(c *resourcev1.ResourceClaim) []any {
 				return []any{c.Name, claimState(c), core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

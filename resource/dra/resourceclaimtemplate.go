@@ -14,24 +14,27 @@ import (
 
 func resourceClaimTemplate() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "resource",
-		Resource: "resourceclaimtemplates", Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate",
-		MetaOnUpdate: registry.MetaWhole,
-		Namespaced:   true,
-		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} }, func(t *resourcev1.ResourceClaimTemplate) {
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
+			Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[resourcev1.ResourceClaimTemplate]("v1", func(t *resourcev1.ResourceClaimTemplate) {
 			defaultClaimSpec(&t.Spec.Spec)
 		})},
-		Storage: "v1", StoragePath: "resourceclaimtemplates",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
-		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceClaimTemplate]{
+		Storage:  registry.Storage{Version: "v1", Path: "resourceclaimtemplates"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*resourcev1.ResourceClaimTemplate]{
 			Spec: func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
 			ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 				return declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
 			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
+			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
 			Cells: declare.Cells(func(t *resourcev1.ResourceClaimTemplate) []any {
 				return []any{t.Name, core.Age(t.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -17,9 +17,11 @@ import (
 func resourceSlice() *registry.Kind {
 	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "resource",
-		Resource: "resourceslices", Singular: "resourceslice", Name: "ResourceSlice",
-		Versions: []registry.Version{declare.Version("v1", func() *resourcev1.ResourceSlice { return &resourcev1.ResourceSlice{} }, func(s *resourcev1.ResourceSlice) {
+		Names: registry.Names{
+			Group: group, Package: "resource", Resource: "resourceslices", Singular: "resourceslice",
+			Name: "ResourceSlice",
+		},
+		Versions: []registry.Version{declare.Version[resourcev1.ResourceSlice]("v1", func(s *resourcev1.ResourceSlice) {
 			for i := range s.Spec.Devices {
 				taints := s.Spec.Devices[i].Taints
 				for k := range taints {
@@ -29,22 +31,17 @@ func resourceSlice() *registry.Kind {
 				}
 			}
 		})},
-		Storage: "v1", StoragePath: "resourceslices",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		// A kubelet reads the slices of its node.
-		Fields: []registry.Field{
-			{Name: "spec.nodeName", Path: []int32{2, 3}, Index: true},
-			{Name: "spec.driver", Path: []int32{2, 1}},
+		Storage:  registry.Storage{Version: "v1", Path: "resourceslices"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Selection: registry.Selection{
+			// A kubelet reads the slices of its node.
+			Fields: []registry.Field{
+				{Name: "spec.nodeName", Path: []int32{2, 3}, Index: true},
+				{Name: "spec.driver", Path: []int32{2, 1}},
+			},
+			FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
 		},
-		FieldError: declare.FieldLabelForGVK(group, "ResourceSlice"),
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Node", "string", spec["nodeName"]),
-			declare.Column("Driver", "string", spec["driver"]),
-			declare.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*resourcev1.ResourceSlice]{
+		Strategy: registry.Strategy[*resourcev1.ResourceSlice]{
 			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
 			// The generation is kept here: what is compared is the slice as it was
 			// sent, with the mappings that are dropped then.
@@ -66,6 +63,15 @@ func resourceSlice() *registry.Kind {
 				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
 				return append(errs, declare.Immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
 			},
+		}.Untyped(),
+		Table: registry.Table[*resourcev1.ResourceSlice]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Node", "string", spec["nodeName"]),
+				declare.Column("Driver", "string", spec["driver"]),
+				declare.Column("Pool", "string", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(s *resourcev1.ResourceSlice) []any {
 				node := ""
 				if n := s.Spec.NodeName; n != nil {
@@ -73,7 +79,7 @@ func resourceSlice() *registry.Kind {
 				}
 				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

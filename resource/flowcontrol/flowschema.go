@@ -12,27 +12,31 @@ import (
 func flowSchema() *registry.Kind {
 	spec := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "flowcontrol",
-		Resource: "flowschemas", Singular: "flowschema", Name: "FlowSchema",
-		Versions: []registry.Version{declare.Version("v1", func() *flowcontrolv1.FlowSchema { return &flowcontrolv1.FlowSchema{} }, func(f *flowcontrolv1.FlowSchema) {
+		Names: registry.Names{
+			Group: group, Package: "flowcontrol", Resource: "flowschemas", Singular: "flowschema",
+			Name: "FlowSchema",
+		},
+		Versions: []registry.Version{declare.Version[flowcontrolv1.FlowSchema]("v1", func(f *flowcontrolv1.FlowSchema) {
 			declare.Value(&f.Spec.MatchingPrecedence, 1000)
 		})},
-		Storage: "v1", StoragePath: "flowschemas",
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
-			declare.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
-			declare.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
-			core.AgeColumn,
-			declare.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*flowcontrolv1.FlowSchema]{
+		Storage:      registry.Storage{Version: "v1", Path: "flowschemas"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*flowcontrolv1.FlowSchema]{
 			Spec:            func(f *flowcontrolv1.FlowSchema) any { return &f.Spec },
 			Status:          func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
+		}.Untyped(),
+		Table: registry.Table[*flowcontrolv1.FlowSchema]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("PriorityLevel", "string", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
+				declare.Column("MatchingPrecedence", "string", spec["matchingPrecedence"]),
+				declare.Column("DistinguisherMethod", "string", spec["distinguisherMethod"]),
+				core.AgeColumn,
+				declare.Column("MissingPL", "string", "references a broken or non-existent PriorityLevelConfiguration"),
+			},
 			Cells: declare.Cells(func(f *flowcontrolv1.FlowSchema) []any {
 				method, missing := core.None, "?"
 				if m := f.Spec.DistinguisherMethod; m != nil {
@@ -46,6 +50,6 @@ func flowSchema() *registry.Kind {
 				}
 				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method, core.Age(f.CreationTimestamp), missing}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -12,26 +12,30 @@ import (
 func priorityLevelConfiguration() *registry.Kind {
 	queuing := flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "flowcontrol",
-		Resource: "prioritylevelconfigurations", Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
-		Versions: []registry.Version{declare.Version("v1", func() *flowcontrolv1.PriorityLevelConfiguration { return &flowcontrolv1.PriorityLevelConfiguration{} }, defaultPriorityLevel)},
-		Storage:  "v1", StoragePath: "prioritylevelconfigurations",
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
-			declare.Column("NominalConcurrencyShares", "string", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
-			declare.Column("Queues", "string", queuing["queues"]),
-			declare.Column("HandSize", "string", queuing["handSize"]),
-			declare.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "flowcontrol", Resource: "prioritylevelconfigurations",
+			Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*flowcontrolv1.PriorityLevelConfiguration]{
+		Versions:     []registry.Version{declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},
+		Storage:      registry.Storage{Version: "v1", Path: "prioritylevelconfigurations"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
 			Spec:            func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Spec },
 			Status:          func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
+		}.Untyped(),
+		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
+				declare.Column("NominalConcurrencyShares", "string", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+				declare.Column("Queues", "string", queuing["queues"]),
+				declare.Column("HandSize", "string", queuing["handSize"]),
+				declare.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(p *flowcontrolv1.PriorityLevelConfiguration) []any {
 				var shares, queues, hand, length any = core.None, core.None, core.None, core.None
 				if l := p.Spec.Limited; l != nil {
@@ -44,7 +48,7 @@ func priorityLevelConfiguration() *registry.Kind {
 				}
 				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, core.Age(p.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -20,36 +20,39 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 func ingress() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "networking",
-		Resource: "ingresses", Singular: "ingress", Name: "Ingress",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"ing"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.Ingress { return &networkingv1.Ingress{} }, nil)},
-		Storage:  "v1", StoragePath: "ingress",
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Class", "string", "The name of the IngressClass resource that should be used for additional configuration"),
-			declare.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
-			declare.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
-			declare.Column("Ports", "string", "Ports of TLS configurations that open"),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "ingresses", Singular: "ingress", Name: "Ingress",
+			ShortNames: []string{"ing"}, Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.Ingress]{
-			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
-			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
-				return validateIngressStatusUpdate(i, old)
-			},
-			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+		Versions:     []registry.Version{declare.Version[networkingv1.Ingress]("v1", nil)},
+		Storage:      registry.Storage{Version: "v1", Path: "ingress"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*networkingv1.Ingress]{
 			Spec:           func(i *networkingv1.Ingress) any { return &i.Spec },
 			Status:         func(i *networkingv1.Ingress) any { return &i.Status },
 			Generation:     true,
+			Validate:       func(_ context.Context, o *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
+				return validateIngressStatusUpdate(i, old)
+			},
 			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
 				if _, there := i.Annotations[classAnnotation]; !there || old != nil {
 					return nil
 				}
 				return []string{`annotation "` + classAnnotation + `" is deprecated, please use 'spec.ingressClassName' instead`}
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.Ingress]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Class", "string", "The name of the IngressClass resource that should be used for additional configuration"),
+				declare.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
+				declare.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
+				declare.Column("Ports", "string", "Ports of TLS configurations that open"),
+				core.AgeColumn,
 			},
 			Cells: declare.Cells(func(i *networkingv1.Ingress) []any {
 				class, ports := core.None, "80"
@@ -61,7 +64,7 @@ func ingress() *registry.Kind {
 				}
 				return []any{i.Name, class, hosts(i.Spec.Rules), addresses(&i.Status.LoadBalancer), ports, core.Age(i.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -14,27 +14,31 @@ import (
 
 func ingressClass() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "networking",
-		Resource: "ingressclasses", Singular: "ingressclass", Name: "IngressClass",
-		MetaOnUpdate: registry.MetaWhole,
-		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} }, func(c *networkingv1.IngressClass) {
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "ingressclasses", Singular: "ingressclass",
+			Name: "IngressClass",
+		},
+		Versions: []registry.Version{declare.Version[networkingv1.IngressClass]("v1", func(c *networkingv1.IngressClass) {
 			if p := c.Spec.Parameters; p != nil {
 				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 			}
 		})},
-		Storage: "v1", StoragePath: "ingressclasses",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Controller", "string", "Controller that is responsible for handling this class"),
-			declare.Column("Parameters", "string", "A reference to a resource with additional parameters"),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.IngressClass]{
+		Storage:  registry.Storage{Version: "v1", Path: "ingressclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*networkingv1.IngressClass]{
 			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
 			Generation: true,
 			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
 				return declare.Immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.IngressClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Controller", "string", "Controller that is responsible for handling this class"),
+				declare.Column("Parameters", "string", "A reference to a resource with additional parameters"),
+				core.AgeColumn,
 			},
 			Cells: declare.Cells(func(c *networkingv1.IngressClass) []any {
 				parameters := core.None
@@ -47,6 +51,6 @@ func ingressClass() *registry.Kind {
 				}
 				return []any{c.Name, c.Spec.Controller, parameters, core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

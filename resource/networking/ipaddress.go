@@ -16,28 +16,25 @@ import (
 
 func ipAddress() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "networking",
-		Resource: "ipaddresses", Singular: "ipaddress", Name: "IPAddress",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"ip"},
-		Versions:     []registry.Version{declare.Version("v1", func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} }, nil)},
-		Storage:      "v1", StoragePath: "ipaddresses",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			// The rows have a cell more, the age; the reference has no column for
-			// it.
-			declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "ipaddresses", Singular: "ipaddress",
+			Name: "IPAddress", ShortNames: []string{"ip"},
 		},
-		// The name is the address itself, in canonical form.
-		ValidateName: func(name string, _ bool) []string {
-			var messages []string
-			for _, err := range validation.IsValidIP(nil, name) {
-				messages = append(messages, err.Detail)
-			}
-			return messages
+		Versions: []registry.Version{declare.Version[networkingv1.IPAddress]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "ipaddresses"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Metadata: registry.Metadata{
+			// The name is the address itself, in canonical form.
+			ValidateName: func(name string, _ bool) []string {
+				var messages []string
+				for _, err := range validation.IsValidIP(nil, name) {
+					messages = append(messages, err.Detail)
+				}
+				return messages
+			},
+			OnUpdate: registry.MetaWhole,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.IPAddress]{
+		Strategy: registry.Strategy[*networkingv1.IPAddress]{
 			Spec: func(a *networkingv1.IPAddress) any { return &a.Spec },
 			Validate: func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
 				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
@@ -45,6 +42,14 @@ func ipAddress() *registry.Kind {
 			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
 				path := field.NewPath("spec", "parentRef")
 				return append(validateParent(a.Spec.ParentRef, path), declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
+			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.IPAddress]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				// The rows have a cell more, the age; the reference has no column for
+				// it.
+				declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
 			},
 			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
 				parent := core.None
@@ -60,7 +65,7 @@ func ipAddress() *registry.Kind {
 				}
 				return []any{a.Name, parent, core.Age(a.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

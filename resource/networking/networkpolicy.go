@@ -16,33 +16,36 @@ import (
 
 func networkPolicy() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "networking",
-		Resource: "networkpolicies", Singular: "networkpolicy", Name: "NetworkPolicy",
-		ShortNames: []string{"netpol"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} }, defaultNetworkPolicy)},
-		Storage:  "v1", StoragePath: "networkpolicies",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "networkpolicies", Singular: "networkpolicy",
+			Name: "NetworkPolicy", ShortNames: []string{"netpol"}, Namespaced: true,
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.NetworkPolicy]{
+		Versions: []registry.Version{declare.Version[networkingv1.NetworkPolicy]("v1", defaultNetworkPolicy)},
+		Storage:  registry.Storage{Version: "v1", Path: "networkpolicies"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Strategy: registry.Strategy[*networkingv1.NetworkPolicy]{
+			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
+			Generation: true,
+			// An empty list where there was none counts as a change.
+			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.Exactly(p.Spec) },
 			Validate: func(_ context.Context, o *networkingv1.NetworkPolicy) field.ErrorList {
 				return validateNetworkPolicy(o, nil)
 			},
 			ValidateUpdate: func(_ context.Context, o, old *networkingv1.NetworkPolicy) field.ErrorList {
 				return validateNetworkPolicy(o, old)
 			},
-			Warn:       func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string { return networkPolicyWarnings(o) },
-			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
-			Generation: true,
-			// An empty list where there was none counts as a change.
-			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.Exactly(p.Spec) },
+			Warn: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string { return networkPolicyWarnings(o) },
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.NetworkPolicy]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Pod-Selector", "string", networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(p *networkingv1.NetworkPolicy) []any {
 				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), core.Age(p.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -17,18 +17,15 @@ import (
 
 func serviceCIDR() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "networking",
-		Resource: "servicecidrs", Singular: "servicecidr", Name: "ServiceCIDR",
-		Versions: []registry.Version{declare.Version("v1", func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} }, nil)},
-		Storage:  "v1", StoragePath: "servicecidrs",
-		UnconditionalUpdate: true,
-		Subresources:        []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "networking", Resource: "servicecidrs", Singular: "servicecidr",
+			Name: "ServiceCIDR",
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*networkingv1.ServiceCIDR]{
+		Versions:     []registry.Version{declare.Version[networkingv1.ServiceCIDR]("v1", nil)},
+		Storage:      registry.Storage{Version: "v1", Path: "servicecidrs"},
+		Requests:     registry.Requests{UnconditionalUpdate: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*networkingv1.ServiceCIDR]{
 			Spec:   func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
 			Status: func(c *networkingv1.ServiceCIDR) any { return &c.Status },
 			Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
@@ -37,10 +34,17 @@ func serviceCIDR() *registry.Kind {
 			ValidateUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
 				return validateCIDRsUpdate(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 			},
+		}.Untyped(),
+		Table: registry.Table[*networkingv1.ServiceCIDR]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("CIDRs", "string", networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(c *networkingv1.ServiceCIDR) []any {
 				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -18,22 +18,18 @@ func Kinds() []*registry.Kind { return []*registry.Kind{runtimeClass()} }
 
 func runtimeClass() *registry.Kind {
 	return &registry.Kind{
-		Group: "node.k8s.io", Package: "node",
-		Resource: "runtimeclasses", Singular: "runtimeclass", Name: "RuntimeClass",
-		AnyFinalizer: true,
-		MetaOnUpdate: registry.MetaWhole,
-		Versions: []registry.Version{declare.Version("v1", func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} }, func(c *nodev1.RuntimeClass) {
+		Names: registry.Names{
+			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Singular: "runtimeclass",
+			Name: "RuntimeClass",
+		},
+		Versions: []registry.Version{declare.Version[nodev1.RuntimeClass]("v1", func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {
 				declare.RoundUp(c.Overhead.PodFixed)
 			}
 		})},
-		Storage: "v1", StoragePath: "runtimeclasses",
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Handler", "string", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*nodev1.RuntimeClass]{
+		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
 			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
 				return declare.Immutable(c.Handler, old.Handler, field.NewPath("handler"))
 			},
@@ -49,9 +45,16 @@ func runtimeClass() *registry.Kind {
 				}
 				return warnings
 			},
+		}.Untyped(),
+		Table: registry.Table[*nodev1.RuntimeClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Handler", "string", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(c *nodev1.RuntimeClass) []any {
 				return []any{c.Name, c.Handler, core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -21,33 +21,37 @@ func Kinds() []*registry.Kind { return []*registry.Kind{podDisruptionBudget()} }
 
 func podDisruptionBudget() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "policy",
-		Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget", Name: "PodDisruptionBudget",
-		AnyFinalizer: true,
-		MetaOnUpdate: registry.MetaNothing,
-		ShortNames:   []string{"pdb"}, Namespaced: true,
-		Versions: []registry.Version{declare.Version("v1", func() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} }, nil)},
-		Storage:  "v1", StoragePath: "poddisruptionbudgets",
-		Subresources: []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Min Available", "string", "The minimum number of pods that must be available."),
-			declare.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
-			declare.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "policy", Resource: "poddisruptionbudgets", Singular: "poddisruptionbudget",
+			Name: "PodDisruptionBudget", ShortNames: []string{"pdb"}, Namespaced: true,
 		},
-		// The reference looks at no name here.
-		ValidateName: func(string, bool) []string { return nil },
-		Hooks: registry.HooksOf(registry.TypedHooks[*policyv1.PodDisruptionBudget]{
+		Versions: []registry.Version{declare.Version[policyv1.PodDisruptionBudget]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "poddisruptionbudgets"},
+		Metadata: registry.Metadata{
+			// The reference looks at no name here.
+			ValidateName: func(string, bool) []string { return nil },
+			AnyFinalizer: true, OnUpdate: registry.MetaNothing,
+		},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*policyv1.PodDisruptionBudget]{
+			Spec:       func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
+			Status:     func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
+			Generation: true,
 			Validate: func(_ context.Context, o *policyv1.PodDisruptionBudget) field.ErrorList {
 				return validatePodDisruptionBudget(o)
 			},
 			ValidateUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 				return validatePodDisruptionBudget(o)
 			},
-			Spec:       func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
-			Status:     func(b *policyv1.PodDisruptionBudget) any { return &b.Status },
-			Generation: true,
+		}.Untyped(),
+		Table: registry.Table[*policyv1.PodDisruptionBudget]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Min Available", "string", "The minimum number of pods that must be available."),
+				declare.Column("Max Unavailable", "string", "The maximum number of pods that may be unavailable."),
+				declare.Column("Allowed Disruptions", "integer", "Calculated number of pods that may be disrupted at this time."),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(b *policyv1.PodDisruptionBudget) []any {
 				least, most := "N/A", "N/A"
 				if n := b.Spec.MinAvailable; n != nil {
@@ -58,6 +62,6 @@ func podDisruptionBudget() *registry.Kind {
 				}
 				return []any{b.Name, least, most, int64(b.Status.DisruptionsAllowed), core.Age(b.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

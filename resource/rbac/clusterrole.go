@@ -13,16 +13,17 @@ import (
 
 func clusterRole() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "rbac",
-		Resource: "clusterroles", Singular: "clusterrole", Name: "ClusterRole",
-		MetaOnUpdate: registry.MetaWhole,
-		Versions:     []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} }, nil)},
-		Storage:      "v1", StoragePath: "clusterroles",
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		ValidateName: declare.PathSegment,
-		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRole]{
+		Names: registry.Names{
+			Group: group, Package: "rbac", Resource: "clusterroles", Singular: "clusterrole",
+			Name: "ClusterRole",
+		},
+		Versions: []registry.Version{declare.Version[rbacv1.ClusterRole]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "clusterroles"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*rbacv1.ClusterRole]{
 			Validate:       func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
 			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
-		}),
+		}.Untyped(),
 	}
 }

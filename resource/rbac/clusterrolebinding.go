@@ -12,18 +12,18 @@ import (
 
 func clusterRoleBinding() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "rbac",
-		Resource: "clusterrolebindings", Singular: "clusterrolebinding", Name: "ClusterRoleBinding",
-		MetaOnUpdate: registry.MetaWhole,
-		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} }, func(b *rbacv1.ClusterRoleBinding) {
+		Names: registry.Names{
+			Group: group, Package: "rbac", Resource: "clusterrolebindings", Singular: "clusterrolebinding",
+			Name: "ClusterRoleBinding",
+		},
+		Versions: []registry.Version{declare.Version[rbacv1.ClusterRoleBinding]("v1", func(b *rbacv1.ClusterRoleBinding) {
 			defaultRoleRef(&b.RoleRef)
 			defaultSubjects(b.Subjects)
 		})},
-		Storage: "v1", StoragePath: "clusterrolebindings",
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Columns:      bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
-		ValidateName: declare.PathSegment,
-		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.ClusterRoleBinding]{
+		Storage:  registry.Storage{Version: "v1", Path: "clusterrolebindings"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*rbacv1.ClusterRoleBinding]{
 			Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
 			},
@@ -34,7 +34,10 @@ func clusterRoleBinding() *registry.Kind {
 				}
 				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
 			},
-			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
-		}),
+		}.Untyped(),
+		Table: registry.Table[*rbacv1.ClusterRoleBinding]{
+			Columns: bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
+			Cells:   declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
+		}.Untyped(),
 	}
 }

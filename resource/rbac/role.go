@@ -13,17 +13,16 @@ import (
 
 func role() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "rbac",
-		Resource: "roles", Singular: "role", Name: "Role",
-		MetaOnUpdate: registry.MetaWhole,
-		Namespaced:   true,
-		Versions:     []registry.Version{declare.Version("v1", func() *rbacv1.Role { return &rbacv1.Role{} }, nil)},
-		Storage:      "v1", StoragePath: "roles",
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		ValidateName: declare.PathSegment,
-		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.Role]{
+		Names: registry.Names{
+			Group: group, Package: "rbac", Resource: "roles", Singular: "role", Name: "Role", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[rbacv1.Role]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "roles"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*rbacv1.Role]{
 			Validate:       func(_ context.Context, r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
 			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
-		}),
+		}.Untyped(),
 	}
 }

@@ -12,19 +12,18 @@ import (
 
 func roleBinding() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "rbac",
-		Resource: "rolebindings", Singular: "rolebinding", Name: "RoleBinding",
-		MetaOnUpdate: registry.MetaWhole,
-		Namespaced:   true,
-		Versions: []registry.Version{declare.Version("v1", func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} }, func(b *rbacv1.RoleBinding) {
+		Names: registry.Names{
+			Group: group, Package: "rbac", Resource: "rolebindings", Singular: "rolebinding",
+			Name: "RoleBinding", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[rbacv1.RoleBinding]("v1", func(b *rbacv1.RoleBinding) {
 			defaultRoleRef(&b.RoleRef)
 			defaultSubjects(b.Subjects)
 		})},
-		Storage: "v1", StoragePath: "rolebindings",
-		CreateOnUpdate: true, UnconditionalUpdate: true,
-		Columns:      bindingColumns("RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
-		ValidateName: declare.PathSegment,
-		Hooks: registry.HooksOf(registry.TypedHooks[*rbacv1.RoleBinding]{
+		Storage:  registry.Storage{Version: "v1", Path: "rolebindings"},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*rbacv1.RoleBinding]{
 			Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
 				return validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")
 			},
@@ -35,7 +34,10 @@ func roleBinding() *registry.Kind {
 				}
 				return append(errs, field.Invalid(field.NewPath("roleRef"), declare.Internal(b.RoleRef), "cannot change roleRef"))
 			},
-			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
-		}),
+		}.Untyped(),
+		Table: registry.Table[*rbacv1.RoleBinding]{
+			Columns: bindingColumns("RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
+			Cells:   declare.Cells(func(b *rbacv1.RoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
+		}.Untyped(),
 	}
 }

@@ -20,33 +20,38 @@ func Kinds() []*registry.Kind { return []*registry.Kind{priorityClass()} }
 func priorityClass() *registry.Kind {
 	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: schedulingv1.GroupName, Package: "scheduling",
-		Resource: "priorityclasses", Singular: "priorityclass", Name: "PriorityClass",
-		ShortNames: []string{"pc"},
-		Versions: []registry.Version{declare.Version("v1", func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} }, func(c *schedulingv1.PriorityClass) {
+		Names: registry.Names{
+			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses",
+			Singular: "priorityclass", Name: "PriorityClass", ShortNames: []string{"pc"},
+		},
+		Versions: []registry.Version{declare.Version[schedulingv1.PriorityClass]("v1", func(c *schedulingv1.PriorityClass) {
 			declare.Pointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
 		})},
-		Storage: "v1", StoragePath: "priorityclasses",
-		UnconditionalUpdate: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Value", "integer", doc["value"]),
-			declare.Column("Global-Default", "boolean", doc["globalDefault"]),
-			core.AgeColumn,
-			declare.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*schedulingv1.PriorityClass]{
+		Storage:  registry.Storage{Version: "v1", Path: "priorityclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Strategy: registry.Strategy[*schedulingv1.PriorityClass]{
 			// The generation is 1 from the beginning and never moves.
 			Generation:   true,
 			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
 			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validate(c) },
-			BeforeDelete: func(_ context.Context, c *schedulingv1.PriorityClass) error { return keepSystemClass(c.Name) },
 			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
 				var errs field.ErrorList
 				if c.Value != old.Value {
 					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 				}
 				return append(errs, declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+			},
+		}.Untyped(),
+		Deletion: registry.Deletion[*schedulingv1.PriorityClass]{
+			Before: func(_ context.Context, c *schedulingv1.PriorityClass) error { return keepSystemClass(c.Name) },
+		}.Untyped(),
+		Table: registry.Table[*schedulingv1.PriorityClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Value", "integer", doc["value"]),
+				declare.Column("Global-Default", "boolean", doc["globalDefault"]),
+				core.AgeColumn,
+				declare.Column("PreemptionPolicy", "string", doc["preemptionPolicy"]),
 			},
 			Cells: declare.Cells(func(c *schedulingv1.PriorityClass) []any {
 				policy := ""
@@ -55,6 +60,6 @@ func priorityClass() *registry.Kind {
 				}
 				return []any{c.Name, int64(c.Value), c.GlobalDefault, core.Age(c.CreationTimestamp), policy}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -17,22 +17,13 @@ import (
 func csiDriver() *registry.Kind {
 	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "storage",
-		Resource: "csidrivers", Singular: "csidriver", Name: "CSIDriver",
-		Versions: []registry.Version{declare.Version("v1", func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} }, defaultCSIDriver)},
-		Storage:  "v1", StoragePath: "csidrivers",
-		ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("AttachRequired", "boolean", spec["attachRequired"]),
-			declare.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
-			declare.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
-			declare.Column("TokenRequests", "string", spec["tokenRequests"]),
-			declare.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
-			declare.Column("Modes", "string", spec["volumeLifecycleModes"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "csidrivers", Singular: "csidriver", Name: "CSIDriver",
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.CSIDriver]{
+		Versions: []registry.Version{declare.Version[storagev1.CSIDriver]("v1", defaultCSIDriver)},
+		Storage:  registry.Storage{Version: "v1", Path: "csidrivers"},
+		Requests: registry.Requests{ReturnDeleted: true},
+		Strategy: registry.Strategy[*storagev1.CSIDriver]{
 			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
 			// A feature that is off.
 			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil },
@@ -60,8 +51,20 @@ func csiDriver() *registry.Kind {
 				}
 				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
 			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.CSIDriver]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("AttachRequired", "boolean", spec["attachRequired"]),
+				declare.Column("PodInfoOnMount", "boolean", spec["podInfoOnMount"]),
+				declare.Column("StorageCapacity", "boolean", spec["storageCapacity"]),
+				declare.Column("TokenRequests", "string", spec["tokenRequests"]),
+				declare.Column("RequiresRepublish", "boolean", spec["requiresRepublish"]),
+				declare.Column("Modes", "string", spec["volumeLifecycleModes"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(csiDriverCells),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -11,21 +11,24 @@ import (
 
 func csiNode() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "storage",
-		Resource: "csinodes", Singular: "csinode", Name: "CSINode",
-		Versions: []registry.Version{declare.Version("v1", func() *storagev1.CSINode { return &storagev1.CSINode{} }, nil)},
-		Storage:  "v1", StoragePath: "csinodes",
-		ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "csinodes", Singular: "csinode", Name: "CSINode",
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.CSINode]{
+		Versions: []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "csinodes"},
+		Requests: registry.Requests{ReturnDeleted: true},
+		Strategy: registry.Strategy[*storagev1.CSINode]{
 			Spec: func(n *storagev1.CSINode) any { return &n.Spec },
+		}.Untyped(),
+		Table: registry.Table[*storagev1.CSINode]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Drivers", "integer", "Drivers indicates the number of CSI drivers registered on the node"),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(n *storagev1.CSINode) []any {
 				return []any{n.Name, int64(len(n.Spec.Drivers)), core.Age(n.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

@@ -12,17 +12,18 @@ import (
 
 func csiStorageCapacity() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "storage",
-		Resource: "csistoragecapacities", Singular: "csistoragecapacity", Name: "CSIStorageCapacity",
-		MetaOnUpdate: registry.MetaWhole,
-		Namespaced:   true,
-		Versions:     []registry.Version{declare.Version("v1", func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} }, nil)},
-		Storage:      "v1", StoragePath: "csistoragecapacities",
-		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.CSIStorageCapacity]{
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "csistoragecapacities", Singular: "csistoragecapacity",
+			Name: "CSIStorageCapacity", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[storagev1.CSIStorageCapacity]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "csistoragecapacities"},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*storagev1.CSIStorageCapacity]{
 			ValidateUpdate: func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 				errs := declare.Immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))
 				return append(errs, declare.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
 			},
-		}),
+		}.Untyped(),
 	}
 }

@@ -23,25 +23,18 @@ const (
 func storageClass() *registry.Kind {
 	doc := storagev1.StorageClass{}.SwaggerDoc()
 	return &registry.Kind{
-		Group: group, Package: "storage",
-		Resource: "storageclasses", Singular: "storageclass", Name: "StorageClass",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"sc"},
-		Versions: []registry.Version{declare.Version("v1", func() *storagev1.StorageClass { return &storagev1.StorageClass{} }, func(c *storagev1.StorageClass) {
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "storageclasses", Singular: "storageclass",
+			Name: "StorageClass", ShortNames: []string{"sc"},
+		},
+		Versions: []registry.Version{declare.Version[storagev1.StorageClass]("v1", func(c *storagev1.StorageClass) {
 			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			declare.Pointer(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		})},
-		Storage: "v1", StoragePath: "storageclasses",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("Provisioner", "string", doc["provisioner"]),
-			declare.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
-			declare.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
-			declare.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
-			core.AgeColumn,
-		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.StorageClass]{
+		Storage:  registry.Storage{Version: "v1", Path: "storageclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*storagev1.StorageClass]{
 			ValidateUpdate: validateStorageClassUpdate,
 			Warn: func(_ context.Context, c, _ *storagev1.StorageClass) []string {
 				var warnings []string
@@ -53,6 +46,16 @@ func storageClass() *registry.Kind {
 					}
 				}
 				return warnings
+			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.StorageClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("Provisioner", "string", doc["provisioner"]),
+				declare.Column("ReclaimPolicy", "string", doc["reclaimPolicy"]),
+				declare.Column("VolumeBindingMode", "string", doc["volumeBindingMode"]),
+				declare.Column("AllowVolumeExpansion", "string", doc["allowVolumeExpansion"]),
+				core.AgeColumn,
 			},
 			Cells: declare.Cells(func(c *storagev1.StorageClass) []any {
 				name, policy, mode := c.Name, core.None, core.None
@@ -67,7 +70,7 @@ func storageClass() *registry.Kind {
 				}
 				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion, core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -18,26 +18,30 @@ func volumeAttachment() *registry.Kind {
 	attacher := declare.Column("Attacher", "string", spec["attacher"])
 	attacher.Format = "name"
 	return &registry.Kind{
-		Group: group, Package: "storage",
-		Resource: "volumeattachments", Singular: "volumeattachment", Name: "VolumeAttachment",
-		Versions: []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} }, defaultVolumeAttachment)},
-		Storage:  "v1", StoragePath: "volumeattachments",
-		ReturnDeleted: true,
-		Subresources:  []registry.Subresource{declare.Status()},
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			attacher,
-			declare.Column("PV", "string", source["persistentVolumeName"]),
-			declare.Column("Node", "string", spec["nodeName"]),
-			declare.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "volumeattachments", Singular: "volumeattachment",
+			Name: "VolumeAttachment",
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.VolumeAttachment]{
+		Versions:     []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
+		Storage:      registry.Storage{Version: "v1", Path: "volumeattachments"},
+		Requests:     registry.Requests{ReturnDeleted: true},
+		Subresources: []registry.Subresource{declare.Status()},
+		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
 			Spec:            func(a *storagev1.VolumeAttachment) any { return &a.Spec },
 			Status:          func(a *storagev1.VolumeAttachment) any { return &a.Status },
 			StatusKeepsMeta: true,
 			ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
 				return declare.Immutable(a.Spec, old.Spec, field.NewPath("spec"))
+			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.VolumeAttachment]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				attacher,
+				declare.Column("PV", "string", source["persistentVolumeName"]),
+				declare.Column("Node", "string", spec["nodeName"]),
+				declare.Column("Attached", "boolean", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
+				core.AgeColumn,
 			},
 			Cells: declare.Cells(func(a *storagev1.VolumeAttachment) []any {
 				volume := ""
@@ -46,7 +50,7 @@ func volumeAttachment() *registry.Kind {
 				}
 				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, core.Age(a.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }
 

@@ -15,19 +15,15 @@ import (
 
 func volumeAttributesClass() *registry.Kind {
 	return &registry.Kind{
-		Group: group, Package: "storage",
-		Resource: "volumeattributesclasses", Singular: "volumeattributesclass", Name: "VolumeAttributesClass",
-		MetaOnUpdate: registry.MetaWhole,
-		ShortNames:   []string{"vac"},
-		Versions:     []registry.Version{declare.Version("v1", func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} }, nil)},
-		Storage:      "v1", StoragePath: "volumeattributesclasses",
-		UnconditionalUpdate: true, ReturnDeleted: true,
-		Columns: []metav1.TableColumnDefinition{
-			core.NameColumn,
-			declare.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
-			core.AgeColumn,
+		Names: registry.Names{
+			Group: group, Package: "storage", Resource: "volumeattributesclasses",
+			Singular: "volumeattributesclass", Name: "VolumeAttributesClass", ShortNames: []string{"vac"},
 		},
-		Hooks: registry.HooksOf(registry.TypedHooks[*storagev1.VolumeAttributesClass]{
+		Versions: []registry.Version{declare.Version[storagev1.VolumeAttributesClass]("v1", nil)},
+		Storage:  registry.Storage{Version: "v1", Path: "volumeattributesclasses"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Strategy: registry.Strategy[*storagev1.VolumeAttributesClass]{
 			ValidateUpdate: func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 				var errs field.ErrorList
 				if c.DriverName != old.DriverName {
@@ -38,9 +34,16 @@ func volumeAttributesClass() *registry.Kind {
 				}
 				return errs
 			},
+		}.Untyped(),
+		Table: registry.Table[*storagev1.VolumeAttributesClass]{
+			Columns: []metav1.TableColumnDefinition{
+				core.NameColumn,
+				declare.Column("DriverName", "string", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]),
+				core.AgeColumn,
+			},
 			Cells: declare.Cells(func(c *storagev1.VolumeAttributesClass) []any {
 				return []any{c.Name, c.DriverName, core.Age(c.CreationTimestamp)}
 			}),
-		}),
+		}.Untyped(),
 	}
 }

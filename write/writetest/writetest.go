@@ -35,7 +35,7 @@ type Writer struct {
 func New(g *registry.Registry) *Writer { return &Writer{pipeline: write.New(g, nil, nil, nil)} }
 
 func (w *Writer) target(r *registry.Resource) *registry.Served {
-	t, _ := w.served.LoadOrStore(r, registry.NewServed(r, r.Kind.Version(r.Kind.Storage)))
+	t, _ := w.served.LoadOrStore(r, registry.NewServed(r, r.Kind.Version(r.Kind.Storage.Version)))
 	return t.(*registry.Served)
 }
 

@@ -55,7 +55,7 @@ func Wide(name, kind, description string) metav1.TableColumnDefinition {
 	return c
 }
 
-// Cells makes a function of a row's cells alone into what Hooks.Cells wants.
+// Cells makes the Cells of a registry.Table whose rows have no conditions.
 func Cells[T any](cells func(T) []any) func(T) ([]any, []metav1.TableRowCondition) {
 	return func(obj T) ([]any, []metav1.TableRowCondition) { return cells(obj), nil }
 }
@@ -90,9 +90,12 @@ func Selector(s *metav1.LabelSelector) string {
 	return selector.String()
 }
 
-// Version declares one version of a kind.
-func Version[T registry.Object](name string, make func() T, set func(T)) registry.Version {
-	v := registry.Version{Name: name, New: func() registry.Object { return make() }}
+// Version declares one version of a kind, whose objects are of the type *T. set sets its defaults; nil sets none.
+func Version[T any, P interface {
+	*T
+	registry.Object
+}](name string, set func(P)) registry.Version {
+	v := registry.Version{Name: name, New: func() registry.Object { return P(new(T)) }}
 	if set != nil {
 		v.Default = registry.Defaulter(set)
 	}

@@ -33,7 +33,7 @@ func Invalid(t *testing.T, kinds []*registry.Kind) {
 			continue
 		}
 		var got []string
-		for _, err := range kind.Hooks.Validate(fill(kind, obj), obj) {
+		for _, err := range kind.Strategy.Validate(fill(kind, obj), obj) {
 			if !strings.HasPrefix(err.Field, "metadata.") {
 				got = append(got, normal(err.Field+": "+err.ErrorBody()).(string))
 			}
@@ -54,14 +54,14 @@ func Invalid(t *testing.T, kinds []*registry.Kind) {
 func fill(kind *registry.Kind, obj registry.Object) context.Context {
 	obj.SetUID(someUID)
 	obj.SetCreationTimestamp(metav1.Now())
-	if f := kind.Hooks.Status; f != nil {
+	if f := kind.Strategy.Status; f != nil {
 		reflect.ValueOf(f(obj)).Elem().SetZero()
 	}
-	if kind.Hooks.Generation {
+	if kind.Strategy.Generation {
 		obj.SetGeneration(1)
 	}
 	ctx := request.WithUser(context.Background(), &request.User{Name: "admin", Groups: []string{"system:masters"}})
-	if f := kind.Hooks.PrepareCreate; f != nil {
+	if f := kind.Strategy.PrepareCreate; f != nil {
 		f(ctx, obj)
 	}
 	return ctx

@@ -106,10 +106,10 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 	}
 	obj.SetCreationTimestamp(metav1.Now())
 	obj.SetManagedFields(nil)
-	if f := kind.Hooks.Status; f != nil {
+	if f := kind.Strategy.Status; f != nil {
 		reflect.ValueOf(f(obj)).Elem().SetZero()
 	}
-	if kind.Hooks.Generation {
+	if kind.Strategy.Generation {
 		obj.SetGeneration(1)
 	}
 	user := &request.User{Name: "admin", UID: "admin", Groups: []string{"system:masters", "system:authenticated"}}
@@ -117,15 +117,15 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 		user = &request.User{Name: c.As, Groups: append(slices.Clone(c.Groups), "system:authenticated")}
 	}
 	ctx := request.WithUser(context.Background(), user)
-	if f := kind.Hooks.PrepareCreate; f != nil {
+	if f := kind.Strategy.PrepareCreate; f != nil {
 		f(ctx, obj)
 	}
-	if f := kind.Hooks.Validate; f != nil {
+	if f := kind.Strategy.Validate; f != nil {
 		if errs := f(ctx, obj); len(errs) > 0 {
 			return nil, errs.ToAggregate()
 		}
 	}
-	if f := kind.ValidateName; f != nil && obj.GetGenerateName() == "" {
+	if f := kind.Metadata.ValidateName; f != nil && obj.GetGenerateName() == "" {
 		if msgs := f(obj.GetName(), false); len(msgs) > 0 {
 			return nil, fmt.Errorf("name: %q", msgs)
 		}
@@ -138,14 +138,14 @@ const someUID = "11111111-2222-3333-4444-555555555555"
 // reread stores an object and reads it again: an answer shows what was stored,
 // where empty lists have gone, with the defaults of reading.
 func reread(kind *registry.Kind, obj registry.Object) (registry.Object, error) {
-	if kind.StorageJSON {
+	if kind.Storage.JSON {
 		return obj, nil
 	}
 	raw, err := scheme.EncodeProto(obj)
 	if err != nil {
 		return nil, err
 	}
-	version := kind.Version(kind.Storage)
+	version := kind.Version(kind.Storage.Version)
 	again := version.New()
 	if err := scheme.DecodeProto(raw, again); err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func show(t *testing.T, kind *registry.Kind, version string, obj registry.Object
 }
 
 func checkIdempotent(t *testing.T, name string, kind *registry.Kind, obj registry.Object) {
-	f := kind.Version(kind.Storage).Default
+	f := kind.Version(kind.Storage.Version).Default
 	if f == nil {
 		return
 	}
@@ -211,10 +211,10 @@ func checkIdempotent(t *testing.T, name string, kind *registry.Kind, obj registr
 }
 
 func warnings(kind *registry.Kind, obj registry.Object) []string {
-	if kind.Hooks.Warn == nil {
+	if kind.Strategy.Warn == nil {
 		return nil
 	}
-	out := kind.Hooks.Warn(context.Background(), obj, nil)
+	out := kind.Strategy.Warn(context.Background(), obj, nil)
 	slices.Sort(out)
 	return out
 }
@@ -255,7 +255,7 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 			continue
 		}
 		kind := find(t, kinds, c.Resource)
-		if kind.Columns == nil {
+		if kind.Table.Columns == nil {
 			var names []string
 			for _, column := range c.Columns {
 				names = append(names, column.Name)
@@ -265,7 +265,7 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 			}
 			continue
 		}
-		if d := diff("", toTree(t, kind.Columns), toTree(t, c.Columns)); d != "" {
+		if d := diff("", toTree(t, kind.Table.Columns), toTree(t, c.Columns)); d != "" {
 			t.Errorf("%s: columns of %s: %s", c.Name, kind.Resource, d)
 		}
 		for _, row := range c.Rows {
@@ -275,7 +275,7 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Name, err)
 				continue
 			}
-			cells, _ := kind.Hooks.Cells(obj)
+			cells, _ := kind.Table.Cells(obj)
 			if d := diff("", normalCells(toTree(t, cells)), normalCells(row.Cells)); d != "" {
 				t.Errorf("%s: cells of %s: %s", c.Name, obj.GetName(), d)
 			}
@@ -305,7 +305,7 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 	for c := range read[storedValue](t, "stored.jsonl.gz", ".stored.gz") {
 		var kind *registry.Kind
 		for _, k := range kinds {
-			if strings.HasPrefix(c.Key, "/registry/"+k.StoragePath+"/") {
+			if strings.HasPrefix(c.Key, "/registry/"+k.Storage.Path+"/") {
 				kind = k
 			}
 		}
@@ -313,12 +313,12 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 			t.Errorf("no kind stores %s", c.Key)
 			continue
 		}
-		version := kind.Version(kind.Storage)
+		version := kind.Version(kind.Storage.Version)
 		obj := version.New()
-		if kind.StorageJSON {
+		if kind.Storage.JSON {
 			decode := func(value []byte) (registry.Object, error) { return obj, json.Unmarshal(value, obj) }
-			if kind.StoredJSON != nil {
-				decode = kind.StoredJSON.Decode
+			if kind.Storage.StoredJSON != nil {
+				decode = kind.Storage.StoredJSON.Decode
 			}
 			var err error
 			if obj, err = decode(c.Value); err != nil {
@@ -331,9 +331,9 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Key, err)
 				continue
 			}
-			want := kind.GVK(kind.Storage).GroupVersion().String()
-			if kind.StorageGroupVersion != "" {
-				want = kind.StorageGroupVersion
+			want := kind.GVK(kind.Storage.Version).GroupVersion().String()
+			if kind.Storage.GroupVersion != "" {
+				want = kind.Storage.GroupVersion
 			}
 			if envelope.APIVersion != want || envelope.Kind != kind.Name {
 				t.Errorf("%s: stored as %s %s, declared as %s %s", c.Key, envelope.APIVersion, envelope.Kind, want, kind.Name)
@@ -342,14 +342,14 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Key, err)
 				continue
 			}
-			if kind.AfterDecode != nil {
-				kind.AfterDecode(obj)
+			if kind.Storage.AfterDecode != nil {
+				kind.Storage.AfterDecode(obj)
 			}
 		}
 		if f := version.Default; f != nil {
 			before := obj.DeepCopyObject()
 			f(obj)
-			if !equality.Semantic.DeepEqual(before, obj) && kind.DefaultOnRead == nil {
+			if !equality.Semantic.DeepEqual(before, obj) && kind.Storage.DefaultOnRead == nil {
 				t.Errorf("%s: reading it sets defaults", c.Key)
 			}
 		}
@@ -371,7 +371,7 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 // numbers met against the declared path.
 func fields(t *testing.T, kinds []*registry.Kind, o Options) {
 	for _, kind := range kinds {
-		for _, f := range kind.Fields {
+		for _, f := range kind.Selection.Fields {
 			if f.Get != nil {
 				continue
 			}
@@ -379,7 +379,7 @@ func fields(t *testing.T, kinds []*registry.Kind, o Options) {
 			if other := o.FieldNames[name]; other != "" {
 				name = other
 			}
-			at := reflect.TypeOf(kind.Version(kind.Storage).New())
+			at := reflect.TypeOf(kind.Version(kind.Storage.Version).New())
 			var numbers []int32
 			for _, part := range strings.Split(name, ".") {
 				for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
@@ -425,32 +425,32 @@ func protoField(in reflect.Type, name string) (reflect.Type, int32) {
 // declarations checks what no recording is needed for.
 func declarations(t *testing.T, kinds []*registry.Kind) {
 	for _, kind := range kinds {
-		storage := kind.Version(kind.Storage)
+		storage := kind.Version(kind.Storage.Version)
 		if storage == nil || storage.ToStorage != nil || storage.FromStorage != nil {
-			t.Errorf("%s: storage version %q", kind.Resource, kind.Storage)
+			t.Errorf("%s: storage version %q", kind.Resource, kind.Storage.Version)
 		}
 		for _, v := range kind.Versions {
 			obj := v.New()
 			if v.Default != nil {
 				v.Default(obj) // an empty object must not fail
 			}
-			if (v.Name != kind.Storage) != (v.ToStorage != nil && v.FromStorage != nil) {
+			if (v.Name != kind.Storage.Version) != (v.ToStorage != nil && v.FromStorage != nil) {
 				t.Errorf("%s: conversions of %s", kind.Resource, v.Name)
 			}
 			if want := kind.GVK(v.Name); !scheme.Known(want) {
 				t.Errorf("%s is not known", want)
 			}
 		}
-		if (len(kind.Columns) == 0) != (kind.Hooks.Cells == nil) {
+		if (len(kind.Table.Columns) == 0) != (kind.Table.Cells == nil) {
 			t.Errorf("%s: columns without cells or cells without columns", kind.Resource)
 		}
-		if kind.Hooks.Cells != nil {
-			if cells, _ := kind.Hooks.Cells(storage.New()); len(cells) < len(kind.Columns) {
-				t.Errorf("%s: %d cells in %d columns", kind.Resource, len(cells), len(kind.Columns))
+		if kind.Table.Cells != nil {
+			if cells, _ := kind.Table.Cells(storage.New()); len(cells) < len(kind.Table.Columns) {
+				t.Errorf("%s: %d cells in %d columns", kind.Resource, len(cells), len(kind.Table.Columns))
 			}
 		}
 		for _, s := range kind.Subresources {
-			if s.Status && kind.Hooks.Status == nil {
+			if s.Status && kind.Strategy.Status == nil {
 				t.Errorf("%s: a status subresource without Hooks.Status", kind.Resource)
 			}
 		}

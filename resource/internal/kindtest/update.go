@@ -46,7 +46,7 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 				continue
 			}
 			var causes []string
-			if f := kind.Hooks.ValidateUpdate; f != nil {
+			if f := kind.Strategy.ValidateUpdate; f != nil {
 				for _, err := range f(context.Background(), obj, old) {
 					causes = append(causes, err.Field+": "+err.ErrorBody())
 				}
@@ -71,7 +71,7 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 				continue
 			}
 			var warned []string
-			if f := kind.Hooks.Warn; f != nil {
+			if f := kind.Strategy.Warn; f != nil {
 				warned = f(context.Background(), obj, old)
 				slices.Sort(warned)
 			}
@@ -110,11 +110,11 @@ func update(kind *registry.Kind, version string, body []byte, old registry.Objec
 	obj.SetGeneration(old.GetGeneration())
 	obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
 	obj.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
-	if f := kind.Hooks.Status; f != nil {
+	if f := kind.Strategy.Status; f != nil {
 		kept := old.DeepCopyObject().(registry.Object)
 		reflect.ValueOf(f(obj)).Elem().Set(reflect.ValueOf(f(kept)).Elem())
 	}
-	if f := kind.Hooks.PrepareUpdate; f != nil {
+	if f := kind.Strategy.PrepareUpdate; f != nil {
 		f(context.Background(), obj, old)
 	}
 	if content := generationOf(kind); content != nil && !equality.Semantic.DeepEqual(content(obj), content(old)) {
@@ -124,7 +124,7 @@ func update(kind *registry.Kind, version string, body []byte, old registry.Objec
 }
 
 func generationOf(kind *registry.Kind) func(registry.Object) any {
-	switch h := kind.Hooks; {
+	switch h := kind.Strategy; {
 	case !h.Generation:
 		return nil
 	case h.GenerationOf != nil:

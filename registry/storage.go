@@ -1,0 +1,39 @@
+package registry
+
+// Storage says where and how the objects of a kind are stored.
+type Storage struct {
+	// Version is the version that objects are stored in. The functions of Strategy, Deletion and Table see objects
+	// of that version.
+	Version string
+	// Path is the key below /registry/, without slashes at its ends ("pods", "services/specs", "minions"). A kind
+	// without a path stores nothing.
+	Path string
+	// GroupVersion is the apiVersion in the protobuf envelope of a stored value where that is not the group and
+	// Version: another version with the same message.
+	GroupVersion string
+	// JSON stores JSON instead of the protobuf envelope.
+	JSON bool
+	// StoredJSON converts to and from the stored document where that is not the JSON of Version. JSON must be set.
+	StoredJSON *StoredJSON
+	// Documents makes the kind one whose objects are unstructured; JSON must be set. Version is then the version of
+	// the requests, which the functions of the kind see.
+	Documents Documents
+	// DefaultOnRead are fields of the stored message, as in Field.Path, that may be missing because something after
+	// the defaults removed them. Where one is missing or empty, the defaults of Version are set when the object is
+	// read from the store.
+	DefaultOnRead [][]int32
+	// AfterDecode sets fields of a decoded object that are not part of what is stored.
+	AfterDecode func(Object)
+	// TTLSeconds removes objects that many seconds after their last write; 0 keeps them.
+	TTLSeconds int64
+}
+
+// StoredJSON converts between the storage version and a stored document of
+// another version.
+type StoredJSON struct {
+	// Encode makes the document, with apiVersion and kind, without a newline at
+	// its end.
+	Encode func(Object) ([]byte, error)
+	// Decode reads a document that Encode, or kube-apiserver, made.
+	Decode func(document []byte) (Object, error)
+}
