@@ -69,7 +69,7 @@ func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	item, err := r.preview(ctx, value)
+	item, err := r.preview(ctx, obj, value)
 	if err != nil {
 		return Result{}, err
 	}
@@ -95,7 +95,7 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 			return Result{Object: found}, err
 		}
 	}
-	item, err := r.preview(ctx, value)
+	item, err := r.preview(ctx, obj, value)
 	if err != nil {
 		// What could not be shown before the write may stay so: it can be deleted.
 		if _, before := r.encode(ctx, found, r.codec.storage); before == nil {
@@ -172,22 +172,28 @@ func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.O
 	return storage.Put(r.prefix+key, value), err
 }
 
-// preview makes the JSON of a plain value that is about to be stored, in the storage version and without
-// the resourceVersion that it will have: what cannot be shown is not stored. It is nil
-// where values are stored as they are served.
-func (r *Resource) preview(ctx context.Context, value []byte) ([]byte, error) {
+// preview makes the JSON of an object that is about to be stored as a plain value, in the storage version and
+// without the resourceVersion that it will have: what cannot be shown is not stored. It is nil where values
+// are stored as they are served.
+func (r *Resource) preview(ctx context.Context, obj Object, value []byte) ([]byte, error) {
 	if r.codec.storedAsServed() {
 		return nil, nil
 	}
-	data, err := r.codec.plain(value)
+	data, err := r.codec.open(value)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := r.codec.decode(ctx, data)
+	if r.codec.readsAsWritten(data) {
+		return scheme.EncodeStoredItem(obj)
+	}
+	if data, err = r.codec.plain(value); err != nil {
+		return nil, err
+	}
+	read, err := r.codec.decode(ctx, data)
 	if err != nil {
 		return nil, err
 	}
-	return scheme.EncodeItem(obj)
+	return scheme.EncodeItem(read)
 }
 
 // written makes the result of a committed plain value of which preview returned item, and hands its JSON to

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/keelson-dev/keelson/scheme/structjson"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
@@ -138,11 +140,23 @@ func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, er
 	if err := checkDocument(doc, obj); err != nil {
 		return nil, nil, err
 	}
-	if strict {
-		errs, err := kjson.UnmarshalStrict(doc, obj)
-		return obj, errs, err
+	errs, err := unmarshalTyped(doc, obj, strict)
+	return obj, errs, err
+}
+
+// unmarshalTyped reads a JSON document into an empty object of a Go type. Documents about which there is
+// nothing to say are read by the type's plan.
+func unmarshalTyped(doc []byte, obj runtime.Object, strict bool) ([]error, error) {
+	value := reflect.ValueOf(obj).Elem()
+	read := reflect.New(value.Type())
+	if structjson.Decode(doc, read.Interface()) {
+		value.Set(read.Elem())
+		return nil, nil
 	}
-	return obj, nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
+	if strict {
+		return kjson.UnmarshalStrict(doc, obj)
+	}
+	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
 }
 
 // DecodePatched reads a patched JSON document into the object that New returns. The
@@ -168,10 +182,7 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 	if err := checkDocument(doc, obj); err != nil {
 		return nil, err
 	}
-	if strict {
-		return kjson.UnmarshalStrict(doc, obj)
-	}
-	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
+	return unmarshalTyped(doc, obj, strict)
 }
 
 // yamlErrors are the duplicate keys of a YAML document.

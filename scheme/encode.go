@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/scheme/structjson"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
@@ -43,9 +45,18 @@ func EncodeItem(obj runtime.Object) ([]byte, error) {
 	return Marshal(obj)
 }
 
-// Marshal encodes v as the reference does: with characters that matter to HTML
+// EncodeStoredItem encodes obj as EncodeItem does after it was encoded as protobuf and decoded again: as it
+// will be read from the store.
+func EncodeStoredItem(obj runtime.Object) ([]byte, error) { return structjson.AppendStored(nil, obj) }
+
+// Marshal encodes v as kube-apiserver does: with characters that matter to HTML
 // escaped, without a newline.
-func Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+func Marshal(v any) ([]byte, error) {
+	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && !value.IsNil() && value.Elem().Kind() == reflect.Struct {
+		return structjson.Append(nil, v)
+	}
+	return json.Marshal(v)
+}
 
 // JSONObject returns the JSON document of an item with apiVersion and kind,
 // ended by a newline.

@@ -1,0 +1,444 @@
+package structjson
+
+import (
+	"encoding"
+	"encoding/base64"
+	"encoding/json"
+	"reflect"
+	"strconv"
+	"unicode/utf8"
+	"unsafe"
+)
+
+var (
+	textMarshalerType   = reflect.TypeFor[encoding.TextMarshaler]()
+	textUnmarshalerType = reflect.TypeFor[encoding.TextUnmarshaler]()
+	stringMapType       = reflect.TypeFor[map[string]string]()
+)
+
+// maxDepth is how deeply documents are nested that Decode reads.
+const maxDepth = 200
+
+// Decode reads a document into v, a pointer to a struct with its zero value, as the strict decoder of
+// sigs.k8s.io/json does. It returns false for a document about which there is something to say, or that is
+// out of the ordinary: not valid, of other types than the struct's, with unknown or repeated members, or nested deeply. What v
+// has is worth nothing then, and the document is to be read by the general decoder.
+func Decode(doc []byte, v any) bool {
+	value := reflect.ValueOf(v)
+	if value.Kind() != reflect.Pointer || value.IsNil() || value.Elem().Kind() != reflect.Struct {
+		return false
+	}
+	d := decoder{doc: doc}
+	planOf(value.Type().Elem()).decode(&d, value.UnsafePointer())
+	d.space()
+	return !d.failed && d.at == len(d.doc)
+}
+
+// decoder reads one document. Once failed, it reads nothing further.
+type decoder struct {
+	doc    []byte
+	at     int
+	depth  int
+	failed bool
+}
+
+// unknown gives the document up.
+func (d *decoder) unknown() {
+	d.failed = true
+	d.at = len(d.doc)
+}
+
+// space goes to the next character that is no white space.
+func (d *decoder) space() {
+	for d.at < len(d.doc) {
+		switch d.doc[d.at] {
+		case ' ', '\n', '\t', '\r':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+// next goes to the next character that is no white space, and returns it; 0 at the end.
+func (d *decoder) next() byte {
+	d.space()
+	if d.at >= len(d.doc) {
+		return 0
+	}
+	return d.doc[d.at]
+}
+
+// take goes past a character, which has to be the next.
+func (d *decoder) take(c byte) bool {
+	if d.next() != c {
+		return false
+	}
+	d.at++
+	return true
+}
+
+// word goes past a word such as null, if it is the next.
+func (d *decoder) word(text string) bool {
+	d.space()
+	if len(d.doc)-d.at < len(text) || string(d.doc[d.at:d.at+len(text)]) != text {
+		return false
+	}
+	d.at += len(text)
+	return true
+}
+
+// null goes past a null, if it is the next.
+func (d *decoder) null() bool { return d.next() == 'n' && d.word("null") }
+
+func (d *decoder) enter() bool {
+	if d.depth++; d.depth > maxDepth {
+		d.unknown()
+	}
+	return !d.failed
+}
+
+func (s *members) decode(d *decoder, p unsafe.Pointer) {
+	if d.null() {
+		return
+	}
+	if !d.take('{') || !d.enter() {
+		d.unknown()
+		return
+	}
+	var few [2]uint64
+	seen := few[:]
+	if n := (len(s.list) + 63) / 64; n > len(seen) {
+		seen = make([]uint64, n)
+	}
+	expected := 0 // the member that comes next in most documents
+	for first := true; ; first = false {
+		if d.take('}') {
+			d.depth--
+			return
+		}
+		if !first && !d.take(',') {
+			d.unknown()
+			return
+		}
+		name := d.name()
+		if d.failed || !d.take(':') {
+			d.unknown()
+			return
+		}
+		i := expected
+		if i >= len(s.list) || s.list[i].name != string(name) {
+			var known bool
+			if i, known = s.byName[string(name)]; !known {
+				d.unknown()
+				return
+			}
+		}
+		if seen[i/64]&(1<<(i%64)) != 0 {
+			d.unknown()
+			return
+		}
+		seen[i/64] |= 1 << (i % 64)
+		expected = i + 1
+		s.list[i].plan.decode(d, unsafe.Add(p, s.list[i].offset))
+		if d.failed {
+			return
+		}
+		if c := d.next(); c != ',' && c != '}' {
+			d.unknown()
+			return
+		}
+	}
+}
+
+// name reads the name of a member. Names with escapes are rare.
+func (d *decoder) name() []byte {
+	if !d.take('"') {
+		d.unknown()
+		return nil
+	}
+	start := d.at
+	for ; d.at < len(d.doc); d.at++ {
+		switch c := d.doc[d.at]; {
+		case c == '"':
+			d.at++
+			return d.doc[start : d.at-1]
+		case c < ' ' || c == '\\' || c >= utf8.RuneSelf:
+			d.unknown()
+			return nil
+		}
+	}
+	d.unknown()
+	return nil
+}
+
+// string reads a text; null is "".
+func (d *decoder) string() string {
+	if d.null() {
+		return ""
+	}
+	return d.text()
+}
+
+func (d *decoder) text() string {
+	if !d.take('"') {
+		d.unknown()
+		return ""
+	}
+	start := d.at
+	escaped, ascii := false, true
+	for ; d.at < len(d.doc); d.at++ {
+		switch c := d.doc[d.at]; {
+		case c == '"':
+			raw := d.doc[start:d.at]
+			d.at++
+			switch {
+			case escaped:
+				var out string
+				if !ascii && !utf8.Valid(raw) || json.Unmarshal(d.doc[start-1:d.at], &out) != nil {
+					d.unknown()
+				}
+				return out
+			case !ascii && !utf8.Valid(raw):
+				d.unknown()
+				return ""
+			}
+			return string(raw)
+		case c == '\\':
+			escaped = true
+			d.at++
+		case c < ' ':
+			d.unknown()
+			return ""
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	d.unknown()
+	return ""
+}
+
+func (d *decoder) bool() bool {
+	switch d.next() {
+	case 'n':
+		if d.word("null") {
+			return false
+		}
+	case 't':
+		if d.word("true") {
+			return true
+		}
+	case 'f':
+		if d.word("false") {
+			return false
+		}
+	}
+	d.unknown()
+	return false
+}
+
+// int reads a whole number of so many bits; null is 0.
+func (d *decoder) int(bits int) int64 {
+	if d.null() {
+		return 0
+	}
+	start := d.at
+	if d.at < len(d.doc) && d.doc[d.at] == '-' {
+		d.at++
+	}
+	digits := d.at
+	for d.at < len(d.doc) && d.doc[d.at] >= '0' && d.doc[d.at] <= '9' {
+		d.at++
+	}
+	if d.at == digits || d.doc[digits] == '0' && d.at > digits+1 {
+		d.unknown()
+		return 0
+	}
+	if d.at < len(d.doc) {
+		switch d.doc[d.at] {
+		case '.', 'e', 'E':
+			d.unknown()
+			return 0
+		}
+	}
+	n, err := strconv.ParseInt(string(d.doc[start:d.at]), 10, bits)
+	if err != nil {
+		d.unknown()
+	}
+	return n
+}
+
+func decodeBytes(d *decoder, at unsafe.Pointer) {
+	if d.null() {
+		return
+	}
+	text := d.text()
+	if d.failed {
+		return
+	}
+	out, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		d.unknown()
+		return
+	}
+	*(*[]byte)(at) = out
+}
+
+func (d *decoder) slice(t reflect.Type, element *plan, at unsafe.Pointer) {
+	if d.null() {
+		return
+	}
+	if !d.take('[') || !d.enter() {
+		d.unknown()
+		return
+	}
+	list := reflect.NewAt(t, at).Elem()
+	if d.take(']') {
+		d.depth--
+		list.Set(reflect.MakeSlice(t, 0, 0))
+		return
+	}
+	for n := 0; ; n++ {
+		if n == list.Cap() {
+			list.Grow(max(1, n))
+		}
+		list.SetLen(n + 1)
+		element.decode(d, list.Index(n).Addr().UnsafePointer())
+		switch {
+		case d.failed:
+			return
+		case d.take(','):
+		case d.take(']'):
+			d.depth--
+			return
+		default:
+			d.unknown()
+			return
+		}
+	}
+}
+
+func (d *decoder) mapping(t reflect.Type, element *plan, at unsafe.Pointer) {
+	if d.null() {
+		return
+	}
+	if !d.take('{') || !d.enter() {
+		d.unknown()
+		return
+	}
+	m := reflect.MakeMap(t)
+	reflect.NewAt(t, at).Elem().Set(m)
+	if d.take('}') {
+		d.depth--
+		return
+	}
+	texts, plainTexts := m.Interface().(map[string]string)
+	for {
+		if d.next() != '"' {
+			d.unknown()
+			return
+		}
+		key := d.text()
+		if d.failed || !d.take(':') {
+			d.unknown()
+			return
+		}
+		if plainTexts {
+			if _, twice := texts[key]; twice {
+				d.unknown()
+				return
+			}
+			texts[key] = d.string()
+		} else {
+			k := reflect.ValueOf(key).Convert(t.Key())
+			if m.MapIndex(k).IsValid() {
+				d.unknown()
+				return
+			}
+			value := reflect.New(t.Elem())
+			element.decode(d, value.UnsafePointer())
+			m.SetMapIndex(k, value.Elem())
+		}
+		switch {
+		case d.failed:
+			return
+		case d.take(','):
+		case d.take('}'):
+			d.depth--
+			return
+		default:
+			d.unknown()
+			return
+		}
+	}
+}
+
+// decodeByItself reads a value of a type that decodes itself.
+func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
+	if !reflect.PointerTo(t).Implements(unmarshalerType) {
+		return func(d *decoder, _ unsafe.Pointer) { d.unknown() }
+	}
+	return func(d *decoder, at unsafe.Pointer) {
+		raw := d.value()
+		if d.failed {
+			return
+		}
+		if reflect.NewAt(t, at).Interface().(json.Unmarshaler).UnmarshalJSON(raw) != nil {
+			d.unknown()
+		}
+	}
+}
+
+// value goes past a value and returns its text. One that is not simple is checked by encoding/json.
+func (d *decoder) value() []byte {
+	start := func() int { d.space(); return d.at }()
+	switch d.next() {
+	case '"':
+		d.text()
+	case '{', '[':
+		d.skip()
+		if !d.failed && !json.Valid(d.doc[start:d.at]) {
+			d.unknown()
+		}
+	default:
+		for d.at < len(d.doc) {
+			switch d.doc[d.at] {
+			case ',', '}', ']', ' ', '\n', '\t', '\r':
+				if !json.Valid(d.doc[start:d.at]) {
+					d.unknown()
+				}
+				return d.doc[start:min(d.at, len(d.doc))]
+			}
+			d.at++
+		}
+		d.unknown()
+	}
+	if d.failed {
+		return nil
+	}
+	return d.doc[start:d.at]
+}
+
+// skip goes past an object or a list.
+func (d *decoder) skip() {
+	for depth := 0; d.at < len(d.doc); {
+		switch d.doc[d.at] {
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				d.unknown()
+				return
+			}
+		case '}', ']':
+			depth--
+		case '"':
+			if d.text(); d.failed {
+				return
+			}
+			continue
+		}
+		if d.at++; depth == 0 {
+			return
+		}
+	}
+	d.unknown()
+}
