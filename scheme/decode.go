@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,6 +93,9 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 		}
 		doc = converted
 	}
+	if obj := d.decodePlain(doc); obj != nil {
+		return obj, strictErrs, nil
+	}
 	if err := checkDepth(doc); err != nil {
 		return nil, nil, d.unrecognized(body, err)
 	}
@@ -128,6 +132,27 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 		return nil, nil, d.cannotHandle(d.GVK, err)
 	}
 	return obj, append(strictErrs, errs...), nil
+}
+
+// decodePlain reads a JSON document about which there is nothing to say, as most are: of the right kind, with
+// known members alone. It returns nil for any other.
+func (d Decoder) decodePlain(doc []byte) runtime.Object {
+	if d.Tree {
+		return nil
+	}
+	obj := d.New()
+	if checkDocument(doc, obj) != nil || !structjson.Decode(doc, obj) {
+		return nil
+	}
+	said, ok := obj.GetObjectKind().(*metav1.TypeMeta)
+	if !ok {
+		return nil
+	}
+	gv, err := schema.ParseGroupVersion(said.APIVersion)
+	if err != nil || d.checkKind(withDefaults(gv.WithKind(said.Kind), d.GVK)) != nil {
+		return nil
+	}
+	return obj
 }
 
 // unmarshal reads a JSON document of the right kind.

@@ -46,8 +46,10 @@ func EncodeItem(obj runtime.Object) ([]byte, error) {
 }
 
 // EncodeStoredItem encodes obj as EncodeItem does after it was encoded as protobuf and decoded again: as it
-// will be read from the store.
-func EncodeStoredItem(obj runtime.Object) ([]byte, error) { return structjson.AppendStored(nil, obj) }
+// will be read from the store. size is about how long it is.
+func EncodeStoredItem(obj runtime.Object, size int) ([]byte, error) {
+	return structjson.AppendStored(make([]byte, 0, size), obj)
+}
 
 // Marshal encodes v as kube-apiserver does: with characters that matter to HTML
 // escaped, without a newline.

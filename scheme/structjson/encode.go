@@ -278,7 +278,7 @@ func appendFields(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 		return append(b, "null"...), nil
 	}
 	for _, c := range raw {
-		if c <= ' ' || c == '<' || c == '>' || c == '&' || c >= utf8.RuneSelf || c == '\\' {
+		if c <= ' ' || c == '<' || c == '>' || c == '&' || c >= utf8.RuneSelf {
 			text, err := json.Marshal((*metav1.FieldsV1)(p))
 			return append(b, text...), err
 		}
