@@ -248,7 +248,7 @@ func (c *codec) metadataAlone(raw []byte) ([]byte, error) {
 // readsAsWritten says that decoding a message gives the object that it was made of, but for what protobuf
 // cannot tell apart.
 func (c *codec) readsAsWritten(raw []byte) bool {
-	return !c.kind.StorageJSON && c.kind.AfterDecode == nil && !c.lacksDefaults(raw)
+	return !c.kind.Storage.JSON && c.kind.Storage.AfterDecode == nil && !c.lacksDefaults(raw)
 }
 
 // storedAsServed says that Data is the storage version's item JSON.
