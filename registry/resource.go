@@ -22,7 +22,7 @@ import (
 const Root = "/registry/"
 
 // maxFutureWait bounds how long a read waits for a resourceVersion that has not
-// happened yet, as the reference does.
+// happened yet, as kube-apiserver does.
 const maxFutureWait = 3 * time.Second
 
 // Resource is a kind bound to a store and to the cache on it.

@@ -213,7 +213,7 @@ func (s *served) notAList() error {
 	return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + s.internalName() + ")")
 }
 
-// internalName is the name that the reference's messages give the kind.
+// internalName is the name that kube-apiserver's messages give the kind.
 func (s *served) internalName() string {
 	if s.Kind.Trees() {
 		return "*unstructured.Unstructured"

@@ -24,7 +24,6 @@ type attempt struct {
 	p *Pipeline
 	Request
 	verb     Verb
-	strategy *registry.Strategy[registry.Object]
 
 	found   *cache.Object // the current object; nil if there is none
 	looked  bool          // found is known from the conflict of an earlier attempt
@@ -42,6 +41,9 @@ type attempt struct {
 	conflicts  []*storage.ConflictError // those of companions in earlier attempts
 	result     Result
 }
+
+// strategy returns what the kind of the object adds to the steps.
+func (a *attempt) strategy() *registry.Strategy[registry.Object] { return &a.Target.Kind.Strategy }
 
 // creates says that the write makes a new object.
 func (a *attempt) creates() bool {
@@ -141,7 +143,7 @@ func (a *attempt) own(ctx context.Context) error {
 			return err
 		}
 	}
-	canonicalize := a.strategy.Canonicalize
+	canonicalize := a.strategy().Canonicalize
 	if a.verb == Post || canonicalize == nil || a.Target.Version.ToStorage != nil {
 		a.obj = m.Update(ctx, live, a.obj, a.Options.FieldManager, a.p.Now())
 		return nil
@@ -221,13 +223,13 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 
 // settle brings a valid object into the one form that is kept.
 func (a *attempt) settle(ctx context.Context) error {
-	if a.strategy.Canonicalize != nil {
-		a.strategy.Canonicalize(a.obj)
+	if canonicalize := a.strategy().Canonicalize; canonicalize != nil {
+		canonicalize(a.obj)
 	}
 	if a.verb == Amend {
 		return nil
 	}
-	if warnings := a.strategy.Warn; warnings != nil && (a.Subresource == nil || a.verb == Scale) {
+	if warnings := a.strategy().Warn; warnings != nil && (a.Subresource == nil || a.verb == Scale) {
 		for _, text := range warnings(ctx, a.obj, a.old()) {
 			request.Warn(ctx, text)
 		}

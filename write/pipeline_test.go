@@ -300,7 +300,7 @@ func (tr *transcript) update(r *registry.Resource, namespace, name string, s set
 	return tr.answer(r, what, result, err)
 }
 
-// access changes an object as hooks and controllers do.
+// access changes an object as a CreateFunc and controllers do.
 func (tr *transcript) access(r *registry.Resource, namespace, name string, s settings) string {
 	obj, err := tr.b.writer.Amend(tr.t.Context(), r, namespace, name, s.has("dry"), func(obj registry.Object) error {
 		tr.set(obj, s)

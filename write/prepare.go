@@ -26,14 +26,15 @@ func (a *attempt) prepare(ctx context.Context) error {
 
 func (a *attempt) prepareNew(ctx context.Context) {
 	removeDuplicateOwners(ctx, a.obj, "")
-	if a.strategy.Status != nil {
-		clearPart(a.strategy.Status(a.obj))
+	s := a.strategy()
+	if s.Status != nil {
+		clearPart(s.Status(a.obj))
 	}
-	if a.strategy.Generation {
+	if s.Generation {
 		a.obj.SetGeneration(1)
 	}
-	if a.strategy.PrepareCreate != nil {
-		a.strategy.PrepareCreate(ctx, a.obj)
+	if s.PrepareCreate != nil {
+		s.PrepareCreate(ctx, a.obj)
 	}
 }
 
@@ -57,7 +58,7 @@ func (a *attempt) prepareChange(ctx context.Context) {
 }
 
 func (a *attempt) prepareMain(ctx context.Context) {
-	s, obj, old := a.strategy, a.obj, a.old()
+	s, obj, old := a.strategy(), a.obj, a.old()
 	if s.Status != nil {
 		copyPart(s.Status(obj), s.Status(old))
 	}
@@ -77,7 +78,7 @@ func (a *attempt) prepareMain(ctx context.Context) {
 }
 
 func (a *attempt) prepareStatus(ctx context.Context) {
-	s, obj, old := a.strategy, a.obj, a.old()
+	s, obj, old := a.strategy(), a.obj, a.old()
 	if s.Spec != nil {
 		copyPart(s.Spec(obj), s.Spec(old))
 	}

@@ -38,9 +38,9 @@ func (a *attempt) faults(ctx context.Context) field.ErrorList {
 	switch sub := a.Subresource; {
 	case a.verb == Amend:
 	case sub == nil || sub.Scale != nil:
-		more = a.strategy.ValidateUpdate
+		more = a.strategy().ValidateUpdate
 	case sub.Status:
-		more = a.strategy.ValidateStatusUpdate
+		more = a.strategy().ValidateStatusUpdate
 	case sub.Update != nil:
 		more = sub.Update.Validate
 	}
@@ -55,8 +55,8 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 	if a.rightType(a.obj) {
 		errs = a.validateMeta(a.obj)
 	}
-	if a.strategy.Validate != nil {
-		errs = append(errs, a.strategy.Validate(ctx, a.obj)...)
+	if validate := a.strategy().Validate; validate != nil {
+		errs = append(errs, validate(ctx, a.obj)...)
 	}
 	if len(errs) == 0 {
 		errs = validatePathSegments(a.obj)
@@ -94,7 +94,8 @@ func validatePathSegments(obj registry.Object) field.ErrorList {
 
 // rightType says whether an object is of the kind at all, which a custom resource may not be.
 func (a *attempt) rightType(obj registry.Object) bool {
-	return a.strategy.RightType == nil || a.strategy.RightType(obj)
+	rightType := a.strategy().RightType
+	return rightType == nil || rightType(obj)
 }
 
 // validateFinalizers wants a domain in the names that are not standard.

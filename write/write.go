@@ -182,7 +182,7 @@ const maxNameRetries = 8
 
 // Do takes a write through all its steps. Errors are those to answer.
 func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
-	a := &attempt{p: p, Request: r, verb: r.Verb, strategy: &r.Target.Kind.Strategy}
+	a := &attempt{p: p, Request: r, verb: r.Verb}
 	for first := 0; ; {
 		err := a.run(ctx, first)
 		met := (*registry.Conflict)(nil)

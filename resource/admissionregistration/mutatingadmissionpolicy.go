@@ -14,7 +14,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicies",
 			Singular: "mutatingadmissionpolicy", Name: "MutatingAdmissionPolicy", Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version[admissionv1.MutatingAdmissionPolicy]("v1", func(p *admissionv1.MutatingAdmissionPolicy) {
+		Versions: []registry.Version{declare.Version("v1", func(p *admissionv1.MutatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatch(p.Spec.MatchConstraints)
 		})},

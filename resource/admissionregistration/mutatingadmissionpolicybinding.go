@@ -15,7 +15,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 			Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
 			Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version[admissionv1.MutatingAdmissionPolicyBinding]("v1", func(b *admissionv1.MutatingAdmissionPolicyBinding) {
+		Versions: []registry.Version{declare.Version("v1", func(b *admissionv1.MutatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)
 		})},
 		Storage: registry.Storage{

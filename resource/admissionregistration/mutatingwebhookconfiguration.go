@@ -15,7 +15,7 @@ func mutatingWebhookConfiguration() *registry.Kind {
 			Singular: "mutatingwebhookconfiguration", Name: "MutatingWebhookConfiguration",
 			Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version[admissionv1.MutatingWebhookConfiguration]("v1", func(c *admissionv1.MutatingWebhookConfiguration) {
+		Versions: []registry.Version{declare.Version("v1", func(c *admissionv1.MutatingWebhookConfiguration) {
 			for i := range c.Webhooks {
 				w := &c.Webhooks[i]
 				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules}.setDefaults()

@@ -14,7 +14,7 @@ func validatingAdmissionPolicy() *registry.Kind {
 			Group: group, Package: "admissionregistration", Resource: "validatingadmissionpolicies",
 			Singular: "validatingadmissionpolicy", Name: "ValidatingAdmissionPolicy", Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version[admissionv1.ValidatingAdmissionPolicy]("v1", func(p *admissionv1.ValidatingAdmissionPolicy) {
+		Versions: []registry.Version{declare.Version("v1", func(p *admissionv1.ValidatingAdmissionPolicy) {
 			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatch(p.Spec.MatchConstraints)
 		})},

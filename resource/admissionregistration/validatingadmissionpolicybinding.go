@@ -15,7 +15,7 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 			Singular: "validatingadmissionpolicybinding", Name: "ValidatingAdmissionPolicyBinding",
 			Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version[admissionv1.ValidatingAdmissionPolicyBinding]("v1", func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+		Versions: []registry.Version{declare.Version("v1", func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			defaultMatch(b.Spec.MatchResources)
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "validatingadmissionpolicybindings"},

@@ -15,7 +15,7 @@ func validatingWebhookConfiguration() *registry.Kind {
 			Singular: "validatingwebhookconfiguration", Name: "ValidatingWebhookConfiguration",
 			Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version[admissionv1.ValidatingWebhookConfiguration]("v1", func(c *admissionv1.ValidatingWebhookConfiguration) {
+		Versions: []registry.Version{declare.Version("v1", func(c *admissionv1.ValidatingWebhookConfiguration) {
 			for i := range c.Webhooks {
 				w := &c.Webhooks[i]
 				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules}.setDefaults()
@@ -26,7 +26,9 @@ func validatingWebhookConfiguration() *registry.Kind {
 		Strategy: registry.Strategy[*admissionv1.ValidatingWebhookConfiguration]{
 			Generation: true,
 			// An empty list where there was none counts as a change.
-			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any { return declare.Exactly(c.Webhooks) },
+			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any {
+				return declare.Exactly(c.Webhooks)
+			},
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingWebhookConfiguration]{
 			Columns: webhookColumns(),

@@ -52,7 +52,9 @@ func customResourceDefinition() *registry.Kind {
 			ValidateUpdate:       validateUpdate,
 			ValidateStatusUpdate: validateStatusUpdate,
 			Canonicalize:         func(d *definition) { rewriteValues(d, canonical) },
-			Warn:                 func(_ context.Context, d, old *definition) []string { return formatWarnings(d, old) },
+			Warn: func(_ context.Context, d, old *definition) []string {
+				return formatWarnings(d, old)
+			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*definition]{Started: startDeletion, IgnoresPropagation: true}.Untyped(),
 	}
@@ -91,7 +93,7 @@ func defaultDefinition(d *definition) {
 	if w := d.Spec.Conversion.Webhook; w != nil {
 		switch {
 		case w.ClientConfig == nil && w.ConversionReviewVersions == nil:
-			// What says nothing has no place in the reference's internal version.
+			// kube-apiserver's internal version cannot hold an empty webhook.
 			d.Spec.Conversion.Webhook = nil
 		case w.ClientConfig != nil && w.ClientConfig.Service != nil:
 			declare.Pointer(&w.ClientConfig.Service.Port, webhookPort)

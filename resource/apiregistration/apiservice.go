@@ -25,7 +25,7 @@ func apiService() *registry.Kind {
 			Group: "apiregistration.k8s.io", Package: "apiregistration", Resource: "apiservices",
 			Singular: "apiservice", Name: "APIService", Categories: []string{"api-extensions"},
 		},
-		Versions: []registry.Version{declare.Version[apiregistrationv1.APIService]("v1", func(s *apiregistrationv1.APIService) {
+		Versions: []registry.Version{declare.Version("v1", func(s *apiregistrationv1.APIService) {
 			if s.Spec.Service != nil {
 				declare.Pointer(&s.Spec.Service.Port, 443)
 			}
@@ -51,8 +51,12 @@ func apiService() *registry.Kind {
 					}}
 				}
 			},
-			Validate:       func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
-			ValidateUpdate: func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList { return validate(s) },
+			Validate: func(_ context.Context, s *apiregistrationv1.APIService) field.ErrorList {
+				return validate(s)
+			},
+			ValidateUpdate: func(_ context.Context, s, _ *apiregistrationv1.APIService) field.ErrorList {
+				return validate(s)
+			},
 		}.Untyped(),
 		Table: registry.Table[*apiregistrationv1.APIService]{
 			Columns: []metav1.TableColumnDefinition{

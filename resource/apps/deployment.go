@@ -50,7 +50,9 @@ func deployment() *registry.Kind {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
 			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
-			Validate:            func(_ context.Context, d *appsv1.Deployment) field.ErrorList { return validateDeployment(d) },
+			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
+				return validateDeployment(d)
+			},
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 				return append(validateDeployment(d), declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},

@@ -28,7 +28,7 @@ func replicaSet() *registry.Kind {
 			Group: group, Package: "apps", Resource: "replicasets", Singular: "replicaset", Name: "ReplicaSet",
 			ShortNames: []string{"rs"}, Categories: []string{"all"}, Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[appsv1.ReplicaSet]("v1", func(r *appsv1.ReplicaSet) {
+		Versions: []registry.Version{declare.Version("v1", func(r *appsv1.ReplicaSet) {
 			declare.Pointer(&r.Spec.Replicas, 1)
 			core.DefaultPodTemplate(&r.Spec.Template)
 		})},

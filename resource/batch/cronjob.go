@@ -47,7 +47,9 @@ func cronJob() *registry.Kind {
 				}
 				return errs
 			},
-			ValidateUpdate: func(_ context.Context, c, _ *batchv1.CronJob) field.ErrorList { return validateCronJob(c) },
+			ValidateUpdate: func(_ context.Context, c, _ *batchv1.CronJob) field.ErrorList {
+				return validateCronJob(c)
+			},
 			Warn: func(_ context.Context, c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {

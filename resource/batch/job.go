@@ -146,7 +146,7 @@ func generateSelector(j *batchv1.Job) {
 
 func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	// The reference checks the spec of an update twice.
+	// kube-apiserver checks the spec of an update twice.
 	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
 	errs := append(validateJob(j, prefixed), validateJobSpec(&j.Spec, path)...)
 	errs = append(errs, validateJobTemplateUpdate(j, old, path.Child("template"))...)

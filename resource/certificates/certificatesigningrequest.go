@@ -22,7 +22,7 @@ func Kinds() []*registry.Kind { return []*registry.Kind{certificateSigningReques
 type csr = certificatesv1.CertificateSigningRequest
 
 func certificateSigningRequest() *registry.Kind {
-	// The reference still describes the columns in the words of the beta version.
+	// kube-apiserver still describes the columns in the words of the beta version.
 	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	status := certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return &registry.Kind{
@@ -37,7 +37,9 @@ func certificateSigningRequest() *registry.Kind {
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
-				Prepare: func(_ context.Context, obj, old registry.Object) { prepareApproval(obj.(*csr), old.(*csr), time.Now()) },
+				Prepare: func(_ context.Context, obj, old registry.Object) {
+					prepareApproval(obj.(*csr), old.(*csr), time.Now())
+				},
 				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
 					return validateStatus(obj.(*csr), old.(*csr), true)
 				},
@@ -59,8 +61,10 @@ func certificateSigningRequest() *registry.Kind {
 				keepDecisions(r, old)
 				setConditionTimes(r.Status.Conditions, old.Status.Conditions, metav1.NewTime(time.Now()))
 			},
-			Validate:             func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
-			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList { return validateStatus(r, old, false) },
+			Validate: func(_ context.Context, r *csr) field.ErrorList { return validateSpec(&r.Spec) },
+			ValidateStatusUpdate: func(_ context.Context, r, old *csr) field.ErrorList {
+				return validateStatus(r, old, false)
+			},
 		}.Untyped(),
 		Table: registry.Table[*csr]{
 			Columns: []metav1.TableColumnDefinition{

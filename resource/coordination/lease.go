@@ -31,15 +31,21 @@ func lease() *registry.Kind {
 		},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*coordinationv1.Lease]{
-			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
-			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil },
+			Spec: func(l *coordinationv1.Lease) any { return &l.Spec },
+			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) {
+				l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
+			},
 			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) {
 				if old.Spec.Strategy == nil && old.Spec.PreferredHolder == nil {
 					l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 				}
 			},
-			Validate:       func(_ context.Context, l *coordinationv1.Lease) field.ErrorList { return validateLease(l) },
-			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList { return validateLease(l) },
+			Validate: func(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
+				return validateLease(l)
+			},
+			ValidateUpdate: func(_ context.Context, l, _ *coordinationv1.Lease) field.ErrorList {
+				return validateLease(l)
+			},
 		}.Untyped(),
 		Table: registry.Table[*coordinationv1.Lease]{
 			Columns: []metav1.TableColumnDefinition{

@@ -10,7 +10,7 @@ import (
 // TestValidateLease has the numbers of a Lease, as an apply wraps those that are out of range: 1e+300
 // becomes 0 and 3000000000 becomes -1294967296.
 func TestValidateLease(t *testing.T) {
-	hooks := lease().Strategy
+	strategy := lease().Strategy
 	for _, c := range []struct {
 		duration, transitions *int32
 		want                  string
@@ -23,13 +23,13 @@ func TestValidateLease(t *testing.T) {
 	} {
 		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: c.duration, LeaseTransitions: c.transitions}}
 		text := "[]"
-		if errs := hooks.Validate(t.Context(), l); len(errs) > 0 {
+		if errs := strategy.Validate(t.Context(), l); len(errs) > 0 {
 			text = "[" + errs.ToAggregate().Error() + "]"
 		}
 		if text != c.want {
 			t.Errorf("%s, want %s", text, c.want)
 		}
-		if got := hooks.ValidateUpdate(t.Context(), l, l); len(got) != len(hooks.Validate(t.Context(), l)) {
+		if got := strategy.ValidateUpdate(t.Context(), l, l); len(got) != len(strategy.Validate(t.Context(), l)) {
 			t.Errorf("update: %v", got)
 		}
 	}

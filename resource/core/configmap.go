@@ -24,7 +24,9 @@ func configMaps() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*corev1.ConfigMap]{
-			Validate:       func(_ context.Context, m *corev1.ConfigMap) field.ErrorList { return validateConfigMap(m) },
+			Validate: func(_ context.Context, m *corev1.ConfigMap) field.ErrorList {
+				return validateConfigMap(m)
+			},
 			ValidateUpdate: validateConfigMapUpdate,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ConfigMap]{

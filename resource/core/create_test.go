@@ -44,7 +44,7 @@ var notOurs = map[string][]string{
 }
 
 // skipped are recordings that other admission plugins changed, and those that
-// the hooks as they are cannot serve.
+// the strategies as they are cannot serve.
 var skipped = map[string]string{
 	"kind-config/limitrange-applied-to-pods[3]": "LimitRanger",
 	"kind-config/limitrange-applied-to-pods[4]": "LimitRanger",

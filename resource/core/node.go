@@ -47,9 +47,11 @@ func nodes() *registry.Kind {
 					n.Spec.ConfigSource = nil
 				}
 			},
-			Validate:       func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList { return validateNodeUpdate(o, old) },
-			Warn:           warnNode,
+			Validate: func(_ context.Context, o *corev1.Node) field.ErrorList { return validateNode(o) },
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Node) field.ErrorList {
+				return validateNodeUpdate(o, old)
+			},
+			Warn: warnNode,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Node]{
 			Columns: []metav1.TableColumnDefinition{

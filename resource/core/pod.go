@@ -41,11 +41,13 @@ func pods() *registry.Kind {
 			FieldError: labelNotSupported,
 		},
 		Strategy: registry.Strategy[*corev1.Pod]{
-			Spec:                 func(p *corev1.Pod) any { return &p.Spec },
-			Status:               func(p *corev1.Pod) any { return &p.Status },
-			Generation:           true,
-			PrepareCreate:        preparePodCreate,
-			PrepareUpdate:        func(_ context.Context, p, old *corev1.Pod) { DropDisabledPodFields(&p.Spec, &old.Spec) },
+			Spec:          func(p *corev1.Pod) any { return &p.Spec },
+			Status:        func(p *corev1.Pod) any { return &p.Status },
+			Generation:    true,
+			PrepareCreate: preparePodCreate,
+			PrepareUpdate: func(_ context.Context, p, old *corev1.Pod) {
+				DropDisabledPodFields(&p.Spec, &old.Spec)
+			},
 			PrepareStatusUpdate:  preparePodStatusUpdate,
 			Validate:             validatePod,
 			ValidateUpdate:       validatePodUpdate,

@@ -20,9 +20,11 @@ func podTemplates() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "podtemplates"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Strategy: registry.Strategy[*corev1.PodTemplate]{
-			Generation:    true,
-			GenerationOf:  func(t *corev1.PodTemplate) any { return &t.Template },
-			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) { DropDisabledPodFields(&t.Template.Spec, nil) },
+			Generation:   true,
+			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
+			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) {
+				DropDisabledPodFields(&t.Template.Spec, nil)
+			},
 			PrepareUpdate: func(_ context.Context, t, old *corev1.PodTemplate) {
 				DropDisabledPodFields(&t.Template.Spec, &old.Template.Spec)
 			},

@@ -50,9 +50,13 @@ func services() *registry.Kind {
 				completeAddresses(s)
 				dropInternalTraffic(s)
 			},
-			PrepareUpdate:  prepareServiceUpdate,
-			Validate:       func(_ context.Context, o *corev1.Service) field.ErrorList { return validateService(o, nil) },
-			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList { return validateServiceUpdate(o, old) },
+			PrepareUpdate: prepareServiceUpdate,
+			Validate: func(_ context.Context, o *corev1.Service) field.ErrorList {
+				return validateService(o, nil)
+			},
+			ValidateUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
+				return validateServiceUpdate(o, old)
+			},
 			ValidateStatusUpdate: func(_ context.Context, o, old *corev1.Service) field.ErrorList {
 				return validateServiceStatus(o, old)
 			},

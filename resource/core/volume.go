@@ -46,7 +46,9 @@ func persistentVolumes() *registry.Kind {
 					v.Status.LastPhaseTransitionTime = ptr.To(now())
 				}
 			},
-			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string { return persistentVolumeWarnings(v) },
+			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string {
+				return persistentVolumeWarnings(v)
+			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.PersistentVolume]{
 			Columns: []metav1.TableColumnDefinition{

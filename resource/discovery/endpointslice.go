@@ -28,7 +28,7 @@ func endpointSlice() *registry.Kind {
 			Group: "discovery.k8s.io", Package: "discovery", Resource: "endpointslices",
 			Singular: "endpointslice", Name: "EndpointSlice", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[discoveryv1.EndpointSlice]("v1", func(s *discoveryv1.EndpointSlice) {
+		Versions: []registry.Version{declare.Version("v1", func(s *discoveryv1.EndpointSlice) {
 			for i := range s.Ports {
 				declare.Pointer(&s.Ports[i].Name, "")
 				declare.Pointer(&s.Ports[i].Protocol, corev1.ProtocolTCP)
@@ -51,7 +51,9 @@ func endpointSlice() *registry.Kind {
 					dropTopology(s, old.Endpoints)
 				}
 			},
-			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return validateSlice(s, nil) },
+			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
+				return validateSlice(s, nil)
+			},
 			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 				errs := append(validateSlice(s, old), declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 				return append(errs, validateGenerateName(s.GenerateName)...)

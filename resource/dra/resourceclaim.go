@@ -19,7 +19,7 @@ func resourceClaim() *registry.Kind {
 			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
 			Name: "ResourceClaim", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[resourcev1.ResourceClaim]("v1", func(c *resourcev1.ResourceClaim) {
+		Versions: []registry.Version{declare.Version("v1", func(c *resourcev1.ResourceClaim) {
 			defaultClaimSpec(&c.Spec)
 			if a := c.Status.Allocation; a != nil {
 				for i := range a.Devices.Results {

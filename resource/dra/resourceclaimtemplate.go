@@ -18,7 +18,7 @@ func resourceClaimTemplate() *registry.Kind {
 			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
 			Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[resourcev1.ResourceClaimTemplate]("v1", func(t *resourcev1.ResourceClaimTemplate) {
+		Versions: []registry.Version{declare.Version("v1", func(t *resourcev1.ResourceClaimTemplate) {
 			defaultClaimSpec(&t.Spec.Spec)
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "resourceclaimtemplates"},

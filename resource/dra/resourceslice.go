@@ -21,7 +21,7 @@ func resourceSlice() *registry.Kind {
 			Group: group, Package: "resource", Resource: "resourceslices", Singular: "resourceslice",
 			Name: "ResourceSlice",
 		},
-		Versions: []registry.Version{declare.Version[resourcev1.ResourceSlice]("v1", func(s *resourcev1.ResourceSlice) {
+		Versions: []registry.Version{declare.Version("v1", func(s *resourcev1.ResourceSlice) {
 			for i := range s.Spec.Devices {
 				taints := s.Spec.Devices[i].Taints
 				for k := range taints {

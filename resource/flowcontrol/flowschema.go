@@ -16,7 +16,7 @@ func flowSchema() *registry.Kind {
 			Group: group, Package: "flowcontrol", Resource: "flowschemas", Singular: "flowschema",
 			Name: "FlowSchema",
 		},
-		Versions: []registry.Version{declare.Version[flowcontrolv1.FlowSchema]("v1", func(f *flowcontrolv1.FlowSchema) {
+		Versions: []registry.Version{declare.Version("v1", func(f *flowcontrolv1.FlowSchema) {
 			declare.Value(&f.Spec.MatchingPrecedence, 1000)
 		})},
 		Storage:      registry.Storage{Version: "v1", Path: "flowschemas"},

@@ -30,11 +30,15 @@ func ingress() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*networkingv1.Ingress]{
-			Spec:           func(i *networkingv1.Ingress) any { return &i.Spec },
-			Status:         func(i *networkingv1.Ingress) any { return &i.Status },
-			Generation:     true,
-			Validate:       func(_ context.Context, o *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
-			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList { return validateIngress(o) },
+			Spec:       func(i *networkingv1.Ingress) any { return &i.Spec },
+			Status:     func(i *networkingv1.Ingress) any { return &i.Status },
+			Generation: true,
+			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList {
+				return validateIngress(o)
+			},
+			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList {
+				return validateIngress(o)
+			},
 			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
 				return validateIngressStatusUpdate(i, old)
 			},

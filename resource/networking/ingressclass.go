@@ -18,7 +18,7 @@ func ingressClass() *registry.Kind {
 			Group: group, Package: "networking", Resource: "ingressclasses", Singular: "ingressclass",
 			Name: "IngressClass",
 		},
-		Versions: []registry.Version{declare.Version[networkingv1.IngressClass]("v1", func(c *networkingv1.IngressClass) {
+		Versions: []registry.Version{declare.Version("v1", func(c *networkingv1.IngressClass) {
 			if p := c.Spec.Parameters; p != nil {
 				declare.Pointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 			}

@@ -47,8 +47,7 @@ func ipAddress() *registry.Kind {
 		Table: registry.Table[*networkingv1.IPAddress]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,
-				// The rows have a cell more, the age; the reference has no column for
-				// it.
+				// The rows have one cell more, the age; kube-apiserver has no column for it.
 				declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
 			},
 			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {

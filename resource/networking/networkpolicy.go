@@ -34,7 +34,9 @@ func networkPolicy() *registry.Kind {
 			ValidateUpdate: func(_ context.Context, o, old *networkingv1.NetworkPolicy) field.ErrorList {
 				return validateNetworkPolicy(o, old)
 			},
-			Warn: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string { return networkPolicyWarnings(o) },
+			Warn: func(_ context.Context, o, _ *networkingv1.NetworkPolicy) []string {
+				return networkPolicyWarnings(o)
+			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.NetworkPolicy]{
 			Columns: []metav1.TableColumnDefinition{

@@ -22,7 +22,7 @@ func runtimeClass() *registry.Kind {
 			Group: "node.k8s.io", Package: "node", Resource: "runtimeclasses", Singular: "runtimeclass",
 			Name: "RuntimeClass",
 		},
-		Versions: []registry.Version{declare.Version[nodev1.RuntimeClass]("v1", func(c *nodev1.RuntimeClass) {
+		Versions: []registry.Version{declare.Version("v1", func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {
 				declare.RoundUp(c.Overhead.PodFixed)
 			}

@@ -22,8 +22,12 @@ func clusterRole() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.ClusterRole]{
-			Validate:       func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
-			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList { return validateClusterRole(r) },
+			Validate: func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
+				return validateClusterRole(r)
+			},
+			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.ClusterRole) field.ErrorList {
+				return validateClusterRole(r)
+			},
 		}.Untyped(),
 	}
 }

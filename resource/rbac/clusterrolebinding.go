@@ -16,7 +16,7 @@ func clusterRoleBinding() *registry.Kind {
 			Group: group, Package: "rbac", Resource: "clusterrolebindings", Singular: "clusterrolebinding",
 			Name: "ClusterRoleBinding",
 		},
-		Versions: []registry.Version{declare.Version[rbacv1.ClusterRoleBinding]("v1", func(b *rbacv1.ClusterRoleBinding) {
+		Versions: []registry.Version{declare.Version("v1", func(b *rbacv1.ClusterRoleBinding) {
 			defaultRoleRef(&b.RoleRef)
 			defaultSubjects(b.Subjects)
 		})},
@@ -37,7 +37,9 @@ func clusterRoleBinding() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.ClusterRoleBinding]{
 			Columns: bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
-			Cells:   declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
+			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any {
+				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
+			}),
 		}.Untyped(),
 	}
 }

@@ -21,8 +21,12 @@ func role() *registry.Kind {
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.Role]{
-			Validate:       func(_ context.Context, r *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
-			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.Role) field.ErrorList { return validateRules(r.Rules, true) },
+			Validate: func(_ context.Context, r *rbacv1.Role) field.ErrorList {
+				return validateRules(r.Rules, true)
+			},
+			ValidateUpdate: func(_ context.Context, r, _ *rbacv1.Role) field.ErrorList {
+				return validateRules(r.Rules, true)
+			},
 		}.Untyped(),
 	}
 }

@@ -16,7 +16,7 @@ func roleBinding() *registry.Kind {
 			Group: group, Package: "rbac", Resource: "rolebindings", Singular: "rolebinding",
 			Name: "RoleBinding", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version[rbacv1.RoleBinding]("v1", func(b *rbacv1.RoleBinding) {
+		Versions: []registry.Version{declare.Version("v1", func(b *rbacv1.RoleBinding) {
 			defaultRoleRef(&b.RoleRef)
 			defaultSubjects(b.Subjects)
 		})},
@@ -37,7 +37,9 @@ func roleBinding() *registry.Kind {
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.RoleBinding]{
 			Columns: bindingColumns("RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "roleBinding"),
-			Cells:   declare.Cells(func(b *rbacv1.RoleBinding) []any { return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects) }),
+			Cells: declare.Cells(func(b *rbacv1.RoleBinding) []any {
+				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
+			}),
 		}.Untyped(),
 	}
 }

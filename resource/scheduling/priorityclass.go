@@ -24,7 +24,7 @@ func priorityClass() *registry.Kind {
 			Group: schedulingv1.GroupName, Package: "scheduling", Resource: "priorityclasses",
 			Singular: "priorityclass", Name: "PriorityClass", ShortNames: []string{"pc"},
 		},
-		Versions: []registry.Version{declare.Version[schedulingv1.PriorityClass]("v1", func(c *schedulingv1.PriorityClass) {
+		Versions: []registry.Version{declare.Version("v1", func(c *schedulingv1.PriorityClass) {
 			declare.Pointer(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "priorityclasses"},

@@ -26,7 +26,9 @@ func csiDriver() *registry.Kind {
 		Strategy: registry.Strategy[*storagev1.CSIDriver]{
 			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
 			// A feature that is off.
-			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil },
+			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) {
+				d.Spec.PreventPodSchedulingIfMissing = nil
+			},
 			PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
 				if old.Spec.PreventPodSchedulingIfMissing == nil {
 					d.Spec.PreventPodSchedulingIfMissing = nil
@@ -38,7 +40,7 @@ func csiDriver() *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
 				path := field.NewPath("spec")
-				// The reference names the first field so.
+				// kube-apiserver names the first field like this.
 				errs := declare.Immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachedRequired"))
 				return append(errs, declare.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
 			},

@@ -27,7 +27,7 @@ func storageClass() *registry.Kind {
 			Group: group, Package: "storage", Resource: "storageclasses", Singular: "storageclass",
 			Name: "StorageClass", ShortNames: []string{"sc"},
 		},
-		Versions: []registry.Version{declare.Version[storagev1.StorageClass]("v1", func(c *storagev1.StorageClass) {
+		Versions: []registry.Version{declare.Version("v1", func(c *storagev1.StorageClass) {
 			declare.Pointer(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			declare.Pointer(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		})},

@@ -22,7 +22,7 @@ type refused struct {
 	Causes                  []string
 }
 
-// Invalid checks that hooks refuse the creates of invalid.jsonl.gz for the
+// Invalid checks that strategies refuse the creates of invalid.jsonl.gz for the
 // recorded reasons, each as often as recorded.
 func Invalid(t *testing.T, kinds []*registry.Kind) {
 	for c := range read[refused](t, "invalid.jsonl.gz", "") {

@@ -1,4 +1,4 @@
-// Package kindtest holds declarations of kinds against what the reference
+// Package kindtest compares declarations of kinds with what kube-apiserver
 // answered and stored. A group's testdata has, as compressed JSON lines,
 // create.jsonl.gz (creates and their answers), table.jsonl.gz (objects and the
 // rows that show them) and stored.jsonl.gz (values as they were stored).
@@ -219,7 +219,7 @@ func warnings(kind *registry.Kind, obj registry.Object) []string {
 	return out
 }
 
-// warnings are the recorded ones that hooks are the source of.
+// warnings are the recorded ones that come from the kind's Strategy.
 func (c created) warnings(t *testing.T) []string {
 	var out []string
 	for _, w := range c.Warnings {
@@ -451,7 +451,7 @@ func declarations(t *testing.T, kinds []*registry.Kind) {
 		}
 		for _, s := range kind.Subresources {
 			if s.Status && kind.Strategy.Status == nil {
-				t.Errorf("%s: a status subresource without Hooks.Status", kind.Resource)
+				t.Errorf("%s: a status subresource without Strategy.Status", kind.Resource)
 			}
 		}
 	}

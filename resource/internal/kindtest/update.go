@@ -25,8 +25,8 @@ type updated struct {
 	}
 }
 
-// updates checks what accepted updates make, and that hooks refuse for no other
-// reasons than the recorded ones. Causes that no hook gives yet are counted.
+// updates checks what accepted updates make, and that strategies refuse for no other
+// reasons than the recorded ones. Causes that no strategy gives yet are counted.
 func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 	var given, missing int
 	for c := range read[updated](t, "update.jsonl.gz", ".update.gz") {
@@ -93,7 +93,7 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 		}
 	}
 	if missing > given {
-		t.Logf("immutable or forbidden: hooks give %d causes of %d recorded", given, missing)
+		t.Logf("immutable or forbidden: strategies give %d causes of %d recorded", given, missing)
 	}
 }
 
