@@ -29,7 +29,7 @@ func each(t *testing.T, f func(t *testing.T, v *registry.Version, stored bool)) 
 		for i := range k.Versions {
 			v := &k.Versions[i]
 			t.Run(fmt.Sprintf("%s.%s.%s", k.Resource, v.Name, k.Group), func(t *testing.T) {
-				f(t, v, v.Name == k.Storage && !k.StorageJSON)
+				f(t, v, v.Name == k.Storage.Version && !k.Storage.JSON)
 			})
 		}
 	}
