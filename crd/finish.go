@@ -103,10 +103,19 @@ func (s *Server) empty(ctx context.Context, d *definition) (condition, error) {
 	}, nil
 }
 
-// stored returns the resource of a definition in the version that is stored.
+// errReplaced says that another state of a definition took the place of the one that is worked on.
+var errReplaced = errors.New("the definition changed meanwhile")
+
+// stored returns the resource of a definition in the version that is stored. It fails for a definition
+// that was replaced before its kinds were compiled: those are closed without a resource.
 func (s *Server) stored(d *definition) (*registry.Resource, error) {
 	if _, err := s.bound(d, ""); err != nil {
 		return nil, err
+	}
+	d.kinds.mu.Lock()
+	defer d.kinds.mu.Unlock()
+	if d.kinds.resource == nil {
+		return nil, errReplaced
 	}
 	return d.kinds.resource, nil
 }

@@ -1,0 +1,20 @@
+package crd
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestReplacedBeforeCompiled asks for the stored resource of a definition that was replaced by another
+// state before anything was compiled of it, as the deletion of its objects does.
+func TestReplacedBeforeCompiled(t *testing.T) {
+	d := &definition{name: "widgets.example.com", kinds: newKinds()}
+	d.kinds.close()
+	s := &Server{}
+	if r, err := s.stored(d); r != nil || !errors.Is(err, errReplaced) {
+		t.Errorf("%v, %v", r, err)
+	}
+	if _, err := s.empty(t.Context(), d); !errors.Is(err, errReplaced) {
+		t.Error(err)
+	}
+}
