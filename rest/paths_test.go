@@ -209,6 +209,9 @@ func TestRefusedPatches(t *testing.T) {
 		message                 string
 	}{
 		{"/d", "application/merge-patch+json", `{"metadata":{"generateName":"-5%"}}`, 422, `metadata.generateName: Invalid value: \"-5%\": may not contain '%'`},
+		{"/d/scale", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b c"}},"spec":{"replicas":-1}}`, 422, `Scale.autoscaling \"d\" is invalid: [metadata.labels: Invalid value: \"b c\":`},
+		{"/d/scale", "application/merge-patch+json", `{"metadata":{"generation":-1}}`, 422, `Scale.autoscaling \"d\" is invalid: metadata.generation: Invalid value: -1: must be greater than or equal to 0`},
+		{"/d/scale", "application/merge-patch+json", `{"metadata":{"finalizers":["x"]}}`, 422, `Scale.autoscaling \"d\" is invalid: metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified`},
 		{"/d/scale", "application/json-patch+json", `[{"op":"replace","path":"/apiVersion"}]`, 400, "the name of the object (d based on URL) was undeterminable: name must be provided"},
 		{"/d/scale", "application/merge-patch+json", `{"apiVersion":null}`, 400, "the name of the object (d based on URL) was undeterminable: name must be provided"},
 	} {

@@ -9,6 +9,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -163,6 +164,18 @@ func (w *scaling) merge(ctx context.Context, c *Current, changed registry.Object
 	return obj, nil
 }
 
+// validateScale checks a Scale by itself. The parent takes no more than the replicas of it, but a client
+// is told of other faults as well.
+func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(scale, true, validation.NameIsDNSSubdomain, path)
+	errs = append(errs, nonstandardFinalizers(scale, path)...)
+	if replicas := scale.Spec.Replicas; replicas < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be greater than or equal to 0").WithOrigin("minimum"))
+	}
+	return errs
+}
+
 // check refuses a Scale that its parent cannot take.
 func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Object) error {
 	tree, replicas := w.t.Kind.Trees(), scale.Spec.Replicas
@@ -170,10 +183,8 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 		return kerrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")))
 	}
 	name := c.Object.Name
-	if replicas < 0 && !tree {
-		return kerrors.NewInvalid(ScaleKind.GroupKind(), name, field.ErrorList{
-			field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be greater than or equal to 0").WithOrigin("minimum"),
-		})
+	if errs := validateScale(scale); len(errs) > 0 && !tree {
+		return kerrors.NewInvalid(ScaleKind.GroupKind(), name, errs)
 	}
 	switch {
 	case scale.UID == "" || scale.UID == obj.GetUID():

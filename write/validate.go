@@ -103,6 +103,11 @@ func (a *attempt) validateFinalizers(obj registry.Object, path *field.Path) fiel
 	if a.Target.Kind.Metadata.AnyFinalizer {
 		return nil
 	}
+	return nonstandardFinalizers(obj, path)
+}
+
+// nonstandardFinalizers returns an error for each finalizer without a domain that is not a standard one.
+func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		if !strings.Contains(name, "/") && !standardFinalizers[name] {
