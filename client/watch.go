@@ -31,7 +31,6 @@ type Change struct {
 type Watch struct {
 	served *registry.Served
 	cursor *cache.Cursor
-	done   func()
 }
 
 // Watch watches a resource. The caller closes what it returns.
@@ -45,11 +44,11 @@ func (c *Client) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 		in.Namespace = r.Namespace
 	}
 	cursor, err := served.Watch(ctx, r.From, in)
+	done() // a watch writes nothing, so nothing has to wait for it
 	if err != nil {
-		done()
 		return nil, err
 	}
-	return &Watch{served: served, cursor: cursor, done: done}, nil
+	return &Watch{served: served, cursor: cursor}, nil
 }
 
 // Next waits for changes. It fails with *storage.CompactedError when the store has forgotten what comes
@@ -84,7 +83,4 @@ func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 }
 
 // Close ends the Watch.
-func (w *Watch) Close() {
-	w.cursor.Close()
-	w.done()
-}
+func (w *Watch) Close() { w.cursor.Close() }

@@ -27,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/crd/openapi"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/follow"
 	"github.com/keelson-dev/keelson/request"
@@ -48,6 +49,8 @@ type Options struct {
 	Exclusive bool
 	// Converters makes the converter of a definition.
 	Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error)
+	// Resources is where the resources of definitions are entered; nil is not told.
+	Resources *directory.Directory
 	// Documents is told which definitions have OpenAPI documents; nil is not.
 	Documents Documents
 	Log       *slog.Logger
@@ -217,6 +220,7 @@ func (s *Server) expose(old, d *definition) {
 	}
 	s.count(old, -1)
 	s.count(d, 1)
+	s.list(old, d)
 	if s.o.Documents == nil {
 		return
 	}

@@ -129,11 +129,6 @@ func newServed(r *registry.Served) *served {
 // Knows says whether the group is one of the handler's.
 func (h *Handler) Knows(group string) bool { return h.groups[group] != nil }
 
-// Has says whether the handler serves a resource of that name.
-func (h *Handler) Has(group, version, resource string) bool {
-	return h.served[servedKey{group, version, resource}] != nil
-}
-
 // ServeHTTP implements http.Handler. The request's Info must be in its context.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())

@@ -33,6 +33,9 @@ func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bo
 	return &Bound{h: h, s: s}
 }
 
+// Served is the resource that b serves.
+func (b *Bound) Served() *registry.Served { return b.s.Served }
+
 // Unbind forgets what the handler keeps for b. It may still be serving.
 func (b *Bound) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
 

@@ -266,10 +266,10 @@ func TestRetryAfter(t *testing.T) {
 	c.Filters.ShutdownSendRetryAfter = true
 	s := start(t, c)
 	entered, release := make(chan bool), make(chan bool)
-	s.http.routes.api = ownResources{s.http.routes.api, func(http.ResponseWriter, *http.Request) {
+	s.http.routes.api = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		entered <- true
 		<-release
-	}}
+	})
 	first, second := httpClient(t, s, true), httpClient(t, s, true)
 	result := make(chan answer, 1)
 	go func() { result <- call(t, first, "GET", s.URL()+"/api/v1/pods") }()

@@ -41,7 +41,8 @@ func newCustom(o *apiOptions, a *api) (*custom, error) {
 		Metrics: conversions,
 	}
 	c.Server = crd.New(crd.Options{
-		Registry: o.registry, Rest: a.handler, Client: a.client, Writes: a.writes, Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,
+		Registry: o.registry, Rest: a.handler, Client: a.client, Writes: a.writes, Resources: a.resources,
+		Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,
 		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) {
 			return convert.New(options, name, spec)
 		},

@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/crd"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
@@ -26,22 +29,14 @@ type router struct {
 	metrics, slis http.Handler
 	discovery     *discovery.Handler
 	openapi       http.Handler
-	api           resources   // built-in ones, below a group's version
-	custom        *crd.Server // custom resources
+	resources     *directory.Directory
+	api           http.Handler // answers what is not found in a built-in group
+	custom        *crd.Server  // custom resources
 	snapshots     http.Handler
 	pages         *zpages
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	profiling     bool
 	setVerbosity  func(int) error // nil where it cannot be set
-}
-
-// resources serves those that it has. rest.Handler does.
-type resources interface {
-	http.Handler
-	// Has says whether a version of a group has a resource, Knows whether there is
-	// the group.
-	Has(group, version, resource string) bool
-	Knows(group string) bool
 }
 
 func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -107,11 +102,15 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 // is built in and defined too, it is the built-in one.
 func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
+	gvr := schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}
+	found := t.resources.Find(gvr)
 	switch {
-	case t.api.Has(info.Group, info.Version, info.Resource) || !t.custom.Serves(info) && t.api.Knows(info.Group):
-		t.api.ServeHTTP(w, r)
+	case found != nil && found.Source == directory.BuiltIn:
+		found.Handler.ServeHTTP(w, r)
 	case t.custom.Serves(info):
-		t.custom.ServeHTTP(w, r)
+		t.custom.ServeHTTP(w, r) // a definition may have come just now
+	case t.resources.Has(info.Group, directory.BuiltIn):
+		t.api.ServeHTTP(w, r)
 	default:
 		respond.NotFoundPage(w)
 	}

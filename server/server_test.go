@@ -317,20 +317,12 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// ownResources answers in its own way.
-type ownResources struct {
-	resources
-	serve http.HandlerFunc
-}
-
-func (s ownResources) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serve(w, r) }
-
 // TestStopOrder: while a request is in flight, readiness fails, new connections
 // are refused and watches end; the request finishes.
 func TestStopOrder(t *testing.T) {
 	s := start(t, testConfig(t))
 	entered, release, watchEnded := make(chan bool, 2), make(chan bool), make(chan error, 1)
-	s.http.routes.api = ownResources{s.http.routes.api, func(w http.ResponseWriter, r *http.Request) {
+	s.http.routes.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		entered <- true
 		if request.InfoFrom(r.Context()).Verb == "watch" {
 			<-r.Context().Done()
@@ -345,7 +337,7 @@ func TestStopOrder(t *testing.T) {
 		if _, err := s.stores.main.Revision(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
-	}}
+	})
 	c := httpClient(t, s, true)
 	result := make(chan answer, 2)
 	for _, path := range []string{"/api/v1/pods?watch=true", "/api/v1/pods"} {
@@ -380,7 +372,7 @@ func TestStopOrder(t *testing.T) {
 
 func TestPanicIsAnswered(t *testing.T) {
 	s := start(t, testConfig(t))
-	s.http.routes.api = ownResources{s.http.routes.api, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) }}
+	s.http.routes.api = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) })
 	c := httpClient(t, s, true)
 	a := call(t, c, "GET", s.URL()+"/api/v1/pods")
 	if a.status != http.StatusInternalServerError || strings.Contains(a.body, "boom") {

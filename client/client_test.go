@@ -1,0 +1,136 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/storage/embedded"
+	"github.com/keelson-dev/keelson/write"
+)
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+func newClient(t *testing.T) *client.Client {
+	t.Helper()
+	store, err := embedded.Open(embedded.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := cache.New(cache.Options{Store: store})
+	t.Cleanup(func() {
+		kept.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	reg, err := registry.New(resource.Kinds(), store, kept, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := directory.New()
+	resources.PutBuiltIn(reg, nil)
+	return client.New(resources, write.New(reg, nil, nil, nil), "tester")
+}
+
+// TestObjects goes through the life of an object, which a watch sees.
+func TestObjects(t *testing.T) {
+	c := newClient(t)
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	if _, err := c.Get(t.Context(), ref); !kerrors.IsNotFound(err) {
+		t.Errorf("get of what is not there: %v", err)
+	}
+	from, err := c.List(t.Context(), client.ListRequest{Resource: configMaps}, func(registry.Object) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Watch(t.Context(), client.WatchRequest{Resource: configMaps, Namespace: "ns", From: from})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+
+	created := &corev1.ConfigMap{Data: map[string]string{"k": "1"}}
+	created.Namespace, created.Name, created.Labels = "ns", "a", map[string]string{"l": "x"}
+	if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: created}); err != nil {
+		t.Fatal(err)
+	}
+	again := &corev1.ConfigMap{}
+	again.Namespace, again.Name = "ns", "a"
+	if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: again}); !kerrors.IsAlreadyExists(err) {
+		t.Errorf("a second create: %v", err)
+	}
+	obj, err := c.Update(t.Context(), client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {
+		obj.(*corev1.ConfigMap).Data["k"] = "2"
+		return nil
+	}})
+	if err != nil || obj.(*corev1.ConfigMap).Data["k"] != "2" || obj.GetManagedFields()[0].Manager != "tester" {
+		t.Errorf("updated: %v %v", obj, err)
+	}
+	configuration := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"3"}}`)
+	other := c.As("other")
+	if _, err := other.Apply(t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration}); !kerrors.IsConflict(err) {
+		t.Errorf("an apply of another manager's field: %v", err)
+	}
+	if _, err := other.Apply(t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration, Force: true}); err != nil {
+		t.Error(err)
+	}
+	if obj, err = c.Get(t.Context(), ref); err != nil || obj.(*corev1.ConfigMap).Data["k"] != "3" {
+		t.Errorf("%v %v", obj, err)
+	}
+	found := 0
+	selector := labels.SelectorFromSet(labels.Set{"l": "x"})
+	for _, s := range []labels.Selector{selector, labels.SelectorFromSet(labels.Set{"l": "y"})} {
+		if _, err := c.List(t.Context(), client.ListRequest{Resource: configMaps, Namespace: "ns", Labels: s}, func(registry.Object) bool {
+			found++
+			return true
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d objects were listed by two selectors, of which one matches", found)
+	}
+	if gone, err := c.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil || !gone {
+		t.Errorf("deleted: %v %v", gone, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var seen []watch.EventType
+	for len(seen) < 4 {
+		changes, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for four changes, of which %v came: %v", seen, err)
+		}
+		for _, change := range changes {
+			seen = append(seen, change.Type)
+		}
+	}
+	if seen[0] != watch.Added || seen[1] != watch.Modified || seen[2] != watch.Modified || seen[3] != watch.Deleted {
+		t.Errorf("the watch saw %v", seen)
+	}
+}
+
+// TestUnknown: what is not served is 404, as over HTTP.
+func TestUnknown(t *testing.T) {
+	c := newClient(t)
+	ref := client.Ref{Resource: schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, Name: "a"}
+	if _, err := c.Get(t.Context(), ref); !kerrors.IsNotFound(err) {
+		t.Errorf("resource: %v", err)
+	}
+	ref = client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	if _, err := c.Update(t.Context(), client.UpdateRequest{Ref: ref, Subresource: "status"}); !kerrors.IsNotFound(err) {
+		t.Errorf("subresource: %v", err)
+	}
+}

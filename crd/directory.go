@@ -1,0 +1,76 @@
+package crd
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/registry"
+)
+
+// list enters the resources of d in the directory in place of those of old; either may be nil. mu is held.
+func (s *Server) list(old, d *definition) {
+	if s.o.Resources == nil {
+		return
+	}
+	if old != nil && old.serves() {
+		for _, gvr := range old.resourceVersions() {
+			if d == nil || !d.serves() || d.key() != old.key() || d.version(gvr.Version) == nil {
+				s.o.Resources.Remove(gvr, directory.Custom)
+			}
+		}
+	}
+	if d == nil || !d.serves() {
+		return
+	}
+	for _, gvr := range d.resourceVersions() {
+		s.o.Resources.Put(&directory.Resource{
+			GVR: gvr, Source: directory.Custom, Handler: s,
+			Open:     func(ctx context.Context) (*registry.Served, func(), error) { return s.open(ctx, gvr) },
+			Describe: func() []metav1.APIResource { return d.resources(d.version(gvr.Version)) },
+		})
+	}
+}
+
+// resourceVersions are the served versions of the resource of a definition.
+func (d *definition) resourceVersions() []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for i := range d.versions {
+		if d.versions[i].served {
+			out = append(out, d.key().WithVersion(d.versions[i].name))
+		}
+	}
+	return out
+}
+
+// open returns a resource for use inside the server, and what ends its use. It is that of the definition as it is
+// now, and begins again where that changes under it.
+func (s *Server) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {
+	for try := 0; try < maxChanges; try++ {
+		found, ok := s.served.Load(gvr.GroupResource())
+		if !ok {
+			return nil, nil, apierr.PathNotFound()
+		}
+		d := found.(*definition)
+		bound, err := s.bound(d, gvr.Version)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case bound == nil:
+			return nil, nil, apierr.PathNotFound()
+		case d.kinds.enter():
+			return bound.Served(), d.kinds.inFlight.Done, nil
+		}
+		select {
+		case <-time.After(time.Duration(try) * changePause):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	return nil, nil, cache.ErrRemoved
+}
