@@ -23,7 +23,7 @@ import (
 type attempt struct {
 	p *Pipeline
 	Request
-	verb     Verb
+	verb Verb
 
 	found   *cache.Object // the current object; nil if there is none
 	looked  bool          // found is known from the conflict of an earlier attempt
