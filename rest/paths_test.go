@@ -203,6 +203,9 @@ func TestRefusedPatches(t *testing.T) {
 	if code, answer := c.sendAs(http.MethodPost, collection, "application/json", object); code != http.StatusCreated {
 		t.Fatal(code, answer)
 	}
+	if code, answer := c.sendAs(http.MethodPut, collection+"/d/scale", "application/json", `{"metadata":{"name":"d"},"spec":{"replicas":2}}`); code != http.StatusOK {
+		t.Errorf("a Scale without a namespace: %d %s", code, answer)
+	}
 	for _, test := range []struct {
 		path, contentType, body string
 		code                    int

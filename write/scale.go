@@ -183,6 +183,9 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 		return kerrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")))
 	}
 	name := c.Object.Name
+	if scale.Namespace == "" {
+		scale.Namespace = obj.GetNamespace() // the body may leave it out
+	}
 	if errs := validateScale(scale); len(errs) > 0 && !tree {
 		return kerrors.NewInvalid(ScaleKind.GroupKind(), name, errs)
 	}
