@@ -507,13 +507,12 @@ func (c *rawConnection) try(text string) (outcome, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return outcome{}, err
 	}
-	if _, err := io.WriteString(c.conn, text); err != nil {
-		return outcome{}, err
-	}
+	// A server may answer, and close the connection, before it has read everything.
+	_, unsent := io.WriteString(c.conn, text)
 	method, _, _ := strings.Cut(text, " ")
 	resp, err := http.ReadResponse(c.reader, &http.Request{Method: method})
 	if err != nil {
-		return outcome{}, err
+		return outcome{}, errors.Join(unsent, err)
 	}
 	o := outcome{code: resp.StatusCode}
 	if resp.StatusCode < http.StatusMultipleChoices {
