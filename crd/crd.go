@@ -96,6 +96,7 @@ type Server struct {
 	follower atomic.Pointer[follow.Follower]
 	work     *queue
 	ready    chan struct{} // closed when the definitions of the start are known
+	known    sync.Once     // guards the closing of ready
 	tasks    sync.WaitGroup
 }
 
@@ -136,7 +137,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-time.After(retryAfter):
 		}
 	}
-	close(s.ready)
+	s.known.Do(func() { close(s.ready) }) // Run may be called again after a failure
 	s.reconcile(ctx)
 	s.tasks.Wait()
 }

@@ -53,7 +53,7 @@ func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
 			return ignoreNotFound(err)
 		}
 		var err error
-		if outcome, err = s.empty(ctx, d); err != nil {
+		if outcome, err = s.emptyNow(ctx, d); err != nil {
 			return errors.Join(err, ignoreNotFound(s.setCondition(ctx, d.name, outcome, false)))
 		}
 	}
@@ -72,6 +72,27 @@ func (s *Server) setCondition(ctx context.Context, name string, c condition, rel
 			})
 		}
 	})
+}
+
+// emptyNow is empty by the definition as it is now: a change of it replaces the resource that its objects are
+// found in.
+func (s *Server) emptyNow(ctx context.Context, d *definition) (condition, error) {
+	for try := 0; ; try++ {
+		outcome, err := s.empty(ctx, d)
+		if !errors.Is(err, cache.ErrRemoved) || try == maxChanges {
+			return outcome, err
+		}
+		select {
+		case <-time.After(time.Duration(try) * changePause):
+		case <-ctx.Done():
+			return outcome, ctx.Err()
+		}
+		s.mu.Lock()
+		if now := s.byName[d.name]; now != nil && now.uid == d.uid {
+			d = now
+		}
+		s.mu.Unlock()
+	}
 }
 
 // empty deletes the objects and waits until there are none. The condition says
