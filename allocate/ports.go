@@ -244,8 +244,8 @@ func (c *portClaim) takeAny() (int, error) {
 // can have it.
 func (c *portClaim) release(port int) { c.later = append(c.later, port) }
 
-// companions are what has to be written.
-func (c *portClaim) companions() (conditions []storage.Condition, ops []storage.Op, err error) {
+// side writes are what has to be written.
+func (c *portClaim) sideWrites() (conditions []storage.Condition, ops []storage.Op, err error) {
 	if c == nil || c.dryRun {
 		return nil, nil, nil
 	}

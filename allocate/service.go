@@ -40,12 +40,12 @@ type write struct {
 	dryRun    bool
 	conflicts []*storage.ConflictError
 
-	out   registry.Companions
+	out   registry.SideWrites
 	ports *portClaim
 }
 
 // Allocate implements registry.Allocator.
-func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registry.Companions, error) {
+func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registry.SideWrites, error) {
 	svc := a.Object.(*corev1.Service)
 	w := &write{s: s, ctx: ctx, dryRun: a.DryRun, conflicts: a.Conflicts}
 	var old *corev1.Service
@@ -56,7 +56,7 @@ func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registr
 	}
 	syncClusterIPs(svc, old)
 	if err := s.completeFamilies(svc, old); err != nil {
-		return registry.Companions{}, err
+		return registry.SideWrites{}, err
 	}
 	var err error
 	if old == nil {
@@ -65,36 +65,36 @@ func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registr
 		err = w.update(svc, old)
 	}
 	if err != nil {
-		return registry.Companions{}, err
+		return registry.SideWrites{}, err
 	}
-	return w.companions()
+	return w.sideWrites()
 }
 
 // Release implements registry.Allocator. The Endpoints of the Service go with it, lest
 // another Service of the same name has them.
-func (s *Services) Release(ctx context.Context, obj registry.Object, conflicts []*storage.ConflictError) (registry.Companions, error) {
+func (s *Services) Release(ctx context.Context, obj registry.Object, conflicts []*storage.ConflictError) (registry.SideWrites, error) {
 	svc := obj.(*corev1.Service)
 	w := &write{s: s, ctx: ctx, conflicts: conflicts}
 	if hasAddresses(svc) {
 		for _, ip := range svc.Spec.ClusterIPs {
 			if err := w.releaseIP(svc, ip); err != nil {
-				return registry.Companions{}, err
+				return registry.SideWrites{}, err
 			}
 		}
 	}
 	if err := w.releasePorts(append(nodePorts(svc), healthPort(svc)...)); err != nil {
-		return registry.Companions{}, err
+		return registry.SideWrites{}, err
 	}
 	w.out.Ops = append(w.out.Ops, storage.Delete(s.Registry.Resource(endpoints).StoreKey(svc.Namespace, svc.Name)))
-	return w.companions()
+	return w.sideWrites()
 }
 
-func (w *write) companions() (registry.Companions, error) {
-	conditions, ops, err := w.ports.companions()
+func (w *write) sideWrites() (registry.SideWrites, error) {
+	conditions, ops, err := w.ports.sideWrites()
 	w.out.Conditions = append(w.out.Conditions, conditions...)
 	w.out.Ops = append(w.out.Ops, ops...)
 	if w.dryRun {
-		return registry.Companions{}, err
+		return registry.SideWrites{}, err
 	}
 	return w.out, err
 }

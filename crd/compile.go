@@ -42,7 +42,7 @@ type kinds struct {
 	mu       sync.Mutex // guards what follows
 	state    kindsState
 	err      error
-	bound    map[string]*rest.Bound
+	bound    map[string]*rest.CustomResource
 	resource *registry.Resource // of the stored version
 	// previous are the kinds before, while requests still use them.
 	previous *kinds
@@ -127,7 +127,7 @@ func (k *kinds) loaded() (int, bool) {
 
 // bound returns what serves a version of a definition, and compiles it first if
 // need be.
-func (s *Server) bound(d *definition, version string) (*rest.Bound, error) {
+func (s *Server) bound(d *definition, version string) (*rest.CustomResource, error) {
 	k := d.kinds
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Server) compile(d *definition) error {
 	}
 	k := d.kinds
 	k.group, k.exclusive = d.group, s.o.Exclusive
-	k.byName, k.bound = map[string]*compiledVersion{}, map[string]*rest.Bound{}
+	k.byName, k.bound = map[string]*compiledVersion{}, map[string]*rest.CustomResource{}
 	k.since.Store(math.MaxInt64)
 	if d.badAuthority {
 		return errors.New("the conversion webhook CABundle is invalid")

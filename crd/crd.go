@@ -29,7 +29,7 @@ import (
 	"github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/rest"
@@ -93,7 +93,7 @@ type Server struct {
 	finishing map[string]bool
 
 	// follower brings the definitions; nil before the first of them.
-	follower atomic.Pointer[follow.Follower]
+	follower atomic.Pointer[informer.Informer]
 	work     *queue
 	ready    chan struct{} // closed when the definitions of the start are known
 	known    sync.Once     // guards the closing of ready
@@ -122,7 +122,7 @@ const retryAfter = time.Second
 // Run works until ctx ends or the store is closed.
 func (s *Server) Run(ctx context.Context) {
 	for {
-		f, err := follow.Start(ctx, follow.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
+		f, err := informer.Start(ctx, informer.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
 		if err == nil {
 			s.follower.Store(f)
 			break
@@ -153,7 +153,7 @@ func (s *Server) Ready(ctx context.Context) error {
 }
 
 // reset takes in all definitions, and forgets those that are gone.
-func (s *Server) reset(all []follow.Change) {
+func (s *Server) reset(all []informer.Change) {
 	gone := s.names()
 	for _, c := range all {
 		delete(gone, c.Name)
@@ -165,7 +165,7 @@ func (s *Server) reset(all []follow.Change) {
 }
 
 // apply takes in changes of definitions. One that cannot be read is not served.
-func (s *Server) apply(changes []follow.Change) {
+func (s *Server) apply(changes []informer.Change) {
 	for _, c := range changes {
 		if c.Stored == nil {
 			s.drop(c.Name)

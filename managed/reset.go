@@ -23,7 +23,7 @@ var statusResets = map[schema.GroupResource][][]any{
 // ResetFields returns the fields that requests to a kind, or to one of its subresources,
 // cannot set, for every version: nil where there are none.
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
-	if k.Trees() {
+	if k.Unstructured() {
 		all := resetIn(k, treeResetPaths(k, subresource))
 		if subresource != "" || len(all) == 0 {
 			return all

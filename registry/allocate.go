@@ -14,10 +14,10 @@ type Allocator interface {
 	// Allocate completes a new object, or one that replaces another, before it is
 	// prepared and validated. It may be called again for the same write, with the
 	// object as it was sent. Errors are those to answer.
-	Allocate(ctx context.Context, a Allocation) (Companions, error)
+	Allocate(ctx context.Context, a Allocation) (SideWrites, error)
 	// Release says what goes with an object that is removed. conflicts are as in
 	// Allocation.
-	Release(ctx context.Context, obj Object, conflicts []*storage.ConflictError) (Companions, error)
+	Release(ctx context.Context, obj Object, conflicts []*storage.ConflictError) (SideWrites, error)
 }
 
 // Allocation is one write of an object.
@@ -26,14 +26,14 @@ type Allocation struct {
 	Object, Old Object
 	// DryRun takes nothing: it shows what might be allocated.
 	DryRun bool
-	// Conflicts are those that the companions of earlier attempts at this write met,
+	// Conflicts are those that the side writes of earlier attempts at this write met,
 	// in order: they are newer than what the Allocator may remember.
 	Conflicts []*storage.ConflictError
 }
 
-// Companions are what is written together with an object. Conditions name no key of
+// SideWrites are what is written together with an object. Conditions name no key of
 // the object's own resource.
-type Companions struct {
+type SideWrites struct {
 	Conditions []storage.Condition
 	Ops        []storage.Op
 }
@@ -75,7 +75,7 @@ func (r *Resource) companion(c *storage.ConflictError) bool {
 }
 
 // with adds what is written beside the object to its transaction.
-func (c *Companions) with(txn storage.Txn) storage.Txn {
+func (c *SideWrites) with(txn storage.Txn) storage.Txn {
 	txn.Conditions = append(txn.Conditions, c.Conditions...)
 	txn.Ops = append(txn.Ops, c.Ops...)
 	return txn

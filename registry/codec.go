@@ -120,7 +120,7 @@ func (c *codec) readJSON(value []byte, revision int64) (cache.Header, error) {
 	var item []byte
 	var labels map[string]string
 	var err error
-	if c.kind.Trees() {
+	if c.kind.Unstructured() {
 		// Valid JSON: it was decoded, or this server made it.
 		if item, err = c.normal(value, revision); err == nil {
 			labels, err = treeLabels(item)
@@ -178,7 +178,7 @@ func treeLabels(doc []byte) (map[string]string, error) {
 }
 
 func (c *codec) stampJSON(doc []byte, revision int64) ([]byte, error) {
-	if c.kind.Trees() {
+	if c.kind.Unstructured() {
 		return wire.StampTree(doc, revision)
 	}
 	return wire.StampJSON(doc, revision)
@@ -215,7 +215,7 @@ func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
 func (c *codec) decode(ctx context.Context, data []byte) (Object, error) {
 	c.decodes.Add(1)
 	switch {
-	case c.kind.Trees():
+	case c.kind.Unstructured():
 		return c.decodeDocument(ctx, data)
 	case c.kind.Storage.StoredJSON != nil:
 		return c.kind.Storage.StoredJSON.Decode(data)
@@ -263,7 +263,7 @@ func (c *codec) encode(ctx context.Context, obj Object) (value []byte, err error
 
 // encodeWhole makes a value with the object's resourceVersion in it.
 func (c *codec) encodeWhole(ctx context.Context, obj Object) (value []byte, err error) {
-	if c.kind.Trees() {
+	if c.kind.Unstructured() {
 		document, err := c.kind.Storage.Documents.Encode(ctx, obj)
 		if err != nil {
 			return nil, err
@@ -343,7 +343,7 @@ func (c *codec) open(value []byte) ([]byte, error) {
 		return wire.Raw(value)
 	}
 	value = bytes.TrimSpace(value)
-	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.Storage.StoredJSON == nil && !c.kind.Trees() {
+	if rest, ok := bytes.CutPrefix(value, c.jsonHead); ok && c.kind.Storage.StoredJSON == nil && !c.kind.Unstructured() {
 		return append([]byte{'{'}, rest...), nil
 	}
 	return value, nil

@@ -19,8 +19,8 @@ import (
 type Commit struct {
 	// DryRun stores nothing: the result shows what would be stored.
 	DryRun bool
-	// Companions are written in the same transaction.
-	Companions Companions
+	// SideWrites are written in the same transaction.
+	SideWrites SideWrites
 }
 
 // A Conflict is the error of a write that met another one. Nothing was stored.
@@ -28,8 +28,8 @@ type Conflict struct {
 	// Found is the object as it is now, nil if there is none. Err says why it cannot be read.
 	Found *cache.Object
 	Err   error
-	// Companion is set where the conflict is about what is written beside the object.
-	Companion *storage.ConflictError
+	// SideWrite is set where the conflict is about what is written beside the object.
+	SideWrite *storage.ConflictError
 }
 
 // Error implements error.
@@ -42,7 +42,7 @@ func (r *Resource) conflict(ctx context.Context, key string, err error) error {
 		return err
 	}
 	if r.companion(met) {
-		return &Conflict{Companion: met}
+		return &Conflict{SideWrite: met}
 	}
 	c := &Conflict{}
 	if met.Current.ModRevision != 0 {
@@ -73,7 +73,7 @@ func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, er
 	if err != nil {
 		return Result{}, err
 	}
-	return r.commitPut(ctx, key, 0, value, item, c.Companions)
+	return r.commitPut(ctx, key, 0, value, item, c.SideWrites)
 }
 
 // Replace stores obj in place of found, unless nothing would change. It fails with a *Conflict if
@@ -105,18 +105,18 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 			return Result{}, err
 		}
 	}
-	return r.commitPut(ctx, found.Key, found.Revision, value, item, c.Companions)
+	return r.commitPut(ctx, found.Key, found.Revision, value, item, c.SideWrites)
 }
 
 // commitPut stores a plain value in place of the one of a revision, 0 being none. item is its JSON as
 // preview made it.
-func (r *Resource) commitPut(ctx context.Context, key string, revision int64, value, item []byte, companions Companions) (Result, error) {
+func (r *Resource) commitPut(ctx context.Context, key string, revision int64, value, item []byte, sideWrites SideWrites) (Result, error) {
 	op, err := r.put(ctx, key, value)
 	if err != nil {
 		return Result{}, err
 	}
 	op.TTL = r.Kind.Storage.TTLSeconds
-	revision, err = r.store.Commit(ctx, companions.with(storage.Txn{
+	revision, err = r.store.Commit(ctx, sideWrites.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
 		Ops:        []storage.Op{op},
 	}))
@@ -133,7 +133,7 @@ func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (R
 		return Result{Object: found, Deleted: true}, nil
 	}
 	key := r.prefix + found.Key
-	revision, err := r.store.Commit(ctx, c.Companions.with(storage.Txn{
+	revision, err := r.store.Commit(ctx, c.SideWrites.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
 		Ops:        []storage.Op{storage.Delete(key)},
 	}))

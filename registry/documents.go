@@ -36,7 +36,7 @@ type Documents interface {
 }
 
 // Trees says that the kind's objects are trees and its documents whole.
-func (k *Kind) Trees() bool { return k.Storage.Documents != nil }
+func (k *Kind) Unstructured() bool { return k.Storage.Documents != nil }
 
 // BindVersions binds the kinds of the versions of one collection to the store on
 // which place puts it. The caller may serve them; the registry does not keep them.
@@ -81,7 +81,7 @@ func (r *Resource) document(ctx context.Context, o *cache.Object) ([]byte, error
 // Prepare makes at once the documents that the objects lack in the kind's version,
 // so that a list costs one conversion and not one an object.
 func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
-	if !r.Kind.Trees() {
+	if !r.Kind.Unstructured() {
 		return nil
 	}
 	form := r.versionForm(r.codec.storage)
@@ -130,7 +130,7 @@ func (c *codec) normal(value []byte, revision int64) ([]byte, error) {
 
 // unstamped is what reading value would give, but for the resourceVersion.
 func (c *codec) unstamped(value []byte) ([]byte, error) {
-	if c.kind.Trees() {
+	if c.kind.Unstructured() {
 		return c.normal(value, 0)
 	}
 	return c.plain(value)
@@ -199,7 +199,7 @@ func documentText(doc []byte, path []string) (string, error) {
 // a conversion: deleting an object, and its metadata, must not depend on a webhook.
 // The caller owns it.
 func (r *Resource) DecodeStored(o *cache.Object) (Object, error) {
-	if !r.Kind.Trees() {
+	if !r.Kind.Unstructured() {
 		return r.Decode(context.Background(), o) // no conversion
 	}
 	if err := o.Err(); err != nil {

@@ -166,7 +166,7 @@ func (r *Resource) ToStorage(ctx context.Context, obj Object, v *Version) (Objec
 //
 // That of a tree is the whole document.
 func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if r.Kind.Trees() {
+	if r.Kind.Unstructured() {
 		return r.document(ctx, o)
 	}
 	if r.stored(v) {
@@ -196,7 +196,7 @@ func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) (
 // as it was written, whatever the version: those who collect garbage and empty
 // namespaces ask for metadata alone, and must not depend on a webhook.
 func (r *Resource) documentOfMetadata(ctx context.Context, o *cache.Object) ([]byte, error) {
-	if r.Kind.Trees() && o.Err() == nil {
+	if r.Kind.Unstructured() && o.Err() == nil {
 		return o.Data, nil
 	}
 	return r.ItemJSON(ctx, o, r.codec.storage)
@@ -276,7 +276,7 @@ func (r *Resource) rowForm() cache.FormID { return r.versionForm(r.codec.storage
 // not fail for it: see unshown.
 func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	item, err := r.encode(ctx, o, v)
-	if err == nil || r.Kind.Trees() {
+	if err == nil || r.Kind.Unstructured() {
 		return item, err
 	}
 	return r.unshown(ctx, o, v, err)
@@ -284,7 +284,7 @@ func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) 
 
 // encode is encodeItem for an object that can be encoded.
 func (r *Resource) encode(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if r.Kind.Trees() {
+	if r.Kind.Unstructured() {
 		return r.document(ctx, o)
 	}
 	obj, err := r.decodeAs(ctx, o, v)

@@ -67,7 +67,7 @@ func readDump(t *testing.T) []dumped {
 	return out
 }
 
-// notResources are keys of what the reference's own parts store; no resource
+// notResources are keys of what kube-apiserver's own parts store; no resource
 // shows them.
 var notResources = []string{
 	"/registry/masterleases/", "/registry/peerserverleases/", "/registry/ranges/",
@@ -162,7 +162,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 		return o.Err()
 	}
 	if d.Object == nil {
-		return nil // the reference did not show it
+		return nil // kube-apiserver did not show it
 	}
 	version := versionOf(r.Kind, d.Object["apiVersion"].(string))
 	if version == nil {

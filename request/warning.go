@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// maxWarningBytes bounds the Warning headers of one answer, as the reference does.
+// maxWarningBytes bounds the Warning headers of one answer, as kube-apiserver does.
 const maxWarningBytes = 4 * 1024
 
 // Warnings collects the warnings for one answer; each is sent once, in the order

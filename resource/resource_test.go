@@ -12,14 +12,14 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// listed is an entry of the reference's discovery.
+// listed is an entry of kube-apiserver's discovery.
 type listed struct {
 	GroupVersion, Name, SingularName, Group, Version, Kind string
 	Namespaced                                             bool
 	Verbs, ShortNames, Categories                          []string
 }
 
-// TestDiscovery holds the declarations against the reference's discovery
+// TestDiscovery holds the declarations against kube-apiserver's discovery
 // documents, in their order.
 func TestDiscovery(t *testing.T) {
 	want := readDiscovery(t)
@@ -60,7 +60,7 @@ func TestDiscovery(t *testing.T) {
 	}
 	for _, gv := range order {
 		if want[gv] == nil {
-			t.Errorf("%s is not served by the reference", gv)
+			t.Errorf("%s is not served by kube-apiserver", gv)
 		}
 	}
 }

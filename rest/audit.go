@@ -32,7 +32,7 @@ func document(gvk schema.GroupVersionKind, obj registry.Object) ([]byte, error) 
 	return scheme.JSONObject(scheme.JSONHead(gvk), item), nil
 }
 
-// auditedOptions is the version in which the reference notes DeleteOptions, whatever
+// auditedOptions is the version in which kube-apiserver notes DeleteOptions, whatever
 // the client sent.
 const auditedOptions = metav1.GroupName + "/__internal"
 

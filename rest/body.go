@@ -18,7 +18,7 @@ import (
 
 // decoder reads bodies of the resource's kind.
 func (s *served) decoder() scheme.Decoder {
-	return scheme.Decoder{GVK: s.GVK, Tree: s.Kind.Trees(), Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.Version.New() }}
+	return scheme.Decoder{GVK: s.GVK, Tree: s.Kind.Unstructured(), Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.Version.New() }}
 }
 
 // decodeBody reads an object of the resource's kind from the body, with the
@@ -76,7 +76,7 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	}
 	obj, gvk := decoded.(registry.Object), s.GVK
 	if d.Tree {
-		gvk = saidKind(obj)
+		gvk = declaredGVK(obj)
 	}
 	unknown, err := s.coerce(obj, track)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	return obj, d.CheckVersion(gvk.GroupVersion())
 }
 
-// saidKind is what a tree says it is, as far as it does.
-func saidKind(obj registry.Object) schema.GroupVersionKind {
+// declaredGVK returns the group, version and kind in the body; fields may be empty.
+func declaredGVK(obj registry.Object) schema.GroupVersionKind {
 	tree := obj.(*unstructured.Unstructured)
 	gv, err := schema.ParseGroupVersion(tree.GetAPIVersion())
 	if err != nil {

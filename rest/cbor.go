@@ -49,7 +49,7 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 		if err != nil {
 			return err
 		}
-		if !s.Kind.Trees() {
+		if !s.Kind.Unstructured() {
 			obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 		}
 		items[i] = obj

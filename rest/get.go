@@ -24,7 +24,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if err != nil {
 		return err
 	}
-	if s.Kind.Trees() && accepted.As != negotiate.PartialMetadata {
+	if s.Kind.Unstructured() && accepted.As != negotiate.PartialMetadata {
 		// A conversion ends with the request.
 		if err := s.Prepare(r.Context(), []*cache.Object{o}); err != nil {
 			return err

@@ -319,7 +319,7 @@ func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []
 		b = append(b, accepted.AsVersion...)
 		b = append(b, `",`...)
 		return appendListHead(b, p)
-	case s.Kind.Trees():
+	case s.Kind.Unstructured():
 		return s.treeListHead(b)
 	}
 	return appendListHead(append(b, s.listHead...), p)
@@ -328,10 +328,10 @@ func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []
 // jsonListTail appends what follows the last item.
 func (s *served) jsonListTail(b []byte, accepted negotiate.Accepted, p *page) []byte {
 	switch {
-	case s.Kind.Trees() && accepted.As != negotiate.PartialMetadataList:
+	case s.Kind.Unstructured() && accepted.As != negotiate.PartialMetadataList:
 		return s.treeListTail(b, p)
-	case s.Kind.Trees() && len(p.objects) == 0:
-		return append(b[:len(b)-1], "null}\n"...) // as the reference has it
+	case s.Kind.Unstructured() && len(p.objects) == 0:
+		return append(b[:len(b)-1], "null}\n"...) // as kube-apiserver has it
 	}
 	return append(b, "]}\n"...)
 }

@@ -43,7 +43,7 @@ func parseListOptions(r *http.Request) (listOptions, error) {
 }
 
 func parseQuery(r *http.Request) (url.Values, error) {
-	// A broken pair is left out, as the reference does.
+	// A broken pair is left out, as kube-apiserver does.
 	values, _ := url.ParseQuery(r.URL.RawQuery)
 	return values, nil
 }
@@ -132,7 +132,7 @@ func parseContinue(text string) (continueToken, error) {
 		return bad(err)
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
-		// The reference's message names its own type.
+		// kube-apiserver's message names its own type.
 		return bad(errors.New(strings.Replace(err.Error(), "rest.continueToken", "storage.continueToken", 1)))
 	}
 	switch {

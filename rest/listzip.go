@@ -7,8 +7,8 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/rest/gzipsplice"
 	"github.com/keelson-dev/keelson/rest/negotiate"
-	"github.com/keelson-dev/keelson/rest/zipped"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -102,7 +102,7 @@ func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted 
 	beginGzip(w, http.StatusOK)
 	buf := getBuffer()
 	defer putBuffer(buf)
-	z := zipped.NewWriter(w, chunk, *buf)
+	z := gzipsplice.NewWriter(w, chunk, *buf)
 	z.Text(head)
 	for i, p := range pieces {
 		if i > 0 && form.between != "" {
@@ -122,7 +122,7 @@ func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted 
 
 // pieces returns the groups compressed, the length of their text with what is between
 // them, and how many bytes of the pieces are not kept with their groups.
-func (s *served) pieces(form itemForm, groups []group) (pieces []zipped.Piece, length, own int, err error) {
+func (s *served) pieces(form itemForm, groups []group) (pieces []gzipsplice.Piece, length, own int, err error) {
 	// Most clients list once and watch then. Only for those that come again are
 	// items kept beside the groups, so that a change costs one item and not a group.
 	keep := s.AskedAgain(form.id)
@@ -142,7 +142,7 @@ func (s *served) pieces(form itemForm, groups []group) (pieces []zipped.Piece, l
 				}
 			}
 			*buf = text
-			return zipped.Compress(text)
+			return gzipsplice.Compress(text)
 		})
 		if err != nil {
 			return nil, 0, 0, err
@@ -151,7 +151,7 @@ func (s *served) pieces(form itemForm, groups []group) (pieces []zipped.Piece, l
 			own += len(piece)
 		}
 		pieces = append(pieces, piece)
-		length += int(zipped.Piece(piece).Len())
+		length += int(gzipsplice.Piece(piece).Len())
 	}
 	return pieces, length, own, nil
 }

@@ -121,7 +121,7 @@ func (p *patcher) patched(ctx context.Context, c *write.Current, live registry.O
 			return nil, err
 		}
 	}
-	if p.s.Kind.Trees() && obj.GetObjectKind().GroupVersionKind().Version == "" {
+	if p.s.Kind.Unstructured() && obj.GetObjectKind().GroupVersionKind().Version == "" {
 		return nil, kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
 	}
 	if p.s.Version.Default != nil {
@@ -151,7 +151,7 @@ func (p *patcher) patchDocument(ctx context.Context, c *write.Current, obj regis
 }
 
 func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Object) ([]string, error) {
-	if !p.s.Kind.Trees() {
+	if !p.s.Kind.Unstructured() {
 		if hasNoVersion(after) {
 			return unknownMembers(after), nil
 		}

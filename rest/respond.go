@@ -16,8 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/gzipsplice"
 	"github.com/keelson-dev/keelson/rest/negotiate"
-	"github.com/keelson-dev/keelson/rest/zipped"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -95,7 +95,7 @@ func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Med
 		beginGzip(w, code)
 		buf := getBuffer()
 		defer putBuffer(buf)
-		z := zipped.NewWriter(w, chunk, *buf)
+		z := gzipsplice.NewWriter(w, chunk, *buf)
 		_ = writeZipped(z, body) // Close returns it too
 		_ = z.Close()            // the client is gone
 		*buf = z.Buffer()
@@ -188,7 +188,7 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 
 // showsAs refuses the forms in which the kind's objects cannot be shown.
 func (s *served) showsAs(accepted negotiate.Accepted) error {
-	if s.Kind.Trees() && accepted.Media == scheme.Protobuf && accepted.As == negotiate.Plain {
+	if s.Kind.Unstructured() && accepted.Media == scheme.Protobuf && accepted.As == negotiate.Plain {
 		return errNoProto
 	}
 	return nil
@@ -196,7 +196,7 @@ func (s *served) showsAs(accepted negotiate.Accepted) error {
 
 // encodeItem encodes an object that is not from the cache as its item JSON.
 func (s *served) encodeItem(obj registry.Object) ([]byte, error) {
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		return scheme.MarshalTree(obj)
 	}
 	return scheme.EncodeItem(obj)
@@ -207,7 +207,7 @@ var errNoProto = apierr.NotAcceptable("object *unstructured.Unstructured does no
 
 // notAList refuses to show one object as a list.
 func (s *served) notAList() error {
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		return apierr.New(http.StatusInternalServerError, "", "content is not a list")
 	}
 	return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + s.internalName() + ")")
@@ -215,7 +215,7 @@ func (s *served) notAList() error {
 
 // internalName is the name that kube-apiserver's messages give the kind.
 func (s *served) internalName() string {
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		return "*unstructured.Unstructured"
 	}
 	return "*" + s.Kind.Package + "." + s.Kind.Name
@@ -260,7 +260,7 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 		}
 		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), nil
 	}
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		return b, errNoProto
 	}
 	raw, err := s.ItemProto(ctx, v.o, s.Version)
@@ -279,7 +279,7 @@ func (s *served) protoMetadata(ctx context.Context, v view) ([]byte, error) {
 		}
 		return s.ShownProtoMetadata(meta)
 	}
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		return s.PartialProto(ctx, v.o)
 	}
 	raw, err := s.ItemProto(ctx, v.o, s.Version)
@@ -296,6 +296,6 @@ func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (ne
 		Transforms: true,
 		NoTable:    !s.Kind.HasVerb("list"), // questions
 		List:       info.Name == "" && r.Method == http.MethodGet,
-		Trees:      s.Kind.Trees(),
+		Trees:      s.Kind.Unstructured(),
 	})
 }

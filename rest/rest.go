@@ -236,7 +236,7 @@ func (s *served) allows(r *http.Request, info *request.Info) bool {
 		if r.Method != http.MethodGet {
 			return false
 		}
-		// The reference routes a watch wherever it routes a list.
+		// kube-apiserver routes a watch wherever it routes a list.
 		return s.Kind.HasVerb("watch") || s.Kind.HasVerb("list")
 	}
 	return s.Kind.HasVerb(info.Verb)

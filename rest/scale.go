@@ -62,7 +62,7 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 		if err != nil {
 			return err
 		}
-		if s.Kind.Trees() {
+		if s.Kind.Unstructured() {
 			table.ColumnDefinitions = treeScaleColumns
 			if scale.Spec.Replicas == 0 {
 				table.Rows[0].Cells[1] = nil // a Scale as JSON has no such member, where the cell is from

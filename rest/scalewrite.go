@@ -23,7 +23,7 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 	sub := s.Kind.Subresource(info.Subresource)
 	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, in)
 	switch {
-	case err != nil && s.Kind.Trees():
+	case err != nil && s.Kind.Unstructured():
 		// kube-apiserver fails to name the kind in its message here.
 		return kerrors.NewBadRequest(`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
 	case err != nil:

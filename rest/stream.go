@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/keelson-dev/keelson/rest/zipped"
+	"github.com/keelson-dev/keelson/rest/gzipsplice"
 	"github.com/keelson-dev/keelson/scheme"
 )
 
@@ -23,7 +23,7 @@ type stream struct {
 	w     http.ResponseWriter
 	gzips bool // the client reads gzip
 	begun bool
-	z     *zipped.Writer // nil: not compressed
+	z     *gzipsplice.Writer // nil: not compressed
 }
 
 // newStream returns a stream of a body in JSON or protobuf that is made of about size
@@ -75,7 +75,7 @@ func (st *stream) begin(size int) {
 	st.begun = true
 	if st.gzips && size > gzipThreshold {
 		beginGzip(st.w, http.StatusOK)
-		st.z = zipped.NewWriter(st.w, chunk, *getBuffer())
+		st.z = gzipsplice.NewWriter(st.w, chunk, *getBuffer())
 	}
 }
 
@@ -97,9 +97,9 @@ func (st *stream) close() {
 
 // writeZipped compresses a text in parts, each of which is complete before it is written:
 // what compresses takes much memory, and has not to wait for the client.
-func writeZipped(z *zipped.Writer, text []byte) error {
+func writeZipped(z *gzipsplice.Writer, text []byte) error {
 	for part := range slices.Chunk(text, chunk) {
-		piece, err := zipped.Compress(part)
+		piece, err := gzipsplice.Compress(part)
 		if err != nil {
 			return err
 		}

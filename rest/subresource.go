@@ -133,7 +133,7 @@ func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.I
 	return h.post(w, r, info, s, in, sub, obj, create)
 }
 
-// internalNames are the names of the reference's internal types, for messages
+// internalNames are the names of kube-apiserver's internal types, for messages
 // about a body of the wrong kind.
 var internalNames = map[schema.GroupKind]string{
 	{Group: "", Kind: "Binding"}:                           "core.Binding",

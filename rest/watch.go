@@ -43,7 +43,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 
 // watch streams the changes of a collection or of one object.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true, Trees: s.Kind.Trees()})
+	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true, Trees: s.Kind.Unstructured()})
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Obj
 var errGone = errors.New("the client is gone")
 
 // errNoEvents ends a watch whose events cannot be shown in the form that was asked
-// for, without a word, as the reference ends it.
+// for, without a word, as kube-apiserver ends it.
 var errNoEvents = errors.New("an event is not a list")
 
 // follow sends the events after revision from.
@@ -454,7 +454,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 // bookmarkProto encodes a bookmark's object. That of a tree has only metadata that
 // can be shown in protobuf.
 func (st *watchStream) bookmarkProto(obj registry.Object) ([]byte, error) {
-	if st.s.Kind.Trees() {
+	if st.s.Kind.Unstructured() {
 		return registry.PartialOf(obj)
 	}
 	return scheme.EncodeProto(obj)

@@ -56,7 +56,7 @@ func (m Media) String() string {
 type Decoder struct {
 	// GVK is the kind that the URL stands for; a body may leave it out.
 	GVK schema.GroupVersionKind
-	// Internal names the reference's internal type for messages ("core.Pod").
+	// Internal names kube-apiserver's internal type for messages ("core.Pod").
 	Internal string
 	// New makes an empty object.
 	New func() runtime.Object
@@ -69,7 +69,7 @@ type Decoder struct {
 
 // Decode reads body. The second result are the strict errors: unknown and
 // duplicate fields, looked for only if strict is set; the object is there all the
-// same. The error is a Status with the reference's words.
+// same. The error is a Status with kube-apiserver's words.
 func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, []error, error) {
 	switch media {
 	case Protobuf:
@@ -277,7 +277,7 @@ func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
 		gvk.GroupVersion(), d.GVK.GroupVersion()))
 }
 
-// NotRegistered words an unknown kind as the reference does.
+// NotRegistered words an unknown kind as kube-apiserver does.
 func NotRegistered(gvk schema.GroupVersionKind) error {
 	const schemeName = "pkg/runtime/scheme.go:111"
 	if gvk.Kind == "" || (gvk.Version == "" && gvk.Group == "") {
@@ -328,7 +328,7 @@ func scanKind(doc []byte) (schema.GroupVersionKind, bool) {
 
 // documentKind reads apiVersion and kind of a JSON document.
 func documentKind(doc []byte) (schema.GroupVersionKind, error) {
-	// The anonymous type stands in the reference's message.
+	// The anonymous type stands in kube-apiserver's message.
 	var kind struct {
 		APIVersion string `json:"apiVersion,omitempty"`
 		Kind       string `json:"kind,omitempty"`
@@ -369,7 +369,7 @@ func (d Decoder) StrictError(gvk schema.GroupVersionKind, errs []error) error {
 	return d.cannotHandle(gvk, errors.New(StrictMessage(errs)))
 }
 
-// StrictMessage words strict errors as the reference does.
+// StrictMessage words strict errors as kube-apiserver does.
 func StrictMessage(errs []error) string {
 	parts := make([]string, len(errs))
 	for i, err := range errs {

@@ -1,5 +1,5 @@
 // Package scheme turns objects into bytes and back: JSON, YAML and the protobuf
-// envelope, with the reference's words for what cannot be read.
+// envelope, with kube-apiserver's words for what cannot be read.
 package scheme
 
 import (

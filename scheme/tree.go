@@ -69,7 +69,7 @@ func (d Decoder) checkTree(gvk schema.GroupVersionKind, doc, body []byte, strict
 	if gvk.Kind != "" {
 		return nil
 	}
-	missing := fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // the reference's words
+	missing := fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // kube-apiserver's words
 	if !strict {
 		return d.cannotHandle(withDefaults(gvk, d.GVK), missing)
 	}
@@ -93,7 +93,7 @@ var ErrNoProtobuf = errors.New("custom resources have no protobuf encoding")
 // version is as wrong as in a body.
 func (d Decoder) patchedTree(gvk schema.GroupVersionKind, doc []byte, strict bool) ([]error, error) {
 	if gvk.Kind == "" {
-		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // the reference's words
+		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // kube-apiserver's words
 	}
 	return d.unmarshalTree(doc, d.New().(*unstructured.Unstructured), strict)
 }

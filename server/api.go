@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/client"
-	"github.com/keelson-dev/keelson/controller/serviceclaims"
+	"github.com/keelson-dev/keelson/controller/servicerepair"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/metrics"
@@ -30,7 +30,7 @@ type api struct {
 	handler   *rest.Handler
 	custom    *custom
 	discovery *discovery.Handler
-	claims    *serviceclaims.Controller
+	claims    *servicerepair.Controller
 	// resources are all that are served, client is how the server itself uses them.
 	resources *directory.Directory
 	client    *client.Client

@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/always"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/authzconfig"
-	"github.com/keelson-dev/keelson/auth/follow"
+	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/auth/masters"
 	"github.com/keelson-dev/keelson/auth/node"
 	"github.com/keelson-dev/keelson/auth/rbac"
@@ -218,7 +218,7 @@ func (z *authorization) follow() {
 		return
 	}
 	z.metrics.AuthorizationLoaded(server, hash(z.content))
-	file := follow.File{
+	file := filewatch.File{
 		Path: z.config.ConfigFile, Every: reloadEvery,
 		Use: func(content []byte) error {
 			if err := z.use(content); err != nil {

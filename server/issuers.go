@@ -11,7 +11,7 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/keelson-dev/keelson/auth/anonymous"
-	"github.com/keelson-dev/keelson/auth/follow"
+	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/auth/oidc"
 	"github.com/keelson-dev/keelson/server/egress"
 )
@@ -119,7 +119,7 @@ func (a *authentication) followIssuers(ctx context.Context) {
 	c, in := &a.config.Authentication, &a.issuers
 	identity := hash([]byte(a.hostPort))
 	a.metrics.AuthenticationLoaded(identity, hash(in.file))
-	f := follow.File{
+	f := filewatch.File{
 		Path: c.ConfigFile, Every: a.config.reloadEvery(),
 		Use: func(content []byte) error {
 			if err := a.replaceIssuers(content); err != nil {
@@ -154,7 +154,7 @@ func (a *authentication) replaceIssuers(content []byte) error {
 		return err
 	}
 	if err := in.set.Replace(a.work.Context(), issuerPatience, config, mappings); err != nil {
-		return follow.Again(err)
+		return filewatch.Again(err)
 	}
 	return nil
 }

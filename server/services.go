@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/allocate"
-	"github.com/keelson-dev/keelson/controller/serviceclaims"
+	"github.com/keelson-dev/keelson/controller/servicerepair"
 )
 
 // errSplitServices refuses a placement in which a Service cannot be written together
@@ -30,7 +30,7 @@ func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice()
 
 // allocateServices makes Services get their addresses and ports. It returns the
 // controller that repairs claims of addresses and ports that do not match the Services.
-func allocateServices(ctx context.Context, o *apiOptions) (*serviceclaims.Controller, error) {
+func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Controller, error) {
 	reg := o.registry
 	resource := reg.Resource(corev1.Resource("services"))
 	for _, gr := range []schema.GroupResource{corev1.Resource("endpoints"), networkingv1.Resource("ipaddresses")} {
@@ -54,5 +54,5 @@ func allocateServices(ctx context.Context, o *apiOptions) (*serviceclaims.Contro
 		return nil, err
 	}
 	resource.SetAllocator(a)
-	return &serviceclaims.Controller{Services: a, Log: o.log}, nil
+	return &servicerepair.Controller{Services: a, Log: o.log}, nil
 }

@@ -226,7 +226,7 @@ func fitsFormat(x any, allowed kind, format string) bool {
 		if format == "int32" {
 			return n >= math.MinInt32 && n <= math.MaxInt32
 		}
-		// The reference writes the number in as few digits as it needs: -2^63, written
+		// kube-apiserver writes the number in as few digits as it needs: -2^63, written
 		// so, is none that fits.
 		return n > math.MinInt64 && n < 1<<63
 	case numberKind:

@@ -37,8 +37,8 @@ type attempt struct {
 	tries     int  // names that were taken
 	deletion  deletion
 
-	companions registry.Companions
-	conflicts  []*storage.ConflictError // those of companions in earlier attempts
+	sideWrites registry.SideWrites
+	conflicts  []*storage.ConflictError // those of sideWrites in earlier attempts
 	result     Result
 }
 
@@ -217,7 +217,7 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 	if allocator == nil || a.Subresource != nil {
 		return nil
 	}
-	a.companions, err = allocator.Allocate(ctx, registry.Allocation{Object: a.obj, Old: a.old(), DryRun: a.Options.DryRun, Conflicts: a.conflicts})
+	a.sideWrites, err = allocator.Allocate(ctx, registry.Allocation{Object: a.obj, Old: a.old(), DryRun: a.Options.DryRun, Conflicts: a.conflicts})
 	return err
 }
 
@@ -283,7 +283,7 @@ func (a *attempt) mayCreate(ctx context.Context) error {
 
 // commit stores the object, or removes it.
 func (a *attempt) commit(ctx context.Context) (err error) {
-	how := registry.Commit{DryRun: a.Options.DryRun, Companions: a.companions}
+	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.sideWrites}
 	switch {
 	case a.verb == Delete:
 		a.result.Result, err = a.commitDeletion(ctx)

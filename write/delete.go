@@ -62,7 +62,7 @@ func (a *attempt) remove(ctx context.Context, how registry.Commit) (registry.Res
 		if err != nil {
 			return registry.Result{}, err
 		}
-		if how.Companions, err = allocator.Release(ctx, obj, a.conflicts); err != nil {
+		if how.SideWrites, err = allocator.Release(ctx, obj, a.conflicts); err != nil {
 			return registry.Result{}, err
 		}
 	}

@@ -34,7 +34,7 @@ func Changed(change func(registry.Object) error) Make {
 
 // CheckConfiguration refuses a configuration of server-side apply whose values cost too much to read.
 func CheckConfiguration(t *registry.Served, c patch.Configuration) error {
-	if t.Kind.Trees() {
+	if t.Kind.Unstructured() {
 		return nil
 	}
 	// The quantities of a configuration are read without a Decoder.

@@ -153,7 +153,7 @@ func (w *scaling) merge(ctx context.Context, c *Current, changed registry.Object
 	if err := w.sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
 		return nil, err
 	}
-	if scale.ResourceVersion != "" || !w.t.Kind.Trees() {
+	if scale.ResourceVersion != "" || !w.t.Kind.Unstructured() {
 		obj.SetResourceVersion(scale.ResourceVersion)
 	}
 	entries, err := w.owners(c.Stored()).ToParent(scale.ManagedFields)
@@ -178,7 +178,7 @@ func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 
 // check refuses a Scale that its parent cannot take.
 func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Object) error {
-	tree, replicas := w.t.Kind.Trees(), scale.Spec.Replicas
+	tree, replicas := w.t.Kind.Unstructured(), scale.Spec.Replicas
 	if w.sub.Scale.Has != nil && replicas == unsetReplicas {
 		return kerrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")))
 	}

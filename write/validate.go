@@ -21,7 +21,7 @@ func (a *attempt) validate(ctx context.Context) error {
 		return nil
 	}
 	kind := a.Target.Kind.GroupKind()
-	if a.Target.Kind.Trees() {
+	if a.Target.Kind.Unstructured() {
 		// It may be of another kind than it should.
 		kind.Kind = a.obj.GetObjectKind().GroupVersionKind().Kind
 	}

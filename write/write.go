@@ -232,8 +232,8 @@ func (a *attempt) mayRepeat() bool {
 // again prepares the write for another attempt after a conflict, and returns the step to begin with.
 func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
-	case met.Companion != nil:
-		a.conflicts = append(a.conflicts, met.Companion)
+	case met.SideWrite != nil:
+		a.conflicts = append(a.conflicts, met.SideWrite)
 		if a.verb == Delete {
 			return 0, nil // what is released is found out anew
 		}

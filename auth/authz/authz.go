@@ -123,7 +123,7 @@ func (l List) RulesFor(ctx context.Context, user *request.User, namespace string
 	return all, aggregate(failed)
 }
 
-// aggregate joins errors in the reference's words: "a" of one, "[a, b]" of more.
+// aggregate joins errors in kube-apiserver's words: "a" of one, "[a, b]" of more.
 func aggregate(failed []error) error {
 	if len(failed) == 0 {
 		return nil
@@ -134,7 +134,7 @@ func aggregate(failed []error) error {
 // sanitizer keeps answers from looking like HTML.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// Forbidden words a refusal as the reference does.
+// Forbidden words a refusal as kube-apiserver does.
 func Forbidden(a Attributes, reason string) error {
 	message := sanitizer.Replace(forbiddenMessage(a))
 	if reason != "" {

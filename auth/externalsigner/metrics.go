@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metrics count the calls, under the reference's names and labels.
+// Metrics count the calls, under kube-apiserver's names and labels.
 type Metrics struct {
 	fetchedAt, dataAt *prometheus.GaugeVec
 	fetches, signs    *prometheus.CounterVec

@@ -52,7 +52,7 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 	review.Status.Authenticated = false
 	identity, err := a.identify(ctx, review.Spec.Token, audiences)
 	if identity == nil {
-		// The reference asks for the server's own token first, which fails plainly.
+		// kube-apiserver asks for the server's own token first, which fails plainly.
 		review.Status.Error = utilerrors.NewAggregate([]error{authn.ErrInvalidToken, err}).Error()
 		return review, nil
 	}
@@ -65,7 +65,7 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 	return review, nil
 }
 
-// identify reads a token as it would be read from a request. The reference takes one
+// identify reads a token as it would be read from a request. kube-apiserver takes one
 // that begins with a space for none, and its sender for authenticated as anonymous:
 // that is not done here, since who asks about a token takes it for somebody's.
 func (a *Reviews) identify(ctx context.Context, token string, audiences []string) (*authn.Identity, error) {

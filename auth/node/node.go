@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/rbac"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -60,7 +60,7 @@ type Authorizer struct {
 // loaded is the graph with what keeps it up to date.
 type loaded struct {
 	graph     *Graph
-	followers []*follow.Follower
+	followers []*informer.Informer
 	stop      context.CancelFunc
 }
 
@@ -89,9 +89,9 @@ func (a *Authorizer) graph() (*loaded, error) {
 		if r == nil {
 			continue
 		}
-		f, err := follow.Start(ctx, follow.Options{
+		f, err := informer.Start(ctx, informer.Options{
 			Resource: r, Concerns: s.concerns, Log: a.o.Log, Apply: s.apply,
-			Reset: func(all []follow.Change) {
+			Reset: func(all []informer.Change) {
 				s.apply(all)
 				there := make(map[object]bool, len(all))
 				for _, c := range all {

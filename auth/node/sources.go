@@ -11,7 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
@@ -20,12 +20,12 @@ type source struct {
 	resource schema.GroupResource
 	kind     kind
 	concerns func(o, prev *cache.Object) bool
-	apply    func([]follow.Change)
+	apply    func([]informer.Change)
 }
 
 func (a *Authorizer) sources(g *Graph) []source {
-	each := func(name string, k kind, set func(registry.Object), remove func(object)) func([]follow.Change) {
-		return func(changes []follow.Change) {
+	each := func(name string, k kind, set func(registry.Object), remove func(object)) func([]informer.Change) {
+		return func(changes []informer.Change) {
 			for _, c := range changes {
 				start := time.Now()
 				if c.Object != nil {

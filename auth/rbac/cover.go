@@ -14,7 +14,7 @@ import (
 
 // ConfirmHeld returns nil if a user has all that rules allow in a namespace, and
 // else an *EscalationError that lists what the user lacks. Of roles that are not
-// there it says that the request's resource was not found, as the reference does.
+// there it says that the request's resource was not found, as kube-apiserver does.
 func (x *Index) ConfirmHeld(u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error {
 	held, missing := x.rulesOf(u, namespace)
 	lacking := Uncovered(held, rules)
@@ -132,7 +132,7 @@ func compact(atoms []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return out
 }
 
-// describeRule writes a rule as the reference's messages do.
+// describeRule writes a rule as kube-apiserver's messages do.
 func describeRule(r *rbacv1.PolicyRule) string {
 	var parts []string
 	add := func(name string, list []string) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -22,7 +22,7 @@ import (
 // and bindings count shortly after they were acknowledged.
 type Authorizer struct {
 	index     *Index
-	followers []*follow.Follower
+	followers []*informer.Informer
 }
 
 // New returns an Authorizer that knows no roles, and allows nothing, before Start.
@@ -32,9 +32,9 @@ func New() *Authorizer { return &Authorizer{index: NewIndex()} }
 // before requests are served.
 func (a *Authorizer) Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) error {
 	for _, kind := range a.kinds() {
-		f, err := follow.Start(ctx, follow.Options{
+		f, err := informer.Start(ctx, informer.Options{
 			Resource: reg.Resource(rbacv1.Resource(kind.resource)),
-			Reset: func(all []follow.Change) {
+			Reset: func(all []informer.Change) {
 				kind.set(all)
 				kind.retain(named(all))
 			},
@@ -51,7 +51,7 @@ func (a *Authorizer) Start(ctx context.Context, reg *registry.Registry, log *slo
 // followed is how the objects of one resource reach the index.
 type followed struct {
 	resource string
-	set      func([]follow.Change)
+	set      func([]informer.Change)
 	// retain forgets objects that keep does not name.
 	retain func(keep func(namespace, name string) bool)
 }
@@ -69,7 +69,7 @@ func (a *Authorizer) kinds() []followed {
 }
 
 // named returns what says whether an object is among those that are there.
-func named(all []follow.Change) func(namespace, name string) bool {
+func named(all []informer.Change) func(namespace, name string) bool {
 	there := make(map[objectKey]bool, len(all))
 	for _, c := range all {
 		if c.Object != nil {
@@ -79,7 +79,7 @@ func named(all []follow.Change) func(namespace, name string) bool {
 	return func(namespace, name string) bool { return there[objectKey{namespace, name}] }
 }
 
-func (x *Index) setRoles(changes []follow.Change) {
+func (x *Index) setRoles(changes []informer.Change) {
 	for _, c := range changes {
 		switch r := c.Object.(type) {
 		case *rbacv1.ClusterRole:
@@ -92,7 +92,7 @@ func (x *Index) setRoles(changes []follow.Change) {
 	}
 }
 
-func (x *Index) setBindings(changes []follow.Change) {
+func (x *Index) setBindings(changes []informer.Change) {
 	for _, c := range changes {
 		switch b := c.Object.(type) {
 		case *rbacv1.ClusterRoleBinding:

@@ -94,7 +94,7 @@ func (a answers) rulesOf(ctx context.Context, _ registry.Access, req registry.Cr
 		return nil, err
 	}
 	rules, err := a.rules.RulesFor(ctx, u, r.Spec.Namespace)
-	// The answer does not repeat the question, as the reference's does not.
+	// The answer does not repeat the question, as kube-apiserver's does not.
 	out := &authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules:    append([]authorizationv1.ResourceRule{}, rules.Resource...),
 		NonResourceRules: append([]authorizationv1.NonResourceRule{}, rules.NonResource...),
@@ -114,7 +114,7 @@ func (a answers) decide(ctx context.Context, at authz.Attributes) authorizationv
 	}
 }
 
-// invalid does not name the kind, as the reference does not.
+// invalid does not name the kind, as kube-apiserver does not.
 func invalid(errs field.ErrorList) error {
 	return kerrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
 }

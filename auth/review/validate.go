@@ -50,7 +50,7 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv
 	return errs
 }
 
-// internalNonResource has the member names of the reference's internal type: an
+// internalNonResource has the member names of kube-apiserver's internal type: an
 // Invalid cause shows it.
 type internalNonResource struct{ Path, Verb string }
 

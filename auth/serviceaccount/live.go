@@ -149,10 +149,10 @@ func (a *Authenticator) keptSecret(ctx context.Context, namespace, name, token s
 	obj, err := a.o.Objects.Lookup(ctx, secrets, namespace, name)
 	secret, ok := obj.(*corev1.Secret)
 	if err != nil || !ok || secret.DeletionTimestamp != nil {
-		return nil, errors.New("Token has been invalidated") //nolint:staticcheck // the reference's words
+		return nil, errors.New("Token has been invalidated") //nolint:staticcheck // kube-apiserver's words
 	}
 	if subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0 {
-		return nil, errors.New("Token does not match server's copy") //nolint:staticcheck // the reference's words
+		return nil, errors.New("Token does not match server's copy") //nolint:staticcheck // kube-apiserver's words
 	}
 	return secret, nil
 }

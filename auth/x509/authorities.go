@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keelson-dev/keelson/auth/follow"
+	"github.com/keelson-dev/keelson/auth/filewatch"
 )
 
 // Authorities are what client certificates are verified with: fixed ones, and those
@@ -64,7 +64,7 @@ func (a *Authorities) use(content []byte) error {
 		defer a.apart.Unlock()
 		if a.apart.overlap(a, b) {
 			// The other file may be about to be replaced too.
-			return follow.Again(fmt.Errorf("%s: %w", a.path, ErrOverlap))
+			return filewatch.Again(fmt.Errorf("%s: %w", a.path, ErrOverlap))
 		}
 	}
 	a.now.Store(b)
@@ -105,7 +105,7 @@ func (a *Authorities) Follow(ctx context.Context, every time.Duration, failed fu
 	if a.path == "" {
 		return
 	}
-	f := follow.File{Path: a.path, Every: every, Use: a.use, Failed: failed}
+	f := filewatch.File{Path: a.path, Every: every, Use: a.use, Failed: failed}
 	f.Run(ctx, a.now.Load().file)
 }
 

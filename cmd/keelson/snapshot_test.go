@@ -258,7 +258,7 @@ func TestCheckFinds(t *testing.T) {
 	const namespace = "/registry/namespaces/default"
 	good := values[namespace]
 	if good == nil {
-		t.Fatal("there is no namespace in the reference's data")
+		t.Fatal("there is no namespace in kube-apiserver's data")
 	}
 	planted := map[string][]byte{
 		"/elsewhere":                                     good,

@@ -16,7 +16,7 @@ import (
 
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 )
 
 const (
@@ -43,7 +43,7 @@ type Aggregation struct {
 func (a *Aggregation) Start(ctx context.Context) error {
 	a.roles = map[string]*rbacv1.ClusterRole{}
 	wake := make(chan struct{}, 1)
-	note := func(changes []follow.Change) {
+	note := func(changes []informer.Change) {
 		a.mu.Lock()
 		for _, c := range changes {
 			if role, ok := c.Object.(*rbacv1.ClusterRole); ok {
@@ -58,9 +58,9 @@ func (a *Aggregation) Start(ctx context.Context) error {
 		default:
 		}
 	}
-	_, err := follow.Start(ctx, follow.Options{
+	_, err := informer.Start(ctx, informer.Options{
 		Resource: a.Registry.Resource(rbacv1.Resource("clusterroles")), Apply: note, Log: a.Log,
-		Reset: func(all []follow.Change) {
+		Reset: func(all []informer.Change) {
 			a.mu.Lock()
 			clear(a.roles)
 			a.mu.Unlock()

@@ -42,7 +42,7 @@ var layers = [][]string{
 var free = []string{"internal"}
 
 // directModules may be imported. Those that are only API types and libraries of
-// the reference's servers are narrowed down in partOfModule.
+// kube-apiserver's servers are narrowed down in partOfModule.
 var directModules = []string{
 	"github.com/anishathalye/porcupine", // of tests alone: testdata/modules.txt does not have it
 	"github.com/cockroachdb/pebble/v2",

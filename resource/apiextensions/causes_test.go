@@ -17,7 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// judged is a write of a definition and what the reference answered: the causes
+// judged is a write of a definition and what kube-apiserver answered: the causes
 // of its refusal, none if it accepted the write.
 type judged struct {
 	Name        string
@@ -29,7 +29,7 @@ type judged struct {
 }
 
 // TestCauses replays recorded writes, and writes made of those by changing them at
-// random, which the reference's validation judged (generated.jsonl.gz), and some
+// random, which kube-apiserver's validation judged (generated.jsonl.gz), and some
 // that were made for a single rule each (edges.jsonl.gz). Causes of metadata that
 // the generic pipeline finds are left out.
 func TestCauses(t *testing.T) {

@@ -113,7 +113,7 @@ func (c *specChecker) checkURL(text string, path *field.Path) {
 }
 
 func (c *specChecker) checkService(s *apiextensionsv1.ServiceReference, path *field.Path) {
-	// The reference takes the one for the other here: a missing name is reported
+	// kube-apiserver takes the one for the other here: a missing name is reported
 	// as a missing namespace.
 	if s.Namespace == "" {
 		c.required(path.Child("name"), "")

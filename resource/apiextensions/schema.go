@@ -100,7 +100,7 @@ func (c *specChecker) checkStatusRoot(s *props, path *field.Path) {
 	}
 }
 
-// internalSchema is a schema as the reference shows it in messages.
+// internalSchema is a schema as kube-apiserver shows it in messages.
 func internalSchema(s *props) any {
 	var out internalapi.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(s, &out, nil); err != nil {
@@ -109,7 +109,7 @@ func internalSchema(s *props) any {
 	return out
 }
 
-// internalItems is the member items as the reference shows it in messages.
+// internalItems is the member items as kube-apiserver shows it in messages.
 func internalItems(items *apiextensionsv1.JSONSchemaPropsOrArray) any {
 	var out internalapi.JSONSchemaPropsOrArray
 	if err := apiextensionsv1.Convert_v1_JSONSchemaPropsOrArray_To_apiextensions_JSONSchemaPropsOrArray(items, &out, nil); err != nil {
@@ -321,7 +321,7 @@ func compositeSet(s *props, path *field.Path) *field.Error {
 	case items.Type == "array" && items.XListType != nil && *items.XListType != "atomic":
 		return field.Invalid(path.Child("items", "x-kubernetes-list-type"), *items.XListType, why)
 	case items.Type == "object" && (items.XMapType == nil || *items.XMapType != "atomic"):
-		// The reference shows the list type here.
+		// kube-apiserver shows the list type here.
 		return field.Invalid(path.Child("items", "x-kubernetes-map-type"), items.XListType, why)
 	}
 	return nil
@@ -362,7 +362,7 @@ func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
 		case !found:
 			c.invalid(path.Child("x-kubernetes-list-map-keys"), keys, "entries must all be names of item properties")
 		case p.Type == "array" || p.Type == "object":
-			// The reference shows the type of the item here.
+			// kube-apiserver shows the type of the item here.
 			c.invalid(path.Child("items", "properties").Key(key).Child("type"), items.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map")
 		}
 		if slices.Contains(keys[:i], key) {

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// The reference stores definitions as v1beta1, which it has not served for long.
+// kube-apiserver stores definitions as v1beta1, which it has not served for long.
 // There a definition has one validation, one set of subresources and one of
 // columns at the top, and versions have their own only where they differ. All
 // other parts have the same JSON as in v1, so that v1's types stand for them here.
@@ -208,7 +208,7 @@ func servedColumns(columns []storedColumn) []apiextensionsv1.CustomResourceColum
 	return out
 }
 
-// hoisted is a spec as the reference holds it: what all versions have in common
+// hoisted is a spec as kube-apiserver holds it: what all versions have in common
 // is moved to the top, so that its messages name it there.
 type hoisted struct {
 	// version is the name of the first version.

@@ -267,7 +267,7 @@ func (c *specChecker) checkVersions() {
 	}
 }
 
-// internalVersions are the versions as the reference shows them in messages: its
+// internalVersions are the versions as kube-apiserver shows them in messages: its
 // internal type, encoded under the names of its fields.
 func (c *specChecker) internalVersions() any {
 	var out internalapi.CustomResourceDefinitionSpec

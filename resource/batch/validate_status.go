@@ -306,6 +306,6 @@ func countIndexes(text string, completions int32) (int32, error) {
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// sameTime compares as the reference does: what was read from the store has
+// sameTime compares as kube-apiserver does: what was read from the store has
 // another location, and differs from what a client sent in nothing else.
 func sameTime(a, b *metav1.Time) bool { return a.Equal(b) }

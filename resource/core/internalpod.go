@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// internalSpec is a pod's spec in the reference's internal version, which shows
+// internalSpec is a pod's spec in kube-apiserver's internal version, which shows
 // in messages: other fields come first, and those of the host's namespaces are
 // in the security context.
 type internalSpec struct {

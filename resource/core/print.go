@@ -19,7 +19,7 @@ const (
 )
 
 // Columns that many tables begin or end with. Their descriptions are those of
-// the fields, as the reference gives them.
+// the fields, as kube-apiserver gives them.
 var (
 	NameColumn = metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}
 	AgeColumn  = metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]}

@@ -166,7 +166,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeUpdate checks an update of the node itself. The reference checks most
+// validateNodeUpdate checks an update of the node itself. kube-apiserver checks most
 // of it twice.
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	return append(validateNode(n), validateNodeStatusUpdate(n, old)...)

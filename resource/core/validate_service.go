@@ -143,7 +143,7 @@ func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field
 	}
 }
 
-// validateServiceUpdate checks an update. The reference checks the class of load
+// validateServiceUpdate checks an update. kube-apiserver checks the class of load
 // balancers twice.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := append(validateClusterIPsKept(s, old), validateFamiliesKept(s, old)...)

@@ -510,7 +510,7 @@ func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *
 
 func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	r := s.DataSourceRef
-	// The reference reports the path as the value, which shows as nothing.
+	// kube-apiserver reports the path as the value, which shows as nothing.
 	nothing := json.RawMessage("{}")
 	if r != nil && r.Namespace != nil && *r.Namespace != "" {
 		if s.DataSource != nil {

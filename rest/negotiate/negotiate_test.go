@@ -60,7 +60,7 @@ func TestResponse(t *testing.T) {
 		{"application/json", object, "json"},
 		{"application/yaml", object, "yaml"},
 		{"application/vnd.kubernetes.protobuf", object, protobuf},
-		{"application/*", object, "406"}, // the reference's router knows no ranges but */*
+		{"application/*", object, "406"}, // kube-apiserver's router knows no ranges but */*
 		{"application/*, */*", object, "json"},
 		{"text/html", object, "406"},
 		{"text/html, application/json;q=0.5", object, "json"},

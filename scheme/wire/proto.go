@@ -317,7 +317,7 @@ func appendBytes(b []byte, num protowire.Number, s string) []byte {
 
 // AppendListHead appends the fields of a list message before its items:
 // ListMeta with selfLink, resourceVersion, continue and remainingItemCount (only
-// when positive), as the reference writes them.
+// when positive), as kube-apiserver writes them.
 func AppendListHead(b []byte, resourceVersion, continueToken string, remaining int64) []byte {
 	var meta []byte
 	meta = appendBytes(meta, 1, "")

@@ -24,7 +24,7 @@ const (
 // stored value may name another key.
 const keySeries = 100
 
-// Metrics count what encryption does, under the reference's names and labels. They
+// Metrics count what encryption does, under kube-apiserver's names and labels. They
 // are there without an encryption too, at zero.
 type Metrics struct {
 	server string // hash of the API server's identity

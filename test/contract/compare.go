@@ -24,7 +24,7 @@ var (
 
 // normalize returns v without what two runs cannot have in common; ns is the
 // scenario's namespace. Causes of a Status are brought into one order, and its
-// message counts them where there are several: the reference's order is arbitrary.
+// message counts them where there are several: kube-apiserver's order is arbitrary.
 func normalize(v any, ns string) any {
 	switch x := v.(type) {
 	case map[string]any:

@@ -134,7 +134,7 @@ func tokensFile(t *testing.T, dir string) string {
 	return path
 }
 
-// kubeAPIServer runs the reference on an etcd.
+// kubeAPIServer runs kube-apiserver on an etcd.
 func kubeAPIServer(t *testing.T, dir string, e *etcdServer, args ...string) *apiServer {
 	t.Helper()
 	port := freePort(t)

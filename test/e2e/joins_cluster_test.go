@@ -135,7 +135,7 @@ type cluster struct {
 }
 
 // newCluster starts Keelson, or kube-apiserver with etcd where KEELSON_JOIN is
-// "kube-apiserver", to see that the test asks for nothing that the reference does not do.
+// "kube-apiserver", to see that the test asks for nothing that kube-apiserver does not do.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KEELSON_JOIN") == "kube-apiserver" {

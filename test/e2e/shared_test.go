@@ -105,7 +105,7 @@ func TestSharedEtcd(t *testing.T) {
 	s.namespaces(dump)
 	s.entries = served(dump)
 	t.Logf("%d objects of %d resources", len(s.entries), len(s.collections()))
-	t.Run("what the reference wrote once", s.sameAnswers)
+	t.Run("what kube-apiserver wrote once", s.sameAnswers)
 	t.Run("what Keelson writes", func(t *testing.T) { s.writes(t, s.keelson) })
 	t.Run("what kube-apiserver writes", func(t *testing.T) { s.writes(t, s.reference) })
 	t.Run("what Keelson creates", func(t *testing.T) { s.creates(t, s.keelson) })

@@ -11,9 +11,9 @@ import (
 	"github.com/keelson-dev/keelson/test/history"
 )
 
-// Follower watches a selection for the length of a test as an informer does: when
+// Informer watches a selection for the length of a test as an informer does: when
 // a watch ends it begins the next one where it was.
-type Follower struct {
+type Informer struct {
 	Name     string
 	Selector history.Selector
 	Client   *Client
@@ -28,13 +28,13 @@ type Follower struct {
 }
 
 // Start begins at a revision; 0 lets the server begin with its state.
-func (f *Follower) Start(from int64) { f.last.Store(from) }
+func (f *Informer) Start(from int64) { f.last.Store(from) }
 
 // Seen is the revision of the last event or bookmark.
-func (f *Follower) Seen() int64 { return f.last.Load() }
+func (f *Informer) Seen() int64 { return f.last.Load() }
 
 // Run watches until ctx ends.
-func (f *Follower) Run(ctx context.Context) {
+func (f *Informer) Run(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		err := f.once(ctx, n)
 		f.mu.Lock()
@@ -56,7 +56,7 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-func (f *Follower) once(ctx context.Context, n int) error {
+func (f *Informer) once(ctx context.Context, n int) error {
 	world := f.Client.Rec.World()
 	begin := func(from int64, state map[string]history.State) bool {
 		return f.told(world, func() {
@@ -79,7 +79,7 @@ func (f *Follower) once(ctx context.Context, n int) error {
 	})
 }
 
-func (f *Follower) told(world int, note func()) bool {
+func (f *Informer) told(world int, note func()) bool {
 	return f.Client.Rec.Told(world, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -88,7 +88,7 @@ func (f *Follower) told(world int, note func()) bool {
 }
 
 // Ended returns, and forgets, the watches that have ended, and what went wrong.
-func (f *Follower) Ended() ([]history.Watch, error) {
+func (f *Informer) Ended() ([]history.Watch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := f.ended

@@ -48,7 +48,7 @@ type Scenario struct {
 	bases  atomic.Pointer[[]string]
 	honest atomic.Pointer[string]
 
-	followers []*Follower
+	followers []*Informer
 	stop      context.CancelFunc // of the followers
 	running   sync.WaitGroup
 
@@ -145,7 +145,7 @@ func (s *Scenario) Begin(follow bool) {
 	if !follow {
 		return
 	}
-	for i, f := range []*Follower{
+	for i, f := range []*Informer{
 		{Name: "all"},
 		{Name: "all, short", Seconds: 3},
 		{Name: "namespace", Selector: history.Selector{Namespace: namespaces[0]}},

@@ -128,7 +128,7 @@ func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attrib
 	}
 	rules, err := g.holdings.RoleRules(ctx, ref, a.Namespace)
 	if kerrors.IsNotFound(err) {
-		// The reference names the resource of the request here.
+		// kube-apiserver names the resource of the request here.
 		return kerrors.NewNotFound(a.Resource, ref.Name)
 	}
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 // Diff shows how two values of the internal version differ, as a unified diff
 // with three lines around each change. Clients are shown it, so it has to be the
-// one that the reference finds: that of the longest matching blocks, in the
+// one that kube-apiserver finds: that of the longest matching blocks, in the
 // manner of Ratcliff and Obershelp.
 func Diff(a, b any) string {
 	d := differ{a: lines(a), b: lines(b)}

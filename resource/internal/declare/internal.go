@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Internal is a value for an error message. The reference validates its internal
+// Internal is a value for an error message. kube-apiserver validates its internal
 // types, which have no JSON names: fields of API structs are written with their
 // Go names, and none is left out. Types of apimachinery (selectors, quantities,
 // metadata) look as they do everywhere.

@@ -1,4 +1,4 @@
-package follow_test
+package informer_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
@@ -54,7 +54,7 @@ func TestObjectsThatCanBeReadLater(t *testing.T) {
 	r := all.Resource(corev1.Resource("configmaps"))
 	create(t, r, "one", "1")
 	var m mirror
-	f, err := follow.Start(t.Context(), follow.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.New(slog.DiscardHandler)})
+	f, err := informer.Start(t.Context(), informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

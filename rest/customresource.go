@@ -19,30 +19,30 @@ import (
 // treeHead is the head of an object that has its apiVersion and kind itself.
 var treeHead = []byte("{")
 
-// A Bound is one version of a custom resource as the handler serves it.
-type Bound struct {
+// A CustomResource is one version of a custom resource as the handler serves it.
+type CustomResource struct {
 	h *Handler
 	s *served
 }
 
 // Bind makes what serves a version of a kind whose objects are trees. Terminating
 // refuses new objects: the definition is on its way out.
-func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *Bound {
+func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *CustomResource {
 	s := newServed(registry.NewServed(r, v))
 	s.objectHead, s.Terminating = treeHead, terminating
-	return &Bound{h: h, s: s}
+	return &CustomResource{h: h, s: s}
 }
 
 // Served is the resource that b serves.
-func (b *Bound) Served() *registry.Served { return b.s.Served }
+func (b *CustomResource) Served() *registry.Served { return b.s.Served }
 
 // Unbind forgets what the handler keeps for b. It may still be serving.
-func (b *Bound) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
+func (b *CustomResource) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
 
 // Serve serves a request whose path names the resource and version, with the scope
 // that it has, or returns the error to answer: nothing was written then. The request's Info must be in its
 // context.
-func (b *Bound) Serve(w http.ResponseWriter, r *http.Request) error {
+func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	info := request.InfoFrom(r.Context())
 	if b.s.Version.Warning != "" {
 		request.Warn(r.Context(), b.s.Version.Warning)
@@ -59,7 +59,7 @@ func (b *Bound) Serve(w http.ResponseWriter, r *http.Request) error {
 
 // verb finds what serves a request: the verb alone decides, whatever the rest of
 // the path.
-func (b *Bound) verb(info *request.Info) (verbFunc, error) {
+func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	if info.Subresource == "" {
 		if verb := verbs[info.Verb]; verb != nil {
 			return b.guarded(info, verb), nil
@@ -80,7 +80,7 @@ func (b *Bound) verb(info *request.Info) (verbFunc, error) {
 var needsName = []string{"get", "update", "patch", "delete"}
 
 // guarded refuses what the path lacks.
-func (b *Bound) guarded(info *request.Info, verb verbFunc) verbFunc {
+func (b *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
 	if info.Name == "" && slices.Contains(needsName, info.Verb) {
 		return func(h *Handler, _ http.ResponseWriter, r *http.Request, _ *request.Info, s *served) error {
 			if info.Verb == "patch" {

@@ -1,6 +1,6 @@
-// Package serviceclaims mends what Services have and nobody gave them: cluster IPs and
+// Package servicerepair mends what Services have and nobody gave them: cluster IPs and
 // node ports that are not taken, or taken by nobody.
-package serviceclaims
+package servicerepair
 
 import (
 	"context"

@@ -18,14 +18,14 @@ func (r *Resource) AskedAgain(id cache.FormID) bool { return r.cache.AskedAgain(
 
 // ItemForm names the form of items in version v, as JSON or as protobuf messages.
 func (r *Resource) ItemForm(v *Version, proto bool) cache.FormID {
-	if r.Kind.Trees() {
+	if r.Kind.Unstructured() {
 		v = r.codec.storage
 	}
 	id := r.versionForm(v)
 	switch {
 	case proto:
 		id++
-	case r.stored(v) && !r.Kind.Trees():
+	case r.stored(v) && !r.Kind.Unstructured():
 		id = FormJSON
 	}
 	return id
@@ -33,7 +33,7 @@ func (r *Resource) ItemForm(v *Version, proto bool) cache.FormID {
 
 // ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
 func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if id := r.ItemForm(v, false); !r.Kind.Trees() && o.Err() == nil && !(id == FormJSON && r.codec.storedAsServed()) {
+	if id := r.ItemForm(v, false); !r.Kind.Unstructured() && o.Err() == nil && !(id == FormJSON && r.codec.storedAsServed()) {
 		if data, ok := o.Kept(id); ok {
 			return data, nil
 		}

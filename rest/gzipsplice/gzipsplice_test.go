@@ -1,4 +1,4 @@
-package zipped
+package gzipsplice
 
 import (
 	"bytes"

@@ -26,7 +26,7 @@ import (
 )
 
 // An incoming is what a request that writes brings. It is read in the order in which
-// the reference finds fault with it: the form of the answer (of a PATCH, that of the
+// kube-apiserver finds fault with it: the form of the answer (of a PATCH, that of the
 // patch before), the form of the body, the body, the options. What the body says is
 // decoded afterwards, by its kind.
 type incoming struct {
@@ -114,7 +114,7 @@ func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, erro
 		mediaType = header
 	}
 	accepted := patchTypes
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		accepted = treePatchTypes
 	}
 	if h.formats.CBOR {
@@ -123,7 +123,7 @@ func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, erro
 	if slices.Contains(accepted, mediaType) {
 		return types.PatchType(mediaType), nil
 	}
-	if s.Kind.Trees() {
+	if s.Kind.Unstructured() {
 		return "", apierr.UnsupportedMediaType(accepted)
 	}
 	return "", noSuchPatch

@@ -1,6 +1,6 @@
-// Package follow keeps something in memory up to date with the objects of a
+// Package informer keeps something in memory up to date with the objects of a
 // resource: an index for authorization, a controller's view.
-package follow
+package informer
 
 import (
 	"context"
@@ -55,8 +55,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Follower follows one resource until the context of Start ends.
-type Follower struct {
+// Informer follows one resource until the context of Start ends.
+type Informer struct {
 	o Options
 	// missing has the objects that could not be read, by key. It belongs to the
 	// goroutine that follows.
@@ -68,8 +68,8 @@ type Follower struct {
 }
 
 // Start loads the objects, calls Reset, and follows in the background.
-func Start(ctx context.Context, o Options) (*Follower, error) {
-	f := &Follower{o: o, moved: make(chan struct{})}
+func Start(ctx context.Context, o Options) (*Informer, error) {
+	f := &Informer{o: o, moved: make(chan struct{})}
 	cursor, err := f.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Follower, error) {
 }
 
 // begin loads all objects and returns a cursor to what follows.
-func (f *Follower) begin(ctx context.Context) (*cache.Cursor, error) {
+func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
 	view, err := f.o.Resource.Current(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (f *Follower) begin(ctx context.Context) (*cache.Cursor, error) {
 	return cursor, nil
 }
 
-func (f *Follower) run(ctx context.Context, cursor *cache.Cursor) {
+func (f *Informer) run(ctx context.Context, cursor *cache.Cursor) {
 	for {
 		err := f.follow(ctx, cursor)
 		cursor.Close()
@@ -124,7 +124,7 @@ func (f *Follower) run(ctx context.Context, cursor *cache.Cursor) {
 	}
 }
 
-func (f *Follower) follow(ctx context.Context, cursor *cache.Cursor) error {
+func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
 	var changes []Change
 	var look *time.Ticker // runs once an object is missing
 	var tick <-chan time.Time
@@ -154,7 +154,7 @@ func (f *Follower) follow(ctx context.Context, cursor *cache.Cursor) error {
 }
 
 // found says whether an object that was missing can be read now.
-func (f *Follower) found() bool {
+func (f *Informer) found() bool {
 	for _, o := range f.missing {
 		if o.Now() != o {
 			return true
@@ -163,7 +163,7 @@ func (f *Follower) found() bool {
 	return false
 }
 
-func (f *Follower) appendAll(ctx context.Context, changes []Change, events []*cache.Event) []Change {
+func (f *Informer) appendAll(ctx context.Context, changes []Change, events []*cache.Event) []Change {
 	reading := &patience{ctx: ctx}
 	defer reading.end()
 	for _, e := range events {
@@ -199,7 +199,7 @@ func (p *patience) end() {
 
 // append appends the change to o. An object that cannot be read is none: it is
 // logged, and what depends on it is as if it were gone until it can be read.
-func (f *Follower) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
+func (f *Informer) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
 	if f.o.Concerns != nil && !f.o.Concerns(o, prev) {
 		return changes
 	}
@@ -225,7 +225,7 @@ func (f *Follower) append(reading *patience, changes []Change, o, prev *cache.Ob
 	return append(changes, change)
 }
 
-func (f *Follower) advance(revision int64) {
+func (f *Informer) advance(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if revision > f.applied {
@@ -235,14 +235,14 @@ func (f *Follower) advance(revision int64) {
 	f.moved = make(chan struct{})
 }
 
-func (f *Follower) position() (int64, <-chan struct{}) {
+func (f *Informer) position() (int64, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.applied, f.moved
 }
 
 // Sync waits until every write acknowledged before the call has been applied.
-func (f *Follower) Sync(ctx context.Context) error {
+func (f *Informer) Sync(ctx context.Context) error {
 	current, err := f.o.Resource.CurrentRevision(ctx)
 	if err != nil {
 		return err
@@ -270,7 +270,7 @@ func (f *Follower) Sync(ctx context.Context) error {
 
 // lastChange returns the revision of the last change in (from, to], from if there
 // is none: revisions of other resources are not waited for.
-func (f *Follower) lastChange(ctx context.Context, from, to int64) (int64, error) {
+func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error) {
 	cursor, err := f.o.Resource.Watch(ctx, from, cache.Interest{})
 	if err != nil {
 		return 0, err

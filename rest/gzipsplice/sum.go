@@ -1,4 +1,4 @@
-package zipped
+package gzipsplice
 
 // A CRC-32 is the remainder of a text, read as a polynomial over GF(2), by crcPoly.
 // That of two texts together is therefore that of the first times x^(8n), n being the

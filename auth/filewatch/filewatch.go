@@ -1,5 +1,5 @@
-// Package follow reads a file again when its content changes.
-package follow
+// Package filewatch reads a file again when its content changes.
+package filewatch
 
 import (
 	"bytes"

@@ -1,7 +1,7 @@
-// Package zipped puts gzip streams (RFC 1952) together from pieces that were
+// Package gzipsplice puts gzip streams (RFC 1952) together from pieces that were
 // compressed before, each on its own: a long text of which most stays the same costs
 // little more compressed than plain.
-package zipped
+package gzipsplice
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package follow_test
+package informer_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/registry/follow"
+	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/storage/embedded"
 	"github.com/keelson-dev/keelson/write/writetest"
 )
@@ -58,14 +58,14 @@ type mirror struct {
 	value map[string]string
 }
 
-func (m *mirror) reset(all []follow.Change) {
+func (m *mirror) reset(all []informer.Change) {
 	m.mu.Lock()
 	m.value = map[string]string{}
 	m.mu.Unlock()
 	m.apply(all)
 }
 
-func (m *mirror) apply(changes []follow.Change) {
+func (m *mirror) apply(changes []informer.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, c := range changes {
@@ -99,7 +99,7 @@ func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var m mirror
-	f, err := follow.Start(ctx, follow.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
+	f, err := informer.Start(ctx, informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestWhatDoesNotConcernIsNotDecoded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var m mirror
-	f, err := follow.Start(ctx, follow.Options{
+	f, err := informer.Start(ctx, informer.Options{
 		Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default(),
 		Concerns: func(o, _ *cache.Object) bool { return o.Name != "other" },
 	})
