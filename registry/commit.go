@@ -184,7 +184,7 @@ func (r *Resource) preview(ctx context.Context, obj Object, value []byte) ([]byt
 		return nil, err
 	}
 	if r.codec.readsAsWritten(data) {
-		return scheme.EncodeStoredItem(obj, len(data)+len(data)/2)
+		return scheme.EncodeStoredItem(obj)
 	}
 	if data, err = r.codec.plain(value); err != nil {
 		return nil, err

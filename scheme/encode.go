@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,16 +47,35 @@ func EncodeItem(obj runtime.Object) ([]byte, error) {
 }
 
 // EncodeStoredItem encodes obj as EncodeItem does after it was encoded as protobuf and decoded again: as it
-// will be read from the store. size is about how long it is.
-func EncodeStoredItem(obj runtime.Object, size int) ([]byte, error) {
-	return structjson.AppendStored(make([]byte, 0, size), obj)
+// will be read from the store.
+func EncodeStoredItem(obj runtime.Object) ([]byte, error) {
+	return encoded(func(b []byte) ([]byte, error) { return structjson.AppendStored(b, obj) })
+}
+
+// encoding are the buffers that JSON is put together in, up to maxEncoding bytes.
+var encoding = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxEncoding = 256 << 10
+
+// encoded returns what f appends, without room to grow: much of it is kept beside objects.
+func encoded(f func(b []byte) ([]byte, error)) ([]byte, error) {
+	buf := encoding.Get().(*[]byte)
+	defer encoding.Put(buf)
+	b, err := f((*buf)[:0])
+	if cap(b) <= maxEncoding {
+		*buf = b
+	}
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(b), nil
 }
 
 // Marshal encodes v as kube-apiserver does: with characters that matter to HTML
 // escaped, without a newline.
 func Marshal(v any) ([]byte, error) {
 	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && !value.IsNil() && value.Elem().Kind() == reflect.Struct {
-		return structjson.Append(nil, v)
+		return encoded(func(b []byte) ([]byte, error) { return structjson.Append(b, v) })
 	}
 	return json.Marshal(v)
 }
