@@ -2,6 +2,7 @@ package deadline
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -78,6 +79,10 @@ func (g *guard) end() {
 // cutOff answers in the place of a handler that still runs, or ends what it has
 // begun to answer: half an answer must not look like a whole one.
 func (g *guard) cutOff() {
+	if errors.Is(g.r.Context().Err(), context.Canceled) {
+		// The request ends too when its body cannot be read any further: the handler is about to say so.
+		g.wait()
+	}
 	for {
 		was := g.gate.state.Load()
 		if was == answered {
