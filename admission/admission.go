@@ -70,7 +70,6 @@ type Attributes struct {
 	// Object is the object as it would become, in its kind's storage version, or what was posted to a
 	// subresource; nil for a deletion. Old is the object before, nil on Create; it must not be changed.
 	Object, Old registry.Object
-	DryRun      bool
 	Options     Options
 	// User sent the request; nil is the server itself.
 	User *request.User
@@ -86,7 +85,7 @@ func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) 
 func (a *Attributes) OptionsObject() runtime.Object {
 	o := &a.Options
 	var dryRun []string
-	if a.DryRun {
+	if o.DryRun {
 		dryRun = []string{metav1.DryRunAll}
 	}
 	kind := func(name string) metav1.TypeMeta {
@@ -107,9 +106,13 @@ func (a *Attributes) OptionsObject() runtime.Object {
 			TypeMeta: kind("PatchOptions"), DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
 		}
 	case a.Operation == Update:
-		return &metav1.UpdateOptions{TypeMeta: kind("UpdateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+		return &metav1.UpdateOptions{
+			TypeMeta: kind("UpdateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+		}
 	}
-	return &metav1.CreateOptions{TypeMeta: kind("CreateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}
+	return &metav1.CreateOptions{
+		TypeMeta: kind("CreateOptions"), DryRun: dryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+	}
 }
 
 // Forbidden is a plug-in's refusal. It names an object without a name by what its

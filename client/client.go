@@ -57,7 +57,9 @@ type Ref struct {
 }
 
 // open returns a resource, its subresource if one is named, and the context of the client's user.
-func (c *Client) open(ctx context.Context, gvr schema.GroupVersionResource, subresource string) (context.Context, *registry.Served, *registry.Subresource, func(), error) {
+func (c *Client) open(ctx context.Context, gvr schema.GroupVersionResource, subresource string) (
+	context.Context, *registry.Served, *registry.Subresource, func(), error,
+) {
 	found := c.resources.Find(gvr)
 	if found == nil || found.Open == nil {
 		return ctx, nil, nil, nil, apierr.PathNotFound()
@@ -207,11 +209,11 @@ func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, er
 	}
 	defer done()
 	configuration, err := patch.Apply(r.Configuration, patch.Ignore)
-	if err == nil {
-		err = write.CheckConfiguration(served, configuration)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if err := write.CheckConfiguration(served, configuration); err != nil {
+		return nil, kerrors.NewBadRequest(err.Error())
 	}
 	options := c.options(r.DryRun)
 	options.Patch, options.Force = true, &r.Force

@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// list enters the resources of d in the directory in place of those of old; either may be nil. mu is held.
+// list replaces the resources of old by those of d in the directory; either may be nil. mu is held.
 func (s *Server) list(old, d *definition) {
 	if s.o.Resources == nil {
 		return
@@ -48,8 +48,8 @@ func (d *definition) resourceVersions() []schema.GroupVersionResource {
 	return out
 }
 
-// open returns a resource for use inside the server, and what ends its use. It is that of the definition as it is
-// now, and begins again where that changes under it.
+// open returns a resource for use inside the server, and a function that ends the use. If the definition is replaced
+// meanwhile, open tries again with the new one; after maxChanges tries it fails with cache.ErrRemoved.
 func (s *Server) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {
 	for try := 0; try < maxChanges; try++ {
 		found, ok := s.served.Load(gvr.GroupResource())

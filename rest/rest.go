@@ -2,7 +2,7 @@
 // generic pipeline in registry. Reads copy encoded bytes; only writes, tables and
 // other versions decode.
 //
-// A write begins with what the request brings (incoming.go), which is decoded (body.go, patch.go) and
+// A write begins with what the request brings (writerequest.go), which is decoded (body.go, patch.go) and
 // handed to package write, which takes it through all further steps.
 package rest
 
@@ -195,8 +195,9 @@ func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served,
 	return verb, s, nil
 }
 
-// wellFormedPath says whether the path is that of a resource, an object or a subresource: nothing follows
-// an empty subresource (".../NAME//status"), and the deprecated paths of watches have no subresources.
+// wellFormedPath returns whether the path names a resource, an object or a subresource. It returns false if
+// something follows an empty subresource (".../NAME//status"), and for a subresource below the deprecated path
+// of a watch.
 func wellFormedPath(info *request.Info) bool {
 	if info.Subresource == "" {
 		return info.Rest == ""

@@ -25,10 +25,9 @@ import (
 	"github.com/keelson-dev/keelson/write/patch"
 )
 
-// An incoming is what a request that writes brings. It is read in the order in which
-// kube-apiserver finds fault with it: the form of the answer (of a PATCH, that of the
-// patch before), the form of the body, the body, the options. What the body says is
-// decoded afterwards, by its kind.
+// An incoming is the parts of a request that writes. They are read and checked in the order in which
+// kube-apiserver checks them: the type of a PATCH, the media type of the answer, the media type of the body,
+// the body, the options. The body is decoded later.
 type incoming struct {
 	accepted negotiate.Accepted
 	// media is the form of a body that is no patch, patch that of one that is.

@@ -36,8 +36,7 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// authorization decides who may do what. It is an authorizer itself: that of the
-// configuration in force.
+// authorization decides who may do what. It is an authz.Authorizer that uses the current configuration.
 type authorization struct {
 	authorizationOptions
 	rbac *rbac.Authorizer

@@ -29,8 +29,8 @@ type attempt struct {
 	looked  bool          // found is known from the conflict of an earlier attempt
 	current *Current
 	// obj is the new object: in the version of the request up to "convert", in the storage version after
-	// it. Of a Scale it is the Scale up to "merge"; scale has it then.
-	obj, scale registry.Object
+	// it. Of a Scale it is the Scale up to "merge".
+	obj registry.Object
 	// kept is obj as it was before "complete", for another attempt.
 	kept      registry.Object
 	generates bool // the name is to be generated
@@ -180,8 +180,7 @@ func (a *attempt) shown(obj registry.Object) registry.Object {
 
 // merge makes the new object of a Scale.
 func (a *attempt) merge(ctx context.Context) (err error) {
-	a.scale = a.obj
-	a.obj, err = a.Merge(ctx, a.current, a.scale)
+	a.obj, err = a.Merge(ctx, a.current, a.obj)
 	return err
 }
 

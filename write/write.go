@@ -8,6 +8,7 @@ package write
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -215,14 +216,7 @@ func (a *attempt) run(ctx context.Context, first int) error {
 }
 
 // completion is the place of the step from which a write is repeated whose object has not changed.
-var completion = func() int {
-	for i := range steps {
-		if steps[i].name == "complete" {
-			return i
-		}
-	}
-	return 0
-}()
+var completion = slices.IndexFunc(steps, func(s step) bool { return s.name == "complete" })
 
 // mayRepeat says whether a write may have to be taken again from "complete" on.
 func (a *attempt) mayRepeat() bool {
@@ -259,7 +253,7 @@ func (a *attempt) attributes(ctx context.Context, obj, old registry.Object) *adm
 	out := &admission.Attributes{
 		Resource: t.GroupResource(), Namespace: a.Namespace, Name: a.Name, Object: obj, Old: old,
 		Requested: admission.Names{Kind: t.GVK, Resource: t.GVR}, Stored: admission.Names{Kind: kind, Resource: resource},
-		DryRun: a.Options.DryRun, Options: a.Options, User: request.UserFrom(ctx),
+		Options: a.Options, User: request.UserFrom(ctx),
 	}
 	if a.Subresource != nil {
 		out.Subresource = a.Subresource.Name

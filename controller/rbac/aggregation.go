@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// AggregationManager is the field manager of the rules of aggregates, that of the
-	// controller of the same purpose in kube-controller-manager.
+	// AggregationManager is the field manager that owns the rules of aggregated ClusterRoles. The controller in
+	// kube-controller-manager that does the same has this name too.
 	AggregationManager = "clusterrole-aggregation-controller"
 
 	// retryAfter is how long is waited after a failed write.
@@ -32,7 +32,7 @@ const (
 // that it selects.
 type Aggregation struct {
 	Registry *registry.Registry
-	Client   Client // its field manager is that of the rules
+	Client   Client // writes as AggregationManager
 	Log      *slog.Logger
 
 	mu    sync.Mutex // guards roles

@@ -29,7 +29,7 @@ func TestEachIsWarnedOf(t *testing.T) {
 		obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"pod-security.kubernetes.io/warn": "baseline"}}}
 		want := `299 - "` + u.warning + `"`
 		created, changed := admissiontest.Creation(u.resource, obj), admissiontest.Change(u.resource, obj, obj)
-		created.DryRun = true
+		created.Options.DryRun = true
 		for _, a := range []*admission.Attributes{created, changed} {
 			if got := warnings(t, a); len(got) != 1 || got[0] != want {
 				t.Errorf("%v: %q, want %q", u.resource, got, want)

@@ -7,9 +7,9 @@ import (
 )
 
 // Diff shows how two values of the internal version differ, as a unified diff
-// with three lines around each change. Clients are shown it, so it has to be the
-// one that kube-apiserver finds: that of the longest matching blocks, in the
-// manner of Ratcliff and Obershelp.
+// with three lines around each change. It is part of messages to clients, so it has to
+// be the same as kube-apiserver's: the algorithm is that of Ratcliff and Obershelp, which
+// looks for the longest matching blocks.
 func Diff(a, b any) string {
 	d := differ{a: lines(a), b: lines(b)}
 	d.index()
