@@ -32,25 +32,30 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// newGroup returns a group whose delays pass when the test receives them from the
-// channel.
-func newGroup(t *testing.T) (*Group, *logBuffer, chan time.Duration) {
+// wait is a delay that a runner waits for until the test lets it pass.
+type wait struct {
+	delay time.Duration
+	pass  func()
+}
+
+// newGroup returns a group whose runners send each wait to the channel, and go on when
+// the test lets it pass.
+func newGroup(t *testing.T) (*Group, *logBuffer, chan wait) {
 	t.Helper()
-	log, delays := &logBuffer{}, make(chan time.Duration)
+	log, waits := &logBuffer{}, make(chan wait)
 	g := New(slog.New(slog.NewTextHandler(log, nil)))
 	g.after = func(d time.Duration) <-chan time.Time {
-		fired := make(chan time.Time)
+		passed := make(chan time.Time)
 		go func() {
 			select {
-			case delays <- d:
-				close(fired)
+			case waits <- wait{d, func() { close(passed) }}:
 			case <-g.ctx.Done():
 			}
 		}()
-		return fired
+		return passed
 	}
 	t.Cleanup(func() { stopWithin(g, patience) })
-	return g, log, delays
+	return g, log, waits
 }
 
 func stopWithin(g *Group, d time.Duration) {
@@ -113,7 +118,7 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 }
 
 func TestPanicIsStartedAgain(t *testing.T) {
-	g, log, delays := newGroup(t)
+	g, log, waits := newGroup(t)
 	runs := make(chan int)
 	n := 0
 	g.Go("jumpy", func(ctx context.Context) error {
@@ -126,13 +131,14 @@ func TestPanicIsStartedAgain(t *testing.T) {
 		return nil
 	})
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		waitFor(t, "the runner to fail", func() bool { return g.Healthy("jumpy") != nil })
+		w := receive(t, waits, "the runner to fail and wait")
 		if err := g.Healthy("jumpy"); err == nil || !strings.Contains(err.Error(), "jumpy") || !strings.Contains(err.Error(), "boom") {
 			t.Errorf("it is said to be %v", err)
 		}
-		if got := receive(t, delays, "the runner to wait"); got != want {
-			t.Errorf("the delay was %v, want %v", got, want)
+		if w.delay != want {
+			t.Errorf("the delay was %v, want %v", w.delay, want)
 		}
+		w.pass()
 	}
 	if n := receive(t, runs, "the runner to run again"); n != 4 {
 		t.Errorf("%d runs, want 4", n)
@@ -156,7 +162,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 
 // TestDelays has a runner fail often, then run for long, then fail once more.
 func TestDelays(t *testing.T) {
-	g, _, delays := newGroup(t)
+	g, _, waits := newGroup(t)
 	var mu sync.Mutex // guards clock
 	clock := time.Unix(1000, 0)
 	g.now = func() time.Time {
@@ -175,9 +181,11 @@ func TestDelays(t *testing.T) {
 		return errors.New("no luck")
 	})
 	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
-		if got := receive(t, delays, "a delay"); got != time.Duration(seconds)*time.Second {
-			t.Errorf("delay %d is %v, want %d s", i, got, seconds)
+		w := receive(t, waits, "the runner to fail and wait")
+		if w.delay != time.Duration(seconds)*time.Second {
+			t.Errorf("delay %d is %v, want %d s", i, w.delay, seconds)
 		}
+		w.pass()
 	}
 }
 
