@@ -23,6 +23,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/crd/convert"
@@ -31,7 +32,6 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/write"
@@ -349,11 +349,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
 	d := s.find(info)
 	if d == nil || !d.fits(info) {
-		respond.NotFoundPage(w)
+		apiresponse.NotFoundPage(w)
 		return
 	}
 	if err := s.serve(w, r, info, d); err != nil {
-		respond.Error(w, r, err)
+		apiresponse.Error(w, r, err)
 	}
 }
 
@@ -374,7 +374,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Inf
 			return err
 		}
 		if d = s.find(info); d == nil || !d.fits(info) {
-			respond.NotFoundPage(w)
+			apiresponse.NotFoundPage(w)
 			return nil
 		}
 		select {

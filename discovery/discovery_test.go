@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 const aggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -184,22 +184,22 @@ func TestNegotiation(t *testing.T) {
 		status       int
 		typ, message string
 	}{
-		{"/api", "*/*", 200, respond.JSON, ""},
-		{"/api", "application/yaml", 200, respond.YAML, ""},
-		{"/apis", "application/vnd.kubernetes.protobuf", 200, respond.Protobuf, ""},
+		{"/api", "*/*", 200, apiresponse.JSON, ""},
+		{"/api", "application/yaml", 200, apiresponse.YAML, ""},
+		{"/apis", "application/vnd.kubernetes.protobuf", 200, apiresponse.Protobuf, ""},
 		{"/apis", aggregatedJSON, 200, aggregatedJSON, ""},
 		{"/apis", "application/json," + aggregatedJSON, 200, aggregatedJSON, ""},
 		{"/apis", aggregatedJSON + ";q=0.1,application/json", 200, aggregatedJSON, ""},
 		{"/apis", aggregatedJSON + ";profile=nopeer", 200, aggregatedJSON, ""},
-		{"/apis", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", 406, respond.JSON, fine},
-		{"/apis", "application/json;v=v2;as=APIGroupDiscoveryList", 406, respond.JSON, fine},
-		{"/apis/apps", aggregatedJSON, 406, respond.JSON, fine},
-		{"/apis/apps/v1", aggregatedJSON, 406, respond.JSON, fine},
-		{"/apis/apps", "text/html", 406, respond.JSON, fine},
-		{"/apis/apps/v1", "text/html", 406, respond.JSON, coarse},
-		{"/api", "text/html", 406, respond.JSON, coarse},
-		{"/api/v2", "", 404, respond.JSON, "the server could not find the requested resource"},
-		{"/apis/apps/v2", "", 404, respond.JSON, "the server could not find the requested resource"},
+		{"/apis", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", 406, apiresponse.JSON, fine},
+		{"/apis", "application/json;v=v2;as=APIGroupDiscoveryList", 406, apiresponse.JSON, fine},
+		{"/apis/apps", aggregatedJSON, 406, apiresponse.JSON, fine},
+		{"/apis/apps/v1", aggregatedJSON, 406, apiresponse.JSON, fine},
+		{"/apis/apps", "text/html", 406, apiresponse.JSON, fine},
+		{"/apis/apps/v1", "text/html", 406, apiresponse.JSON, coarse},
+		{"/api", "text/html", 406, apiresponse.JSON, coarse},
+		{"/api/v2", "", 404, apiresponse.JSON, "the server could not find the requested resource"},
+		{"/apis/apps/v2", "", 404, apiresponse.JSON, "the server could not find the requested resource"},
 		{"/apis//", "", 404, "text/plain; charset=utf-8", ""},
 		{"/apis//apps", "", 404, "text/plain; charset=utf-8", ""},
 		{"/apis/none", "", 404, "text/plain; charset=utf-8", ""},
@@ -221,7 +221,7 @@ func TestNegotiation(t *testing.T) {
 
 func TestProtobufIsTheSameObject(t *testing.T) {
 	h := New(FromKinds(kindsOf(t, reference(t))), "127.0.0.1:36443")
-	w := get(h, "/apis/apps/v1", respond.Protobuf)
+	w := get(h, "/apis/apps/v1", apiresponse.Protobuf)
 	body, ok := strings.CutPrefix(w.Body.String(), "k8s\x00")
 	if !ok {
 		t.Fatalf("no envelope: %q", w.Body)

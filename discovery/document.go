@@ -11,12 +11,12 @@ import (
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/apiresponse"
 )
 
 // document is an object that is made on first use, and its encoded forms.
 type document struct {
-	make func() respond.Message
+	make func() apiresponse.Message
 	// kind is what the protobuf envelope says; suffix follows the media type in
 	// the Content-Type.
 	kind   metav1.TypeMeta
@@ -37,7 +37,7 @@ func (d *document) form(mediaType string) (form, error) {
 	if f, ok := d.forms[mediaType]; ok {
 		return f, nil
 	}
-	body, err := respond.Encode(d.make(), d.kind, mediaType)
+	body, err := apiresponse.Encode(d.make(), d.kind, mediaType)
 	if err != nil {
 		return form{}, err
 	}
@@ -54,15 +54,15 @@ func (d *document) form(mediaType string) (form, error) {
 func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType string) {
 	f, err := d.form(mediaType)
 	if err != nil {
-		respond.Error(w, r, err)
+		apiresponse.Error(w, r, err)
 		return
 	}
 	h := w.Header()
 	h.Set("Content-Type", mediaType+d.suffix)
 	h.Set("Vary", "Accept")
 	body := f.body
-	if mediaType == respond.JSON && respond.Pretty(r) {
-		body = respond.Indent(body)
+	if mediaType == apiresponse.JSON && apiresponse.Pretty(r) {
+		body = apiresponse.Indent(body)
 	} else {
 		h.Set("ETag", f.etag)
 		if r.Header.Get("If-None-Match") == f.etag {
@@ -85,7 +85,7 @@ var (
 const aggregatedSuffix = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 func versionsDocument(core *Group, address string) *document {
-	return &document{kind: typeVersions, make: func() respond.Message {
+	return &document{kind: typeVersions, make: func() apiresponse.Message {
 		// The two oldest documents have no apiVersion in JSON.
 		out := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: typeVersions.Kind}, Versions: []string{}}
 		if core != nil {
@@ -99,7 +99,7 @@ func versionsDocument(core *Group, address string) *document {
 }
 
 func resourceDocument(g *Group, v *Version) *document {
-	return &document{kind: typeResourceList, make: func() respond.Message {
+	return &document{kind: typeResourceList, make: func() apiresponse.Message {
 		out := &metav1.APIResourceList{TypeMeta: typeResourceList, GroupVersion: groupVersion(g.Name, v.Name), APIResources: v.Resources}
 		if g.Name == "" {
 			out.APIVersion = ""
@@ -112,7 +112,7 @@ func resourceDocument(g *Group, v *Version) *document {
 }
 
 func groupDocument(g *Group) *document {
-	return &document{kind: typeGroup, make: func() respond.Message {
+	return &document{kind: typeGroup, make: func() apiresponse.Message {
 		out := apiGroup(g)
 		out.TypeMeta = typeGroup
 		return out
@@ -120,7 +120,7 @@ func groupDocument(g *Group) *document {
 }
 
 func groupListDocument(groups []*Group) *document {
-	return &document{kind: typeGroupList, make: func() respond.Message {
+	return &document{kind: typeGroupList, make: func() apiresponse.Message {
 		out := &metav1.APIGroupList{TypeMeta: typeGroupList, Groups: []metav1.APIGroup{}}
 		for _, g := range groups {
 			out.Groups = append(out.Groups, *apiGroup(g))
@@ -147,7 +147,7 @@ func groupVersion(group, version string) string {
 }
 
 func aggregatedDocument(groups []*Group) *document {
-	return &document{kind: typeAggregated, suffix: aggregatedSuffix, make: func() respond.Message {
+	return &document{kind: typeAggregated, suffix: aggregatedSuffix, make: func() apiresponse.Message {
 		out := &apidiscovery.APIGroupDiscoveryList{TypeMeta: typeAggregated, Items: []apidiscovery.APIGroupDiscovery{}}
 		for _, g := range groups {
 			item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/apiresponse"
 )
 
 // Handler answers discovery requests. Groups may be added and removed while it
@@ -149,12 +149,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case len(parts) == 2 && core != nil && core.versions[parts[1]] != nil:
 			h.serveStrict(w, r, core.versions[parts[1]], nil)
 		default:
-			respond.Error(w, r, apierr.PathNotFound())
+			apiresponse.Error(w, r, apierr.PathNotFound())
 		}
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, "/apis//") {
-		respond.NotFoundPage(w) // the name of a group is missing
+		apiresponse.NotFoundPage(w) // the name of a group is missing
 		return
 	}
 	if len(parts) == 1 {
@@ -164,7 +164,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g := v.groups[parts[1]]
 	switch {
 	case g == nil:
-		respond.NotFoundPage(w)
+		apiresponse.NotFoundPage(w)
 	case len(parts) == 2:
 		serve(w, r, g.document, nil)
 	case g.group.Dynamic:
@@ -172,11 +172,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			serve(w, r, d, nil)
 			return
 		}
-		respond.NotFoundPage(w)
+		apiresponse.NotFoundPage(w)
 	case g.versions[parts[2]] != nil:
 		h.serveStrict(w, r, g.versions[parts[2]], nil)
 	default:
-		respond.Error(w, r, apierr.PathNotFound())
+		apiresponse.Error(w, r, apierr.PathNotFound())
 	}
 }
 
@@ -184,11 +184,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // first look at Accept that words its refusal differently.
 func (h *Handler) serveStrict(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
 	if r.Method != http.MethodGet {
-		respond.Error(w, r, apierr.PathMethodNotAllowed())
+		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
 		return
 	}
-	if !respond.AcceptsAny(respond.ParseAccept(r.Header.Get("Accept")), respond.MediaTypes()) {
-		respond.Error(w, r, NoRepresentation(respond.MediaTypes()...))
+	if !apiresponse.AcceptsAny(apiresponse.ParseAccept(r.Header.Get("Accept")), apiresponse.MediaTypes()) {
+		apiresponse.Error(w, r, NoRepresentation(apiresponse.MediaTypes()...))
 		return
 	}
 	serve(w, r, d, aggregated)
@@ -196,13 +196,13 @@ func (h *Handler) serveStrict(w http.ResponseWriter, r *http.Request, d, aggrega
 
 // NoRepresentation refuses an Accept header on a path that has fixed types.
 func NoRepresentation(types ...string) error {
-	return respond.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+strings.Join(types, ", "), true)
+	return apiresponse.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+strings.Join(types, ", "), true)
 }
 
 // serve writes the aggregated document if any accepted range asks for it, whatever
 // its weight; the plain one otherwise.
 func serve(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
-	clauses := respond.ParseAccept(r.Header.Get("Accept"))
+	clauses := apiresponse.ParseAccept(r.Header.Get("Accept"))
 	if aggregated != nil {
 		for i := range clauses {
 			if mediaType, ok := aggregatedType(&clauses[i]); ok {
@@ -211,20 +211,20 @@ func serve(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
 			}
 		}
 	}
-	mediaType, ok := respond.Negotiate(clauses, respond.MediaTypes())
+	mediaType, ok := apiresponse.Negotiate(clauses, apiresponse.MediaTypes())
 	if !ok {
-		respond.Error(w, r, respond.NotAcceptable(
-			"only the following media types are accepted: "+strings.Join(respond.MediaTypes(), ", "), false))
+		apiresponse.Error(w, r, apiresponse.NotAcceptable(
+			"only the following media types are accepted: "+strings.Join(apiresponse.MediaTypes(), ", "), false))
 		return
 	}
 	d.serve(w, r, mediaType)
 }
 
-func aggregatedType(c *respond.Clause) (string, bool) {
+func aggregatedType(c *apiresponse.Clause) (string, bool) {
 	if c.Params["g"] != "apidiscovery.k8s.io" || c.Params["v"] != "v2" || c.Params["as"] != typeAggregated.Kind {
 		return "", false
 	}
-	for _, mediaType := range respond.MediaTypes() {
+	for _, mediaType := range apiresponse.MediaTypes() {
 		if c.Matches(mediaType) {
 			return mediaType, true
 		}

@@ -5,7 +5,7 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/apiresponse"
 )
 
 // An answer whose client does not read it stays in memory until the request's time is
@@ -25,7 +25,7 @@ const (
 // called before the status is sent. The error is 429 for a read whose user has too many
 // answers that are not read. A write is never refused here, because it has happened.
 func hold(w http.ResponseWriter, r *http.Request, n int) error {
-	holder, ok := w.(respond.Holder)
+	holder, ok := w.(apiresponse.Holder)
 	if !ok || n <= freeMemory {
 		return nil
 	}

@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/server/health"
 	"github.com/keelson-dev/keelson/server/version"
 )
@@ -69,7 +69,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case t.profiling && strings.HasPrefix(path, "/debug/pprof"):
 		serveProfile(w, r)
 	default:
-		respond.NotFoundPage(w)
+		apiresponse.NotFoundPage(w)
 	}
 }
 
@@ -112,7 +112,7 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
 	case t.resources.Has(info.Group, directory.BuiltIn):
 		t.api.ServeHTTP(w, r)
 	default:
-		respond.NotFoundPage(w)
+		apiresponse.NotFoundPage(w)
 	}
 }
 
@@ -137,11 +137,11 @@ func (t *router) serveIndex(w http.ResponseWriter) {
 func serveVersion(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.TrimSuffix(r.URL.Path, "/") != "/version":
-		respond.Error(w, r, apierr.PathNotFound())
+		apiresponse.Error(w, r, apierr.PathNotFound())
 	case r.Method != http.MethodGet:
-		respond.Error(w, r, apierr.PathMethodNotAllowed())
-	case !respond.AcceptsAny(respond.ParseAccept(r.Header.Get("Accept")), []string{respond.JSON}):
-		respond.Error(w, r, discovery.NoRepresentation(respond.JSON))
+		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
+	case !apiresponse.AcceptsAny(apiresponse.ParseAccept(r.Header.Get("Accept")), []string{apiresponse.JSON}):
+		apiresponse.Error(w, r, discovery.NoRepresentation(apiresponse.JSON))
 	default:
 		writeJSON(w, version.Get())
 	}
@@ -154,7 +154,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 		return
 	}
 	h := w.Header()
-	h.Set("Content-Type", respond.JSON)
+	h.Set("Content-Type", apiresponse.JSON)
 	_, _ = w.Write(body) // the client may be gone
 }
 

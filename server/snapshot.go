@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/backup"
@@ -48,21 +48,21 @@ func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := request.UserFrom(r.Context())
 	switch {
 	case user == nil || !user.InGroup(request.GroupMasters):
-		respond.Error(w, r, apierr.New(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: snapshots are "+
+		apiresponse.Error(w, r, apierr.New(http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: snapshots are "+
 			"for members of "+request.GroupMasters))
 		return
 	case r.Method != http.MethodGet:
-		respond.Error(w, r, apierr.PathMethodNotAllowed())
+		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
 		return
 	case h.store == nil:
-		respond.Error(w, r, apierr.New(http.StatusNotImplemented, "NotImplemented", "this server's data is in etcd: "+
+		apiresponse.Error(w, r, apierr.New(http.StatusNotImplemented, "NotImplemented", "this server's data is in etcd: "+
 			"use `etcdctl snapshot save`"))
 		return
 	}
 	created := time.Now()
 	e, err := h.store.Export(r.Context())
 	if err != nil {
-		respond.Error(w, r, err)
+		apiresponse.Error(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")

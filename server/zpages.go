@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/server/version"
 )
@@ -62,24 +62,24 @@ func (z *zpages) page(path string) zpage {
 
 func (z *zpages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := z.page(r.URL.Path)
-	clauses := respond.ParseAccept(r.Header.Get("Accept"))
+	clauses := apiresponse.ParseAccept(r.Header.Get("Accept"))
 	for _, c := range clauses {
 		media := c.Type + "/" + c.Subtype
 		switch {
 		case media == "text/plain" || media == "text/*" || media == "*/*":
 			p.writeText(w)
 			return
-		case (media == respond.JSON || media == respond.YAML) && p.isAskedFor(c.Params):
+		case (media == apiresponse.JSON || media == apiresponse.YAML) && p.isAskedFor(c.Params):
 			if c.Params["v"] == zpageVersions[0] {
 				request.Warn(r.Context(), "This version of the "+p.name+" endpoint is deprecated. Please use a newer version.")
 			}
 			if err := p.writeObject(w, media, c.Params["v"]); err != nil {
-				respond.Error(w, r, err)
+				apiresponse.Error(w, r, err)
 			}
 			return
 		}
 	}
-	respond.Error(w, r, apierr.NotAcceptable(zpagesAcceptable))
+	apiresponse.Error(w, r, apierr.NotAcceptable(zpagesAcceptable))
 }
 
 // isAskedFor returns whether the parameters of a media type name the page's object.
@@ -95,10 +95,10 @@ func (p zpage) writeText(w http.ResponseWriter) {
 func (p zpage) writeObject(w http.ResponseWriter, mediaType, version string) error {
 	body, err := scheme.Marshal(p.object(metav1.TypeMeta{Kind: p.kind, APIVersion: zpagesGroup + "/" + version}))
 	if err == nil {
-		if mediaType == respond.YAML {
+		if mediaType == apiresponse.YAML {
 			body, err = yaml.JSONToYAML(body)
 		} else {
-			body = respond.Indent(body)
+			body = apiresponse.Indent(body)
 		}
 	}
 	if err != nil {

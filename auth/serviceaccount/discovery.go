@@ -12,7 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/apiresponse"
 )
 
 const (
@@ -68,29 +68,29 @@ func below(path, root string) bool {
 
 // ServeHTTP implements http.Handler.
 func (d *Discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	document, media := d.configuration, respond.JSON
+	document, media := d.configuration, apiresponse.JSON
 	if below(r.URL.Path, KeysPath) {
 		document, media = d.keySet, keySetType
 	}
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
 	case path != ConfigurationPath && path != KeysPath:
-		respond.Error(w, r, apierr.PathNotFound())
+		apiresponse.Error(w, r, apierr.PathNotFound())
 		return
 	case r.Method != http.MethodGet:
-		respond.Error(w, r, apierr.PathMethodNotAllowed())
+		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
 		return
-	case !respond.AcceptsAny(respond.ParseAccept(r.Header.Get("Accept")), []string{media}):
-		respond.Error(w, r, respond.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+media, true))
+	case !apiresponse.AcceptsAny(apiresponse.ParseAccept(r.Header.Get("Accept")), []string{media}):
+		apiresponse.Error(w, r, apiresponse.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+media, true))
 		return
 	}
 	keys, age, err := d.keys.Published()
 	if err != nil {
-		respond.Error(w, r, err)
+		apiresponse.Error(w, r, err)
 		return
 	}
 	body, err := document(keys)
 	if err != nil {
-		respond.Error(w, r, err)
+		apiresponse.Error(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", media)

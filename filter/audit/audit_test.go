@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/audit/policy"
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/info"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, rules string, user *request.User, h http.HandlerFunc
 	authenticate := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if user == nil {
-				respond.Error(rw, r, apierr.New(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"))
+				apiresponse.Error(rw, r, apierr.New(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"))
 				return
 			}
 			next.ServeHTTP(rw, r.WithContext(request.WithUser(r.Context(), user)))
@@ -157,7 +157,7 @@ func TestNoneCostsNothing(t *testing.T) {
 		if audit.From(r.Context()).Wants(audit.Metadata) {
 			t.Error("wanted")
 		}
-		respond.Error(rw, r, apierr.PathNotFound())
+		apiresponse.Error(rw, r, apierr.PathNotFound())
 	})
 	w.serve("GET", "/api/v1/pods")
 	if len(w.sink.events) != 0 || fmt.Sprint(w.levels) != "[None]" {
@@ -199,7 +199,7 @@ func TestLongRunningRequests(t *testing.T) {
 
 func TestErrorsOfStreams(t *testing.T) {
 	w := newWorld(t, "- {level: RequestResponse}", joe, func(rw http.ResponseWriter, r *http.Request) {
-		respond.Error(rw, r, apierr.New(http.StatusGone, metav1.StatusReasonExpired, "too old"))
+		apiresponse.Error(rw, r, apierr.New(http.StatusGone, metav1.StatusReasonExpired, "too old"))
 	})
 	w.serve("GET", "/api/v1/pods?watch=1")
 	last := w.sink.events[2]

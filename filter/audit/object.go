@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
@@ -27,7 +27,7 @@ var (
 // isObject says whether an answer is of a media type that objects have.
 func isObject(h http.Header) bool {
 	switch mediaType(h) {
-	case respond.JSON, respond.YAML, respond.Protobuf, scheme.TypeCBOR:
+	case apiresponse.JSON, apiresponse.YAML, apiresponse.Protobuf, scheme.TypeCBOR:
 		return true
 	}
 	return false
@@ -54,11 +54,11 @@ func (a *Auditor) objectJSON(h http.Header, body []byte) ([]byte, error) {
 	}
 	var err error
 	switch mediaType(h) {
-	case respond.YAML:
+	case apiresponse.YAML:
 		body, err = scheme.YAMLToJSON(body)
 	case scheme.TypeCBOR:
 		body, err = scheme.CBORToJSON(body)
-	case respond.Protobuf:
+	case apiresponse.Protobuf:
 		body, err = a.protoJSON(body)
 	}
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // Observer is told how an attempt ended ("success", "failure" for no credentials
@@ -55,7 +55,7 @@ func New(o Options) func(http.Handler) http.Handler {
 			audit.Spent(r.Context(), audit.Authentication, took)
 			if user == nil {
 				o.Log.Debug("request without credentials that hold", "path", r.URL.Path, "error", err)
-				respond.Error(w, r, unauthorized())
+				apiresponse.Error(w, r, unauthorized())
 				return
 			}
 			// Nothing behind this filter, a proxied server least of all, needs them.

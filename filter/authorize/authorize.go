@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // Annotations of an audit event.
@@ -40,12 +40,12 @@ func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			if err != nil {
 				audit.Annotate(ctx, reasonKey, "internal error")
-				respond.InternalServerError(w, r, err)
+				apiresponse.InternalServerError(w, r, err)
 				return
 			}
 			audit.Annotate(ctx, decisionKey, "forbid")
 			audit.Annotate(ctx, reasonKey, reason)
-			respond.Error(w, r, authz.Forbidden(attributes, reason))
+			apiresponse.Error(w, r, authz.Forbidden(attributes, reason))
 		})
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // Options are what the filter needs.
@@ -42,7 +42,7 @@ type Options struct {
 // New returns the filter. A request may ask for a shorter time than the limit with
 // the parameter timeout. When it is up, or the client is gone, the request's context
 // ends, and so does reading a body that does not come; whatever error comes of that
-// is answered 504 (package respond), and the request ends even if its handler does
+// is answered 504 (package apiresponse), and the request ends even if its handler does
 // not. That is why the handler has a goroutine of its own, unless it only reads
 // objects. A long-running request has no deadline here; its context ends when stopping
 // does.
@@ -59,7 +59,7 @@ func New(o Options) func(http.Handler) http.Handler {
 			}
 			timeout, err := parse(r, o.Limit)
 			if err != nil {
-				respond.Error(w, r, kerrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+				apiresponse.Error(w, r, kerrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
 				return
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)

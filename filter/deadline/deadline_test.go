@@ -13,8 +13,8 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 func filtered(limit time.Duration, stopping context.Context, h http.HandlerFunc) http.Handler {
@@ -40,7 +40,7 @@ func TestTheTimeIsUp(t *testing.T) {
 		w := httptest.NewRecorder()
 		filtered(limit, t.Context(), func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-			respond.Error(w, r, kerrors.NewInternalError(errors.New("interrupted")))
+			apiresponse.Error(w, r, kerrors.NewInternalError(errors.New("interrupted")))
 		}).ServeHTTP(w, httptest.NewRequest("GET", url, nil))
 		if w.Code != http.StatusGatewayTimeout || w.Body.String() != timedOut || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("%s: %d %v %q", url, w.Code, w.Header(), w.Body)
@@ -111,7 +111,7 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 		if err == nil {
 			t.Error("the body came")
 		}
-		respond.Error(w, r, kerrors.NewBadRequest(err.Error()))
+		apiresponse.Error(w, r, kerrors.NewBadRequest(err.Error()))
 	}))
 	defer s.Close()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())

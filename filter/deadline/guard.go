@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/filter/response"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // What became of a request, as the handler and its deadline agree on it.
@@ -100,7 +100,7 @@ func (g *guard) cutOff() {
 			continue
 		}
 		if was == open {
-			respond.TimeUp(g.gate.outer)
+			apiresponse.TimeUp(g.gate.outer)
 			return
 		}
 		// A client that does not read would hold up a write for ever. A connection

@@ -14,10 +14,10 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/lru"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 const (
@@ -48,7 +48,7 @@ func New(z authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked, err := parse(r.Header)
 			if err != nil {
-				respond.Error(w, r, err)
+				apiresponse.Error(w, r, err)
 				return
 			}
 			if asked == nil {
@@ -81,7 +81,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.Us
 	if err != nil {
 		f.observe.Impersonation("", "denied", time.Since(start))
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		respond.Error(w, r, err)
+		apiresponse.Error(w, r, err)
 		return
 	}
 	f.observe.Impersonation(mode.label(), "allowed", time.Since(start))

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/filter/response"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/respond"
 )
 
 // New returns the filter. Everything behind it has request.InfoFrom and may call
@@ -19,7 +19,7 @@ func New() func(http.Handler) http.Handler {
 			rw := response.Of(w)
 			info := request.ParseInfo(r)
 			if info.Undetermined() {
-				respond.InternalServerError(rw, r, fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
+				apiresponse.InternalServerError(rw, r, fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
 				return
 			}
 			ctx := request.WithInfo(r.Context(), info)

@@ -85,10 +85,10 @@ func (w *Writer) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Hold implements respond.Holder.
+// Hold implements apiresponse.Holder.
 func (w *Writer) Hold(n int64) bool { return w.Memory.Take(n) }
 
-// Charge implements respond.Holder.
+// Charge implements apiresponse.Holder.
 func (w *Writer) Charge(n int64) { w.Memory.Charge(n) }
 
 // Hijack hands over the connection of a request that becomes another protocol.

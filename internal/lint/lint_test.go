@@ -25,7 +25,7 @@ const (
 var layers = [][]string{
 	{"storage", "scheme", "request", "metrics", "typed", "webhook"},
 	{"apierr", "cache", "structural", "audit"},
-	{"registry", "respond"},
+	{"registry", "apiresponse"},
 	{"resource", "managed", "auth"},
 	{"admission", "discovery", "allocate"},
 	{"directory", "write"},

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/keelson-dev/keelson/apierr"
-	"github.com/keelson-dev/keelson/respond"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/scheme"
 )
 
@@ -88,7 +88,7 @@ type Endpoint struct {
 // Response chooses the encoding of the response to r.
 func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	header := r.Header.Get("Accept")
-	pretty := respond.Pretty(r)
+	pretty := apiresponse.Pretty(r)
 	if header == "" || header == scheme.TypeJSON || header == "*/*" {
 		return Accepted{Media: scheme.JSON, Pretty: pretty}, nil
 	}
@@ -98,7 +98,7 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	if !e.Trees && !f.producible(header, e) {
 		return Accepted{}, f.notProducible(e)
 	}
-	clauses := respond.ParseAccept(header)
+	clauses := apiresponse.ParseAccept(header)
 	for i := range clauses {
 		for _, m := range f.media() {
 			if !clauses[i].Matches(m.String()) && !(e.Stream && m == scheme.CBOR && clauses[i].Matches(scheme.TypeCBORSequence)) {
@@ -147,7 +147,7 @@ func (f Formats) notProducible(e Endpoint) error {
 }
 
 // accept reads a range's parameters for a media type.
-func accept(c *respond.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
+func accept(c *apiresponse.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
 	a := Accepted{Media: m}
 	if e.Stream && m == scheme.YAML {
 		return a, false

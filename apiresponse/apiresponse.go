@@ -1,7 +1,7 @@
-// Package respond writes the answers that are not a resource's own: an error as
+// Package apiresponse writes the answers that are not a resource's own: an error as
 // a Status, and small objects in the media type the client asked for. It is the
 // only place outside rest where a Go error becomes bytes on the wire.
-package respond
+package apiresponse
 
 import (
 	"bytes"

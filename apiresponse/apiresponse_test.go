@@ -1,4 +1,4 @@
-package respond
+package apiresponse
 
 import (
 	"net/http"
