@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/audit/policy"
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/deadline"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -84,7 +84,7 @@ func (a *Auditor) Filter(next http.Handler) http.Handler {
 			http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: failed to store audit event", r.RequestURI)), http.StatusInternalServerError)
 			return
 		}
-		a.serve(response.Of(w), r, record, next)
+		a.serve(responserecorder.Wrap(w), r, record, next)
 	})
 }
 
@@ -92,7 +92,7 @@ func (a *Auditor) Filter(next http.Handler) http.Handler {
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
 // serve notes how a request is answered.
-func (a *Auditor) serve(w *response.Writer, r *http.Request, record *audit.Record, next http.Handler) {
+func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *audit.Record, next http.Handler) {
 	ctx := context.WithoutCancel(r.Context()) // the event is worth having even if the client is gone
 	longRunning := deadline.LongRunning(request.InfoFrom(ctx))
 	var answer *capture

@@ -11,7 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/filter/deadline"
 	"github.com/keelson-dev/keelson/filter/inflight"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/filter/retryafter"
 	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
@@ -39,7 +39,7 @@ func New(budget *share.Pool, stopping context.Context) func(http.Handler) http.H
 				next.ServeHTTP(w, r)
 				return
 			}
-			rw := response.Of(w)
+			rw := responserecorder.Wrap(w)
 			rw.Seat.Leave()
 			content, err := read(r, budget.Of(request.UserFrom(r.Context())))
 			switch {

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/scheme"
@@ -89,7 +89,7 @@ func TestTheBudgetIsShared(t *testing.T) {
 	f := New(share.NewPool(8*size), context.Background())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	serve := func(user string, sent, announced int) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		f.ServeHTTP(response.Of(w), post(user, &slow{sent, waits, resume}, int64(announced)))
+		f.ServeHTTP(responserecorder.Wrap(w), post(user, &slow{sent, waits, resume}, int64(announced)))
 		return w
 	}
 	begin := func(user string, sent, announced int) {

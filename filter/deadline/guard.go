@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/apiresponse"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 )
 
 // What became of a request, as the handler and its deadline agree on it.
@@ -24,7 +24,7 @@ const (
 // up: then what it writes goes nowhere. It has headers of its own, because those of
 // the connection's ResponseWriter may be used when the handler still sets some.
 type guard struct {
-	response.Writer // what the handler is given; its ResponseWriter is gate
+	responserecorder.Recorder // what the handler is given; its ResponseWriter is gate
 
 	gate  gate
 	done  chan struct{} // closed when the handler has returned
@@ -63,7 +63,7 @@ func (g *guard) run() {
 			g.o.Running.Add(-1)
 		}
 	}()
-	g.next.ServeHTTP(&g.Writer, g.r)
+	g.next.ServeHTTP(&g.Recorder, g.r)
 }
 
 // end is called when the handler has returned: it is as if it had been called here.

@@ -2,7 +2,7 @@
 //
 // A request has a seat while the server works on it, and not while it waits for its
 // client: package body gives the seat back while the body is read, and
-// response.Writer does so while the answer is written. The memory that answers take
+// responserecorder.Recorder does so while the answer is written. The memory that answers take
 // meanwhile is bounded in its own right, by AnswerBudget.
 package inflight
 
@@ -10,7 +10,7 @@ import (
 	"net/http"
 
 	"github.com/keelson-dev/keelson/filter/deadline"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -50,7 +50,7 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 		case "get", "list", "head", "options":
 			pool = l.readOnly
 		}
-		rw := response.Of(w)
+		rw := responserecorder.Wrap(w)
 		rw.Seat = pool.Of(request.UserFrom(r.Context()))
 		defer rw.Seat.Release()
 		rw.Memory = rw.Seat.In(l.answers)

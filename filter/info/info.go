@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/keelson-dev/keelson/apiresponse"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -16,7 +16,7 @@ import (
 func New() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			rw := response.Of(w)
+			rw := responserecorder.Wrap(w)
 			info := request.ParseInfo(r)
 			if info.Undetermined() {
 				apiresponse.InternalServerError(rw, r, fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/filter/deadline"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -17,7 +17,7 @@ func New(m *metrics.Requests) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			start := time.Now()
-			rw := response.Of(w)
+			rw := responserecorder.Wrap(w)
 			info := request.InfoFrom(r.Context())
 			labels := labelsOf(r, info)
 			if deadline.LongRunning(info) {

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 )
 
 // New returns the filter. A panic after the status was written ends the
@@ -17,7 +17,7 @@ import (
 func New(log *slog.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			rw := response.Of(w)
+			rw := responserecorder.Wrap(w)
 			defer func() {
 				cause := recover()
 				if cause == nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/keelson-dev/keelson/filter/auditid"
 	"github.com/keelson-dev/keelson/filter/measure"
-	"github.com/keelson-dev/keelson/filter/response"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -28,7 +28,7 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 				return
 			}
 			start := time.Now()
-			rw := response.Of(w)
+			rw := responserecorder.Wrap(w)
 			// Filters behind this one change the headers.
 			verb := measure.Verb(r, request.InfoFrom(r.Context()))
 			agent, id := r.UserAgent(), r.Header.Get(auditid.Header)
