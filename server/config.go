@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/admission"
-	"github.com/keelson-dev/keelson/allocate"
+	"github.com/keelson-dev/keelson/serviceallocator"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
@@ -134,7 +134,7 @@ func DefaultConfig() Config {
 		HistoryWindow: 5 * time.Minute,
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
-		ServiceNodePortRange:   allocate.DefaultNodePorts.String(),
+		ServiceNodePortRange:   serviceallocator.DefaultNodePorts.String(),
 		DefaultServiceAccounts: true,
 		Authorization:          DefaultAuthorization(),
 		Authentication:         DefaultAuthentication(),
@@ -213,7 +213,7 @@ func (c *Config) validate() error {
 	if _, err := ParseServiceRanges(c.ServiceClusterIPRange); err != nil {
 		add("--service-cluster-ip-range: %w", err)
 	}
-	if _, err := allocate.ParsePortRange(c.ServiceNodePortRange); err != nil {
+	if _, err := serviceallocator.ParsePortRange(c.ServiceNodePortRange); err != nil {
 		add("--service-node-port-range: %w", err)
 	}
 	return errors.Join(errs...)

@@ -12,8 +12,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/allocate"
 	"github.com/keelson-dev/keelson/controller/servicerepair"
+	"github.com/keelson-dev/keelson/serviceallocator"
 )
 
 // errSplitServices refuses a placement in which a Service cannot be written together
@@ -38,11 +38,11 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 			return nil, errSplitServices
 		}
 	}
-	ports, err := allocate.ParsePortRange(o.config.ServiceNodePortRange)
+	ports, err := serviceallocator.ParsePortRange(o.config.ServiceNodePortRange)
 	if err != nil {
 		return nil, err
 	}
-	a := &allocate.Services{Registry: reg, Store: resource.Store(), NodePorts: ports, Now: time.Now, Random: rand.Uint64N}
+	a := &serviceallocator.Services{Registry: reg, Store: resource.Store(), NodePorts: ports, Now: time.Now, Random: rand.Uint64N}
 	for _, p := range o.services {
 		family := corev1.IPv4Protocol
 		if p.Addr().Is6() {

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/keelson-dev/keelson/allocate"
+	"github.com/keelson-dev/keelson/serviceallocator"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -17,15 +17,15 @@ const Interval = 3 * time.Minute
 
 // Controller mends the claims of Services from time to time.
 type Controller struct {
-	Services *allocate.Services
+	Services *serviceallocator.Services
 	Log      *slog.Logger
 
-	leaks allocate.Leaks
+	leaks serviceallocator.Leaks
 }
 
 // Run mends until ctx ends or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
-	c.leaks = allocate.Leaks{}
+	c.leaks = serviceallocator.Leaks{}
 	for {
 		for _, round := range []func(context.Context) ([]string, error){c.ports, c.Services.RepairAddresses} {
 			changes, err := round(ctx)

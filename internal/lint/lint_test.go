@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"apierr", "cache", "structural", "audit"},
 	{"registry", "apiresponse"},
 	{"resource", "managed", "auth"},
-	{"admission", "discovery", "allocate"},
+	{"admission", "discovery", "serviceallocator"},
 	{"directory", "write"},
 	{"client"},
 	{"rest", "controller"},

@@ -1,4 +1,4 @@
-package allocate_test
+package serviceallocator_test
 
 import (
 	"context"
@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/keelson-dev/keelson/allocate"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
+	"github.com/keelson-dev/keelson/serviceallocator"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/storage/embedded"
 	"github.com/keelson-dev/keelson/write/writetest"
@@ -39,12 +39,12 @@ var (
 // share.
 type replica struct {
 	*registry.Registry
-	*allocate.Services
+	*serviceallocator.Services
 	t *testing.T
 }
 
 // replicas returns API servers on one store, with a range of addresses and ports.
-func replicas(t *testing.T, n int, cidr string, ports allocate.PortRange) []*replica {
+func replicas(t *testing.T, n int, cidr string, ports serviceallocator.PortRange) []*replica {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
@@ -59,7 +59,7 @@ func replicas(t *testing.T, n int, cidr string, ports allocate.PortRange) []*rep
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &allocate.Services{
+		a := &serviceallocator.Services{
 			Registry: reg, Store: store, Families: []corev1.IPFamily{corev1.IPv4Protocol},
 			NodePorts: ports, Now: time.Now, Random: rand.Uint64N,
 		}
@@ -134,7 +134,7 @@ func (r *replica) claimed() map[string]string {
 // refused as there are too many.
 func TestNothingIsGivenOutTwice(t *testing.T) {
 	const each, workers = 12, 4
-	list := replicas(t, 3, "10.0.0.0/26", allocate.PortRange{First: 1000, Last: 1099}) // 62 addresses
+	list := replicas(t, 3, "10.0.0.0/26", serviceallocator.PortRange{First: 1000, Last: 1099}) // 62 addresses
 	var mu sync.Mutex
 	made, refused := map[string]string{}, 0
 	ports := map[int32]string{}
@@ -179,13 +179,13 @@ func TestNothingIsGivenOutTwice(t *testing.T) {
 	if claims := list[2].claimed(); len(claims) != 0 {
 		t.Errorf("claims that were left behind: %v", claims)
 	}
-	if changes, err := list[0].RepairPorts(t.Context(), allocate.Leaks{}); err != nil || len(changes) != 0 {
+	if changes, err := list[0].RepairPorts(t.Context(), serviceallocator.Leaks{}); err != nil || len(changes) != 0 {
 		t.Errorf("%v, %v: there was nothing to mend", changes, err)
 	}
 }
 
 func TestRefusedServicesTakeNothing(t *testing.T) {
-	r := replicas(t, 1, "10.0.0.0/24", allocate.DefaultNodePorts)[0]
+	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.DefaultNodePorts)[0]
 	dry, err := r.create(service("a", corev1.ServiceTypeNodePort), true)
 	if err != nil || dry.Spec.ClusterIP == "" || dry.Spec.Ports[0].NodePort == 0 {
 		t.Fatalf("%v, %v", dry, err)
@@ -208,7 +208,7 @@ func TestRefusedServicesTakeNothing(t *testing.T) {
 }
 
 func TestChosenAddresses(t *testing.T) {
-	r := replicas(t, 1, "10.0.0.0/24", allocate.DefaultNodePorts)[0]
+	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.DefaultNodePorts)[0]
 	chosen := func(name, ip string) error {
 		s := service(name, corev1.ServiceTypeClusterIP)
 		s.Spec.ClusterIP = ip
@@ -238,7 +238,7 @@ func TestChosenAddresses(t *testing.T) {
 
 // TestRepair: what another program left behind is mended, and what a Service has stays.
 func TestRepair(t *testing.T) {
-	r := replicas(t, 1, "10.0.0.0/24", allocate.DefaultNodePorts)[0]
+	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.DefaultNodePorts)[0]
 	s, err := r.create(service("a", corev1.ServiceTypeNodePort), false)
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestRepair(t *testing.T) {
 	}
 	remove(r.Registry.Resource(ips).StoreKey("", s.Spec.ClusterIP))
 	orphan := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
-		Name: "10.0.0.99", Labels: map[string]string{networkingv1.LabelManagedBy: allocate.ManagedBy},
+		Name: "10.0.0.99", Labels: map[string]string{networkingv1.LabelManagedBy: serviceallocator.ManagedBy},
 		CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
 	}, Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "gone"}}}
 	fresh := orphan.DeepCopy()
@@ -280,7 +280,7 @@ func TestRepair(t *testing.T) {
 // and the port of a Service that nobody took is taken at once.
 func TestLeakedPorts(t *testing.T) {
 	ctx := context.Background()
-	r := replicas(t, 1, "10.0.0.0/24", allocate.PortRange{First: 1000, Last: 1001})[0]
+	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.PortRange{First: 1000, Last: 1001})[0]
 	s, err := r.create(service("a", corev1.ServiceTypeNodePort), false)
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestLeakedPorts(t *testing.T) {
 	if _, err := r.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Delete(r.Registry.Resource(services).StoreKey("default", "a"))}}); err != nil {
 		t.Fatal(err)
 	}
-	leaks := allocate.Leaks{}
+	leaks := serviceallocator.Leaks{}
 	for round := 1; round <= 3; round++ {
 		changes, err := r.RepairPorts(ctx, leaks)
 		if err != nil || len(changes) != round/3 {

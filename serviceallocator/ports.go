@@ -1,4 +1,4 @@
-package allocate
+package serviceallocator
 
 import (
 	"context"
