@@ -20,11 +20,11 @@ import (
 	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/auth/bootstraptoken"
 	"github.com/keelson-dev/keelson/auth/externalsigner"
-	tokenreview "github.com/keelson-dev/keelson/auth/identity"
 	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/auth/token"
 	"github.com/keelson-dev/keelson/auth/tokencache"
+	tokenreview "github.com/keelson-dev/keelson/auth/tokenreview"
 	"github.com/keelson-dev/keelson/auth/webhooktoken"
 	clientcert "github.com/keelson-dev/keelson/auth/x509"
 	"github.com/keelson-dev/keelson/controller/legacytokens"
@@ -296,7 +296,7 @@ func (a *authentication) countTokenUse(use serviceaccount.Use) { a.metrics.Token
 // answers are the answers of resources that are about users and tokens.
 func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc {
 	c := &a.config.Authentication.ServiceAccounts
-	reviews := tokenreview.Reviews{Tokens: a.tokens, Audiences: a.audiences, Now: time.Now}
+	reviewer := tokenreview.Reviewer{Tokens: a.tokens, Audiences: a.audiences, Now: time.Now}
 	issuer := &serviceaccount.Issuer{
 		Keys: a.keys.source, Name: c.Issuers[0], Audiences: a.audiences, MaxLife: a.keys.longest, Extend: c.ExtendExpiration,
 		Now: time.Now,
@@ -304,7 +304,7 @@ func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc 
 	if a.keys.signer != nil {
 		issuer.MostExtended = a.keys.signer.MaxLife()
 	}
-	answers := reviews.Answers()
+	answers := reviewer.CreateFuncs()
 	answers[schema.GroupResource{Resource: "serviceaccounts/token"}] = issuer.Create
 	return answers
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/plugin/escalation"
 	"github.com/keelson-dev/keelson/auth/abac"
+	"github.com/keelson-dev/keelson/auth/accessreview"
 	"github.com/keelson-dev/keelson/auth/always"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/authzconfig"
@@ -24,7 +25,6 @@ import (
 	"github.com/keelson-dev/keelson/auth/node"
 	"github.com/keelson-dev/keelson/auth/rbac"
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
-	"github.com/keelson-dev/keelson/auth/review"
 	"github.com/keelson-dev/keelson/auth/subjectaccess"
 	"github.com/keelson-dev/keelson/client"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
@@ -291,7 +291,7 @@ func (c *counted) RulesFor(ctx context.Context, u *request.User, namespace strin
 
 // answers are the answers of resources that ask who may do what.
 func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
-	return review.Answers(z, z)
+	return accessreview.CreateFuncs(z, z)
 }
 
 // guardRoles keeps users from granting what they do not have.

@@ -1,4 +1,4 @@
-package review
+package accessreview
 
 import (
 	"context"
@@ -15,33 +15,34 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// told answers every question the same and keeps the last one.
-type told struct {
+// fakeAuthorizer gives the same answer to every call and records the attributes of the last one.
+type fakeAuthorizer struct {
 	decision authz.Decision
 	reason   string
 	err      error
 	rules    authz.Rules
-	asked    authz.Attributes
+	got      authz.Attributes
 }
 
-func (z *told) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
-	z.asked = a
+func (z *fakeAuthorizer) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
+	z.got = a
 	return z.decision, z.reason, z.err
 }
 
-func (z *told) RulesFor(context.Context, *request.User, string) (authz.Rules, error) {
+func (z *fakeAuthorizer) RulesFor(context.Context, *request.User, string) (authz.Rules, error) {
 	return z.rules, z.err
 }
 
-func ask(t *testing.T, z *told, name string, body registry.Object) (registry.Object, error) {
+func post(t *testing.T, z *fakeAuthorizer, name string, body registry.Object) (registry.Object, error) {
 	t.Helper()
 	ctx := request.WithUser(t.Context(), &request.User{Name: "dave", Groups: []string{"system:authenticated"}})
-	return Answers(z, z)[resource(name)](ctx, nil, registry.CreateRequest{Namespace: body.GetNamespace(), Name: body.GetName(), Body: body})
+	create := CreateFuncs(z, z)[resource(name)]
+	return create(ctx, nil, registry.CreateRequest{Namespace: body.GetNamespace(), Name: body.GetName(), Body: body})
 }
 
-func TestTheReviewAsksWhatItSays(t *testing.T) {
-	z := &told{decision: authz.Allow, reason: "because"}
-	out, err := ask(t, z, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+func TestAttributesOfSubjectAccessReview(t *testing.T) {
+	z := &fakeAuthorizer{decision: authz.Allow, reason: "because"}
+	out, err := post(t, z, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "jane", UID: "u", Groups: []string{"g"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: "ns", Verb: "list", Group: "apps", Resource: "deployments", Subresource: "scale", Name: "d",
@@ -59,20 +60,20 @@ func TestTheReviewAsksWhatItSays(t *testing.T) {
 	if !status.Allowed || status.Denied || status.Reason != "because" || status.EvaluationError != want {
 		t.Errorf("status %+v", status)
 	}
-	i, u := z.asked.Info, z.asked.User
+	i, u := z.got.Info, z.got.User
 	if i.Verb != "list" || i.Group != "apps" || i.Version != "*" || i.Resource != "deployments" || i.Subresource != "scale" || i.Name != "d" || i.Namespace != "ns" {
-		t.Errorf("asked about %+v", i)
+		t.Errorf("authorized %+v", i)
 	}
-	if u.Name != "jane" || u.UID != "u" || u.Groups[0] != "g" || u.Extra["k"][0] != "v" || !z.asked.Selectors.FieldEquals("spec.nodeName", "n") {
-		t.Errorf("asked for %+v, %+v", u, z.asked.Selectors)
+	if u.Name != "jane" || u.UID != "u" || u.Groups[0] != "g" || u.Extra["k"][0] != "v" || !z.got.Selectors.FieldEquals("spec.nodeName", "n") {
+		t.Errorf("authorized for %+v, %+v", u, z.got.Selectors)
 	}
 }
 
-func TestEachDecisionIsToldApart(t *testing.T) {
+func TestStatusOfEachDecision(t *testing.T) {
 	spec := authorizationv1.SelfSubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/x", Verb: "get"}}
 	for decision, want := range map[authz.Decision][2]bool{authz.Allow: {true, false}, authz.Deny: {false, true}, authz.NoOpinion: {false, false}} {
-		z := &told{decision: decision, err: errors.New("broken")}
-		out, err := ask(t, z, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{
+		z := &fakeAuthorizer{decision: decision, err: errors.New("broken")}
+		out, err := post(t, z, "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{
 			Spec: spec, Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true, Reason: "forged"},
 		})
 		if err != nil {
@@ -82,21 +83,21 @@ func TestEachDecisionIsToldApart(t *testing.T) {
 		if status.Allowed != want[0] || status.Denied != want[1] || status.Reason != "" || status.EvaluationError != "broken" {
 			t.Errorf("%v: %+v", decision, status)
 		}
-		if z.asked.User.Name != "dave" || z.asked.Info.IsResource() || z.asked.Info.Path != "/x" {
-			t.Errorf("asked %+v for %+v", z.asked.Info, z.asked.User)
+		if z.got.User.Name != "dave" || z.got.Info.IsResource() || z.got.Info.Path != "/x" {
+			t.Errorf("authorized %+v for %+v", z.got.Info, z.got.User)
 		}
 	}
 }
 
-func TestAQuestionAboutNoResourceIsStillAboutResources(t *testing.T) {
-	z := &told{}
-	if _, err := ask(t, z, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+func TestEmptyResourceAttributesAreAResourceRequest(t *testing.T) {
+	z := &fakeAuthorizer{}
+	if _, err := post(t, z, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "a", ResourceAttributes: &authorizationv1.ResourceAttributes{},
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if !z.asked.Info.IsResource() {
-		t.Error("a resource without a name is taken for a path")
+	if !z.got.Info.IsResource() {
+		t.Error("empty resourceAttributes are authorized as a non-resource path")
 	}
 }
 
@@ -131,23 +132,23 @@ func TestInvalidReviews(t *testing.T) {
 		"a path in a namespace": {"localsubjectaccessreviews", &authorizationv1.LocalSubjectAccessReview{ObjectMeta: in, Spec: spec(nil, paths)}, "disallowed on this kind of request"},
 		"nothing of oneself":    {"selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{}, "exactly one of"},
 	} {
-		z := &told{decision: authz.Allow}
-		_, err := ask(t, z, c.kind, c.body)
+		z := &fakeAuthorizer{decision: authz.Allow}
+		_, err := post(t, z, c.kind, c.body)
 		if !kerrors.IsInvalid(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if z.asked.Info != nil {
-			t.Errorf("%s: was asked nevertheless", name)
+		if z.got.Info != nil {
+			t.Errorf("%s: the authorizer was called for an invalid review", name)
 		}
 	}
 }
 
-func TestRulesOfOneself(t *testing.T) {
-	z := &told{err: errors.New("cannot tell"), rules: authz.Rules{Incomplete: true, Resource: []authorizationv1.ResourceRule{{Verbs: []string{"get"}}}}}
-	if _, err := ask(t, z, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}); !kerrors.IsBadRequest(err) {
+func TestSelfSubjectRulesReview(t *testing.T) {
+	z := &fakeAuthorizer{err: errors.New("cannot tell"), rules: authz.Rules{Incomplete: true, Resource: []authorizationv1.ResourceRule{{Verbs: []string{"get"}}}}}
+	if _, err := post(t, z, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{}); !kerrors.IsBadRequest(err) {
 		t.Errorf("without a namespace: %v", err)
 	}
-	out, err := ask(t, z, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}})
+	out, err := post(t, z, "selfsubjectrulesreviews", &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "ns"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-// Package review answers the questions of the authorization.k8s.io API group: may
-// somebody do something, and what may I do?
-package review
+// Package accessreview serves the resources of the API group authorization.k8s.io:
+// SubjectAccessReview and its variants (may a user do something?) and
+// SelfSubjectRulesReview (what may the sender of this request do?).
+package accessreview
 
 import (
 	"context"
@@ -17,14 +18,14 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Answers returns what answers a POST of each of the four kinds.
-func Answers(z authz.Authorizer, rules authz.RuleResolver) map[schema.GroupResource]registry.CreateFunc {
-	a := answers{z, rules}
+// CreateFuncs returns the function that handles a POST, for each of the four resources.
+func CreateFuncs(z authz.Authorizer, rules authz.RuleResolver) map[schema.GroupResource]registry.CreateFunc {
+	a := reviewer{z, rules}
 	return map[schema.GroupResource]registry.CreateFunc{
-		resource("subjectaccessreviews"):      a.subject,
-		resource("localsubjectaccessreviews"): a.local,
-		resource("selfsubjectaccessreviews"):  a.self,
-		resource("selfsubjectrulesreviews"):   a.rulesOf,
+		resource("subjectaccessreviews"):      a.createSubjectAccessReview,
+		resource("localsubjectaccessreviews"): a.createLocalSubjectAccessReview,
+		resource("selfsubjectaccessreviews"):  a.createSelfSubjectAccessReview,
+		resource("selfsubjectrulesreviews"):   a.createSelfSubjectRulesReview,
 	}
 }
 
@@ -32,12 +33,14 @@ func resource(name string) schema.GroupResource {
 	return schema.GroupResource{Group: authorizationv1.GroupName, Resource: name}
 }
 
-type answers struct {
+type reviewer struct {
 	authorizer authz.Authorizer
 	rules      authz.RuleResolver
 }
 
-func (a answers) subject(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+func (a reviewer) createSubjectAccessReview(
+	ctx context.Context, _ registry.Access, req registry.CreateRequest,
+) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, false)...)
 	if len(errs) > 0 {
@@ -50,7 +53,9 @@ func (a answers) subject(ctx context.Context, _ registry.Access, req registry.Cr
 	return r, nil
 }
 
-func (a answers) local(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+func (a reviewer) createLocalSubjectAccessReview(
+	ctx context.Context, _ registry.Access, req registry.CreateRequest,
+) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.LocalSubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, true)...)
 	errs = append(errs, validateLocal(r)...)
@@ -64,9 +69,12 @@ func (a answers) local(ctx context.Context, _ registry.Access, req registry.Crea
 	return r, nil
 }
 
-func (a answers) self(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+func (a reviewer) createSelfSubjectAccessReview(
+	ctx context.Context, _ registry.Access, req registry.CreateRequest,
+) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SelfSubjectAccessReview)
-	errs := append(validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), validateMeta(&r.ObjectMeta, false)...)
+	errs := validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	errs = append(errs, validateMeta(&r.ObjectMeta, false)...)
 	if len(errs) > 0 {
 		return nil, invalid(errs)
 	}
@@ -81,7 +89,9 @@ func (a answers) self(ctx context.Context, _ registry.Access, req registry.Creat
 	return r, nil
 }
 
-func (a answers) rulesOf(ctx context.Context, _ registry.Access, req registry.CreateRequest) (registry.Object, error) {
+func (a reviewer) createSelfSubjectRulesReview(
+	ctx context.Context, _ registry.Access, req registry.CreateRequest,
+) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SelfSubjectRulesReview)
 	u := request.UserFrom(ctx)
 	if u == nil {
@@ -94,7 +104,7 @@ func (a answers) rulesOf(ctx context.Context, _ registry.Access, req registry.Cr
 		return nil, err
 	}
 	rules, err := a.rules.RulesFor(ctx, u, r.Spec.Namespace)
-	// The answer does not repeat the question, as kube-apiserver's does not.
+	// Like kube-apiserver, this returns the status only, without the spec of the request.
 	out := &authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules:    append([]authorizationv1.ResourceRule{}, rules.Resource...),
 		NonResourceRules: append([]authorizationv1.NonResourceRule{}, rules.NonResource...),
@@ -106,7 +116,7 @@ func (a answers) rulesOf(ctx context.Context, _ registry.Access, req registry.Cr
 	return out, nil
 }
 
-func (a answers) decide(ctx context.Context, at authz.Attributes) authorizationv1.SubjectAccessReviewStatus {
+func (a reviewer) decide(ctx context.Context, at authz.Attributes) authorizationv1.SubjectAccessReviewStatus {
 	decision, reason, err := a.authorizer.Authorize(ctx, at)
 	return authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason,
@@ -114,12 +124,13 @@ func (a answers) decide(ctx context.Context, at authz.Attributes) authorizationv
 	}
 }
 
-// invalid does not name the kind, as kube-apiserver does not.
+// invalid returns the error for an invalid review. Like kube-apiserver's, it names
+// neither the kind nor the object.
 func invalid(errs field.ErrorList) error {
 	return kerrors.NewInvalid(schema.GroupKind{Group: authorizationv1.GroupName}, "", errs)
 }
 
-// attributesOf returns what a review of somebody asks.
+// attributesOf returns what has to be authorized for a SubjectAccessReview.
 func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attributes {
 	u := &request.User{Name: spec.User, UID: spec.UID, Groups: spec.Groups}
 	if spec.Extra != nil {
@@ -131,7 +142,11 @@ func attributesOf(spec *authorizationv1.SubjectAccessReviewSpec) authz.Attribute
 	return attributes(u, spec.ResourceAttributes, spec.NonResourceAttributes)
 }
 
-func attributes(u *request.User, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) authz.Attributes {
+// attributes returns what has to be authorized for user u. Exactly one of r and n is
+// not nil.
+func attributes(
+	u *request.User, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
+) authz.Attributes {
 	if r == nil {
 		return authz.Attributes{User: u, Info: &request.Info{Verb: n.Verb, Path: n.Path}}
 	}
@@ -149,7 +164,8 @@ func attributes(u *request.User, r *authorizationv1.ResourceAttributes, n *autho
 	}
 }
 
-// selectors returns those of a review.
+// selectors returns the field and label selectors of a review, nil if it has neither.
+// Requirements of a selector count more than its rawSelector.
 func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
 	if r.FieldSelector == nil && r.LabelSelector == nil {
 		return nil
@@ -174,24 +190,25 @@ func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
 	return s
 }
 
-// evaluationError joins what went wrong with the decision and with the selectors.
+// evaluationError returns the text of status.evaluationError: the error of the
+// authorizer, if any, and which selectors could not be parsed.
 func evaluationError(err error, s *authz.Selectors) string {
 	var texts []string
 	if err != nil {
 		texts = append(texts, err.Error())
 	}
-	ignored := func(name string, understood int, err error) {
+	ignored := func(name string, parsed int, err error) {
 		switch {
 		case err == nil:
-		case understood > 0:
+		case parsed > 0:
 			texts = append(texts, fmt.Sprintf("spec.resourceAttributes.%s partially ignored due to parse error", name))
 		default:
 			texts = append(texts, fmt.Sprintf("spec.resourceAttributes.%s ignored due to parse error", name))
 		}
 	}
-	ofFields, err := s.Fields()
-	ignored("fieldSelector", len(ofFields), err)
-	ofLabels, err := s.Labels()
-	ignored("labelSelector", len(ofLabels), err)
+	fields, err := s.Fields()
+	ignored("fieldSelector", len(fields), err)
+	labels, err := s.Labels()
+	ignored("labelSelector", len(labels), err)
 	return strings.Join(texts, "; ")
 }

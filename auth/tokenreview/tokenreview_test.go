@@ -1,4 +1,4 @@
-package identity
+package tokenreview
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// ann is the user of one token, good for the audiences "one" and "two".
+// ann accepts one token, its own text, for the audiences "one" and "two", and returns the user ann.
 type ann string
 
 func (a ann) AuthenticateToken(_ context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
-	meant := authn.Intersect([]string{"one", "two"}, audiences)
-	if t.Text != string(a) || len(meant) == 0 {
+	accepted := authn.Intersect([]string{"one", "two"}, audiences)
+	if t.Text != string(a) || len(accepted) == 0 {
 		return nil, nil
 	}
-	return &authn.Identity{User: &request.User{Name: "ann", UID: "1"}, Audiences: meant}, nil
+	return &authn.Identity{User: &request.User{Name: "ann", UID: "1"}, Audiences: accepted}, nil
 }
 
 func TestTokenReviews(t *testing.T) {
-	a := &Reviews{Tokens: ann("good"), Audiences: []string{"one"}, Now: time.Now}
+	a := &Reviewer{Tokens: ann("good"), Audiences: []string{"one"}, Now: time.Now}
 	for _, c := range []struct {
 		token     string
 		audiences []string
-		meant     []string // nil: refused
+		want      []string // nil: not authenticated
 	}{
 		{"good", nil, []string{"one"}},
 		{"good", []string{"two", "x", "one"}, []string{"two", "one"}},
 		{"good", []string{"x"}, nil},
 		{"bad", nil, nil},
-		{"good and more", nil, []string{"one"}}, // as in a header
+		{"good and more", nil, []string{"one"}}, // an Authorization header is cut at the space, too
 		{"good\n", nil, []string{"one"}},
 		{" good", nil, nil},
 		{" ", nil, nil},
@@ -44,11 +44,12 @@ func TestTokenReviews(t *testing.T) {
 			Spec:   authenticationv1.TokenReviewSpec{Token: c.token, Audiences: c.audiences},
 			Status: authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "forged"}},
 		}
-		if _, err := a.token(t.Context(), nil, registry.CreateRequest{Body: review}); err != nil {
+		if _, err := a.createTokenReview(t.Context(), nil, registry.CreateRequest{Body: review}); err != nil {
 			t.Fatal(err)
 		}
 		got := review.Status
-		if got.Authenticated != (c.meant != nil) || !slices.Equal(got.Audiences, c.meant) || got.Authenticated != (got.User.Username == "ann") || got.Authenticated == (got.Error != "") {
+		if got.Authenticated != (c.want != nil) || !slices.Equal(got.Audiences, c.want) ||
+			got.Authenticated != (got.User.Username == "ann") || got.Authenticated == (got.Error != "") {
 			t.Errorf("%q for %q: %+v", c.token, c.audiences, got)
 		}
 	}

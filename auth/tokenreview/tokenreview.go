@@ -1,6 +1,7 @@
-// Package identity answers the questions of the authentication.k8s.io API group:
-// whose is this token, and who am I?
-package identity
+// Package tokenreview serves the resources of the API group authentication.k8s.io:
+// TokenReview (which user does a token belong to?) and SelfSubjectReview (which user
+// sent this request?).
+package tokenreview
 
 import (
 	"context"
@@ -19,25 +20,29 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Reviews are what the answers are made of.
-type Reviews struct {
+// Reviewer fills in the status of the reviews that clients post.
+type Reviewer struct {
 	Tokens authn.TokenAuthenticator
-	// Audiences are the server's own, which a question that names none means.
+	// Audiences are the API server's own. They are used if a TokenReview names none.
 	Audiences []string
-	Now       func() time.Time
+	// Now returns the creation time of a SelfSubjectReview.
+	Now func() time.Time
 }
 
-// Answers returns what answers a POST of each kind.
-func (a *Reviews) Answers() map[schema.GroupResource]registry.CreateFunc {
+// CreateFuncs returns the function that handles a POST, for each resource.
+func (a *Reviewer) CreateFuncs() map[schema.GroupResource]registry.CreateFunc {
 	return map[schema.GroupResource]registry.CreateFunc{
-		{Group: authenticationv1.GroupName, Resource: "tokenreviews"}:       a.token,
-		{Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"}: a.self,
+		{Group: authenticationv1.GroupName, Resource: "tokenreviews"}:       a.createTokenReview,
+		{Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"}: a.createSelfSubjectReview,
 	}
 }
 
-// token answers whose a token is. A token that does not hold is an answer, too.
-// What else the sender wrote into the status it gets back.
-func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.CreateRequest) (registry.Object, error) {
+// createTokenReview sets the status of a TokenReview. A token that is not valid gives
+// status.authenticated=false and status.error, not an error of the request. Other
+// fields of the status are returned as the client sent them.
+func (a *Reviewer) createTokenReview(
+	ctx context.Context, _ registry.Access, r registry.CreateRequest,
+) (registry.Object, error) {
 	review := r.Body.(*authenticationv1.TokenReview)
 	if review.Spec.Token == "" {
 		return nil, kerrors.NewBadRequest("token is required for TokenReview in authentication")
@@ -50,9 +55,10 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 		audiences = a.Audiences
 	}
 	review.Status.Authenticated = false
-	identity, err := a.identify(ctx, review.Spec.Token, audiences)
+	identity, err := a.authenticate(ctx, review.Spec.Token, audiences)
 	if identity == nil {
-		// kube-apiserver asks for the server's own token first, which fails plainly.
+		// The first error is there because kube-apiserver tries its loopback token before all
+		// others, and that always fails with this error.
 		review.Status.Error = utilerrors.NewAggregate([]error{authn.ErrInvalidToken, err}).Error()
 		return review, nil
 	}
@@ -65,10 +71,11 @@ func (a *Reviews) token(ctx context.Context, _ registry.Access, r registry.Creat
 	return review, nil
 }
 
-// identify reads a token as it would be read from a request. kube-apiserver takes one
-// that begins with a space for none, and its sender for authenticated as anonymous:
-// that is not done here, since who asks about a token takes it for somebody's.
-func (a *Reviews) identify(ctx context.Context, token string, audiences []string) (*authn.Identity, error) {
+// authenticate returns the identity that a request with this bearer token would have,
+// nil if no authenticator accepts it. One case differs from kube-apiserver on purpose:
+// there, a token that begins with a space counts as no token, and the review says that
+// system:anonymous is authenticated. Here it is not authenticated.
+func (a *Reviewer) authenticate(ctx context.Context, token string, audiences []string) (*authn.Identity, error) {
 	text, ok := bearer.Parse(ctx, "Bearer "+token)
 	if !ok {
 		return nil, nil
@@ -76,8 +83,10 @@ func (a *Reviews) identify(ctx context.Context, token string, audiences []string
 	return a.Tokens.AuthenticateToken(ctx, authn.NewBearerToken(text), audiences)
 }
 
-// self answers who the user is.
-func (a *Reviews) self(ctx context.Context, _ registry.Access, r registry.CreateRequest) (registry.Object, error) {
+// createSelfSubjectReview returns the user who sent the request.
+func (a *Reviewer) createSelfSubjectReview(
+	ctx context.Context, _ registry.Access, r registry.CreateRequest,
+) (registry.Object, error) {
 	if err := r.Admitted(ctx); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package review
+package accessreview
 
 import (
 	"fmt"
@@ -50,8 +50,8 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv
 	return errs
 }
 
-// internalNonResource has the member names of kube-apiserver's internal type: an
-// Invalid cause shows it.
+// internalNonResource has the field names of kube-apiserver's internal type, which
+// appear in the message of an invalid field.
 type internalNonResource struct{ Path, Verb string }
 
 func internal(n *authorizationv1.NonResourceAttributes) *internalNonResource {
@@ -71,7 +71,8 @@ func validateSelector(at *field.Path, raw string, requirements int) field.ErrorL
 	return nil
 }
 
-// validateMeta wants metadata empty but for what the server sets.
+// validateMeta returns an error unless the metadata is empty. managedFields are allowed,
+// because the server sets them, and so is the namespace of a namespaced review.
 func validateMeta(meta *metav1.ObjectMeta, namespaced bool) field.ErrorList {
 	rest, text := *meta, "must be empty"
 	rest.ManagedFields = nil
