@@ -25,7 +25,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/node"
 	"github.com/keelson-dev/keelson/auth/rbac"
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
-	"github.com/keelson-dev/keelson/auth/subjectaccess"
+	"github.com/keelson-dev/keelson/auth/webhookauthorizer"
 	"github.com/keelson-dev/keelson/client"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
 	"github.com/keelson-dev/keelson/metrics"
@@ -193,7 +193,7 @@ func (z *authorization) accessWebhook(name string, w *apiserver.WebhookConfigura
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	o := subjectaccess.Options{
+	o := webhookauthorizer.Options{
 		Name: name, Client: client, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
 		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: z.metrics,
 	}
@@ -206,7 +206,7 @@ func (z *authorization) accessWebhook(name string, w *apiserver.WebhookConfigura
 	if *w.CacheUnauthorizedRequests {
 		o.RefusedTTL = w.UnauthorizedTTL.Duration
 	}
-	return subjectaccess.New(o)
+	return webhookauthorizer.New(o)
 }
 
 // follow puts a changed configuration in force. One that is wrong

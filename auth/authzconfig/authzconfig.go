@@ -18,7 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/keelson-dev/keelson/auth/subjectaccess"
+	"github.com/keelson-dev/keelson/auth/webhookauthorizer"
 )
 
 const (
@@ -200,12 +200,12 @@ func validateWebhook(w *apiserver.WebhookConfiguration, at *field.Path) field.Er
 }
 
 // Conditions compiles a webhook's match conditions; nil for none.
-func Conditions(w *apiserver.WebhookConfiguration, at *field.Path) (*subjectaccess.Conditions, field.ErrorList) {
+func Conditions(w *apiserver.WebhookConfiguration, at *field.Path) (*webhookauthorizer.Conditions, field.ErrorList) {
 	expressions := make([]string, len(w.MatchConditions))
 	for i := range w.MatchConditions {
 		expressions[i] = w.MatchConditions[i].Expression
 	}
-	return subjectaccess.Compile(expressions, at.Child("matchConditions"))
+	return webhookauthorizer.Compile(expressions, at.Child("matchConditions"))
 }
 
 func oneOf(at *field.Path, value string, supported ...string) field.ErrorList {

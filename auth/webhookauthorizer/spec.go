@@ -1,4 +1,4 @@
-package subjectaccess
+package webhookauthorizer
 
 import (
 	authorizationv1 "k8s.io/api/authorization/v1"

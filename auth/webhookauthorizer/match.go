@@ -1,4 +1,4 @@
-package subjectaccess
+package webhookauthorizer
 
 import (
 	"context"

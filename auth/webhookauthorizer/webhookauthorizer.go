@@ -1,6 +1,6 @@
-// Package subjectaccess asks a webhook whether a user may do something, by a
+// Package webhookauthorizer asks a webhook whether a user may do something, by a
 // SubjectAccessReview.
-package subjectaccess
+package webhookauthorizer
 
 import (
 	"context"
