@@ -22,7 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/externalsigner"
 	"github.com/keelson-dev/keelson/auth/requestheader"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
-	"github.com/keelson-dev/keelson/auth/token"
+	"github.com/keelson-dev/keelson/auth/statictoken"
 	"github.com/keelson-dev/keelson/auth/tokencache"
 	tokenreview "github.com/keelson-dev/keelson/auth/tokenreview"
 	"github.com/keelson-dev/keelson/auth/webhooktoken"
@@ -215,7 +215,7 @@ func (a *authentication) warnOfLives(tooShort, shortened string) {
 func (a *authentication) tokenAuthenticators() error {
 	c := &a.config.Authentication
 	if a.config.TokenAuthFile != "" {
-		static, err := token.ReadFile(a.config.TokenAuthFile)
+		static, err := statictoken.ReadFile(a.config.TokenAuthFile)
 		if err != nil {
 			return fmt.Errorf("--token-auth-file: %w", err)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/bearer"
 	"github.com/keelson-dev/keelson/auth/masters"
-	"github.com/keelson-dev/keelson/auth/token"
+	"github.com/keelson-dev/keelson/auth/statictoken"
 	"github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/filter/authenticate"
 	"github.com/keelson-dev/keelson/filter/inflight"
@@ -30,7 +30,7 @@ func testChain(tb testing.TB, h http.HandlerFunc) http.Handler { return auditedC
 
 func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) http.Handler {
 	tb.Helper()
-	tokens, err := token.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
+	tokens, err := statictoken.Read(strings.NewReader("admintoken,admin,1,system:masters\n"))
 	if err != nil {
 		tb.Fatal(err)
 	}

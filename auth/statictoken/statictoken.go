@@ -1,6 +1,6 @@
-// Package token authenticates bearer tokens from a file, as --token-auth-file
+// Package statictoken authenticates bearer tokens from a file, as --token-auth-file
 // gives them.
-package token
+package statictoken
 
 import (
 	"context"
