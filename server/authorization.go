@@ -17,14 +17,13 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/escalation"
 	"github.com/keelson-dev/keelson/auth/abac"
 	"github.com/keelson-dev/keelson/auth/accessreview"
-	"github.com/keelson-dev/keelson/auth/always"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/authzconfig"
 	"github.com/keelson-dev/keelson/auth/filewatch"
-	"github.com/keelson-dev/keelson/auth/masters"
 	"github.com/keelson-dev/keelson/auth/node"
 	"github.com/keelson-dev/keelson/auth/rbac"
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
+	"github.com/keelson-dev/keelson/auth/staticauthorizer"
 	"github.com/keelson-dev/keelson/auth/webhookauthorizer"
 	"github.com/keelson-dev/keelson/client"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
@@ -43,8 +42,8 @@ type authorization struct {
 	// node and abac are nil where they were not enabled when the server started.
 	node *node.Authorizer
 	abac abac.Policies
-	// paths need no permission.
-	paths   *always.Paths
+	// paths allows requests for some paths to every user; nil if no paths are configured.
+	paths   *staticauthorizer.AlwaysAllowPaths
 	current atomic.Pointer[authz.List]
 	// content is that of the configuration file at start, nil for none; required are
 	// the types of authorizers that have to stay in it.
@@ -79,7 +78,7 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	c := o.config
 	z := &authorization{authorizationOptions: o, rbac: rbac.New()}
 	var err error
-	if z.paths, err = always.NewPaths(c.AlwaysAllowPaths); err != nil {
+	if z.paths, err = staticauthorizer.NewAlwaysAllowPaths(c.AlwaysAllowPaths); err != nil {
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	configuration, content, err := c.load()
@@ -141,7 +140,7 @@ func (z *authorization) makeNodeAuthorizer() error {
 // authorizersOf returns the authorizers of a configuration; they are asked from
 // top to bottom.
 func (z *authorization) authorizersOf(c *apiserver.AuthorizationConfiguration) (authz.List, error) {
-	list := authz.List{masters.Authorizer{}}
+	list := authz.List{staticauthorizer.SystemMasters{}}
 	if z.paths != nil {
 		list = append(list, z.paths)
 	}
@@ -159,9 +158,9 @@ func (z *authorization) authorizersOf(c *apiserver.AuthorizationConfiguration) (
 func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration) (authz.Authorizer, error) {
 	switch a.Type {
 	case ModeAlwaysAllow:
-		return always.Allow{}, nil
+		return staticauthorizer.AlwaysAllow{}, nil
 	case ModeAlwaysDeny:
-		return always.Deny{}, nil
+		return staticauthorizer.AlwaysDeny{}, nil
 	case ModeRBAC:
 		return z.rbac, nil
 	case ModeNode:

@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/authn"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/auth/bearer"
-	"github.com/keelson-dev/keelson/auth/masters"
+	"github.com/keelson-dev/keelson/auth/staticauthorizer"
 	"github.com/keelson-dev/keelson/auth/statictoken"
 	"github.com/keelson-dev/keelson/filter/audit"
 	"github.com/keelson-dev/keelson/filter/authenticate"
@@ -46,7 +46,7 @@ func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) htt
 			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },
 			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
 		},
-		Authorizer: authz.List{masters.Authorizer{}},
+		Authorizer: authz.List{staticauthorizer.SystemMasters{}},
 		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(), Refusing: func() bool { return false }, Audit: auditor,
 	})
 }

@@ -1,4 +1,4 @@
-package always
+package staticauthorizer
 
 import (
 	"context"
@@ -8,19 +8,21 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 )
 
-// Paths allows everybody what is asked of some paths that are no resources.
-type Paths struct {
+// AlwaysAllowPaths allows requests for certain non-resource paths to every user
+// (--authorization-always-allow-paths).
+type AlwaysAllowPaths struct {
 	exact    map[string]bool
 	prefixes []string
 }
 
-// NewPaths returns an authorizer for paths such as /healthz or, with all that is
-// below, /healthz/*; nil for none.
-func NewPaths(list []string) (*Paths, error) {
+// NewAlwaysAllowPaths returns an authorizer for the paths in list. A path that ends in
+// * stands for all paths with that prefix, such as /healthz/*. It returns nil for an
+// empty list, and an error if a path has a * anywhere else.
+func NewAlwaysAllowPaths(list []string) (*AlwaysAllowPaths, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	p := &Paths{exact: map[string]bool{}}
+	p := &AlwaysAllowPaths{exact: map[string]bool{}}
 	for _, path := range list {
 		path = strings.TrimPrefix(path, "/")
 		prefix, wild := strings.CutSuffix(path, "*")
@@ -37,7 +39,7 @@ func NewPaths(list []string) (*Paths, error) {
 }
 
 // Authorize implements authz.Authorizer.
-func (p *Paths) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
+func (p *AlwaysAllowPaths) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
 	if a.Info.IsResource() {
 		return authz.NoOpinion, "", nil
 	}
