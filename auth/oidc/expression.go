@@ -5,18 +5,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/keelson-dev/keelson/cel"
 )
 
-// The variables of expressions: one has claims or the user, never both.
+// The variables of expressions. An expression sees either the claims or the user, never
+// both.
 const (
 	claimsVariable = "claims"
 	userVariable   = "user"
@@ -24,49 +22,37 @@ const (
 
 // expression is a compiled expression.
 type expression struct {
+	*cel.Expression
 	text     string
 	variable string
 	message  string // of a rule that does not hold, "" for none
-	ast      *cel.Ast
-	program  cel.Program
+	program  *cel.Program
 }
 
-// compile compiles an expression that sees one variable. boolean asks for one that
-// says yes or no.
+// compile compiles an expression that sees one variable. With boolean, the expression has
+// to be true or false.
 func compile(text, variable string, boolean bool) (*expression, error) {
-	env, err := environmentOf(variable)
+	e, err := scopeOf(variable).Compile(text, cel.Stored)
 	if err != nil {
-		return nil, fmt.Errorf("unexpected error loading CEL environment: %w", err)
+		return nil, err
 	}
-	tree, issues := env.Compile(text)
-	if issues != nil {
-		return nil, errors.New("compilation failed: " + issues.String())
-	}
-	if boolean && tree.OutputType() != cel.BoolType {
+	if boolean && e.Type() != types.BoolType {
 		return nil, errors.New("must evaluate to bool")
 	}
-	program, err := env.Program(tree)
+	program, err := e.Program()
 	if err != nil {
-		return nil, fmt.Errorf("program instantiation failed: %w", err)
+		return nil, fmt.Errorf("program %w", err)
 	}
-	return &expression{text: text, variable: variable, ast: tree, program: program}, nil
+	return &expression{Expression: e, text: text, variable: variable, program: program}, nil
 }
 
-// environmentOf returns what expressions may use.
-func environmentOf(variable string) (*cel.Env, error) {
+// scopeOf returns the scope of expressions that see one variable.
+func scopeOf(variable string) *cel.Scope {
 	typ := apiservercel.NewMapType(apiservercel.StringType, apiservercel.AnyType, -1)
 	if variable == userVariable {
 		typ = userType()
 	}
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
-		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        []cel.EnvOption{cel.Variable(variable, typ.CelType())},
-		DeclTypes:         []*apiservercel.DeclType{typ},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return set.StoredExpressionsEnv(), nil
+	return cel.NewScope(cel.Variable{Name: variable, Type: typ})
 }
 
 func userType() *apiservercel.DeclType {
@@ -82,14 +68,14 @@ func userType() *apiservercel.DeclType {
 }
 
 func (e *expression) eval(ctx context.Context, value map[string]any) (ref.Val, error) {
-	out, _, err := e.program.ContextEval(ctx, map[string]any{e.variable: value})
+	out, err := e.program.Evaluate(ctx, cel.Values{e.variable: value}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("expression '%s' resulted in error: %w", e.text, err)
 	}
 	return out, nil
 }
 
-// holds says why a rule does not hold, nil if it does.
+// holds returns nil if the rule that the expression is holds, otherwise why it does not.
 func (e *expression) holds(ctx context.Context, value map[string]any) error {
 	out, err := e.eval(ctx, value)
 	if err != nil {
@@ -102,25 +88,6 @@ func (e *expression) holds(ctx context.Context, value map[string]any) error {
 		return fmt.Errorf("validation expression '%s' failed: %s", e.text, e.message)
 	}
 	return nil
-}
-
-// looksAt says whether the expression selects that claim by name.
-func (e *expression) looksAt(claim string) bool {
-	found := false
-	isClaims := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == claimsVariable }
-	ast.PreOrderVisit(e.ast.NativeRep().Expr(), ast.NewExprVisitor(func(x ast.Expr) {
-		switch x.Kind() {
-		case ast.SelectKind:
-			s := x.AsSelect()
-			found = found || isClaims(s.Operand()) && s.FieldName() == claim
-		case ast.CallKind: // claims.?email
-			c := x.AsCall()
-			if args := c.Args(); c.FunctionName() == operators.OptSelect && len(args) == 2 && isClaims(args[0]) {
-				found = found || args[1].Kind() == ast.LiteralKind && args[1].AsLiteral() == types.String(claim)
-			}
-		}
-	}))
-	return found
 }
 
 // textsOf returns the text or texts that an expression gave; empty ones do not

@@ -156,7 +156,7 @@ func (v *validator) claimRules(rules []apiserver.ClaimValidationRule, at *field.
 			if e := v.compile(rule.Expression, claimsVariable, true, at.Child("expression")); e != nil {
 				e.message = rule.Message
 				v.mapping.claimRules = append(v.mapping.claimRules, e)
-				v.usesVerified = v.usesVerified || e.looksAt(claimVerified)
+				v.usesVerified = v.usesVerified || e.Selects(claimsVariable, claimVerified)
 			}
 		}
 	}
@@ -184,8 +184,8 @@ func (v *validator) userRules(rules []apiserver.UserValidationRule, at *field.Pa
 func (v *validator) mappings(m *apiserver.ClaimMappings, at *field.Path) {
 	v.mapping.username = v.prefixed(&m.Username, at.Child("username"), true)
 	if e := v.mapping.username; e != nil {
-		v.usesEmail = e.looksAt(claimEmail)
-		v.usesVerified = v.usesVerified || e.looksAt(claimVerified)
+		v.usesEmail = e.Selects(claimsVariable, claimEmail)
+		v.usesVerified = v.usesVerified || e.Selects(claimsVariable, claimVerified)
 	}
 	v.mapping.groups = v.prefixed(&m.Groups, at.Child("groups"), false)
 	switch {
@@ -243,7 +243,7 @@ func (v *validator) extra(list []apiserver.ExtraMapping, at *field.Path) {
 		}
 		if e := v.compile(m.ValueExpression, claimsVariable, false, at.Child("valueExpression")); e != nil {
 			v.mapping.extra = append(v.mapping.extra, extraMapping{m.Key, e})
-			v.usesVerified = v.usesVerified || e.looksAt(claimVerified)
+			v.usesVerified = v.usesVerified || e.Selects(claimsVariable, claimVerified)
 		}
 	}
 }

@@ -2,24 +2,24 @@ package webhookauthorizer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
-	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/keelson-dev/keelson/cel"
 )
 
 // mostConditions is how many conditions a webhook may have.
 const mostConditions = 64
 
-// variable is what conditions see: the spec of the review.
+// variable is the one variable that conditions see: the spec of the review.
 const variable = "request"
 
 // Conditions are the compiled conditions under which a webhook is asked.
@@ -27,11 +27,11 @@ type Conditions struct{ list []condition }
 
 type condition struct {
 	text    string
-	program cel.Program
+	program *cel.Program
 }
 
-// Compile compiles conditions. None are nil. at is where they are in a
-// configuration.
+// Compile compiles conditions, whose place in a configuration is at. It returns nil
+// Conditions if there are none.
 func Compile(expressions []string, at *field.Path) (*Conditions, field.ErrorList) {
 	if len(expressions) > mostConditions {
 		return nil, field.ErrorList{field.TooMany(at, len(expressions), mostConditions)}
@@ -39,6 +39,7 @@ func Compile(expressions []string, at *field.Path) (*Conditions, field.ErrorList
 	var errs field.ErrorList
 	out := &Conditions{}
 	seen := map[string]bool{}
+	scope := cel.NewScope(cel.Variable{Name: variable, Type: specType()})
 	for i, text := range expressions {
 		at := at.Index(i).Child("expression")
 		switch {
@@ -50,7 +51,7 @@ func Compile(expressions []string, at *field.Path) (*Conditions, field.ErrorList
 			continue
 		}
 		seen[text] = true
-		c, err := compile(text, at)
+		c, err := compile(scope, text, at)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -63,32 +64,31 @@ func Compile(expressions []string, at *field.Path) (*Conditions, field.ErrorList
 	return out, errs
 }
 
-func compile(text string, at *field.Path) (condition, *field.Error) {
-	env, err := env()
+func compile(scope *cel.Scope, text string, at *field.Path) (condition, *field.Error) {
+	e, err := scope.Compile(text, cel.Stored)
+	var unavailable *cel.EnvironmentError
+	switch {
+	case errors.As(err, &unavailable):
+		return condition{}, field.InternalError(at, err)
+	case err != nil:
+		return condition{}, field.Invalid(at, text, err.Error())
+	case e.Type() != types.BoolType:
+		return condition{}, field.Invalid(at, text, fmt.Sprintf("must evaluate to bool but got %v", e.Type()))
+	}
+	program, err := e.Program()
 	if err != nil {
-		return condition{}, field.InternalError(at, fmt.Errorf("unexpected error loading CEL environment: %w", err))
-	}
-	tree, issues := env.Compile(text)
-	if issues != nil {
-		return condition{}, field.Invalid(at, text, "compilation failed: "+issues.String())
-	}
-	if tree.OutputType() != cel.BoolType {
-		return condition{}, field.Invalid(at, text, fmt.Sprintf("must evaluate to bool but got %v", tree.OutputType()))
-	}
-	program, err := env.Program(tree)
-	if err != nil {
-		return condition{}, field.InternalError(at, fmt.Errorf("program instantiation failed: %w", err))
+		return condition{}, field.InternalError(at, fmt.Errorf("program %w", err))
 	}
 	return condition{text, program}, nil
 }
 
-// Match says whether all conditions are met. One that is not decides, whatever
-// errors others have.
+// Match reports whether all conditions are met. A condition that is not met decides, even
+// if others fail with errors.
 func (c *Conditions) Match(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
-	input := map[string]any{variable: valueOf(spec)}
+	input := cel.Values{variable: valueOf(spec)}
 	var failed []error
 	for _, one := range c.list {
-		out, _, err := one.program.ContextEval(ctx, input)
+		out, err := one.program.Evaluate(ctx, input, nil)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("cel evaluation error: expression '%v' resulted in error: %w", one.text, err))
 			continue
@@ -104,21 +104,6 @@ func (c *Conditions) Match(ctx context.Context, spec *authorizationv1.SubjectAcc
 	}
 	return true, nil
 }
-
-// env is what conditions may use. It is made when the first one is compiled: it
-// takes some milliseconds.
-var env = sync.OnceValues(func() (*cel.Env, error) {
-	typ := specType()
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
-		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        []cel.EnvOption{cel.Variable(variable, typ.CelType())},
-		DeclTypes:         []*apiservercel.DeclType{typ},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return set.StoredExpressionsEnv(), nil
-})
 
 func specType() *apiservercel.DeclType {
 	text := apiservercel.StringType
@@ -149,7 +134,7 @@ func specType() *apiservercel.DeclType {
 	})
 }
 
-// valueOf is the spec as conditions see it, with the members that are empty.
+// valueOf returns the spec as conditions see it. Members that are empty are there, except for attributes.
 func valueOf(spec *authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	extra := map[string][]string{}
 	for key, values := range spec.Extra {

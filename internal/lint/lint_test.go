@@ -24,6 +24,7 @@ const (
 // repository.
 var layers = [][]string{
 	{"storage", "scheme", "request", "metrics", "typed", "webhook"},
+	{"cel"},
 	{"apierr", "cache", "structural", "audit"},
 	{"registry", "apiresponse"},
 	{"resource", "managed", "auth"},

@@ -12,6 +12,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 
+	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/structural"
 )
 
@@ -229,9 +230,14 @@ func (c *inspection) add(errs ...*field.Error) { c.errs = append(c.errs, errs...
 
 // rule checks one rule of a node.
 func (c *inspection) rule(path *field.Path, p place, scope *scope, r *apiextensionsv1.ValidationRule) {
-	stored := func(part, source string) bool { return c.stored[[2]string{part, source}] }
-	program := scope.compile(r, p.schema.schema, stored, func(part string, e expression) string {
-		cost, err := e.estimate(sizes{p.typ})
+	origin := func(part, source string) cel.Origin {
+		if c.stored[[2]string{part, source}] {
+			return cel.Stored
+		}
+		return cel.New
+	}
+	program := scope.compile(r, p.schema.schema, origin, func(part string, e *cel.Expression) string {
+		cost, err := e.MaxCost(sizes{p.typ})
 		switch {
 		case err != nil && part == messagePart:
 			return "cost estimation failed for messageExpression: " + err.Error()

@@ -3,12 +3,12 @@ package rules
 import (
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/structural"
 )
 
@@ -16,18 +16,18 @@ import (
 type program struct {
 	rule *apiextensionsv1.ValidationRule
 
-	// condition is nil where the rule is empty or has a problem: why it does not
-	// compile.
-	condition cel.Program
+	// condition is nil if the rule is empty or does not compile; then problem says why.
+	condition *cel.Program
 	problem   string
-	// usesOldSelf tells transition rules: they need a value from before.
+	// usesOldSelf marks transition rules: they are evaluated only if there is an old value.
 	usesOldSelf bool
 
-	// message is nil without a messageExpression, or where it has a problem.
-	message        cel.Program
+	// message is nil without a messageExpression, or if that does not compile; then
+	// messageProblem says why.
+	message        *cel.Program
 	messageProblem string
 
-	// place is the rule's fieldPath in the form of errors.
+	// place is the rule's fieldPath as errors show it.
 	place string
 }
 
@@ -36,44 +36,9 @@ func optionalOldSelf(r *apiextensionsv1.ValidationRule) bool {
 	return r.OptionalOldSelf != nil && *r.OptionalOldSelf
 }
 
-// An expression is one that has been checked, with the environment it was checked in.
-type expression struct {
-	env *cel.Env
-	ast *cel.Ast
-}
-
-// check parses an expression of a scope and checks its types. The problem says why
-// that cannot be done.
-func (s *scope) check(source string, stored, optional bool) (e expression, problem string) {
-	env, err := s.env(stored, optional)
-	if err != nil {
-		return expression{}, "compilation failed: " + err.Error()
-	}
-	ast, issues := env.Compile(source)
-	if issues != nil {
-		return expression{}, "compilation failed: " + issues.String()
-	}
-	return expression{env, ast}, ""
-}
-
-func (e expression) uses(variable string) bool {
-	for _, ref := range e.ast.NativeRep().ReferenceMap() {
-		if ref.Name == variable {
-			return true
-		}
-	}
-	return false
-}
-
-// estimate returns the most an expression can cost, by the sizes of what it sees.
-func (e expression) estimate(sizes sizes) (uint64, error) {
-	cost, err := e.env.EstimateCost(e.ast, &library.CostEstimator{SizeEstimator: sizes})
-	return cost.Max, err
-}
-
-// An observer is told the expressions of a rule once they are checked, with what part
-// of the rule they are.
-type observer func(part string, e expression) (problem string)
+// An observer is called with each expression of a rule that compiles, and with the part
+// of the rule that it is. It may return a problem of its own.
+type observer func(part string, e *cel.Expression) (problem string)
 
 // The parts of a rule that are expressions.
 const (
@@ -81,25 +46,25 @@ const (
 	messagePart = "messageExpression"
 )
 
-// compile makes the program of a rule of a schema's node. Expressions that stored
-// names were accepted before.
-func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural.Schema, stored func(part, source string) bool, observe observer) program {
+// compile makes the program of a rule of a schema's node. The origin of an expression
+// says whether it was accepted before.
+func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural.Schema, origin origins, observe observer) program {
 	p := program{rule: rule}
 	if strings.TrimSpace(rule.Rule) == "" {
 		return p
 	}
-	optional := optionalOldSelf(rule)
-	e, problem := s.check(rule.Rule, stored(rulePart, rule.Rule), optional)
-	if problem == "" && e.ast.OutputType() != cel.BoolType {
-		problem = "cel expression must evaluate to a bool"
-	}
-	if p.problem = problem; problem != "" {
+	e, err := s.of(rule).Compile(rule.Rule, origin(rulePart, rule.Rule))
+	switch {
+	case err != nil:
+		p.problem = err.Error()
+		return p
+	case e.Type() != types.BoolType:
+		p.problem = "cel expression must evaluate to a bool"
 		return p
 	}
-	p.usesOldSelf = e.uses(oldSelf)
-	var err error
-	if p.condition, err = plan(e.ast); err != nil {
-		p.problem = "program instantiation failed: " + err.Error()
+	p.usesOldSelf = e.Uses(oldSelf)
+	if p.condition, err = e.Program(); err != nil {
+		p.problem = "program " + err.Error()
 		return p
 	}
 	if p.problem = observe(rulePart, e); p.problem != "" {
@@ -112,22 +77,22 @@ func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural
 		}
 	}
 	if rule.MessageExpression != "" {
-		p.message, p.messageProblem = s.compileMessage(rule, stored(messagePart, rule.MessageExpression), observe)
+		p.message, p.messageProblem = s.compileMessage(rule, origin(messagePart, rule.MessageExpression), observe)
 	}
 	return p
 }
 
-func (s *scope) compileMessage(rule *apiextensionsv1.ValidationRule, stored bool, observe observer) (cel.Program, string) {
-	e, problem := s.check(rule.MessageExpression, stored, optionalOldSelf(rule))
-	if problem != "" {
-		return nil, "messageExpression " + problem
+func (s *scope) compileMessage(rule *apiextensionsv1.ValidationRule, origin cel.Origin, observe observer) (*cel.Program, string) {
+	e, err := s.of(rule).Compile(rule.MessageExpression, origin)
+	if err != nil {
+		return nil, "messageExpression " + err.Error()
 	}
-	if e.ast.OutputType() != cel.StringType {
+	if e.Type() != types.StringType {
 		return nil, "messageExpression must evaluate to a string"
 	}
-	message, err := plan(e.ast)
+	message, err := e.Program()
 	if err != nil {
-		return nil, "messageExpression instantiation failed: " + err.Error()
+		return nil, "messageExpression " + err.Error()
 	}
 	if problem := observe(messagePart, e); problem != "" {
 		return nil, problem

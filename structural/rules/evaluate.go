@@ -5,24 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
+
+	"github.com/keelson-dev/keelson/cel"
 )
 
 // An evaluation is that of all rules for one object. Its methods return false when
 // the budget does not allow for more.
 type evaluation struct {
-	ctx context.Context
-	Result
+	ctx    context.Context
+	budget cel.Budget
+	Result // without Remaining
 }
 
 // value evaluates the rules for a value and for what is in it.
@@ -81,7 +82,7 @@ func (e *evaluation) rules(n *node, path *field.Path, value, old any, c *correla
 		return true
 	}
 	programs := n.compiled()
-	if e.Remaining <= 0 {
+	if e.budget <= 0 {
 		return e.exhausted(n, path)
 	}
 	plain, optional := n.variables(value, old)
@@ -109,26 +110,23 @@ func (e *evaluation) rules(n *node, path *field.Path, value, old any, c *correla
 
 // rule evaluates one rule.
 func (e *evaluation) rule(n *node, p *program, path *field.Path, value any, vars *variables, c *correlation) bool {
-	result, cost, err := e.run(p.condition, vars)
-	if cost == nil {
-		e.Errors = append(e.Errors, field.InternalError(path, fmt.Errorf("runtime cost could not be calculated for validation rule: %v, no further validation rules will be run", name(p.rule))))
-		return e.stop()
-	}
-	if !e.pay(*cost) {
-		return e.exhausted(n, path)
-	}
+	result, err := p.condition.Evaluate(e.ctx, vars, &e.budget)
 	switch {
-	case err == nil && result == types.True:
-		return true
-	case err == nil:
-		return e.failed(n, p, path, value, vars, c)
-	case strings.HasPrefix(err.Error(), "no such overload"):
+	case errors.Is(err, cel.ErrUnknownCost):
+		e.Errors = append(e.Errors, field.InternalError(path, fmt.Errorf(
+			"runtime cost could not be calculated for validation rule: %v, no further validation rules will be run", name(p.rule))))
+		return e.stop()
+	case errors.Is(err, cel.ErrBudget):
+		return e.exhausted(n, path)
+	case errors.Is(err, cel.ErrNoOverload):
 		e.invalid(n, path, fmt.Sprintf("'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", err, name(p.rule)))
-	case isOverLimit(err):
+	case errors.Is(err, cel.ErrCallLimit):
 		e.invalid(n, path, fmt.Sprintf("'%v': no further validation rules will be run due to call cost exceeds limit for rule: %v", err, name(p.rule)))
 		return e.stop()
-	default:
+	case err != nil:
 		e.invalid(n, path, fmt.Sprintf("%v evaluating rule: %v", err, name(p.rule)))
+	case result != types.True:
+		return e.failed(n, p, path, value, vars, c)
 	}
 	return true
 }
@@ -200,13 +198,13 @@ func (e *messageError) Unwrap() error { return e.kind }
 // message evaluates the messageExpression of a rule. It is "" if that gives no message
 // that can be used; an error says that nothing else may be evaluated.
 func (e *evaluation) message(p *program, vars *variables) (string, error) {
-	result, cost, err := e.run(p.message, vars)
+	result, err := p.message.Evaluate(e.ctx, vars, &e.budget)
 	switch {
-	case cost == nil:
+	case errors.Is(err, cel.ErrUnknownCost):
 		return "", &messageError{errNoCost, fmt.Sprintf("runtime cost could not be calculated for messageExpression: %q", p.rule.MessageExpression)}
-	case !e.pay(*cost):
+	case errors.Is(err, cel.ErrBudget):
 		return "", &messageError{errStop, "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"}
-	case err != nil && isOverLimit(err):
+	case errors.Is(err, cel.ErrCallLimit):
 		return "", &messageError{errStop, fmt.Sprintf("no further validation rules will be run due to call cost exceeds limit for messageExpression: %q", p.rule.MessageExpression)}
 	case err != nil:
 		return "", nil
@@ -219,26 +217,8 @@ func (e *evaluation) message(p *program, vars *variables) (string, error) {
 	return text, nil
 }
 
-// run evaluates a program. The cost is nil if it is not known.
-func (e *evaluation) run(p cel.Program, vars *variables) (result ref.Val, cost *uint64, err error) {
-	result, details, err := p.ContextEval(e.ctx, vars)
-	if details != nil {
-		cost = details.ActualCost()
-	}
-	return result, cost, err
-}
-
-// pay takes a cost from the budget, if that has it.
-func (e *evaluation) pay(cost uint64) bool {
-	if cost > math.MaxInt64 || int64(cost) > e.Remaining {
-		return false
-	}
-	e.Remaining -= int64(cost)
-	return true
-}
-
 func (e *evaluation) stop() bool {
-	e.Remaining = -1
+	e.budget.Exhaust()
 	return false
 }
 
@@ -250,10 +230,6 @@ func (e *evaluation) exhausted(n *node, path *field.Path) bool {
 // invalid adds an error that is not about the value: it shows its type in its place.
 func (e *evaluation) invalid(n *node, path *field.Path, detail string) {
 	e.Errors = append(e.Errors, field.Invalid(path, n.schema.Type(), detail))
-}
-
-func isOverLimit(err error) bool {
-	return strings.HasPrefix(err.Error(), "operation cancelled: actual cost limit exceeded")
 }
 
 // name is what errors call a rule.
@@ -307,7 +283,7 @@ func isNil(v any) bool {
 	return false
 }
 
-// ResolveName makes variables what a program is evaluated with.
+// ResolveName returns the value of a variable; the method makes variables a cel.Variables.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch {
 	case name == self:
@@ -318,5 +294,5 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent returns nil: there is nothing else.
-func (v *variables) Parent() cel.Activation { return nil }
+// Parent returns nil: there are no other variables.
+func (v *variables) Parent() cel.Variables { return nil }

@@ -7,14 +7,14 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 
+	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/structural"
 )
 
 // Budget is what the rules of a definition may cost in one request.
-const Budget int64 = celconfig.RuntimeCELCostBudget
+const Budget = int64(cel.ObjectBudget)
 
 // A Validator evaluates the rules of a version's schema. The rules of a node are
 // compiled when the first value of it is validated, once, and are kept as long as the
@@ -101,8 +101,8 @@ func (n *node) compiled() []program {
 			return
 		}
 		scope := newScope(common.SchemaDeclType(n.schema, n.root))
-		stored := func(string, string) bool { return true }
-		costless := func(string, expression) string { return "" }
+		stored := func(string, string) cel.Origin { return cel.Stored }
+		costless := func(string, *cel.Expression) string { return "" }
 		n.programs = make([]program, len(rules))
 		for i := range rules {
 			n.programs[i] = scope.compile(&rules[i], n.schema.schema, stored, costless)
@@ -137,11 +137,12 @@ func (v *Validator) Evaluate(ctx context.Context, path *field.Path, obj, old any
 	if v == nil || obj == nil {
 		return Result{Remaining: budget}
 	}
-	e := &evaluation{ctx: ctx, Result: Result{Remaining: budget}}
+	e := &evaluation{ctx: ctx, budget: cel.Budget(budget)}
 	var c *correlation
 	if !isNil(old) {
 		c = &correlation{schema: v.root.schema.schema, value: obj, old: old, known: true}
 	}
 	e.value(v.root, path, obj, old, c)
+	e.Remaining = int64(e.budget)
 	return e.Result
 }

@@ -1,20 +1,21 @@
-package rules
+package cel
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
-	"github.com/google/cel-go/cel"
+	celgo "github.com/google/cel-go/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
-
-	"github.com/keelson-dev/keelson/structural"
+	"k8s.io/apiserver/pkg/cel/openapi"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// expressions use the functions that there are, at least one of each library, on a
-// self as planSelf has it.
+// expressions use the functions that there are, at least one of each library, on the
+// self of testSelf.
 var expressions = []string{
 	// the language
 	`self.n + 1 == 8 && !(self.n > 8) || self.n in [1, 2]`,
@@ -74,42 +75,87 @@ var expressions = []string{
 	`lists.range(400).all(x, lists.range(400).all(y, lists.range(400).all(z, x + y + z >= 0)))`,
 }
 
-func planSelf(t *testing.T) (*structural.Schema, any) {
-	props := []byte(`{"type":"object","properties":{
+// testSelf returns the type and a value of self in expressions.
+func testSelf(t *testing.T) (*apiservercel.DeclType, any) {
+	t.Helper()
+	schema := &spec.Schema{}
+	err := json.Unmarshal([]byte(`{"type":"object","properties":{
 		"n":{"type":"integer"},"d":{"type":"number"},"s":{"type":"string"},"none":{"type":"string"},
 		"list":{"type":"array","items":{"type":"string"}},"map":{"type":"object","additionalProperties":{"type":"string"}},
-		"intstr":{"x-kubernetes-int-or-string":true}}}`)
-	return parseSchema(t, string(props)), map[string]any{
+		"intstr":{"x-kubernetes-int-or-string":true}}}`), schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := &openapi.Schema{Schema: schema}
+	return common.SchemaDeclType(view, false).MaybeAssignTypeName("selfType"), common.UnstructuredToVal(map[string]any{
 		"n": int64(7), "d": 1.25, "s": "abc", "list": []any{"a", "b", "c"},
 		"map": map[string]any{"k": "v"}, "intstr": int64(3),
-	}
+	}, view)
 }
 
 // TestPlannedProgramsAreThoseOfTheEnvironment compares programs that have only the
-// functions they call with those of the whole environment: values, errors and costs
+// functions they call with programs of the whole environment: values, errors and costs
 // must be the same.
 func TestPlannedProgramsAreThoseOfTheEnvironment(t *testing.T) {
-	schema, value := planSelf(t)
-	v := newView(schema)
-	scope := newScope(common.SchemaDeclType(v, false))
-	object := common.UnstructuredToVal(value, v)
-	vars := &variables{self: object, old: object}
-	for _, source := range expressions {
-		e, problem := scope.check(source, true, false)
-		if problem != "" {
-			t.Errorf("%s\n%s", source, problem)
+	typ, self := testSelf(t)
+	scope := NewScope(Variable{Name: "self", Type: typ}, Variable{Name: "oldSelf", Type: typ})
+	comparePrograms(t, scope, Values{"self": self, "oldSelf": self}, expressions)
+}
+
+// TestProgramsOfGoValues does the same with variables whose values are maps and slices of Go, as claims of tokens
+// and attributes of requests are.
+func TestProgramsOfGoValues(t *testing.T) {
+	text := apiservercel.StringType
+	list := apiservercel.NewListType(text, -1)
+	field := func(name string, typ *apiservercel.DeclType) *apiservercel.DeclField {
+		return apiservercel.NewDeclField(name, typ, false, nil, nil)
+	}
+	user := apiservercel.NewObjectType("test.User", map[string]*apiservercel.DeclField{
+		"name": field("name", text), "groups": field("groups", list), "uid": field("uid", text),
+		"extra": field("extra", apiservercel.NewMapType(text, list, -1)),
+	})
+	claims := apiservercel.NewMapType(text, apiservercel.AnyType, -1)
+	scope := NewScope(Variable{Name: "user", Type: user}, Variable{Name: "claims", Type: claims})
+	values := Values{
+		"user": map[string]any{
+			"name": "jane", "groups": []string{"a", "b"}, "extra": map[string][]string{"k": {"v"}},
+		},
+		"claims": map[string]any{"sub": "jane", "n": 3.0, "roles": []any{"x", "y"}, "address": map[string]any{"city": "Ulm"}, "nothing": nil},
+	}
+	comparePrograms(t, scope, values, []string{
+		`user.name == 'jane' && user.groups.exists(g, g == 'a') && user.extra['k'] == ['v']`,
+		`has(user.uid) || user.uid == 'x'`,
+		`user.uid == 'x'`,
+		`type(user) == test.User`,
+		`type(claims.n) == double && type(claims.roles) == list`,
+		`claims.sub + claims.roles.join(',') + string(claims.n)`,
+		`claims.roles + ['z']`,
+		`claims.?address.?city.orValue('')`,
+		`claims.nothing == null`,
+		`claims.none`,
+		`claims.sub + 1 == claims.n`,
+		`claims.all(k, v, k != '')`,
+	})
+}
+
+func comparePrograms(t *testing.T, scope *Scope, vars Values, sources []string) {
+	t.Helper()
+	for _, source := range sources {
+		e, err := scope.Compile(source, Stored)
+		if err != nil {
+			t.Errorf("%s\n%v", source, err)
 			continue
 		}
-		whole, err := e.env.Program(e.ast,
-			cel.CostLimit(celconfig.PerCallLimit),
-			cel.CostTracking(&library.CostEstimator{}),
-			cel.InterruptCheckFrequency(celconfig.CheckFrequency))
-		if err != nil {
-			t.Fatal(err)
-		}
-		planned, err := plan(e.ast)
-		if err != nil {
-			t.Fatal(err)
+		whole, wholeErr := e.env.Program(e.ast,
+			celgo.CostLimit(celconfig.PerCallLimit),
+			celgo.CostTracking(&library.CostEstimator{}),
+			celgo.InterruptCheckFrequency(celconfig.CheckFrequency))
+		planned, err := e.plan()
+		if wholeErr != nil || err != nil {
+			if fmt.Sprint(err) != fmt.Sprint(wholeErr) {
+				t.Errorf("%s\ngot  %v\nwant %v", source, err, wholeErr)
+			}
+			continue
 		}
 		want, got := outcome(t, whole, vars), outcome(t, planned, vars)
 		if got != want {
@@ -118,9 +164,9 @@ func TestPlannedProgramsAreThoseOfTheEnvironment(t *testing.T) {
 	}
 }
 
-func outcome(t *testing.T, p cel.Program, vars *variables) string {
+func outcome(t *testing.T, p celgo.Program, vars Variables) string {
 	t.Helper()
-	result, details, err := p.ContextEval(context.Background(), vars)
+	result, details, err := p.ContextEval(t.Context(), vars)
 	if details == nil || details.ActualCost() == nil {
 		t.Fatal("no cost")
 	}

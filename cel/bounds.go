@@ -1,4 +1,4 @@
-package rules
+package cel
 
 import (
 	"strconv"
@@ -15,10 +15,10 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// The cost of a call is counted by the size of its arguments, and after it was made: a function whose
-// result is larger than its arguments by a factor takes the memory before anybody pays for it, and a
-// chain of such calls takes the power of it. Calls of those functions are therefore refused
-// when their result would be larger than anything that an object can hold.
+// The cost of a call is computed from the sizes of its arguments, and only after the call was made. A
+// function whose result is larger than its arguments by a factor has therefore taken its memory before
+// the cost is known, and in a chain of calls the factors multiply: two calls of replace make 1 GB of 1 KB.
+// Calls of such functions are refused when their result would be larger than what an object can hold.
 const (
 	maxText     = 10 << 20
 	maxElements = 3 << 20
@@ -41,6 +41,7 @@ var bounds = map[string]bound{
 	"isQuantity":  boundQuantity,
 }
 
+// tooLarge is why a call is refused whose result is too large.
 const tooLarge = "the result is larger than an object may be"
 
 func boundSum(args []ref.Val) string {
@@ -104,7 +105,8 @@ func boundJoin(args []ref.Val) string {
 	return ""
 }
 
-// textSize is about how many bytes a value becomes as text, and not much more than most.
+// textSize estimates how many bytes a value takes as text, with between bytes for each of its parts. It
+// stops counting above most.
 func textSize(v ref.Val, between, most int) int {
 	size := between
 	switch v := v.(type) {
@@ -149,7 +151,7 @@ func boundRange(args []ref.Val) string {
 	return ""
 }
 
-// boundQuantity refuses a text whose reading as a quantity takes long.
+// boundQuantity refuses a text that would take long to be read as a quantity, such as 011E011110011110.
 func boundQuantity(args []ref.Val) string {
 	if text, ok := args[0].(types.String); ok {
 		if err := scheme.CheckQuantity(string(text)); err != nil {
@@ -159,7 +161,7 @@ func boundQuantity(args []ref.Val) string {
 	return ""
 }
 
-// bounded makes the interpreter ask the bound of a function before it calls it.
+// bounded is a decorator of the interpreter: it replaces the calls of functions that have a bound.
 func (p *planner) bounded(node interpreter.Interpretable) (interpreter.Interpretable, error) {
 	call, ok := node.(interpreter.InterpretableCall)
 	if !ok || bounds[call.Function()] == nil {
@@ -172,7 +174,7 @@ func (p *planner) bounded(node interpreter.Interpretable) (interpreter.Interpret
 	return &boundedCall{InterpretableCall: call, bound: bounds[call.Function()], run: run}, nil
 }
 
-// implementation finds what carries out an overload of a function.
+// implementation returns the Go function of an overload of a function, nil if there is none.
 func (p *planner) implementation(function, overload string) functions.FunctionOp {
 	if function == operators.Add {
 		return func(args ...ref.Val) ref.Val {
@@ -214,7 +216,7 @@ func implementationOf(f *decls.FunctionDecl, overload string) functions.Function
 	return nil
 }
 
-// A boundedCall is a call that its bound may refuse.
+// A boundedCall is a call that is made only if its bound does not refuse it.
 type boundedCall struct {
 	interpreter.InterpretableCall
 	bound bound

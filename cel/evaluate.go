@@ -1,0 +1,105 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// A Budget is what evaluations may still cost together, in the language's units. It is
+// negative once it was exceeded.
+type Budget int64
+
+// ObjectBudget is the budget of all validation rules for one custom resource.
+const ObjectBudget Budget = celconfig.RuntimeCELCostBudget
+
+// pay takes a cost from the budget. It returns false if the budget is smaller than that.
+func (b *Budget) pay(cost uint64) bool {
+	if cost > math.MaxInt64 || Budget(cost) > *b {
+		return false
+	}
+	*b -= Budget(cost)
+	return true
+}
+
+// Exhaust leaves nothing of the budget.
+func (b *Budget) Exhaust() { *b = -1 }
+
+// The kinds of errors of Evaluate. An error that is none of these tells what the
+// expression did, a division by zero for instance.
+var (
+	// ErrUnknownCost says that the cost of the evaluation is not known.
+	ErrUnknownCost = errors.New("the cost of the evaluation is not known")
+	// ErrBudget says that the budget is smaller than the cost of the evaluation.
+	ErrBudget = errors.New("the cost of the evaluation exceeds the budget")
+	// ErrCallLimit says that the evaluation was ended because it cost more than one
+	// evaluation may.
+	ErrCallLimit = errors.New("the cost of the evaluation exceeds the limit of one call")
+	// ErrNoOverload says that the expression called a function with values of types that
+	// the function does not take.
+	ErrNoOverload = errors.New("a function does not take arguments of these types")
+)
+
+// An evaluationError is an error of the library with the kind that it is of.
+type evaluationError struct {
+	kind error // one of the errors above
+	err  error
+}
+
+func (e *evaluationError) Error() string   { return e.err.Error() }
+func (e *evaluationError) Unwrap() []error { return []error{e.kind, e.err} }
+
+// classified returns an error of the library as Evaluate returns it.
+func classified(err error) error {
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "no such overload"):
+		return &evaluationError{ErrNoOverload, err}
+	case strings.HasPrefix(text, "operation cancelled: actual cost limit exceeded"):
+		return &evaluationError{ErrCallLimit, err}
+	}
+	return err
+}
+
+// Variables are the values that an evaluation has for the variables of its scope.
+type Variables = celgo.Activation
+
+// Values are Variables by their names. The values may be of types of Go: maps, slices,
+// texts and numbers.
+type Values map[string]any
+
+// ResolveName returns the value of a variable.
+func (v Values) ResolveName(name string) (any, bool) {
+	value, ok := v[name]
+	return value, ok
+}
+
+// Parent returns nil: there are no other variables.
+func (Values) Parent() celgo.Activation { return nil }
+
+// A Program is an expression that is ready to be evaluated. It may be used by several
+// goroutines at the same time.
+type Program struct{ program celgo.Program }
+
+// Evaluate evaluates the program and takes what that cost from the budget; with a nil
+// budget only the limit of one call holds. The end of ctx ends the evaluation with an
+// error. errors.Is finds the kind of an error.
+func (p *Program) Evaluate(ctx context.Context, vars Variables, budget *Budget) (ref.Val, error) {
+	value, details, err := p.program.ContextEval(ctx, vars)
+	if budget != nil {
+		if details == nil || details.ActualCost() == nil {
+			return nil, ErrUnknownCost
+		}
+		if !budget.pay(*details.ActualCost()) {
+			return nil, ErrBudget
+		}
+	}
+	if err != nil {
+		return nil, classified(err)
+	}
+	return value, nil
+}

@@ -1,0 +1,132 @@
+package cel
+
+import (
+	"fmt"
+	"sync"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// A planner makes the environments that programs are made in. A program keeps a table of
+// its own of the functions of its environment, all 350 overloads of them (50 KB). It
+// therefore gets an environment that has few other functions than it calls.
+//
+// The types of a scope's variables are not in that environment: they are needed to check
+// an expression, not to evaluate it. An expression that makes an object of such a type
+// therefore has no program; kube-apiserver makes one, whose every evaluation fails.
+type planner struct {
+	functions map[string]*decls.FunctionDecl // all functions, by name
+	plain     base                           // types and settings alone
+	// costed has the libraries that come with settings as well as functions: what the
+	// functions cost.
+	costed base
+}
+
+// A base is an environment, and the names of the functions that need not be added to it.
+type base struct {
+	env *celgo.Env
+	has map[string]bool
+}
+
+var newPlanner = sync.OnceValues(func() (*planner, error) {
+	all := environments().StoredExpressionsEnv()
+	p := &planner{functions: all.Functions()}
+	var err error
+	if p.plain, err = p.base(all, celgo.OptionalTypes()); err != nil {
+		return nil, err
+	}
+	p.costed, err = p.base(all, celgo.OptionalTypes(), ext.Sets(), ext.Lists(ext.ListsVersion(3)))
+	return p, err
+})
+
+// base returns the base that has the given libraries, and the types of all.
+func (p *planner) base(all *celgo.Env, libraries ...celgo.EnvOption) (base, error) {
+	env, err := celgo.NewCustomEnv(append([]celgo.EnvOption{
+		celgo.CustomTypeProvider(all.CELTypeProvider()),
+		celgo.CustomTypeAdapter(all.CELTypeAdapter()),
+	}, libraries...)...)
+	if err != nil {
+		return base{}, err
+	}
+	b := base{has: map[string]bool{}}
+	for name, f := range env.Functions() {
+		whole := p.functions[name]
+		b.has[name] = whole == nil || len(f.OverloadDecls()) == len(whole.OverloadDecls())
+	}
+	b.env, err = env.Extend(
+		celgo.CustomTypeProvider(fixedTypes{env.CELTypeProvider()}),
+		celgo.CustomTypeAdapter(fixedValues{env.CELTypeAdapter()}),
+		celgo.ClearMacros(),
+	)
+	return b, err
+}
+
+// An environment that is extended copies its types and values unless they are of types
+// that it does not know. These hide what they are, so that they are shared.
+type (
+	fixedTypes  struct{ types.Provider }
+	fixedValues struct{ types.Adapter }
+)
+
+// Program returns the program of the expression. An evaluation ends at the cost that one
+// call may have, and looks for the end of its context now and then. An error begins with
+// "instantiation failed"; in kube-apiserver's words the caller says before it of what.
+func (e *Expression) Program() (*Program, error) {
+	program, err := e.plan()
+	if err != nil {
+		return nil, fmt.Errorf("instantiation failed: %w", err)
+	}
+	return &Program{program}, nil
+}
+
+func (e *Expression) plan() (celgo.Program, error) {
+	p, err := newPlanner()
+	if err != nil {
+		return nil, err
+	}
+	env, err := p.environment(e)
+	if err != nil {
+		return nil, err
+	}
+	return env.Program(e.ast,
+		celgo.EvalOptions(celgo.OptOptimize, celgo.OptTrackCost),
+		celgo.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization),
+		celgo.CostTracking(&library.CostEstimator{}),
+		celgo.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
+		celgo.CostLimit(celconfig.PerCallLimit),
+		celgo.InterruptCheckFrequency(celconfig.CheckFrequency),
+		celgo.CustomDecorator(p.bounded),
+	)
+}
+
+// environment returns an environment that has what an expression needs to be evaluated.
+func (p *planner) environment(e *Expression) (*celgo.Env, error) {
+	called := map[string]bool{}
+	visit := func(x ast.Expr) {
+		if x.Kind() == ast.CallKind {
+			called[x.AsCall().FunctionName()] = true
+		}
+	}
+	ast.PreOrderVisit(e.ast.NativeRep().Expr(), ast.NewExprVisitor(visit))
+
+	b := p.plain
+	for name := range called {
+		if p.costed.has[name] && !p.plain.has[name] {
+			b = p.costed
+		}
+	}
+	var add []*decls.FunctionDecl
+	for name := range called {
+		if f := p.functions[name]; f != nil && !b.has[name] {
+			add = append(add, f)
+		}
+	}
+	return b.env.Extend(celgo.FunctionDecls(add...))
+}
