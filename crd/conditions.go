@@ -76,7 +76,7 @@ func (s *Server) given(d *definition, after status) {
 	}
 	copied := *d
 	copied.status = after
-	s.byName[d.name], s.groups[d.group][d.name] = &copied, &copied
+	s.byName[d.name] = &copied
 	s.enter(d, &copied)
 }
 

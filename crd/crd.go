@@ -14,7 +14,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +48,7 @@ type Options struct {
 	Exclusive bool
 	// Converters makes the converter of a definition.
 	Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error)
-	// Resources is where the resources of definitions are entered; nil is not told.
+	// Resources is the directory that the resources of definitions are put into.
 	Resources *directory.Directory
 	// Documents is told which definitions have OpenAPI documents; nil is not.
 	Documents Documents
@@ -77,18 +76,8 @@ type Server struct {
 	// mu guards what follows, and is held for look-ups and changes in memory only.
 	mu     sync.Mutex
 	byName map[string]*definition
-	// groups has the definitions of each group by name.
-	groups map[string]map[string]*definition
 	// ledgers are those of the groups.
 	ledgers map[string]*ledger
-	// stale are the groups whose discovery is out of date.
-	stale map[string]bool
-	// versions counts the definitions that serve a version of a group; changed are
-	// those that came or went since Changes was called, and changes has room for one.
-	versions map[schema.GroupVersion]int
-	changed  map[schema.GroupVersion]bool
-	changes  chan struct{}
-	told     bool // Changes was called
 	// finishing are the definitions whose objects are being deleted.
 	finishing map[string]bool
 
@@ -110,8 +99,7 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
-		byName: map[string]*definition{}, groups: map[string]map[string]*definition{}, ledgers: map[string]*ledger{}, stale: map[string]bool{},
-		versions: map[schema.GroupVersion]int{}, changed: map[schema.GroupVersion]bool{}, changes: make(chan struct{}, 1),
+		byName: map[string]*definition{}, ledgers: map[string]*ledger{},
 		finishing: map[string]bool{}, work: newQueue(), ready: make(chan struct{}),
 	}
 }
@@ -194,10 +182,6 @@ func (s *Server) put(d *definition) {
 		d.inherit(old)
 	}
 	s.byName[d.name] = d
-	if s.groups[d.group] == nil {
-		s.groups[d.group] = map[string]*definition{}
-	}
-	s.groups[d.group][d.name] = d
 	s.enter(old, d)
 	s.expose(old, d)
 }
@@ -214,13 +198,6 @@ func (s *Server) expose(old, d *definition) {
 	if d != nil && d.serves() {
 		s.served.Store(d.key(), d)
 	}
-	for _, x := range []*definition{old, d} {
-		if x != nil {
-			s.stale[x.group] = true
-		}
-	}
-	s.count(old, -1)
-	s.count(d, 1)
 	s.list(old, d)
 	if s.o.Documents == nil {
 		return
@@ -242,10 +219,6 @@ func (s *Server) drop(name string) {
 		return
 	}
 	delete(s.byName, name)
-	delete(s.groups[old.group], name)
-	if len(s.groups[old.group]) == 0 {
-		delete(s.groups, old.group)
-	}
 	s.enter(old, nil)
 	s.expose(old, nil)
 	s.reconsider(old.group)
@@ -319,29 +292,6 @@ func (s *Server) find(info *request.Info) *definition {
 		return nil
 	}
 	return d.(*definition)
-}
-
-// HasResource says whether a version of a group has a resource, or one of its
-// subresources where name is of the form resource/subresource.
-func (s *Server) HasResource(group, version, name string) bool {
-	resource, subresource, _ := strings.Cut(name, "/")
-	d, ok := s.served.Load(schema.GroupResource{Group: group, Resource: resource})
-	if !ok {
-		return false
-	}
-	v := d.(*definition).version(version)
-	if v == nil {
-		return false
-	}
-	switch subresource {
-	case "":
-		return name == resource
-	case "status":
-		return v.status
-	case "scale":
-		return v.scale
-	}
-	return false
 }
 
 // ServeHTTP serves a request for which Serves holds.

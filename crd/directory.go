@@ -13,32 +13,31 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// list replaces the resources of old by those of d in the directory; either may be nil. mu is held.
+// list replaces the versions of old by those of d in the directory; either may be nil. mu is held.
 func (s *Server) list(old, d *definition) {
-	if s.o.Resources == nil {
-		return
-	}
-	if old != nil && old.serves() {
-		for _, gvr := range old.resourceVersions() {
-			if d == nil || !d.serves() || d.key() != old.key() || d.version(gvr.Version) == nil {
-				s.o.Resources.Remove(gvr, directory.Custom)
-			}
+	for _, gvr := range old.servedVersions() {
+		if d == nil || d.version(gvr.Version) == nil {
+			s.o.Resources.Remove(gvr, directory.Custom)
 		}
 	}
-	if d == nil || !d.serves() {
-		return
-	}
-	for _, gvr := range d.resourceVersions() {
-		s.o.Resources.Put(&directory.Resource{
+	for _, gvr := range d.servedVersions() {
+		r := &directory.Resource{
 			GVR: gvr, Source: directory.Custom, Handler: s,
-			Open:     func(ctx context.Context) (*registry.Served, func(), error) { return s.open(ctx, gvr) },
-			Describe: func() []metav1.APIResource { return d.resources(d.version(gvr.Version)) },
-		})
+			Open:      func(ctx context.Context) (*registry.Served, func(), error) { return s.open(ctx, gvr) },
+			Announced: !d.serves(),
+		}
+		if d.status.established() {
+			r.Describe = func() []metav1.APIResource { return d.apiResources(d.version(gvr.Version)) }
+		}
+		s.o.Resources.Put(r)
 	}
 }
 
-// resourceVersions are the served versions of the resource of a definition.
-func (d *definition) resourceVersions() []schema.GroupVersionResource {
+// servedVersions returns the served versions of the resource of a definition. A nil definition has none.
+func (d *definition) servedVersions() []schema.GroupVersionResource {
+	if d == nil {
+		return nil
+	}
 	var out []schema.GroupVersionResource
 	for i := range d.versions {
 		if d.versions[i].served {

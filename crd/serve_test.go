@@ -104,22 +104,22 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	resources.PutBuiltIn(reg, verbs)
 	w.custom = crd.New(crd.Options{
 		Registry: reg, Rest: verbs, Exclusive: true, Client: client.New(resources, writes, "kube-apiserver"), Writes: writes,
+		Resources:  resources,
 		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) { return w, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.custom.Run(ctx) })
-	groups := discovery.New(nil, "")
+	groups := discovery.New(resources, "")
 	w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info := request.ParseInfo(r)
 		r = r.WithContext(request.WithUser(request.WithInfo(r.Context(), info), &request.User{Name: "admin", Groups: []string{request.GroupMasters}}))
 		switch {
 		case !info.IsResource():
-			w.custom.Publish(groups)
 			groups.ServeHTTP(rw, r)
 		case w.custom.Serves(info):
 			w.custom.ServeHTTP(rw, r)
-		case verbs.Knows(info.Group):
+		case resources.HasSource(info.Group, directory.BuiltIn):
 			verbs.ServeHTTP(rw, r)
 		default:
 			http.NotFound(rw, r)
@@ -525,23 +525,4 @@ func TestDiscoveryFollows(t *testing.T) {
 	}
 	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
 	w.await(404, "/apis/"+group)
-}
-
-// TestChangesAreTheCallers: the map that Changes returns does not change, also when
-// there was nothing to tell.
-func TestChangesAreTheCallers(t *testing.T) {
-	w := newWorld(t)
-	first, err := w.custom.Changes(t.Context())
-	if err != nil || len(first) != 0 {
-		t.Fatal(first, err)
-	}
-	const group = "i.example.com"
-	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
-	second, err := w.custom.Changes(t.Context())
-	if err != nil || len(second) != 1 {
-		t.Errorf("%v %v", second, err)
-	}
-	if len(first) != 0 {
-		t.Errorf("a map that was returned has changed: %v", first)
-	}
 }

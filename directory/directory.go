@@ -1,12 +1,15 @@
-// Package directory has every resource that the server serves, by group, version and resource: the
-// built-in ones, those of CustomResourceDefinitions and those of API services. Whoever serves resources
-// puts them in; the router, discovery, the in-process client and controllers find them here, and are told
-// of changes.
+// Package directory lists every resource that the server serves, by group, version and resource: the
+// built-in ones and those of CustomResourceDefinitions. Whoever serves a resource puts it in. The router,
+// discovery, the in-process client and the controllers look resources up here, and follow what comes and
+// goes with a Watcher.
 package directory
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,47 +18,51 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// Source is who serves a resource.
+// Source says what declared a resource.
 type Source int
 
 const (
 	// BuiltIn resources are part of the program.
 	BuiltIn Source = iota
-	// Custom resources are those of CustomResourceDefinitions.
+	// Custom resources belong to a CustomResourceDefinition.
 	Custom
 )
 
-// A Resource is one version of a resource.
+// Resource is one version of a resource. It is not changed after Put.
 type Resource struct {
 	GVR    schema.GroupVersionResource
 	Source Source
-	// Handler serves requests about it.
+	// Handler answers requests for the resource.
 	Handler http.Handler
-	// Open returns the resource for reads and writes inside the server. Until done is called the caller
-	// uses it: what takes its place waits for that where it has to. Nil where it cannot be opened.
+	// Open returns the resource for reads and writes inside the server. The caller calls done when it has
+	// finished: a definition is not replaced in the middle of a write.
 	Open func(ctx context.Context) (served *registry.Served, done func(), err error)
-	// Describe lists the resource and its subresources as discovery shows them.
+	// Describe returns the entries of the resource and its subresources in discovery, in their order there.
+	// If it is nil, or returns none, discovery shows the group and the version without the resource.
 	Describe func() []metav1.APIResource
-	// Announced resources are not served yet: discovery shows their version alone.
+	// Announced means that the version is shown in discovery and has an APIService, but that requests for the
+	// resource are not answered yet. Find does not return the resource.
 	Announced bool
 }
 
-// Directory has the resources. Its methods may be called concurrently.
+// Directory lists the resources. Its methods may be called concurrently.
 type Directory struct {
-	served sync.Map // schema.GroupVersionResource -> *Resource, without those that are announced
+	served sync.Map // schema.GroupVersionResource -> *Resource, without the announced ones
 
-	mu sync.RWMutex // guards what follows
-	// groups has all resources by group, version and name.
-	groups   map[string]map[string]map[string]*Resource
+	mu       sync.RWMutex                    // guards what follows
+	groups   map[string]map[string]resources // by group and version
 	watchers map[*Watcher]bool
 }
 
+// resources are those of one version of a group, by name.
+type resources map[string]*Resource
+
 // New returns an empty Directory.
 func New() *Directory {
-	return &Directory{groups: map[string]map[string]map[string]*Resource{}, watchers: map[*Watcher]bool{}}
+	return &Directory{groups: map[string]map[string]resources{}, watchers: map[*Watcher]bool{}}
 }
 
-// Find returns a resource that is served, nil if there is none of that name.
+// Find returns a resource that is served, or nil.
 func (d *Directory) Find(gvr schema.GroupVersionResource) *Resource {
 	found, ok := d.served.Load(gvr)
 	if !ok {
@@ -64,12 +71,23 @@ func (d *Directory) Find(gvr schema.GroupVersionResource) *Resource {
 	return found.(*Resource)
 }
 
-// Has says whether a group has resources of a source.
-func (d *Directory) Has(group string, source Source) bool {
+// Has returns whether name is served in a group and version. The name is a resource, or a resource and one of its
+// subresources with a slash between them. Has is too slow to be called for every request.
+func (d *Directory) Has(group, version, name string) bool {
+	resource, _, _ := strings.Cut(name, "/")
+	r := d.Find(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+	if r == nil || r.Describe == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.Describe(), func(entry metav1.APIResource) bool { return entry.Name == name })
+}
+
+// HasSource returns whether any resource of a group was declared by source.
+func (d *Directory) HasSource(group string, source Source) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	for _, resources := range d.groups[group] {
-		for _, r := range resources {
+	for _, version := range d.groups[group] {
+		for _, r := range version {
 			if r.Source == source {
 				return true
 			}
@@ -78,33 +96,59 @@ func (d *Directory) Has(group string, source Source) bool {
 	return false
 }
 
-// Put adds a resource, or replaces the one of its name. A built-in one is never replaced by another.
+// GroupVersions returns every version of every group, in no order.
+func (d *Directory) GroupVersions() []schema.GroupVersion {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	var out []schema.GroupVersion
+	for group, versions := range d.groups {
+		for version := range versions {
+			out = append(out, schema.GroupVersion{Group: group, Version: version})
+		}
+	}
+	return out
+}
+
+// Versions returns the versions of a group, in no order.
+func (d *Directory) Versions(group string) []string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Collect(maps.Keys(d.groups[group]))
+}
+
+// Resources returns the resources of a version of a group, announced ones too, in no order.
+func (d *Directory) Resources(gv schema.GroupVersion) []*Resource {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Collect(maps.Values(d.groups[gv.Group][gv.Version]))
+}
+
+// Put adds a resource, or replaces the one of that name. A built-in resource stays if a custom one of the same
+// name is put.
 func (d *Directory) Put(r *Resource) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	versions := d.groups[r.GVR.Group]
 	if versions == nil {
-		versions = map[string]map[string]*Resource{}
+		versions = map[string]resources{}
 		d.groups[r.GVR.Group] = versions
 	}
-	resources := versions[r.GVR.Version]
-	if resources == nil {
-		resources = map[string]*Resource{}
-		versions[r.GVR.Version] = resources
+	if versions[r.GVR.Version] == nil {
+		versions[r.GVR.Version] = resources{}
 	}
-	if old := resources[r.GVR.Resource]; old != nil && old.Source < r.Source {
+	if old := versions[r.GVR.Version][r.GVR.Resource]; old != nil && old.Source < r.Source {
 		return
 	}
-	resources[r.GVR.Resource] = r
+	versions[r.GVR.Version][r.GVR.Resource] = r
 	if r.Announced {
 		d.served.Delete(r.GVR)
 	} else {
 		d.served.Store(r.GVR, r)
 	}
-	d.tell(r.GVR.GroupVersion())
+	d.notify(r.GVR.GroupVersion())
 }
 
-// Remove takes a resource of a source out.
+// Remove removes a resource if it was declared by source.
 func (d *Directory) Remove(gvr schema.GroupVersionResource, source Source) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,118 +164,18 @@ func (d *Directory) Remove(gvr schema.GroupVersionResource, source Source) {
 	if len(versions) == 0 {
 		delete(d.groups, gvr.Group)
 	}
-	d.tell(gvr.GroupVersion())
+	d.notify(gvr.GroupVersion())
 }
 
-// Group returns the resources of a group by version and name. The caller owns the maps.
-func (d *Directory) Group(name string) map[string]map[string]*Resource {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	out := make(map[string]map[string]*Resource, len(d.groups[name]))
-	for version, resources := range d.groups[name] {
-		copied := make(map[string]*Resource, len(resources))
-		for name, r := range resources {
-			copied[name] = r
-		}
-		out[version] = copied
-	}
-	return out
-}
-
-// Each calls yield with every resource that is served, in no order, until it returns false.
-func (d *Directory) Each(yield func(*Resource) bool) {
-	d.served.Range(func(_, r any) bool { return yield(r.(*Resource)) })
-}
-
-// tell tells the watchers of a change. mu is held.
-func (d *Directory) tell(gv schema.GroupVersion) {
-	served := len(d.groups[gv.Group][gv.Version]) > 0
-	for w := range d.watchers {
-		w.add(gv, served)
-	}
-}
-
-// Watch returns a Watcher that is told of every change from now on, and first of all there is.
-func (d *Directory) Watch() *Watcher {
-	w := &Watcher{d: d, changed: map[schema.GroupVersion]bool{}, ready: make(chan struct{}, 1)}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.watchers[w] = true
-	for group, versions := range d.groups {
-		for version := range versions {
-			w.add(schema.GroupVersion{Group: group, Version: version}, true)
-		}
-	}
-	return w
-}
-
-// A Watcher collects the versions of groups whose resources changed.
-type Watcher struct {
-	d  *Directory
-	mu sync.Mutex // guards changed
-	// changed says of a version whether it has resources now.
-	changed map[schema.GroupVersion]bool
-	ready   chan struct{} // has room for one
-}
-
-func (w *Watcher) add(gv schema.GroupVersion, served bool) {
-	w.mu.Lock()
-	w.changed[gv] = served
-	w.mu.Unlock()
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
-}
-
-// Take returns what changed since the last call, and whether each version has resources now. It does not
-// wait.
-func (w *Watcher) Take() map[schema.GroupVersion]bool {
-	select {
-	case <-w.ready:
-	default:
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	changed := w.changed
-	w.changed = map[schema.GroupVersion]bool{}
-	return changed
-}
-
-// Next waits until something changed, or ctx ends, and returns it as Take does.
-func (w *Watcher) Next(ctx context.Context) (map[schema.GroupVersion]bool, error) {
-	for {
-		select {
-		case <-w.ready:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		w.mu.Lock()
-		changed := w.changed
-		w.changed = map[schema.GroupVersion]bool{}
-		w.mu.Unlock()
-		if len(changed) > 0 {
-			return changed, nil
-		}
-	}
-}
-
-// Close ends the Watcher.
-func (w *Watcher) Close() {
-	w.d.mu.Lock()
-	defer w.d.mu.Unlock()
-	delete(w.d.watchers, w)
-}
-
-// PutBuiltIn adds all resources of a registry, in all their versions.
+// PutBuiltIn adds all resources of a registry in all their versions.
 func (d *Directory) PutBuiltIn(g *registry.Registry, handler http.Handler) {
 	for _, r := range g.Resources() {
 		for i := range r.Kind.Versions {
 			served := registry.NewServed(r, &r.Kind.Versions[i])
 			d.Put(&Resource{
 				GVR: served.GVR, Source: BuiltIn, Handler: handler,
-				Open: func(context.Context) (*registry.Served, func(), error) { return served, func() {}, nil },
+				Open:     func(context.Context) (*registry.Served, func(), error) { return served, func() {}, nil },
+				Describe: func() []metav1.APIResource { return served.Kind.APIResources(served.GVR.GroupVersion()) },
 			})
 		}
 	}

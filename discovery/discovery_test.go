@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apiresponse"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 )
@@ -61,13 +63,13 @@ func kindsOf(t *testing.T, documents map[string]json.RawMessage) []*registry.Kin
 	// storage finds the version that a hash stands for.
 	storage := func(kind, hash string) schema.GroupVersion {
 		for _, gv := range versions {
-			if StorageVersionHash(gv.Group, gv.Version, kind) == hash {
+			if registry.StorageVersionHash(gv.Group, gv.Version, kind) == hash {
 				return gv
 			}
 		}
 		for _, v := range []string{"v1beta1"} {
 			for _, gv := range versions {
-				if StorageVersionHash(gv.Group, v, kind) == hash {
+				if registry.StorageVersionHash(gv.Group, v, kind) == hash {
 					return schema.GroupVersion{Group: gv.Group, Version: v}
 				}
 			}
@@ -113,6 +115,21 @@ func kindsOf(t *testing.T, documents map[string]json.RawMessage) []*registry.Kin
 	return kinds
 }
 
+// directoryOf lists all versions of kinds that no registry has.
+func directoryOf(kinds []*registry.Kind) *directory.Directory {
+	d := directory.New()
+	for _, k := range kinds {
+		for i := range k.Versions {
+			gv := k.GroupVersion(&k.Versions[i])
+			d.Put(&directory.Resource{
+				GVR:      gv.WithResource(k.Resource),
+				Describe: func() []metav1.APIResource { return k.APIResources(gv) },
+			})
+		}
+	}
+	return d
+}
+
 func get(h http.Handler, path, accept string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -130,7 +147,7 @@ func TestDocumentsAreThoseOfTheReference(t *testing.T) {
 }
 
 func compareDocuments(t *testing.T, documents map[string]json.RawMessage, kinds []*registry.Kind) {
-	h := New(FromKinds(kinds), "127.0.0.1:36443")
+	h := New(directoryOf(kinds), "127.0.0.1:36443")
 	compared := 0
 	for path, want := range documents {
 		accept := ""
@@ -176,7 +193,7 @@ func firstDifference(a, b string) string {
 
 func TestNegotiation(t *testing.T) {
 	documents := reference(t)
-	h := New(FromKinds(kindsOf(t, documents)), "127.0.0.1:36443")
+	h := New(directoryOf(kindsOf(t, documents)), "127.0.0.1:36443")
 	const fine = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
 	const coarse = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
 	for _, c := range []struct {
@@ -220,7 +237,7 @@ func TestNegotiation(t *testing.T) {
 }
 
 func TestProtobufIsTheSameObject(t *testing.T) {
-	h := New(FromKinds(kindsOf(t, reference(t))), "127.0.0.1:36443")
+	h := New(directoryOf(kindsOf(t, reference(t))), "127.0.0.1:36443")
 	w := get(h, "/apis/apps/v1", apiresponse.Protobuf)
 	body, ok := strings.CutPrefix(w.Body.String(), "k8s\x00")
 	if !ok {
@@ -243,7 +260,8 @@ func TestProtobufIsTheSameObject(t *testing.T) {
 }
 
 func TestETagSparesTheBody(t *testing.T) {
-	h := New(FromKinds(kindsOf(t, reference(t))), "127.0.0.1:36443")
+	d := directoryOf(kindsOf(t, reference(t)))
+	h := New(d, "127.0.0.1:36443")
 	etag := get(h, "/apis", aggregatedJSON).Header().Get("ETag")
 	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 	r.Header.Set("Accept", aggregatedJSON)
@@ -253,31 +271,93 @@ func TestETagSparesTheBody(t *testing.T) {
 	if etag == "" || w.Code != http.StatusNotModified || w.Body.Len() != 0 {
 		t.Errorf("etag %q: %d, %d bytes", etag, w.Code, w.Body.Len())
 	}
-	h.Set(&Group{Name: "example.com", Priority: PriorityCustom, Dynamic: true, Versions: []Version{{Name: "v1"}}})
+	d.Put(widgets("v1"))
 	if after := get(h, "/apis", aggregatedJSON).Header().Get("ETag"); after == etag {
 		t.Error("the ETag does not change with the groups")
 	}
 }
 
+// widgets is a custom resource that is established.
+func widgets(version string) *directory.Resource {
+	return &directory.Resource{
+		GVR:    schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "widgets"},
+		Source: directory.Custom,
+		Describe: func() []metav1.APIResource {
+			return []metav1.APIResource{{Name: "widgets", Kind: "Widget", Verbs: registry.AllVerbs}}
+		},
+	}
+}
+
+// announced is a custom resource that is not served yet.
+func announced(version string) *directory.Resource {
+	r := widgets(version)
+	r.Describe, r.Announced = nil, true
+	return r
+}
+
 func TestGroupsComeAndGo(t *testing.T) {
-	h := New(nil, "127.0.0.1:6443")
-	if w := get(h, "/apis/example.com/v1", ""); w.Code != http.StatusNotFound {
-		t.Fatalf("before: %d", w.Code)
+	d := directory.New()
+	h := New(d, "127.0.0.1:6443")
+	const notFound = "404 page not found\n"
+	check := func(step, path string, status int, body string) {
+		t.Helper()
+		if w := get(h, path, ""); w.Code != status || !strings.Contains(w.Body.String(), body) {
+			t.Errorf("%s: %s: %d %s, want %d and %q", step, path, w.Code, w.Body, status, body)
+		}
 	}
-	h.Set(&Group{Name: "example.com", Priority: PriorityCustom, Dynamic: true, Versions: []Version{{
-		Name: "v1", Resources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Verbs: registry.AllVerbs}},
-	}}})
-	if w := get(h, "/apis/example.com/v1", ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "widgets") {
-		t.Errorf("after Set: %d %s", w.Code, w.Body)
+	check("before", "/apis/example.com/v1", 404, notFound)
+	d.Put(announced("v1"))
+	check("announced", "/apis/example.com", 200, `"groupVersion":"example.com/v1"`)
+	check("announced", "/apis/example.com/v1", 404, notFound)
+	d.Put(widgets("v1"))
+	d.Put(widgets("v1beta1"))
+	check("served", "/apis/example.com/v1", 200, `"widgets"`)
+	check("served", "/apis/example.com", 200, `"preferredVersion":{"groupVersion":"example.com/v1",`)
+	check("served", "/apis/example.com/v2", 404, notFound)
+	d.Remove(widgets("v1").GVR, directory.Custom)
+	check("one version", "/apis/example.com/v1", 404, notFound)
+	check("one version", "/apis/example.com", 200, `"preferredVersion":{"groupVersion":"example.com/v1beta1",`)
+	d.Remove(widgets("v1beta1").GVR, directory.Custom)
+	check("removed", "/apis/example.com", 404, notFound)
+}
+
+// TestOrder holds the order of custom resources to that of the names of their definitions: "a-b.example.com" is
+// before "a.example.com".
+func TestOrder(t *testing.T) {
+	d := directory.New()
+	for _, name := range []string{"a", "a-b", "ab"} {
+		r := widgets("v1")
+		r.GVR.Resource = name
+		r.Describe = func() []metav1.APIResource { return []metav1.APIResource{{Name: name}} }
+		d.Put(r)
 	}
-	if !h.HasGroup("example.com") || !h.HasResource("example.com", "v1", "widgets") || h.HasResource("example.com", "v1", "gadgets") {
-		t.Error("HasGroup or HasResource disagree")
+	var list metav1.APIResourceList
+	w := get(New(d, ""), "/apis/example.com/v1", "")
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
+		t.Fatal(err)
 	}
-	if w := get(h, "/apis/example.com/v2", ""); w.Code != http.StatusNotFound || w.Body.String() != "404 page not found\n" {
-		t.Errorf("missing version: %d %s", w.Code, w.Body)
+	var names []string
+	for _, r := range list.APIResources {
+		names = append(names, r.Name)
 	}
-	h.Remove("example.com")
-	if w := get(h, "/apis/example.com", ""); w.Code != http.StatusNotFound || h.HasGroup("example.com") {
-		t.Errorf("after Remove: %d", w.Code)
+	if want := []string{"a-b", "a", "ab"}; !slices.Equal(names, want) {
+		t.Errorf("the order is %v, want %v", names, want)
+	}
+}
+
+// TestBuiltInGroupsShowTheirOwn holds that a definition in a built-in group shows nothing there, as in
+// kube-apiserver.
+func TestBuiltInGroupsShowTheirOwn(t *testing.T) {
+	d := directory.New()
+	builtIn := widgets("v1")
+	builtIn.Source = directory.BuiltIn
+	d.Put(builtIn)
+	d.Put(widgets("v2"))
+	h := New(d, "")
+	if w := get(h, "/apis/example.com", ""); w.Code != 200 || strings.Contains(w.Body.String(), "v2") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := get(h, "/apis/example.com/v2", ""); w.Code != 404 || !strings.Contains(w.Body.String(), `"kind":"Status"`) {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

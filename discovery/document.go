@@ -84,13 +84,14 @@ var (
 
 const aggregatedSuffix = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-func versionsDocument(core *Group, address string) *document {
+// versionsDocument takes the core group, if there is one, as the only element of core.
+func versionsDocument(core []*group, address string) *document {
 	return &document{kind: typeVersions, make: func() apiresponse.Message {
 		// The two oldest documents have no apiVersion in JSON.
 		out := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: typeVersions.Kind}, Versions: []string{}}
-		if core != nil {
-			for _, v := range core.Versions {
-				out.Versions = append(out.Versions, v.Name)
+		for _, g := range core {
+			for i := range g.versions {
+				out.Versions = append(out.Versions, g.versions[i].name)
 			}
 		}
 		out.ServerAddressByClientCIDRs = []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: address}}
@@ -98,20 +99,17 @@ func versionsDocument(core *Group, address string) *document {
 	}}
 }
 
-func resourceDocument(g *Group, v *Version) *document {
+func resourceDocument(g *group, v *version) *document {
 	return &document{kind: typeResourceList, make: func() apiresponse.Message {
-		out := &metav1.APIResourceList{TypeMeta: typeResourceList, GroupVersion: groupVersion(g.Name, v.Name), APIResources: v.Resources}
-		if g.Name == "" {
+		out := &metav1.APIResourceList{TypeMeta: typeResourceList, GroupVersion: groupVersion(g.name, v.name), APIResources: v.resources}
+		if g.name == "" {
 			out.APIVersion = ""
-		}
-		if out.APIResources == nil {
-			out.APIResources = []metav1.APIResource{}
 		}
 		return out
 	}}
 }
 
-func groupDocument(g *Group) *document {
+func groupDocument(g *group) *document {
 	return &document{kind: typeGroup, make: func() apiresponse.Message {
 		out := apiGroup(g)
 		out.TypeMeta = typeGroup
@@ -119,7 +117,7 @@ func groupDocument(g *Group) *document {
 	}}
 }
 
-func groupListDocument(groups []*Group) *document {
+func groupListDocument(groups []*group) *document {
 	return &document{kind: typeGroupList, make: func() apiresponse.Message {
 		out := &metav1.APIGroupList{TypeMeta: typeGroupList, Groups: []metav1.APIGroup{}}
 		for _, g := range groups {
@@ -129,10 +127,11 @@ func groupListDocument(groups []*Group) *document {
 	}}
 }
 
-func apiGroup(g *Group) *metav1.APIGroup {
-	out := &metav1.APIGroup{Name: g.Name}
-	for i := range g.Versions {
-		v := metav1.GroupVersionForDiscovery{GroupVersion: groupVersion(g.Name, g.Versions[i].Name), Version: g.Versions[i].Name}
+func apiGroup(g *group) *metav1.APIGroup {
+	out := &metav1.APIGroup{Name: g.name}
+	for i := range g.versions {
+		name := g.versions[i].name
+		v := metav1.GroupVersionForDiscovery{GroupVersion: groupVersion(g.name, name), Version: name}
 		out.Versions = append(out.Versions, v)
 	}
 	out.PreferredVersion = out.Versions[0]
@@ -146,22 +145,18 @@ func groupVersion(group, version string) string {
 	return group + "/" + version
 }
 
-func aggregatedDocument(groups []*Group) *document {
+func aggregatedDocument(groups []*group) *document {
 	return &document{kind: typeAggregated, suffix: aggregatedSuffix, make: func() apiresponse.Message {
 		out := &apidiscovery.APIGroupDiscoveryList{TypeMeta: typeAggregated, Items: []apidiscovery.APIGroupDiscovery{}}
 		for _, g := range groups {
-			item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
-			for i := range g.Versions {
-				v := &g.Versions[i]
-				if v.Announced {
+			item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
+			for i := range g.versions {
+				v := &g.versions[i]
+				if len(v.resources) == 0 {
 					continue
 				}
-				freshness := apidiscovery.DiscoveryFreshnessCurrent
-				if v.Stale {
-					freshness = apidiscovery.DiscoveryFreshnessStale
-				}
 				item.Versions = append(item.Versions, apidiscovery.APIVersionDiscovery{
-					Version: v.Name, Freshness: freshness, Resources: aggregate(v.Resources),
+					Version: v.name, Freshness: apidiscovery.DiscoveryFreshnessCurrent, Resources: aggregate(v.resources),
 				})
 			}
 			if len(item.Versions) > 0 {

@@ -1,136 +1,113 @@
 package discovery
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
+	"github.com/keelson-dev/keelson/directory"
 )
 
-// Handler answers discovery requests. Groups may be added and removed while it
-// serves.
+// Handler answers discovery requests.
 type Handler struct {
-	address string
+	resources *directory.Directory
+	address   string
 
-	mu   sync.Mutex // serializes changes of view
-	view atomic.Pointer[view]
+	mu      sync.Mutex // guards what follows
+	changes *directory.Watcher
+	groups  map[string]*groupView
+	current *view
 }
 
-// view is one immutable state of the groups and the documents about it.
+// view is the documents about all groups. It is immutable.
 type view struct {
-	groups   map[string]*groupView
-	ordered  []*Group // all but the core group
-	versions *document
+	groups  map[string]*groupView
+	ordered []*group // all but the core group
 
-	list, aggregatedCore, aggregated *document
+	versions, list, aggregatedCore, aggregated *document
 }
 
+// groupView is the documents about one group. It is immutable.
 type groupView struct {
-	group     *Group
-	document  *document
-	versions  map[string]*document
-	resources map[string]map[string]*metav1.APIResource // by version and name
+	group    *group
+	document *document
+	versions map[string]*document // without versions that have no resources
 }
 
-// New returns a handler for the groups. address is the host and port that /api
-// says the server has.
-func New(groups []*Group, address string) *Handler {
-	h := &Handler{address: address}
-	views := make(map[string]*groupView, len(groups))
-	for _, g := range groups {
-		views[g.Name] = newGroupView(g)
-	}
-	h.view.Store(newView(views, address))
-	return h
+// New returns a handler that shows the resources of a directory. address is the host and port of the server in the
+// answer to /api.
+func New(resources *directory.Directory, address string) *Handler {
+	return &Handler{resources: resources, address: address, changes: resources.Watch(), groups: map[string]*groupView{}}
 }
 
-// Set adds a group or replaces the one of its name. The group is not changed
-// afterwards.
-func (h *Handler) Set(g *Group) {
-	h.change(func(m map[string]*groupView) { m[g.Name] = newGroupView(g) })
-}
-
-// Remove takes a group away.
-func (h *Handler) Remove(name string) { h.change(func(m map[string]*groupView) { delete(m, name) }) }
-
-func (h *Handler) change(f func(map[string]*groupView)) {
+// view returns the documents about what is in the directory now. The groups that have changed are read when somebody
+// asks and not when they change: thousands of definitions may come without a request in between.
+func (h *Handler) view() *view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old := h.view.Load().groups
-	groups := make(map[string]*groupView, len(old)+1)
-	for name, g := range old {
-		groups[name] = g
+	changed := h.changes.Take()
+	if len(changed) == 0 && h.current != nil {
+		return h.current
 	}
-	f(groups)
-	h.view.Store(newView(groups, h.address))
+	names := map[string]bool{}
+	for _, gv := range changed {
+		names[gv.Group] = true
+	}
+	groups := maps.Clone(h.groups)
+	for name := range names {
+		if g := newGroup(h.resources, name); g != nil {
+			groups[name] = newGroupView(g)
+		} else {
+			delete(groups, name)
+		}
+	}
+	h.groups, h.current = groups, newView(groups, h.address)
+	return h.current
 }
 
-func newGroupView(g *Group) *groupView {
-	v := &groupView{group: g, document: groupDocument(g), versions: map[string]*document{}, resources: map[string]map[string]*metav1.APIResource{}}
-	for i := range g.Versions {
-		version := &g.Versions[i]
-		if version.Announced {
-			continue
+func newGroupView(g *group) *groupView {
+	v := &groupView{group: g, document: groupDocument(g), versions: map[string]*document{}}
+	for i := range g.versions {
+		if version := &g.versions[i]; len(version.resources) > 0 {
+			v.versions[version.name] = resourceDocument(g, version)
 		}
-		v.versions[version.Name] = resourceDocument(g, version)
-		byName := make(map[string]*metav1.APIResource, len(version.Resources))
-		for j := range version.Resources {
-			byName[version.Resources[j].Name] = &version.Resources[j]
-		}
-		v.resources[version.Name] = byName
 	}
 	return v
 }
 
 func newView(groups map[string]*groupView, address string) *view {
 	v := &view{groups: groups}
-	var core []*Group
+	var core []*group
 	for name, g := range groups {
 		if name == "" {
 			core = append(core, g.group)
-			continue
+		} else {
+			v.ordered = append(v.ordered, g.group)
 		}
-		v.ordered = append(v.ordered, g.group)
 	}
 	sortGroups(v.ordered)
 	v.list = groupListDocument(v.ordered)
 	v.aggregated = aggregatedDocument(v.ordered)
 	v.aggregatedCore = aggregatedDocument(core)
-	var coreGroup *Group
-	if core != nil {
-		coreGroup = core[0]
-	}
-	v.versions = versionsDocument(coreGroup, address)
+	v.versions = versionsDocument(core, address)
 	return v
-}
-
-// HasGroup says whether a group of that name is served.
-func (h *Handler) HasGroup(name string) bool { return h.view.Load().groups[name] != nil }
-
-// HasResource says whether the group and version serve a resource, or one of its
-// subresources where name is of the form resource/subresource.
-func (h *Handler) HasResource(group, version, name string) bool {
-	g := h.view.Load().groups[group]
-	return g != nil && g.resources[version][name] != nil
 }
 
 // Paths lists the paths that discovery answers, in no order.
 func (h *Handler) Paths() []string {
 	paths := []string{"/api", "/apis", "/apis/"}
-	for _, g := range h.view.Load().groups {
-		root := "/apis/" + g.group.Name
-		if g.group.Name == "" {
+	for name, g := range h.view().groups {
+		root := "/apis/" + name
+		if name == "" {
 			root = "/api"
 		} else {
 			paths = append(paths, root)
 		}
-		for i := range g.group.Versions {
-			paths = append(paths, root+"/"+g.group.Versions[i].Name)
+		for i := range g.group.versions {
+			paths = append(paths, root+"/"+g.group.versions[i].name)
 		}
 	}
 	return paths
@@ -139,7 +116,7 @@ func (h *Handler) Paths() []string {
 // ServeHTTP answers /api, /apis, /apis/<group>, /api/<version> and
 // /apis/<group>/<version>; a slash may follow.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := h.view.Load()
+	v := h.view()
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if parts[0] == "api" {
 		core := v.groups[""]
@@ -167,16 +144,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		apiresponse.NotFoundPage(w)
 	case len(parts) == 2:
 		serve(w, r, g.document, nil)
-	case g.group.Dynamic:
-		if d := g.versions[parts[2]]; d != nil {
-			serve(w, r, d, nil)
-			return
-		}
+	case g.versions[parts[2]] == nil && g.group.builtIn:
+		apiresponse.Error(w, r, apierr.PathNotFound())
+	case g.versions[parts[2]] == nil:
 		apiresponse.NotFoundPage(w)
-	case g.versions[parts[2]] != nil:
+	case g.group.builtIn:
 		h.serveStrict(w, r, g.versions[parts[2]], nil)
 	default:
-		apiresponse.Error(w, r, apierr.PathNotFound())
+		serve(w, r, g.versions[parts[2]], nil)
 	}
 }
 

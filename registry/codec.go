@@ -58,11 +58,7 @@ func newCodec(k *Kind) (*codec, error) {
 		}
 	}
 	gv := schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}
-	stored := gv.String()
-	if k.Storage.GroupVersion != "" {
-		stored = k.Storage.GroupVersion
-	}
-	c.envelope = wire.NewEnvelopeHead(stored, k.Name)
+	c.envelope = wire.NewEnvelopeHead(k.StoredVersion(), k.Name)
 	c.jsonHead = scheme.JSONHead(gv.WithKind(k.Name))
 	return c, nil
 }

@@ -1,5 +1,7 @@
 package registry
 
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
 // Storage says where and how the objects of a kind are stored.
 type Storage struct {
 	// Version is the version that objects are stored in. The functions of Strategy, Deletion and Table see objects
@@ -8,8 +10,8 @@ type Storage struct {
 	// Path is the key below /registry/, without slashes at its ends ("pods", "services/specs", "minions"). A kind
 	// without a path stores nothing.
 	Path string
-	// GroupVersion is the apiVersion in the protobuf envelope of a stored value where that is not the group and
-	// Version: another version with the same message.
+	// GroupVersion is the apiVersion of a stored value where that is not the group and Version: in the protobuf
+	// envelope that of another version with the same message, with StoredJSON that of the stored document.
 	GroupVersion string
 	// JSON stores JSON instead of the protobuf envelope.
 	JSON bool
@@ -26,6 +28,14 @@ type Storage struct {
 	AfterDecode func(Object)
 	// TTLSeconds removes objects that many seconds after their last write; 0 keeps them.
 	TTLSeconds int64
+}
+
+// StoredVersion returns the apiVersion of stored values.
+func (k *Kind) StoredVersion() string {
+	if k.Storage.GroupVersion != "" {
+		return k.Storage.GroupVersion
+	}
+	return schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String()
 }
 
 // StoredJSON converts between the storage version and a stored document of

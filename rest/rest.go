@@ -63,7 +63,6 @@ func (uncounted) Sent(int) {}
 // Handler serves /api/<version>/... and /apis/<group>/<version>/....
 type Handler struct {
 	o       Options
-	groups  map[string]map[string]bool // group -> its versions
 	served  map[servedKey]*served
 	formats negotiate.Formats
 }
@@ -94,7 +93,7 @@ func New(o Options) *Handler {
 	if o.MinRequestTimeout == 0 {
 		o.MinRequestTimeout = 30 * time.Minute
 	}
-	h := &Handler{o: o, groups: map[string]map[string]bool{}, served: map[servedKey]*served{}}
+	h := &Handler{o: o, served: map[servedKey]*served{}}
 	h.formats.CBOR = o.CBOR
 	for _, r := range o.Registry.Resources() {
 		for i := range r.Kind.Versions {
@@ -106,12 +105,7 @@ func New(o Options) *Handler {
 
 func (h *Handler) add(r *registry.Resource, v *registry.Version) {
 	s := newServed(registry.NewServed(r, v))
-	group := s.GVK.Group
-	h.served[servedKey{group, v.Name, r.Kind.Resource}] = s
-	if h.groups[group] == nil {
-		h.groups[group] = map[string]bool{}
-	}
-	h.groups[group][v.Name] = true
+	h.served[servedKey{s.GVK.Group, v.Name, r.Kind.Resource}] = s
 }
 
 func newServed(r *registry.Served) *served {
@@ -125,9 +119,6 @@ func newServed(r *registry.Served) *served {
 		fields:      newFieldSet(kind, r.Version),
 	}
 }
-
-// Knows says whether the group is one of the handler's.
-func (h *Handler) Knows(group string) bool { return h.groups[group] != nil }
 
 // ServeHTTP implements http.Handler. The request's Info must be in its context.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -24,7 +24,6 @@ import (
 // api is what serves resources: the kinds, bound to the stores, the verbs, and what
 // tells clients about them.
 type api struct {
-	kinds     []*registry.Kind
 	registry  *registry.Registry
 	writes    *write.Pipeline
 	handler   *rest.Handler
@@ -58,10 +57,7 @@ type apiOptions struct {
 // newAPI puts together what serves resources. Nothing is served, and no definition of
 // custom resources followed, before the caller says so.
 func newAPI(ctx context.Context, o apiOptions) (*api, error) {
-	a := &api{
-		kinds: o.kinds, registry: o.registry,
-		discovery: discovery.New(discovery.FromKinds(o.kinds), o.hostPort),
-	}
+	a := &api{registry: o.registry}
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
 	judges := append(o.config.judges, o.authorization.guardRoles())
@@ -80,6 +76,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	})
 	a.resources = directory.New()
 	a.resources.PutBuiltIn(o.registry, a.handler)
+	a.discovery = discovery.New(a.resources, o.hostPort)
 	a.client = client.New(a.resources, a.writes, fieldManager)
 	var err error
 	if a.custom, err = newCustom(&o, a); err != nil {
@@ -90,11 +87,6 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	}
 	o.metrics.Register(metrics.Objects(a.objects))
 	return a, nil
-}
-
-// hasResource returns whether a version of a group has a resource, built-in or custom.
-func (a *api) hasResource(group, version, name string) bool {
-	return a.discovery.HasResource(group, version, name) || a.custom.HasResource(group, version, name)
 }
 
 // objects counts the stored objects of the resources that are in use.

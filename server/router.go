@@ -89,7 +89,6 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case len(parts) <= discoveryDepth:
-		t.custom.Publish(t.discovery)
 		t.discovery.ServeHTTP(w, r)
 	case parts[0] == "api":
 		t.api.ServeHTTP(w, r)
@@ -109,7 +108,7 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
 		found.Handler.ServeHTTP(w, r)
 	case t.custom.Serves(info):
 		t.custom.ServeHTTP(w, r) // a definition may have come just now
-	case t.resources.Has(info.Group, directory.BuiltIn):
+	case t.resources.HasSource(info.Group, directory.BuiltIn):
 		t.api.ServeHTTP(w, r)
 	default:
 		apiresponse.NotFoundPage(w)
@@ -118,7 +117,6 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
 
 // serveIndex lists the paths that are served.
 func (t *router) serveIndex(w http.ResponseWriter) {
-	t.custom.Publish(t.discovery)
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
 	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version",
 		statuszPath, flagszPath)

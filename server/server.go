@@ -354,7 +354,7 @@ func (s *starting) buildHTTP() error {
 			profiling: s.config.Profiling, setVerbosity: s.config.SetVerbosity,
 		},
 		chain: chain.Options{
-			Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.hasResource), Limiter: limiter,
+			Metrics: s.metrics, Requests: s.metrics.NewRequests(s.api.resources.Has), Limiter: limiter,
 			Authentication: s.authentication.filter(), Authorizer: s.authorization, Audit: s.audit.filter(s.kinds),
 		},
 	})

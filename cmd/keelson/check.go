@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/scheme"
@@ -202,10 +201,7 @@ func (p *place) checkKind(value []byte) error {
 	if err != nil {
 		return err
 	}
-	want := schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String()
-	if k.Storage.GroupVersion != "" {
-		want = k.Storage.GroupVersion
-	}
+	want := k.StoredVersion()
 	if u.APIVersion != want || u.Kind != k.Name {
 		return fmt.Errorf("its value is a %q of %q, not a %s of %s", u.Kind, u.APIVersion, k.Name, want)
 	}

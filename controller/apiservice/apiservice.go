@@ -18,6 +18,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -43,41 +44,54 @@ var apiServices = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices
 
 var resource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
 
-// Custom tells which versions of which groups have custom resources.
-type Custom interface {
-	// Changes waits for changes since the last call, and returns for each group and
-	// version whether it is served now. The first call returns all that are.
-	Changes(ctx context.Context) (map[schema.GroupVersion]bool, error)
-}
-
-// Builtin is a version of a built-in group with its group's priority.
-type Builtin struct {
-	schema.GroupVersion
-	Priority int
-}
-
 // Controller keeps the APIServices.
 type Controller struct {
-	Registry *registry.Registry
-	Client   *client.Client
-	Builtin  []Builtin
-	Custom   Custom
+	Registry  *registry.Registry
+	Client    *client.Client
+	Resources *directory.Directory
+	// Ready waits until the custom resources that were defined before the start are in Resources.
+	Ready func(context.Context) error
+	// Priority returns the groupPriorityMinimum of a built-in group.
+	Priority func(group string) int
 	Log      *slog.Logger
 }
 
-// Start makes what is missing of the APIServices of built-in groups, and brings
-// back what was changed.
+// Start creates the missing APIServices of built-in groups, and restores those that were changed.
 func (c *Controller) Start(ctx context.Context) error {
-	// At the same time, they share their syncs.
-	errs := make([]error, len(c.Builtin))
+	// All are created at the same time, so that they share the syncs of the store.
+	versions := c.Resources.GroupVersions()
+	errs := make([]error, len(versions))
 	var creates sync.WaitGroup
-	for i, b := range c.Builtin {
+	for i, gv := range versions {
+		if gv.Group == apiregistrationv1.GroupName || c.source(gv) != builtIn {
+			continue // the aggregator's own group has no APIService
+		}
 		creates.Go(func() {
-			errs[i] = c.create(ctx, b.GroupVersion, OnStart, b.Priority, versionPriority(b.GroupVersion))
+			errs[i] = c.create(ctx, gv, OnStart, c.Priority(gv.Group), versionPriority(gv))
 		})
 	}
 	creates.Wait()
 	return errors.Join(errs...)
+}
+
+type source int
+
+const (
+	nobody source = iota
+	builtIn
+	custom
+)
+
+// source returns who serves a version of a group: the program, definitions, or nobody.
+func (c *Controller) source(gv schema.GroupVersion) source {
+	found := nobody
+	for _, r := range c.Resources.Resources(gv) {
+		if r.Source == directory.BuiltIn {
+			return builtIn
+		}
+		found = custom
+	}
+	return found
 }
 
 // versionPriority orders the versions of a built-in group.
@@ -96,34 +110,35 @@ func versionPriority(gv schema.GroupVersion) int {
 	return 9
 }
 
-// Run follows the custom resources until ctx ends or the store is closed.
+// Run keeps the APIServices of custom resources until ctx ends or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
-	pending := map[schema.GroupVersion]bool{}
-	first := true
-	for ctx.Err() == nil {
-		changes, err := c.Custom.Changes(ctx)
+	if c.Ready(ctx) != nil {
+		return // ctx has ended
+	}
+	changes := c.Resources.Watch()
+	defer changes.Close()
+	for err := c.removeOld(ctx); err != nil; err = c.removeOld(ctx) {
+		if !c.wait(ctx, err) {
+			return
+		}
+	}
+	for {
+		changed, err := changes.Next(ctx)
 		if err != nil {
-			return // the end
+			return // ctx has ended
 		}
-		for gv, served := range changes {
-			pending[gv] = served
-		}
-		if first {
-			if err := c.forget(ctx, pending); err != nil && !c.rest(ctx, err) {
-				return
-			}
-			first = false
-		}
-		for len(pending) > 0 {
-			if err := c.apply(ctx, pending); err != nil && !c.rest(ctx, err) {
-				return
+		for _, gv := range changed {
+			for err := c.apply(ctx, gv); err != nil; err = c.apply(ctx, gv) {
+				if !c.wait(ctx, err) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// rest waits after a failure; false is the end.
-func (c *Controller) rest(ctx context.Context, err error) bool {
+// wait waits after a failure. It returns false if the work is to end.
+func (c *Controller) wait(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 		return false
 	}
@@ -136,25 +151,20 @@ func (c *Controller) rest(ctx context.Context, err error) bool {
 	}
 }
 
-// apply makes and removes APIServices, and takes off pending what is done.
-func (c *Controller) apply(ctx context.Context, pending map[schema.GroupVersion]bool) error {
-	for gv, served := range pending {
-		var err error
-		if served {
-			err = c.create(ctx, gv, Always, customGroup, customVersion)
-		} else {
-			err = c.remove(ctx, gv)
-		}
-		if err != nil {
-			return err
-		}
-		delete(pending, gv)
+// apply creates or removes the APIService of a version as its resources ask for.
+func (c *Controller) apply(ctx context.Context, gv schema.GroupVersion) error {
+	switch c.source(gv) {
+	case custom:
+		return c.create(ctx, gv, Always, customGroup, customVersion)
+	case nobody:
+		return c.remove(ctx, gv)
 	}
 	return nil
 }
 
-// forget removes the APIServices of custom resources that went while nobody looked.
-func (c *Controller) forget(ctx context.Context, served map[schema.GroupVersion]bool) error {
+// removeOld removes the APIServices of custom resources whose definitions were deleted while the controller did not
+// run.
+func (c *Controller) removeOld(ctx context.Context) error {
 	objs, err := c.Registry.List(ctx, resource, "")
 	if err != nil {
 		return err
@@ -162,7 +172,7 @@ func (c *Controller) forget(ctx context.Context, served map[schema.GroupVersion]
 	for _, obj := range objs {
 		spec := obj.(*apiregistrationv1.APIService).Spec
 		gv := schema.GroupVersion{Group: spec.Group, Version: spec.Version}
-		if obj.GetLabels()[Label] == Always && !served[gv] {
+		if obj.GetLabels()[Label] == Always && c.source(gv) == nobody {
 			if err := c.remove(ctx, gv); err != nil {
 				return err
 			}

@@ -37,7 +37,7 @@ func customResourceDefinition() *registry.Kind {
 		},
 		Versions: []registry.Version{servedVersion()},
 		Storage: registry.Storage{
-			Version: "v1", Path: "apiextensions.k8s.io/customresourcedefinitions", JSON: true,
+			Version: "v1", Path: "apiextensions.k8s.io/customresourcedefinitions", JSON: true, GroupVersion: storedAPIVersion,
 			StoredJSON: &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
 		},
 		Metadata:     registry.Metadata{AnyFinalizer: true},

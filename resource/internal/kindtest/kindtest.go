@@ -331,10 +331,7 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 				t.Errorf("%s: %v", c.Key, err)
 				continue
 			}
-			want := kind.GVK(kind.Storage.Version).GroupVersion().String()
-			if kind.Storage.GroupVersion != "" {
-				want = kind.Storage.GroupVersion
-			}
+			want := kind.StoredVersion()
 			if envelope.APIVersion != want || envelope.Kind != kind.Name {
 				t.Errorf("%s: stored as %s %s, declared as %s %s", c.Key, envelope.APIVersion, envelope.Kind, want, kind.Name)
 			}
