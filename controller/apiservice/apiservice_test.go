@@ -49,7 +49,9 @@ func newController(t *testing.T) *Controller {
 	}
 }
 
-func version(group, name string) schema.GroupVersion { return schema.GroupVersion{Group: group, Version: name} }
+func version(group, name string) schema.GroupVersion {
+	return schema.GroupVersion{Group: group, Version: name}
+}
 
 // put adds a resource called "widgets" to the directory.
 func (c *Controller) put(gv schema.GroupVersion, source directory.Source) {
