@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/audit/policy"
 	"github.com/keelson-dev/keelson/filter/auditid"
-	"github.com/keelson-dev/keelson/filter/info"
+	"github.com/keelson-dev/keelson/filter/requestinfo"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
@@ -85,7 +85,7 @@ func newWorld(t *testing.T, rules string, user *request.User, h http.HandlerFunc
 			next.ServeHTTP(rw, r.WithContext(request.WithUser(r.Context(), user)))
 		})
 	}
-	w.handler = auditid.New()(info.New()(a.Begin(authenticate(a.Filter(h)))))
+	w.handler = auditid.New()(requestinfo.New()(a.Begin(authenticate(a.Filter(h)))))
 	return w
 }
 

@@ -10,10 +10,10 @@ import (
 	"os"
 
 	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/fairshare"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/filter/retryafter"
-	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/scheme"
 )
@@ -32,7 +32,7 @@ const (
 // that cannot be read is passed on with what was read of it; one above
 // scheme.MaxBytes, with one byte more than that. What is above the budget is answered
 // 429, and so is a body that is still being read when the server stops.
-func New(budget *share.Pool, stopping context.Context) func(http.Handler) http.Handler {
+func New(budget *fairshare.Pool, stopping context.Context) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !isRead(r) {
@@ -76,7 +76,7 @@ var errBudget = errors.New("too many bodies are being read")
 
 // read reads a body. Memory is taken as it is needed, not as the request's length
 // announces it, and counted until the body is complete.
-func read(r *http.Request, account share.Account) ([]byte, error) {
+func read(r *http.Request, account fairshare.Account) ([]byte, error) {
 	defer account.Release()
 	most := int64(scheme.MaxBytes) + 1
 	if r.ContentLength > 0 {

@@ -9,8 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/keelson-dev/keelson/filter/fairshare"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
-	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/scheme"
 )
@@ -44,7 +44,7 @@ func TestBodiesArriveWhole(t *testing.T) {
 				if end != nil {
 					reader = io.MultiReader(reader, broken{end})
 				}
-				budget := share.NewPool(Budget)
+				budget := fairshare.NewPool(Budget)
 				New(budget, context.Background())(&h).ServeHTTP(httptest.NewRecorder(), post("a", reader, length))
 				tooLarge := size > scheme.MaxBytes // only a part has to be read
 				if !bytes.Equal(h.got, all[:size]) || !tooLarge && !errors.Is(h.err, end) {
@@ -86,7 +86,7 @@ func (s *slow) Read(p []byte) (int, error) {
 func TestTheBudgetIsShared(t *testing.T) {
 	const size = 1 << 20
 	waits, resume, done := make(chan bool), make(chan bool), make(chan bool)
-	f := New(share.NewPool(8*size), context.Background())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	f := New(fairshare.NewPool(8*size), context.Background())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	serve := func(user string, sent, announced int) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		f.ServeHTTP(responserecorder.Wrap(w), post(user, &slow{sent, waits, resume}, int64(announced)))

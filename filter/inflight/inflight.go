@@ -10,8 +10,8 @@ import (
 	"net/http"
 
 	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/fairshare"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
-	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -23,13 +23,13 @@ const retryAfter = "1"
 const AnswerBudget = 128 << 20
 
 // Limiter counts requests that change something and those that read, each up to
-// its limit, divided between users as package share says. Long-running requests and
+// its limit, divided between users as package fairshare describes. Long-running requests and
 // those of system:masters are not bounded.
-type Limiter struct{ readOnly, mutating, answers *share.Pool }
+type Limiter struct{ readOnly, mutating, answers *fairshare.Pool }
 
 // New returns a Limiter; a limit of 0 is none.
 func New(readOnly, mutating int64) *Limiter {
-	return &Limiter{readOnly: share.NewPool(readOnly), mutating: share.NewPool(mutating), answers: share.NewPool(AnswerBudget)}
+	return &Limiter{readOnly: fairshare.NewPool(readOnly), mutating: fairshare.NewPool(mutating), answers: fairshare.NewPool(AnswerBudget)}
 }
 
 // Current returns how many bounded requests are being served.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/filter/auditid"
-	"github.com/keelson-dev/keelson/filter/measure"
+	"github.com/keelson-dev/keelson/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/filter/responserecorder"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -30,7 +30,7 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 			start := time.Now()
 			rw := responserecorder.Wrap(w)
 			// Filters behind this one change the headers.
-			verb := measure.Verb(r, request.InfoFrom(r.Context()))
+			verb := requestmetrics.Verb(r, request.InfoFrom(r.Context()))
 			agent, id := r.UserAgent(), r.Header.Get(auditid.Header)
 			if len(id) > maxAuditID {
 				id = id[:maxAuditID]

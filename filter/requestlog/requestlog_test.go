@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/filter/info"
+	"github.com/keelson-dev/keelson/filter/requestinfo"
 )
 
 func logged(level slog.Level, url string) string {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))
-	h := info.New()(New(log)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })))
+	h := requestinfo.New()(New(log)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })))
 	r := httptest.NewRequest("GET", url, nil)
 	r.Header.Set("User-Agent", "kubectl")
 	r.Header.Set("Audit-Id", strings.Repeat("i", 100))

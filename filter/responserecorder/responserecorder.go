@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/keelson-dev/keelson/filter/share"
+	"github.com/keelson-dev/keelson/filter/fairshare"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -26,9 +26,9 @@ type Recorder struct {
 	Bytes int64
 	// Seat is the request's place among the requests in flight (see filter/inflight). Write
 	// and Flush give it back while they wait for the client.
-	Seat share.Account
+	Seat fairshare.Account
 	// Memory counts the memory that the response takes until the client has read it.
-	Memory share.Account
+	Memory fairshare.Account
 	// Started, unless nil, is called with the status just before it is sent.
 	Started func(status int)
 	// Copy, unless nil, receives a copy of the body. Its Write must not return errors.

@@ -17,16 +17,16 @@ import (
 	"github.com/keelson-dev/keelson/filter/cachecontrol"
 	"github.com/keelson-dev/keelson/filter/cors"
 	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/fairshare"
 	"github.com/keelson-dev/keelson/filter/goaway"
 	"github.com/keelson-dev/keelson/filter/hsts"
 	"github.com/keelson-dev/keelson/filter/impersonate"
 	"github.com/keelson-dev/keelson/filter/inflight"
-	"github.com/keelson-dev/keelson/filter/info"
-	"github.com/keelson-dev/keelson/filter/measure"
 	"github.com/keelson-dev/keelson/filter/recovery"
+	"github.com/keelson-dev/keelson/filter/requestinfo"
 	"github.com/keelson-dev/keelson/filter/requestlog"
+	"github.com/keelson-dev/keelson/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/filter/retryafter"
-	"github.com/keelson-dev/keelson/filter/share"
 	"github.com/keelson-dev/keelson/metrics"
 )
 
@@ -69,8 +69,8 @@ func New(h http.Handler, o Options) http.Handler {
 	filters := []func(http.Handler) http.Handler{
 		auditid.New(),
 		recovery.New(o.Log),
-		info.New(),
-		measure.New(o.Requests),
+		requestinfo.New(),
+		requestmetrics.New(o.Requests),
 		o.Audit.Begin,
 		requestlog.New(o.Log),
 		retryafter.New(o.Refusing),
@@ -88,7 +88,7 @@ func New(h http.Handler, o Options) http.Handler {
 		impersonate.New(o.Authorizer, o.Metrics),
 		o.Limiter.Filter,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),
-		body.New(share.NewPool(body.Budget), o.Stopping),
+		body.New(fairshare.NewPool(body.Budget), o.Stopping),
 	}
 	for i := len(filters) - 1; i >= 0; i-- {
 		if filters[i] != nil { // one that is not asked for

@@ -1,4 +1,4 @@
-package info
+package requestinfo
 
 import (
 	"net/http"

@@ -1,6 +1,6 @@
-// Package info puts into the context what a request asks for, and where its
+// Package requestinfo puts into the context what a request asks for, and where its
 // warnings go.
-package info
+package requestinfo
 
 import (
 	"fmt"

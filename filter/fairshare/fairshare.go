@@ -1,11 +1,11 @@
-// Package share divides what is limited, such as the requests that are served at a
+// Package fairshare divides what is limited, such as the requests that are served at a
 // time, between users, until there is priority and fairness.
 //
 // A user gets some as long as it holds less than ShareOfFree times what is free. So
 // one user alone can have seven eighths of all, two can have seven fifteenths each, and
 // a newcomer always finds a part that is free. Nobody waits: a request is admitted or
 // it is not.
-package share
+package fairshare
 
 import (
 	"hash/maphash"

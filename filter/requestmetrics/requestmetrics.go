@@ -1,5 +1,5 @@
-// Package measure counts and times requests.
-package measure
+// Package requestmetrics counts and times requests.
+package requestmetrics
 
 import (
 	"net/http"
