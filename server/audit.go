@@ -128,9 +128,9 @@ func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 		return nil
 	}
 	return &auditfilter.Auditor{
-		Policy: a.policy, Sink: a.sinks, New: newObjects(kinds),
+		Policy: a.policy, Sink: a.sinks, NewObject: newObjects(kinds),
 		Observe: func(l audit.Level) { a.counts.Level(l.String()) }, Count: a.counts.Event, Rejected: a.counts.Rejected,
-		MaxObject: max(a.maxObject, 0),
+		MaxObjectBytes: max(a.maxObject, 0),
 	}
 }
 

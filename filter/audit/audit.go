@@ -1,4 +1,5 @@
-// Package audit notes requests for the auditor, as the policy wants it.
+// Package audit has the filters that record requests in the audit log, as the audit
+// policy configures it.
 package audit
 
 import (
@@ -21,24 +22,23 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Auditor has the two filters of auditing. A nil Auditor has filters that do
-// nothing and cost nothing.
+// Auditor makes the two filters of auditing. If it is nil, its filters do nothing.
 type Auditor struct {
 	Policy *policy.Policy
 	Sink   audit.Sink
-	// New returns an empty object of a kind, nil for one that is not known:
-	// protobuf is noted as JSON.
-	New func(schema.GroupVersionKind) runtime.Object
-	// Observe is told the level of each request, Count each event, Rejected each
-	// request that was refused because its event could not be stored.
+	// NewObject returns an empty object of a kind, nil for an unknown kind. It is used to convert
+	// protobuf responses to JSON.
+	NewObject func(schema.GroupVersionKind) runtime.Object
+	// Observe is called with the audit level of each request, Count for each event, and
+	// Rejected for each request that is refused because its event could not be stored.
 	Observe         func(audit.Level)
 	Count, Rejected func()
-	// MaxObject bounds the objects of answers that are noted, in bytes; 0 does not.
-	MaxObject int64
+	// MaxObjectBytes is the largest response body that is recorded, in bytes. 0 is no limit.
+	MaxObjectBytes int64
 }
 
-// Begin returns the filter that comes as early as possible: what the filters
-// before the policy decide is noted too. A request that they refuse has one event.
+// Begin returns the first of the two filters. It comes early in the chain, so that a request
+// which a filter before authentication refuses is recorded too, with one event.
 func (a *Auditor) Begin(next http.Handler) http.Handler {
 	if a == nil {
 		return next
@@ -50,13 +50,14 @@ func (a *Auditor) Begin(next http.Handler) http.Handler {
 		if record.Decided() || !record.HasStatus() {
 			return
 		}
-		a.decide(record, r)
+		a.applyPolicy(record, r)
 		record.Emit(context.WithoutCancel(r.Context()), audit.ResponseStarted)
 	})
 }
 
-// decide asks the policy, and describes the request if it is noted.
-func (a *Auditor) decide(record *audit.Record, r *http.Request) audit.Settings {
+// applyPolicy looks up the audit level of the request, and stores it and the description of
+// the request in the record.
+func (a *Auditor) applyPolicy(record *audit.Record, r *http.Request) audit.Settings {
 	ctx := r.Context()
 	info := request.Named(r, request.InfoFrom(ctx))
 	user := request.UserFrom(ctx)
@@ -67,7 +68,8 @@ func (a *Auditor) decide(record *audit.Record, r *http.Request) audit.Settings {
 	return settings
 }
 
-// Filter returns the filter that comes when the user is known.
+// Filter returns the second filter. It comes after authentication, because the policy needs
+// the user.
 func (a *Auditor) Filter(next http.Handler) http.Handler {
 	if a == nil {
 		return next
@@ -75,35 +77,37 @@ func (a *Auditor) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		record := audit.From(ctx)
-		if a.decide(record, r).Level == audit.None {
+		if a.applyPolicy(record, r).Level == audit.None {
 			next.ServeHTTP(w, r)
 			return
 		}
 		if !record.Emit(ctx, audit.RequestReceived) {
 			a.Rejected()
-			http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: failed to store audit event", r.RequestURI)), http.StatusInternalServerError)
+			http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: failed to store audit event", r.RequestURI)),
+				http.StatusInternalServerError)
 			return
 		}
 		a.serve(responserecorder.Wrap(w), r, record, next)
 	})
 }
 
-// sanitizer keeps answers from looking like HTML.
+// sanitizer escapes text so that a response does not look like HTML.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// serve notes how a request is answered.
+// serve calls next and records its response.
 func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *audit.Record, next http.Handler) {
-	ctx := context.WithoutCancel(r.Context()) // the event is worth having even if the client is gone
+	// The event is written even if the client has gone away.
+	ctx := context.WithoutCancel(r.Context())
 	longRunning := deadline.LongRunning(request.InfoFrom(ctx))
-	var answer *capture
+	var answer *bodyCapture
 	w.Started = func(status int) {
 		record.Status(status)
 		if longRunning {
 			record.Emit(ctx, audit.ResponseStarted)
 		}
-		// A stream is no object, unless it is an error.
+		// The body of a long-running request is a stream, not an object, unless it is an error.
 		if record.Wants(audit.RequestResponse) && (!longRunning || status >= http.StatusBadRequest) && isObject(w.Header()) {
-			answer = &capture{most: a.MaxObject}
+			answer = &bodyCapture{limit: a.MaxObjectBytes}
 			w.Copy = answer
 		}
 	}
@@ -121,12 +125,13 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 			panic(cause)
 		}
 		if !record.HasStatus() {
-			audit.Respond(ctx, &metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK, Message: "Connection closed early"})
+			audit.Respond(ctx,
+				&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK, Message: "Connection closed early"})
 			if longRunning {
 				record.Emit(ctx, audit.ResponseStarted)
 			}
 		}
-		if answer != nil && !answer.over {
+		if answer != nil && !answer.exceeded {
 			header := w.Header()
 			record.Answered(func() ([]byte, error) { return a.objectJSON(header, answer.body.Bytes()) })
 		}
@@ -135,16 +140,16 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 	next.ServeHTTP(w, r)
 }
 
-// capture keeps what is written, unless it is too much.
-type capture struct {
-	body bytes.Buffer
-	most int64 // 0 is no limit
-	over bool
+// bodyCapture keeps a copy of a response body. It keeps nothing of a body above its limit.
+type bodyCapture struct {
+	body     bytes.Buffer
+	limit    int64 // in bytes; 0 is no limit
+	exceeded bool
 }
 
 // Write implements io.Writer.
-func (c *capture) Write(b []byte) (int, error) {
-	if c.over = c.over || c.most > 0 && int64(c.body.Len()+len(b)) > c.most; c.over {
+func (c *bodyCapture) Write(b []byte) (int, error) {
+	if c.exceeded = c.exceeded || c.limit > 0 && int64(c.body.Len()+len(b)) > c.limit; c.exceeded {
 		c.body = bytes.Buffer{}
 		return len(b), nil
 	}

@@ -61,7 +61,8 @@ type world struct {
 
 func newWorld(t *testing.T, rules string, user *request.User, h http.HandlerFunc) *world {
 	t.Helper()
-	p, err := policy.Parse([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n"+rules), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	p, err := policy.Parse([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n"+rules),
+		slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func newWorld(t *testing.T, rules string, user *request.User, h http.HandlerFunc
 	a := &Auditor{
 		Policy: p, Sink: &w.sink, Count: func() {}, Rejected: func() { w.rejected++ },
 		Observe: func(l audit.Level) { w.levels = append(w.levels, l) },
-		New: func(gvk schema.GroupVersionKind) runtime.Object {
+		NewObject: func(gvk schema.GroupVersionKind) runtime.Object {
 			if gvk == corev1.SchemeGroupVersion.WithKind("Namespace") {
 				return &corev1.Namespace{}
 			}
@@ -113,7 +114,8 @@ func TestStages(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	last := w.sink.events[1]
-	if string(last.AuditID) != rw.Header().Get("Audit-Id") || last.Level != "RequestResponse" || string(last.ResponseObject.Raw) != pod {
+	if string(last.AuditID) != rw.Header().Get("Audit-Id") || last.Level != "RequestResponse" ||
+		string(last.ResponseObject.Raw) != pod {
 		t.Errorf("%s", audit.AppendEvent(nil, last))
 	}
 	if first := w.sink.events[0]; first.StageTimestamp != first.RequestReceivedTimestamp || first.ResponseObject != nil {
@@ -171,7 +173,8 @@ func TestWhoIsNotLetInIsNoted(t *testing.T) {
 	if got := w.sink.stages(); got != "ResponseStarted=401" {
 		t.Fatalf("%s", got)
 	}
-	if e := w.sink.events[0]; e.ResponseStatus.Message != "Unauthorized" || e.User.Username != "" || e.ObjectRef.Resource != "pods" {
+	if e := w.sink.events[0]; e.ResponseStatus.Message != "Unauthorized" || e.User.Username != "" ||
+		e.ObjectRef.Resource != "pods" {
 		t.Errorf("%s", audit.AppendEvent(nil, e))
 	}
 }
@@ -203,7 +206,8 @@ func TestErrorsOfStreams(t *testing.T) {
 	})
 	w.serve("GET", "/api/v1/pods?watch=1")
 	last := w.sink.events[2]
-	if last.ResponseObject == nil || last.ResponseStatus.Message != "too old" || last.ResponseStatus.Reason != metav1.StatusReasonExpired {
+	if last.ResponseObject == nil || last.ResponseStatus.Message != "too old" ||
+		last.ResponseStatus.Reason != metav1.StatusReasonExpired {
 		t.Errorf("%s", audit.AppendEvent(nil, last))
 	}
 }
@@ -218,7 +222,8 @@ func TestPanics(t *testing.T) {
 		}()
 		w.serve("GET", "/api/v1/pods")
 	}()
-	if got := w.sink.stages(); got != "RequestReceived Panic=500" || w.sink.events[1].ResponseStatus.Message != "APIServer panic'd: oh" {
+	if got := w.sink.stages(); got != "RequestReceived Panic=500" ||
+		w.sink.events[1].ResponseStatus.Message != "APIServer panic'd: oh" {
 		t.Errorf("%s", got)
 	}
 }
@@ -236,7 +241,8 @@ func TestStrict(t *testing.T) {
 	w := newWorld(t, "- {level: Metadata}", joe, func(http.ResponseWriter, *http.Request) { t.Error("served") })
 	w.sink.refuses = true
 	rw := w.serve("GET", "/api/v1/pods?x=<y>")
-	if rw.Code != http.StatusInternalServerError || rw.Body.String() != "Internal Server Error: \"/api/v1/pods?x=&lt;y&gt;\": failed to store audit event\n" {
+	if rw.Code != http.StatusInternalServerError ||
+		rw.Body.String() != "Internal Server Error: \"/api/v1/pods?x=&lt;y&gt;\": failed to store audit event\n" {
 		t.Errorf("%d %q", rw.Code, rw.Body)
 	}
 	if w.rejected != 1 {
@@ -245,7 +251,8 @@ func TestStrict(t *testing.T) {
 }
 
 func TestTheNameInTheSelectorCounts(t *testing.T) {
-	w := newWorld(t, `- {level: Metadata, resources: [{group: "", resources: [secrets], resourceNames: [s]}]}`, joe, answer("text/plain", ""))
+	w := newWorld(t, `- {level: Metadata, resources: [{group: "", resources: [secrets], resourceNames: [s]}]}`, joe,
+		answer("text/plain", ""))
 	w.serve("GET", "/api/v1/secrets?fieldSelector=metadata.name%3Ds")
 	if len(w.sink.events) != 2 || w.sink.events[0].ObjectRef.Name != "s" {
 		t.Errorf("%s", w.sink.stages())
@@ -263,7 +270,8 @@ func envelope(t *testing.T, kind string, obj interface{ Marshal() ([]byte, error
 
 func TestOtherMediaTypesAreNotedAsJSON(t *testing.T) {
 	one := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	many := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []corev1.Namespace{*one, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
+	many := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+		Items: []corev1.Namespace{*one, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
 	encode := func(kind string, v any) string {
 		item, err := json.Marshal(v)
 		if err != nil {
@@ -295,13 +303,13 @@ func TestOtherMediaTypesAreNotedAsJSON(t *testing.T) {
 
 // TestWhatNoSinkTakesIsNotKept: a long list is not held in memory for nothing.
 func TestWhatNoSinkTakesIsNotKept(t *testing.T) {
-	c := &capture{most: 10}
+	c := &bodyCapture{limit: 10}
 	for range 3 {
 		if n, err := c.Write([]byte("12345")); n != 5 || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	if !c.over || c.body.Cap() != 0 {
-		t.Errorf("%v %d", c.over, c.body.Cap())
+	if !c.exceeded || c.body.Cap() != 0 {
+		t.Errorf("%v %d", c.exceeded, c.body.Cap())
 	}
 }

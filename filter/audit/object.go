@@ -20,11 +20,11 @@ import (
 )
 
 var (
-	errNoObject = errors.New("the answer is no object")
-	errNoType   = errors.New("the kind has no type")
+	errNotObject   = errors.New("the response is not an object")
+	errUnknownKind = errors.New("the kind is unknown")
 )
 
-// isObject says whether an answer is of a media type that objects have.
+// isObject reports whether the response has one of the media types of API objects.
 func isObject(h http.Header) bool {
 	switch mediaType(h) {
 	case apiresponse.JSON, apiresponse.YAML, apiresponse.Protobuf, scheme.TypeCBOR:
@@ -41,7 +41,8 @@ func mediaType(h http.Header) string {
 	return name
 }
 
-// objectJSON returns the object of an answer as JSON.
+// objectJSON converts a response body to JSON. It returns errNotObject if the body is not an
+// API object.
 func (a *Auditor) objectJSON(h http.Header, body []byte) ([]byte, error) {
 	if h.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(bytes.NewReader(body))
@@ -65,12 +66,12 @@ func (a *Auditor) objectJSON(h http.Header, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if _, kind, err := wire.KindOf(body); err != nil || len(kind) == 0 {
-		return nil, errNoObject
+		return nil, errNotObject
 	}
 	return body, nil
 }
 
-// protoJSON returns the object in a protobuf envelope as JSON.
+// protoJSON converts a protobuf envelope to the JSON of its object or list.
 func (a *Auditor) protoJSON(body []byte) ([]byte, error) {
 	envelope, err := wire.OpenEnvelope(body)
 	if err != nil {
@@ -78,21 +79,22 @@ func (a *Auditor) protoJSON(body []byte) ([]byte, error) {
 	}
 	gvk := schema.FromAPIVersionAndKind(string(envelope.APIVersion), string(envelope.Kind))
 	head := scheme.JSONHead(gvk)
-	if item, err := a.itemJSON(gvk, envelope.Raw); !errors.Is(err, errNoType) {
+	if item, err := a.itemJSON(gvk, envelope.Raw); !errors.Is(err, errUnknownKind) {
 		return scheme.JSONObject(head, item), err
 	}
 	kind, isList := strings.CutSuffix(gvk.Kind, "List")
 	if !isList {
-		return nil, fmt.Errorf("%s: %w", gvk, errNoType)
+		return nil, fmt.Errorf("%s: %w", gvk, errUnknownKind)
 	}
 	return a.listJSON(head, gvk.GroupVersion().WithKind(kind), envelope.Raw)
 }
 
-// itemJSON returns an object of that kind as JSON, without apiVersion and kind.
+// itemJSON converts one protobuf object of kind gvk to JSON without apiVersion and kind. It
+// returns errUnknownKind for an unknown kind.
 func (a *Auditor) itemJSON(gvk schema.GroupVersionKind, raw []byte) ([]byte, error) {
-	obj := a.New(gvk)
+	obj := a.NewObject(gvk)
 	if obj == nil {
-		return nil, errNoType
+		return nil, errUnknownKind
 	}
 	if err := scheme.DecodeProto(raw, obj); err != nil {
 		return nil, err
@@ -100,13 +102,14 @@ func (a *Auditor) itemJSON(gvk schema.GroupVersionKind, raw []byte) ([]byte, err
 	return scheme.EncodeItem(obj)
 }
 
-// The fields of every list (k8s.io/api, generated.proto of each group).
+// The protobuf field numbers that all lists have (k8s.io/api, generated.proto of each group).
 const (
 	listMetadata = 1
 	listItems    = 2
 )
 
-// listJSON returns a list of objects of one kind as JSON.
+// listJSON converts a protobuf list to JSON. head is the beginning of the JSON object, with
+// apiVersion and kind; item is the kind of the items.
 func (a *Auditor) listJSON(head []byte, item schema.GroupVersionKind, raw []byte) ([]byte, error) {
 	var meta metav1.ListMeta
 	var items []byte
@@ -117,7 +120,7 @@ func (a *Auditor) listJSON(head []byte, item schema.GroupVersionKind, raw []byte
 		}
 		raw = raw[n:]
 		if kind != protowire.BytesType {
-			return nil, errNoObject
+			return nil, errNotObject
 		}
 		value, n := protowire.ConsumeBytes(raw)
 		if n < 0 {

@@ -1,5 +1,5 @@
-// Package auditid gives each request an identifier, the one the client sent if
-// it sent one, and returns it in the Audit-Id header.
+// Package auditid gives each request an audit ID and returns it in the Audit-Id header. If
+// the client sent an ID in that header, it is kept.
 package auditid
 
 import (
@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Header names the identifier, in requests and answers.
+// Header is the name of the header, in requests and responses.
 const Header = "Audit-Id"
 
 // New returns the filter.

@@ -1,4 +1,4 @@
-// Package authenticate finds out who sent a request.
+// Package authenticate is the filter that authenticates requests.
 package authenticate
 
 import (
@@ -15,28 +15,27 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Observer is told how an attempt ended ("success", "failure" for no credentials
-// where there must be, "error" for wrong ones), the user's name on success, and how
-// long it took.
+// Observer is called after each attempt to authenticate. result is "success", "failure" (there
+// are no credentials, but they are required) or "error" (the credentials are not valid). user
+// is empty unless result is "success".
 type Observer func(result, user string, took time.Duration)
 
 // Options are what the filter needs.
 type Options struct {
 	Authenticator authn.Authenticator
-	// Anonymous returns the user of a request without credentials, nil where there
-	// must be credentials.
+	// Anonymous returns the user of a request without credentials, nil if the request
+	// needs credentials.
 	Anonymous func(*http.Request) *request.User
-	// Clear removes what only a front proxy may say: nothing behind the filter sees
-	// it.
+	// Clear removes the headers that only a front proxy may send, such as X-Remote-User. The
+	// filters and handlers that follow do not see them.
 	Clear   func(http.Header)
 	Log     *slog.Logger
 	Observe Observer
 }
 
-// New returns the filter. Wrong credentials are answered 401, and so are none
-// where they are needed. The connection of a client without credentials that hold
-// is closed afterwards, so that it costs an unknown client as much as the server
-// to send many.
+// New returns the filter. It answers 401 if the credentials are not valid, or are missing
+// where they are required. It closes the connection of a client that did not authenticate, so
+// that sending many requests costs that client a new TLS handshake each time.
 func New(o Options) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,11 +53,11 @@ func New(o Options) func(http.Handler) http.Handler {
 			o.observe(user, err, took)
 			audit.Spent(r.Context(), audit.Authentication, took)
 			if user == nil {
-				o.Log.Debug("request without credentials that hold", "path", r.URL.Path, "error", err)
+				o.Log.Debug("request without valid credentials", "path", r.URL.Path, "error", err)
 				apiresponse.Error(w, r, unauthorized())
 				return
 			}
-			// Nothing behind this filter, a proxied server least of all, needs them.
+			// No later filter or handler needs the credentials, and a proxied server must not get them.
 			r.Header.Del("Authorization")
 			o.Clear(r.Header)
 			next.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), user)))

@@ -46,8 +46,10 @@ func TestFilter(t *testing.T) {
 		{"wrong credentials are not anonymous", "Bearer bad", anonymous.Rule{Enabled: true}, "/healthz", "", "error", true},
 		{"anonymous", "", anonymous.Rule{Enabled: true}, "/api", request.Anonymous, "success", true},
 		{"no anonymous", "", anonymous.Rule{}, "/healthz", "", "failure", true},
-		{"anonymous on a path", "", anonymous.Rule{Enabled: true, Paths: []string{"/livez", "/healthz"}}, "/healthz", request.Anonymous, "success", true},
-		{"anonymous elsewhere", "", anonymous.Rule{Enabled: true, Paths: []string{"/healthz"}}, "/healthz/", "", "failure", true},
+		{"anonymous on a path", "", anonymous.Rule{Enabled: true, Paths: []string{"/livez", "/healthz"}}, "/healthz",
+			request.Anonymous, "success", true},
+		{"anonymous elsewhere", "", anonymous.Rule{Enabled: true, Paths: []string{"/healthz"}}, "/healthz/", "", "failure",
+			true},
 	} {
 		var log bytes.Buffer
 		seen, result := "", ""
@@ -58,7 +60,8 @@ func TestFilter(t *testing.T) {
 			Observe: func(r, _ string, _ time.Duration) { result = r },
 		})(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			seen = request.UserFrom(r.Context()).Name
-			for _, name := range []string{"Authorization", "X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-A"} {
+			for _, name := range []string{"Authorization", "X-Remote-User", "X-Remote-Group", "X-Remote-Uid",
+				"X-Remote-Extra-A"} {
 				if r.Header.Get(name) != "" {
 					t.Errorf("%s: the handler sees %s", c.name, name)
 				}
@@ -71,7 +74,8 @@ func TestFilter(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if seen != c.user || (w.Code == http.StatusUnauthorized) != (c.user == "") || result != c.result || (w.Header().Get("Connection") == "close") != c.closes {
+		if seen != c.user || (w.Code == http.StatusUnauthorized) != (c.user == "") || result != c.result ||
+			(w.Header().Get("Connection") == "close") != c.closes {
 			t.Errorf("%s: user %q, %d, %s, %v", c.name, seen, w.Code, result, w.Header())
 		}
 		for _, token := range []string{"good", "bad"} {

@@ -1,4 +1,4 @@
-// Package authorize asks whether a user may do what a request asks for.
+// Package authorize is the filter that authorizes requests.
 package authorize
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 )
 
-// Annotations of an audit event.
+// The keys of the annotations in audit events.
 const (
 	decisionKey = "authorization.k8s.io/decision"
 	reasonKey   = "authorization.k8s.io/reason"
 )
 
-// Observer is told how an attempt ended: "allowed", "denied", "no-opinion" or
+// Observer is called after each decision. result is "allowed", "denied", "no-opinion" or
 // "error".
 type Observer func(result string, took time.Duration)
 
-// New returns the filter. A refusal is answered 403 before the body is read.
+// New returns the filter. It answers 403 unless a allows the request, before the body is read.
 func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

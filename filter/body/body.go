@@ -1,5 +1,6 @@
-// Package body reads the bodies of requests before they are served, so that a client
-// that sends slowly holds neither a seat (package inflight) nor much memory.
+// Package body is the filter that reads the body of a request before the request is
+// handled, so that a client that sends slowly holds neither a seat (see package inflight) nor
+// much memory.
 package body
 
 import (
@@ -19,37 +20,40 @@ import (
 )
 
 const (
-	// Budget is how much of bodies that are not complete is kept, in bytes.
+	// Budget is the memory for all bodies that are not yet complete, in bytes.
 	Budget = 128 << 20
-	// free is how much of each body does not count: its connection costs more.
-	free = 8 << 10
-	// growth is by how much the memory for a body grows when it is full.
-	growth = 4
+	// freeBytes is the part of each body that is not counted against the budget, in bytes. A
+	// connection takes more memory than that anyway.
+	freeBytes = 8 << 10
+	// growthFactor is by how much the buffer of a body grows when it is full.
+	growthFactor = 4
 )
 
-// New returns the filter. It comes when the request is authorized, so that nobody
-// without permission makes it read, and it gives back the seat while it reads. A body
-// that cannot be read is passed on with what was read of it; one above
-// scheme.MaxBytes, with one byte more than that. What is above the budget is answered
-// 429, and so is a body that is still being read when the server stops.
+// New returns the filter. It comes after authorization, so that only authorized clients can
+// make the server read bodies, and it gives back the seat while it reads. If a body cannot be
+// read to its end, the handler gets the part that was read and the error. Of a body above
+// scheme.MaxBytes the handler gets one byte more than that, which is enough to refuse it. A
+// request is answered 429 if the budget is used up, or if its body is still incomplete when
+// the server stops.
 func New(budget *fairshare.Pool, stopping context.Context) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !isRead(r) {
+			if !isBuffered(r) {
 				next.ServeHTTP(w, r)
 				return
 			}
 			rw := responserecorder.Wrap(w)
-			rw.Seat.Leave()
-			content, err := read(r, budget.Of(request.UserFrom(r.Context())))
+			rw.Seat.Pause()
+			content, err := read(r, budget.AccountFor(request.UserFrom(r.Context())))
 			switch {
 			case errors.Is(err, errBudget):
 				inflight.TooMany(rw)
 				return
-			case stopping.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(r.Context().Err(), context.DeadlineExceeded):
-				retryafter.Stopping(rw)
+			case stopping.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) &&
+				!errors.Is(r.Context().Err(), context.DeadlineExceeded):
+				retryafter.RefuseStopping(rw)
 				return
-			case !rw.Seat.TakeAgain():
+			case !rw.Seat.TryResume():
 				inflight.TooMany(rw)
 				return
 			}
@@ -59,10 +63,10 @@ func New(budget *fairshare.Pool, stopping context.Context) func(http.Handler) ht
 	}
 }
 
-// isRead says whether the body of a request is one that its handler reads as a whole.
-func isRead(r *http.Request) bool {
+// isBuffered reports whether the filter reads the body of the request.
+func isBuffered(r *http.Request) bool {
 	if r.ContentLength == 0 || r.Body == nil || r.ContentLength > scheme.MaxBytes {
-		return false // the last is refused by its length
+		return false // a body that is too large is refused because of its Content-Length
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -71,18 +75,18 @@ func isRead(r *http.Request) bool {
 	return !deadline.LongRunning(request.InfoFrom(r.Context()))
 }
 
-// errBudget says that too much is being read at a time.
+// errBudget means that the budget for incomplete bodies is used up.
 var errBudget = errors.New("too many bodies are being read")
 
-// read reads a body. Memory is taken as it is needed, not as the request's length
-// announces it, and counted until the body is complete.
+// read reads a body. The buffer grows with what was received, not with what Content-Length
+// announces, and is counted against account until read returns.
 func read(r *http.Request, account fairshare.Account) ([]byte, error) {
 	defer account.Release()
 	most := int64(scheme.MaxBytes) + 1
 	if r.ContentLength > 0 {
-		most = r.ContentLength + 1 // so that the end is seen without growing
+		most = r.ContentLength + 1 // one more, so that the end is read without growing the buffer
 	}
-	b := make([]byte, 0, min(most, free))
+	b := make([]byte, 0, min(most, freeBytes))
 	for {
 		n, err := r.Body.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -96,7 +100,7 @@ func read(r *http.Request, account fairshare.Account) ([]byte, error) {
 		case int64(len(b)) >= most:
 			return b, nil
 		}
-		size := min(most, int64(cap(b))*growth)
+		size := min(most, int64(cap(b))*growthFactor)
 		if !account.Take(size - int64(cap(b))) {
 			return nil, errBudget
 		}

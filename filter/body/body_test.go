@@ -36,7 +36,9 @@ func (c *content) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 func TestBodiesArriveWhole(t *testing.T) {
 	all := bytes.Repeat([]byte("0123456789abcdef"), scheme.MaxBytes/16+1)
 	failure := errors.New("the connection broke")
-	for _, size := range []int{1, free - 1, free, free + 1, growth*free - 1, growth * free, 1 << 20, scheme.MaxBytes, scheme.MaxBytes + 1} {
+	for _, size := range []int{1, freeBytes - 1, freeBytes, freeBytes + 1, growthFactor*freeBytes - 1,
+		growthFactor * freeBytes, 1 << 20, scheme.MaxBytes,
+		scheme.MaxBytes + 1} {
 		for _, length := range []int64{int64(size), -1} {
 			for _, end := range []error{nil, failure} {
 				var h content
@@ -86,7 +88,8 @@ func (s *slow) Read(p []byte) (int, error) {
 func TestTheBudgetIsShared(t *testing.T) {
 	const size = 1 << 20
 	waits, resume, done := make(chan bool), make(chan bool), make(chan bool)
-	f := New(fairshare.NewPool(8*size), context.Background())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	f := New(fairshare.NewPool(8*size),
+		context.Background())(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	serve := func(user string, sent, announced int) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		f.ServeHTTP(responserecorder.Wrap(w), post(user, &slow{sent, waits, resume}, int64(announced)))
@@ -119,7 +122,7 @@ func TestReadsAndUpgradesAreLeftAlone(t *testing.T) {
 			r.Method = http.MethodGet
 		}
 		r = r.WithContext(request.WithInfo(r.Context(), request.ParseInfo(r)))
-		if isRead(r) {
+		if isBuffered(r) {
 			t.Errorf("%s %s is read", r.Method, path)
 		}
 	}

@@ -1,10 +1,10 @@
-// Package cachecontrol keeps answers out of shared caches: they depend on who
-// asks. A handler may say otherwise for its own.
+// Package cachecontrol sets Cache-Control so that no shared cache stores a response:
+// responses depend on the user. A handler may set another value.
 package cachecontrol
 
 import "net/http"
 
-// value is shared by all answers: net/http does not change it.
+// value is shared by all responses: net/http does not change it.
 var value = []string{"no-cache, private"}
 
 // New returns the filter.

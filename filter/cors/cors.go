@@ -1,4 +1,4 @@
-// Package cors lets pages of other origins use the API from a browser
+// Package cors is the filter for cross-origin requests of browsers
 // (https://fetch.spec.whatwg.org/#http-cors-protocol).
 package cors
 
@@ -10,27 +10,31 @@ import (
 	"strings"
 )
 
-// What is answered to an allowed origin.
+// The values of the headers that an allowed origin gets.
 const (
 	allowedMethods = "POST, GET, OPTIONS, PUT, DELETE, PATCH"
-	allowedHeaders = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since"
+	allowedHeaders = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, " +
+		"X-Requested-With, If-Modified-Since"
 	exposedHeaders = "Date"
 )
 
-// help is what the words of errors end with.
-const help = `Please ensure each expression matches the entire hostname by anchoring to the start with '^' or including the '//' prefix, and by anchoring to the end with '$' or including the ':' port separator suffix. Examples of valid expressions are '//example\.com(:|$)' and '^https://example\.com(:|$)'`
+// patternHelp is the end of the messages of Validate.
+const patternHelp = `Please ensure each expression matches the entire hostname by anchoring to the start with '^' ` +
+	`or including the '//' prefix, and by anchoring to the end with '$' or including the ':' port separator ` +
+	`suffix. Examples of valid expressions are '//example\.com(:|$)' and '^https://example\.com(:|$)'`
 
-// Validate returns what is wrong with patterns of origins. One that is not bound to
-// both ends of a host would allow hosts that anybody may register.
+// Validate returns an error for patterns of origins that are not valid. A pattern has to match
+// the whole host: otherwise it would also allow other hosts, which anybody may register.
 func Validate(patterns []string) error {
 	var errs []error
 	for _, p := range patterns {
 		if p == "" {
-			errs = append(errs, fmt.Errorf("empty value in --cors-allowed-origins, help: %s", help))
+			errs = append(errs, fmt.Errorf("empty value in --cors-allowed-origins, help: %s", patternHelp))
 			continue
 		}
 		if err := validate(p); err != nil {
-			errs = append(errs, fmt.Errorf("--cors-allowed-origins has an invalid regular expression: %w, help: %s", err, help))
+			errs = append(errs,
+				fmt.Errorf("--cors-allowed-origins has an invalid regular expression: %w, help: %s", err, patternHelp))
 		}
 	}
 	return errors.Join(errs...)
@@ -40,7 +44,7 @@ func validate(pattern string) error {
 	if _, err := regexp.Compile(pattern); err != nil {
 		return err
 	}
-	bound := func(marks ...string) bool {
+	containsAny := func(marks ...string) bool {
 		for _, m := range marks {
 			if strings.Contains(pattern, m) {
 				return true
@@ -48,13 +52,14 @@ func validate(pattern string) error {
 		}
 		return false
 	}
-	if !bound("^", "//") || !bound("$", ":") {
+	if !containsAny("^", "//") || !containsAny("$", ":") {
 		return errors.New("regular expression does not pin to start/end of host in the origin header")
 	}
 	return nil
 }
 
-// New returns the filter, nil for no patterns. They are valid.
+// New returns the filter, nil if there are no patterns. The patterns have to be valid (see
+// Validate).
 func New(patterns []string) func(http.Handler) http.Handler {
 	if len(patterns) == 0 {
 		return nil
@@ -76,7 +81,7 @@ func New(patterns []string) func(http.Handler) http.Handler {
 			h.Set("Access-Control-Allow-Headers", allowedHeaders)
 			h.Set("Access-Control-Expose-Headers", exposedHeaders)
 			h.Set("Access-Control-Allow-Credentials", "true")
-			if r.Method == http.MethodOptions { // the browser asks before it sends
+			if r.Method == http.MethodOptions { // a preflight request
 				w.WriteHeader(http.StatusNoContent)
 				return
 			}

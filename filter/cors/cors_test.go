@@ -32,7 +32,9 @@ func TestOrigins(t *testing.T) {
 		if (got != "") != test.allowed || test.allowed && got != test.origin || served != test.served {
 			t.Errorf("%s %s: allowed %q, served %v", test.method, test.origin, got, served)
 		}
-		if test.allowed && (w.Header().Get("Access-Control-Allow-Credentials") != "true" || w.Header().Get("Access-Control-Allow-Methods") != "POST, GET, OPTIONS, PUT, DELETE, PATCH") {
+		if test.allowed &&
+			(w.Header().Get("Access-Control-Allow-Credentials") != "true" ||
+				w.Header().Get("Access-Control-Allow-Methods") != "POST, GET, OPTIONS, PUT, DELETE, PATCH") {
 			t.Errorf("%v", w.Header())
 		}
 		if !test.served && w.Code != http.StatusNoContent {

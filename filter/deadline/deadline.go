@@ -1,5 +1,5 @@
-// Package deadline bounds how long a request may take, and ends long-running
-// ones when the server stops.
+// Package deadline limits how long a request may take, and ends long-running requests when
+// the server stops.
 package deadline
 
 import (
@@ -19,33 +19,33 @@ import (
 
 // Options are what the filter needs.
 type Options struct {
-	// Limit is how long a request may take that is not long-running.
+	// Limit is the longest time for a request that is not long-running.
 	Limit time.Duration
-	// Grace is how much longer a handler may take that has begun to answer.
+	// Grace is how much more time a handler gets that has already begun its response.
 	Grace time.Duration
-	// Spread is the time over which long-running requests end when Stopping has ended,
-	// so that their clients do not all come back to other servers at once.
+	// Spread is the time over which long-running requests are ended after Stopping is
+	// done, so that not all their clients reconnect to other servers at once.
 	Spread time.Duration
-	// Stopping ends long-running requests, and BodyGrace later bodies that are still
-	// being read.
+	// Stopping is done when the server stops. That ends long-running requests and,
+	// BodyGrace later, the reading of request bodies.
 	Stopping  context.Context
 	BodyGrace time.Duration
-	// Running counts handlers that go on after their request was cut off.
+	// Running is the number of abandoned handlers: those that still run although their
+	// request was answered 504 or aborted.
 	Running *atomic.Int64
-	// Late is told of the end of each of those, and whether it panicked.
-	Late func(panicked bool)
+	// Abandoned is called when such a handler returns.
+	Abandoned func(panicked bool)
 
 	workers *workers
 	uploads *uploads
 }
 
-// New returns the filter. A request may ask for a shorter time than the limit with
-// the parameter timeout. When it is up, or the client is gone, the request's context
-// ends, and so does reading a body that does not come; whatever error comes of that
-// is answered 504 (package apiresponse), and the request ends even if its handler does
-// not. That is why the handler has a goroutine of its own, unless it only reads
-// objects. A long-running request has no deadline here; its context ends when stopping
-// does.
+// New returns the filter. A client can ask for a shorter time than the limit with the
+// parameter timeout. When the time is up, or the client has gone away, the context of the
+// request ends, and reading the body fails. Any error that follows from that is answered 504
+// (see package apiresponse). The request ends even if its handler does not return; for that
+// the handler runs on a goroutine of its own, unless it only reads objects. A long-running
+// request has no deadline; its context ends when the server stops.
 func New(o Options) func(http.Handler) http.Handler {
 	o.workers, o.uploads = newWorkers(o.Stopping), newUploads(o.Stopping, o.BodyGrace)
 	return func(next http.Handler) http.Handler {
@@ -53,11 +53,11 @@ func New(o Options) func(http.Handler) http.Handler {
 			if LongRunning(request.InfoFrom(r.Context())) {
 				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
-				defer o.endWith(cancel)()
+				defer o.endWhenStopping(cancel)()
 				next.ServeHTTP(w, r.WithContext(ctx))
 				return
 			}
-			timeout, err := parse(r, o.Limit)
+			timeout, err := parseTimeout(r, o.Limit)
 			if err != nil {
 				apiresponse.Error(w, r, kerrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
 				return
@@ -66,32 +66,33 @@ func New(o Options) func(http.Handler) http.Handler {
 			defer cancel()
 			inner := r.WithContext(ctx)
 			if r.ContentLength != 0 {
-				defer boundReading(ctx, w)()
+				defer stopReadingAt(ctx, w)()
 				u := o.uploads.begin(w, r.Body)
 				defer u.end()
 				inner.Body = u
 			}
-			if reads(request.InfoFrom(ctx)) {
-				defer boundWriting(ctx, w, o.Grace)()
+			if readsObjects(request.InfoFrom(ctx)) {
+				defer stopWritingAt(ctx, w, o.Grace)()
 				next.ServeHTTP(w, inner)
 				return
 			}
-			// Filters remove headers, and net/http reads them to answer for a handler.
+			// The filters that follow delete headers, while net/http may read the original ones.
 			inner.Header = maps.Clone(r.Header)
-			o.bounded(ctx, w, inner, next)
+			o.serveWithDeadline(ctx, w, inner, next)
 		})
 	}
 }
 
-// reads says whether a request only reads objects: nothing that such a handler waits
-// for goes on when its context has ended, so that it can do without the goroutine.
-func reads(i *request.Info) bool {
+// readsObjects reports whether a request is a get or a list of objects. Such a handler returns
+// soon after its context has ended, because everything that it waits for ends with the
+// context. So it needs no goroutine of its own.
+func readsObjects(i *request.Info) bool {
 	return i.IsResource() && i.Subresource == "" && (i.Verb == "get" || i.Verb == "list")
 }
 
-// endWith calls end when the server stops, or some time later if that is to be
-// spread. The returned function takes that back.
-func (o *Options) endWith(end func()) func() bool {
+// endWhenStopping calls end when the server stops, at a random moment within o.Spread. The
+// returned function cancels that.
+func (o *Options) endWhenStopping(end func()) func() bool {
 	if o.Spread <= 0 {
 		return context.AfterFunc(o.Stopping, end)
 	}
@@ -111,13 +112,13 @@ func (o *Options) endWith(end func()) func() bool {
 	}
 }
 
-// boundReading ends the reading of a body with ctx. The returned function is called
-// when the request is done, after which w is used no more.
-func boundReading(ctx context.Context, w http.ResponseWriter) (done func()) {
+// stopReadingAt makes reading from the connection fail as soon as ctx is done. The caller must
+// call the returned function before the request ends; after that w is not used.
+func stopReadingAt(ctx context.Context, w http.ResponseWriter) (done func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		// A connection that has no deadlines is one of a test.
+		// This fails only for the ResponseWriters of tests, which have no deadlines.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	})
 	return func() {
@@ -127,7 +128,7 @@ func boundReading(ctx context.Context, w http.ResponseWriter) (done func()) {
 	}
 }
 
-// LongRunning says whether a request lives as long as its client likes.
+// LongRunning reports whether a request may last as long as its client wants, such as a watch.
 func LongRunning(i *request.Info) bool {
 	if !i.IsResource() {
 		return strings.HasPrefix(i.Path, "/debug/pprof/") || strings.HasPrefix(i.Path, "/debug/keelson/")
@@ -142,11 +143,12 @@ func LongRunning(i *request.Info) bool {
 	return false
 }
 
-// boundWriting ends an answer that its client does not take, grace after ctx. The
-// returned function is called when the request is done.
-func boundWriting(ctx context.Context, w http.ResponseWriter, grace time.Duration) (done func()) {
+// stopWritingAt makes writing to the connection fail grace after ctx is done, for a client
+// that does not read the response. The caller must call the returned function before the
+// request ends.
+func stopWritingAt(ctx context.Context, w http.ResponseWriter, grace time.Duration) (done func()) {
 	ended := make(chan struct{})
-	// A connection that has no deadlines is one of a test.
+	// SetWriteDeadline fails only for the ResponseWriters of tests, which have no deadlines.
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(grace))
@@ -154,12 +156,13 @@ func boundWriting(ctx context.Context, w http.ResponseWriter, grace time.Duratio
 	return func() {
 		if !stop() {
 			<-ended
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the connection may go on
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the connection may serve other requests
 		}
 	}
 }
 
-func parse(r *http.Request, limit time.Duration) (time.Duration, error) {
+// parseTimeout returns the time for a request: the parameter timeout, but at most limit.
+func parseTimeout(r *http.Request, limit time.Duration) (time.Duration, error) {
 	if !strings.Contains(r.URL.RawQuery, "timeout") {
 		return limit, nil
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func filtered(limit time.Duration, stopping context.Context, h http.HandlerFunc) http.Handler {
-	return withOptions(Options{Limit: limit, Stopping: stopping, Running: &atomic.Int64{}, Late: func(bool) {}}, h)
+	return withOptions(Options{Limit: limit, Stopping: stopping, Running: &atomic.Int64{}, Abandoned: func(bool) {}}, h)
 }
 
 func withOptions(o Options, h http.HandlerFunc) http.Handler {
@@ -28,7 +28,8 @@ func withOptions(o Options, h http.HandlerFunc) http.Handler {
 	})
 }
 
-const timedOut = `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}` + "\n"
+const timedOut = `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the ` +
+	`allotted timeout","reason":"Timeout","details":{},"code":504}` + "\n"
 
 // TestTheTimeIsUp: whatever error comes of the end of the context is this answer.
 func TestTheTimeIsUp(t *testing.T) {
@@ -42,7 +43,8 @@ func TestTheTimeIsUp(t *testing.T) {
 			<-r.Context().Done()
 			apiresponse.Error(w, r, kerrors.NewInternalError(errors.New("interrupted")))
 		}).ServeHTTP(w, httptest.NewRequest("GET", url, nil))
-		if w.Code != http.StatusGatewayTimeout || w.Body.String() != timedOut || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		if w.Code != http.StatusGatewayTimeout || w.Body.String() != timedOut ||
+			w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("%s: %d %v %q", url, w.Code, w.Header(), w.Body)
 		}
 	}
@@ -119,7 +121,8 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+	if _, err := io.WriteString(conn,
+		"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(conn) // the test's own time bounds it

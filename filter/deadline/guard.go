@@ -12,29 +12,30 @@ import (
 	"github.com/keelson-dev/keelson/filter/responserecorder"
 )
 
-// What became of a request, as the handler and its deadline agree on it.
+// The states of a request. The handler and the deadline change the state atomically, so that
+// only one of them answers.
 const (
-	open     int32 = iota // nothing is answered yet
-	answered              // the handler answers
+	open     int32 = iota // nothing has been answered
+	answered              // the handler has begun to answer
 	finished              // the handler has returned
-	cut                   // the time was up first
+	cut                   // the time was up before the handler was done
 )
 
-// guard lets a handler answer on a goroutine of its own, until the request's time is
-// up: then what it writes goes nowhere. It has headers of its own, because those of
-// the connection's ResponseWriter may be used when the handler still sets some.
+// guard lets a handler answer on a goroutine of its own until the time of the request is up.
+// What the handler writes later is discarded. The guard has its own headers, because the
+// handler may still set headers while the connection's ResponseWriter is in use.
 type guard struct {
-	responserecorder.Recorder // what the handler is given; its ResponseWriter is gate
+	responserecorder.Recorder // the handler's ResponseWriter; it writes to gate
 
 	gate  gate
 	done  chan struct{} // closed when the handler has returned
-	cause any           // of its panic; set before done is closed
+	cause any           // the value of the handler's panic; set before done is closed
 	o     *Options
 	next  http.Handler
 	r     *http.Request
 }
 
-// gate is the way from the handler to the connection.
+// gate passes the handler's response on to the connection until the request is cut off.
 type gate struct {
 	state   atomic.Int32
 	outer   http.ResponseWriter
@@ -44,57 +45,60 @@ type gate struct {
 
 func newGuard(o *Options, outer http.ResponseWriter, r *http.Request, next http.Handler) *guard {
 	g := &guard{done: make(chan struct{}), o: o, r: r, next: next}
-	g.gate.outer, g.gate.header = outer, make(http.Header, headersAtMost)
+	g.gate.outer, g.gate.header = outer, make(http.Header, ordinaryHeaders)
 	g.ResponseWriter = &g.gate
 	return g
 }
 
-// headersAtMost is how many headers an ordinary answer has.
-const headersAtMost = 8
+// ordinaryHeaders is the number of headers that most responses have at most.
+const ordinaryHeaders = 8
 
-// run serves the request. It is called on a goroutine that is not the connection's.
+// run calls the handler. It runs on a goroutine of the package workers.
 func (g *guard) run() {
 	defer func() {
 		g.cause = recover()
 		was := g.gate.state.Swap(finished)
 		close(g.done)
 		if was == cut {
-			g.o.Late(g.cause != nil && g.cause != http.ErrAbortHandler)
+			g.o.Abandoned(g.cause != nil && g.cause != http.ErrAbortHandler)
 			g.o.Running.Add(-1)
 		}
 	}()
 	g.next.ServeHTTP(&g.Recorder, g.r)
 }
 
-// end is called when the handler has returned: it is as if it had been called here.
+// end is called on the connection's goroutine after the handler has returned. It repeats the
+// handler's panic there, so that filters before this one see it.
 func (g *guard) end() {
 	if g.cause != nil {
 		panic(g.cause)
 	}
 	if g.Status == 0 {
-		g.gate.copyHeader() // net/http sends 200 with them
+		g.gate.copyHeader() // net/http sends status 200 and these headers
 	}
 }
 
-// cutOff answers in the place of a handler that still runs, or ends what it has
-// begun to answer: half an answer must not look like a whole one.
+// cutOff is called when the time is up and the handler has not returned. It answers 504, or
+// aborts the connection if the handler has already begun to answer: the client must not take a
+// part of the response for the whole.
 func (g *guard) cutOff() {
 	if errors.Is(g.r.Context().Err(), context.Canceled) {
-		// The request ends too when its body cannot be read any further: the handler is about to say so.
-		g.wait()
+		// The context is also canceled when the body cannot be read any further. The handler then
+		// is about to answer that.
+		g.waitGrace()
 	}
 	for {
 		was := g.gate.state.Load()
 		if was == answered {
-			// It may be about to end: handlers notice their deadline too, and say so.
-			was = g.wait()
+			// It may be about to return: handlers see the end of their context, too.
+			was = g.waitGrace()
 		}
 		if was == finished {
 			<-g.done
 			g.end()
 			return
 		}
-		g.o.Running.Add(1) // the handler goes on; run takes it away
+		g.o.Running.Add(1) // the handler still runs; run subtracts it again
 		if !g.gate.state.CompareAndSwap(was, cut) {
 			g.o.Running.Add(-1)
 			continue
@@ -103,17 +107,18 @@ func (g *guard) cutOff() {
 			apiresponse.TimeUp(g.gate.outer)
 			return
 		}
-		// A client that does not read would hold up a write for ever. A connection
-		// that has no deadlines is one of a test.
+		// Without this deadline a client that does not read could block a write for ever. It fails
+		// only for the ResponseWriters of tests, which have no deadlines.
 		_ = http.NewResponseController(g.gate.outer).SetWriteDeadline(time.Now())
-		g.gate.writing.Lock() // outer is nobody's when this request ends
+		g.gate.writing.Lock() // net/http must not get outer back while the handler writes to it
 		defer g.gate.writing.Unlock()
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// wait gives a handler that has begun to answer a moment to end.
-func (g *guard) wait() int32 {
+// waitGrace waits until the handler has returned, at most o.Grace. It returns finished or
+// answered.
+func (g *guard) waitGrace() int32 {
 	timer := time.NewTimer(g.o.Grace)
 	defer timer.Stop()
 	select {
@@ -127,6 +132,7 @@ func (g *guard) wait() int32 {
 // Header implements http.ResponseWriter.
 func (g *gate) Header() http.Header { return g.header }
 
+// copyHeader copies the handler's headers to the connection's ResponseWriter.
 func (g *gate) copyHeader() {
 	to := g.outer.Header()
 	for name, values := range g.header {
@@ -137,7 +143,7 @@ func (g *gate) copyHeader() {
 // WriteHeader implements http.ResponseWriter.
 func (g *gate) WriteHeader(status int) {
 	if status < http.StatusOK {
-		return // no handler with a deadline has use for such answers
+		return // handlers that have a deadline do not need 1xx responses
 	}
 	g.writing.Lock()
 	defer g.writing.Unlock()
@@ -147,7 +153,7 @@ func (g *gate) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. It follows WriteHeader.
+// Write implements http.ResponseWriter. The Recorder in front of it has called WriteHeader.
 func (g *gate) Write(b []byte) (int, error) {
 	g.writing.Lock()
 	defer g.writing.Unlock()
@@ -166,8 +172,9 @@ func (g *gate) Flush() {
 	}
 }
 
-// bounded serves a request until ctx ends.
-func (o *Options) bounded(ctx context.Context, w http.ResponseWriter, r *http.Request, next http.Handler) {
+// serveWithDeadline calls next on another goroutine and returns when it is done, or soon after
+// ctx has ended.
+func (o *Options) serveWithDeadline(ctx context.Context, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	g := newGuard(o, w, r, next)
 	o.workers.serve(g)
 	select {

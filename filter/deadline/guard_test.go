@@ -30,7 +30,8 @@ func TestAHandlerThatGoesOn(t *testing.T) {
 	var running atomic.Int64
 	late := make(chan bool, 1)
 	h := withOptions(Options{
-		Limit: time.Millisecond, Stopping: t.Context(), Running: &running, Late: func(panicked bool) { late <- panicked },
+		Limit: time.Millisecond, Stopping: t.Context(), Running: &running,
+		Abandoned: func(panicked bool) { late <- panicked },
 	}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Handler", "a header of an answer that nobody gets")
 		<-release
@@ -68,7 +69,7 @@ func TestHalfAnAnswer(t *testing.T) {
 	ended := make(chan error, 1)
 	release := make(chan bool)
 	h := withOptions(Options{
-		Limit: 10 * time.Millisecond, Stopping: t.Context(), Running: &atomic.Int64{}, Late: func(bool) {},
+		Limit: 10 * time.Millisecond, Stopping: t.Context(), Running: &atomic.Int64{}, Abandoned: func(bool) {},
 	}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Handler", "yes")
 		_, err := io.WriteString(w, "half")
@@ -158,13 +159,14 @@ func TestEndsAtTheSameMoment(t *testing.T) {
 	for range 2000 {
 		ctx, cancel := context.WithCancel(t.Context())
 		late := make(chan bool, 1)
-		o := Options{Grace: time.Minute, Running: &running, Late: func(bool) { late <- true }, workers: workers}
+		o := Options{Grace: time.Minute, Running: &running, Abandoned: func(bool) { late <- true }, workers: workers}
 		w := httptest.NewRecorder()
-		o.bounded(ctx, w, httptest.NewRequest("GET", "/", nil), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			cancel()
-			w.Header().Set("X", "y")
-			w.WriteHeader(http.StatusOK)
-		}))
+		o.serveWithDeadline(ctx, w, httptest.NewRequest("GET", "/", nil),
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				cancel()
+				w.Header().Set("X", "y")
+				w.WriteHeader(http.StatusOK)
+			}))
 		if w.Code == http.StatusGatewayTimeout {
 			<-late
 		}

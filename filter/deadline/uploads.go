@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// uploads are the bodies that are being read.
+// uploads is the list of the request bodies that are being read.
 type uploads struct {
 	mu    sync.Mutex // guards what follows, and the links of each upload
 	first *upload
 	ended bool
 }
 
-// upload is the body of a request until it has been read.
+// upload is the body of one request, on the list until it has been read to its end.
 type upload struct {
 	io.ReadCloser
 	w          http.ResponseWriter // of the connection
@@ -24,15 +24,16 @@ type upload struct {
 	linked     bool
 }
 
-// newUploads returns a list whose bodies end grace after stopping.
+// newUploads returns an empty list. Reading the bodies on it fails from grace after stopping
+// is done.
 func newUploads(stopping context.Context, grace time.Duration) *uploads {
 	all := &uploads{}
 	context.AfterFunc(stopping, func() { time.AfterFunc(grace, all.stop) })
 	return all
 }
 
-// begin returns the body to read in the place of another one. Its end is called before
-// the request ends.
+// begin adds body to the list and returns the reader to use instead of it. The caller must
+// call end before the request ends.
 func (all *uploads) begin(w http.ResponseWriter, body io.ReadCloser) *upload {
 	u := &upload{ReadCloser: body, w: w, all: all, linked: true}
 	all.mu.Lock()
@@ -56,7 +57,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end takes the body off the list, once.
+// end removes the body from the list. Only the first call has an effect.
 func (u *upload) end() {
 	u.all.mu.Lock()
 	defer u.all.mu.Unlock()
@@ -75,7 +76,7 @@ func (u *upload) end() {
 	u.next, u.prev = nil, nil
 }
 
-// stop ends the reading of all bodies.
+// stop makes reading fail, for all bodies on the list and all that are added later.
 func (all *uploads) stop() {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -85,9 +86,9 @@ func (all *uploads) stop() {
 	}
 }
 
-// cut ends the reading of a body that is on the list, whose connection is therefore
-// still that of its request.
+// cut makes reading this body fail. The body must be on the list: then its request has not
+// ended, and the connection is still the request's.
 func (u *upload) cut() {
-	// A connection that has no deadlines is one of a test.
+	// This fails only for the ResponseWriters of tests, which have no deadlines.
 	_ = http.NewResponseController(u.w).SetReadDeadline(time.Now())
 }

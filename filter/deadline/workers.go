@@ -5,32 +5,32 @@ import (
 	"sync/atomic"
 )
 
-// maxIdle is how many workers wait for requests at most.
+// maxIdle is how many idle workers are kept at most.
 const maxIdle = 32
 
-// workers are goroutines that serve one request after the other. A new goroutine
-// would have to grow its stack with each request, which costs more than all else of
-// the filter.
+// workers are goroutines that call handlers, one after the other. Starting a goroutine for
+// each request would cost more than the rest of this filter, because each would have to grow
+// its stack.
 type workers struct {
 	requests chan *guard
 	idle     atomic.Int32
-	stopping <-chan struct{} // none waits when it is closed
+	stopping <-chan struct{} // idle workers return when it is closed
 }
 
 func newWorkers(stopping context.Context) *workers {
 	return &workers{requests: make(chan *guard), stopping: stopping.Done()}
 }
 
-// serve begins to serve a request.
+// serve gives g to an idle worker, or to a new one.
 func (w *workers) serve(g *guard) {
 	select {
-	case w.requests <- g: // one waits
+	case w.requests <- g: // an idle worker took it
 	default:
 		go w.work(g)
 	}
 }
 
-// work serves a request and those that come while it waits.
+// work runs g and then the requests that arrive while the worker is idle.
 func (w *workers) work(g *guard) {
 	for {
 		g.run()

@@ -1,10 +1,10 @@
-// Package fairshare divides what is limited, such as the requests that are served at a
-// time, between users, until there is priority and fairness.
+// Package fairshare divides a limited resource, such as the seats for requests in flight,
+// between users. It is a simple substitute for API priority and fairness.
 //
-// A user gets some as long as it holds less than ShareOfFree times what is free. So
-// one user alone can have seven eighths of all, two can have seven fifteenths each, and
-// a newcomer always finds a part that is free. Nobody waits: a request is admitted or
-// it is not.
+// A user can take units as long as the user holds less than FreeMultiple (7) times the units
+// that are free. For example, of 800 seats one user alone can take 700; two users can take 373
+// each; and a further user always finds some free. There is no queue: a request is admitted or
+// refused at once.
 package fairshare
 
 import (
@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// ShareOfFree is how much a user may hold of what is free.
-	ShareOfFree = 7
-	// slots is how many users are told apart. Two of them share a slot by chance.
+	// FreeMultiple is how many times the free units one user may hold.
+	FreeMultiple = 7
+	// slots is the number of counters for users. Users whose names have the same hash share one.
 	slots = 4096
 )
 
-// Pool is what is divided. It counts without locks and without memory of its own for
-// each user.
+// Pool is a number of units that users share. Counting takes no lock and no memory for each
+// user.
 type Pool struct {
-	limit   int64 // for each class of users; 0 is none
+	limit   int64 // units for each class of users; 0 is no limit
 	seed    maphash.Seed
 	classes [classes]class
 }
 
-// Classes of users. Members of system:masters are exempt: they are counted and never
-// refused. Nodes and components of the control plane have a limit of their own: others
-// cannot keep them out.
+// The classes of users. Members of system:masters are exempt: they are counted but never
+// refused. Nodes and components of the control plane have a limit of their own, so that other
+// users cannot keep them out.
 const (
 	exempt = iota
 	system
@@ -46,7 +46,7 @@ type class struct {
 	byUser [slots]atomic.Int64
 }
 
-// NewPool returns a pool of limit units; 0 is no limit.
+// NewPool returns a pool of limit units. 0 is no limit.
 func NewPool(limit int64) *Pool { return &Pool{limit: limit, seed: maphash.MakeSeed()} }
 
 // Taken returns how many units are in use.
@@ -58,9 +58,9 @@ func (p *Pool) Taken() int64 {
 	return sum
 }
 
-// Of returns the account of a user, which nil is not. An account is used by one
-// goroutine at a time.
-func (p *Pool) Of(user *request.User) Account {
+// AccountFor returns a new account of a user. The user must not be nil. An account may be used
+// by one goroutine at a time.
+func (p *Pool) AccountFor(user *request.User) Account {
 	a := Account{pool: p, slot: uint32(maphash.String(p.seed, user.Name) % slots)}
 	switch {
 	case user.InGroup(request.GroupMasters):
@@ -73,20 +73,24 @@ func (p *Pool) Of(user *request.User) Account {
 	return a
 }
 
-// In returns an account of the same user in another pool, with nothing taken.
-func (a *Account) In(pool *Pool) Account { return Account{pool: pool, class: a.class, slot: a.slot} }
-
-// Account takes units of a pool for one request. The zero Account takes none.
-type Account struct {
-	pool  *Pool
-	class uint8 // exempt, system or others
-	slot  uint32
-	held  int64
-	away  int64 // units that Leave gave back for a while
-	extra int64 // units beyond what the user may have, counted for the user alone
+// InPool returns an account of the same user in another pool, which holds nothing.
+func (a *Account) InPool(pool *Pool) Account {
+	return Account{pool: pool, class: a.class, slot: a.slot}
 }
 
-// Take takes n units, unless that is more than the user may have.
+// Account counts the units that one request holds. The zero Account counts nothing and is
+// never refused.
+type Account struct {
+	pool   *Pool
+	class  uint8 // exempt, system or others
+	slot   uint32
+	held   int64
+	paused int64 // units that Pause gave back
+	extra  int64 // units beyond the user's share, which only count for this user
+}
+
+// Take takes n units and returns true, or takes nothing and returns false if that is more than
+// the user may hold.
 func (a *Account) Take(n int64) bool {
 	if a.pool == nil {
 		return true
@@ -94,7 +98,7 @@ func (a *Account) Take(n int64) bool {
 	c := &a.pool.classes[a.class]
 	taken, mine := c.taken.Add(n), c.byUser[a.slot].Add(n)
 	if limit := a.pool.limit; limit > 0 && a.class != exempt {
-		if free := limit - (taken - n); n > free || mine-n >= ShareOfFree*free {
+		if free := limit - (taken - n); n > free || mine-n >= FreeMultiple*free {
 			a.give(n)
 			return false
 		}
@@ -109,8 +113,8 @@ func (a *Account) give(n int64) {
 	c.byUser[a.slot].Add(-n)
 }
 
-// Charge takes n units in any case. What is more than the user may have is counted for
-// the user alone, who gets nothing more until it is given back; others lose nothing.
+// Charge takes n units in any case. If that is more than the user may hold, they count only
+// for this user, who can take nothing more until they are released; other users lose nothing.
 func (a *Account) Charge(n int64) {
 	if !a.Take(n) {
 		a.pool.classes[a.class].byUser[a.slot].Add(n)
@@ -118,7 +122,7 @@ func (a *Account) Charge(n int64) {
 	}
 }
 
-// Release gives back all that the account has.
+// Release gives back all units of the account.
 func (a *Account) Release() {
 	if a.held > 0 {
 		a.give(a.held)
@@ -126,34 +130,35 @@ func (a *Account) Release() {
 	if a.extra > 0 {
 		a.pool.classes[a.class].byUser[a.slot].Add(-a.extra)
 	}
-	a.held, a.away, a.extra = 0, 0, 0
+	a.held, a.paused, a.extra = 0, 0, 0
 }
 
-// Leave gives back what the account has until Return.
-func (a *Account) Leave() {
+// Pause gives back the units of the account until Resume or TryResume.
+func (a *Account) Pause() {
 	if a.held > 0 {
 		a.give(a.held)
-		a.held, a.away = 0, a.held
+		a.held, a.paused = 0, a.held
 	}
 }
 
-// Return takes what Leave gave back, even if that is more than the limit: what was
-// begun is brought to an end.
-func (a *Account) Return() {
-	if a.away > 0 {
-		a.give(-a.away)
-		a.held, a.away = a.away, 0
+// Resume takes the units again that Pause gave back, even above the limit, so that a request
+// that has begun can end.
+func (a *Account) Resume() {
+	if a.paused > 0 {
+		a.give(-a.paused)
+		a.held, a.paused = a.paused, 0
 	}
 }
 
-// TakeAgain takes what Leave gave back, unless that is more than the user may have.
-func (a *Account) TakeAgain() bool {
-	n := a.away
-	a.away = 0
+// TryResume takes the units again that Pause gave back. It returns false if that is more than
+// the user may hold.
+func (a *Account) TryResume() bool {
+	n := a.paused
+	a.paused = 0
 	return n == 0 || a.Take(n)
 }
 
-// Groups whose members are nodes and components, and the names of other components.
+// The groups of nodes and of components, and the prefix of the other components' user names.
 const (
 	groupNodes      = "system:nodes"
 	groupKubeSystem = "system:serviceaccounts:kube-system"

@@ -11,7 +11,7 @@ import (
 func fill(p *Pool, user *request.User, most int) []Account {
 	var out []Account
 	for len(out) < most {
-		a := p.Of(user)
+		a := p.AccountFor(user)
 		if !a.Take(1) {
 			return out
 		}
@@ -58,22 +58,22 @@ func TestSmallAndUnlimited(t *testing.T) {
 
 func TestLeaveAndReturn(t *testing.T) {
 	p := NewPool(1)
-	one, two := p.Of(&request.User{Name: "a"}), p.Of(&request.User{Name: "b"})
+	one, two := p.AccountFor(&request.User{Name: "a"}), p.AccountFor(&request.User{Name: "b"})
 	if !one.Take(1) || two.Take(1) {
 		t.Fatal("not one of one")
 	}
-	one.Leave()
-	one.Leave()
+	one.Pause()
+	one.Pause()
 	if !two.Take(1) || p.Taken() != 1 {
 		t.Error("what was left is not free")
 	}
-	if one.TakeAgain() {
+	if one.TryResume() {
 		t.Error("a second of one")
 	}
 	one.Release()
-	two.Leave()
-	two.Return()
-	two.Return()
+	two.Pause()
+	two.Resume()
+	two.Resume()
 	if p.Taken() != 1 {
 		t.Errorf("%d taken", p.Taken())
 	}
@@ -82,11 +82,11 @@ func TestLeaveAndReturn(t *testing.T) {
 		t.Errorf("%d taken at the end", p.Taken())
 	}
 	var none Account
-	if !none.Take(1) || !none.TakeAgain() {
+	if !none.Take(1) || !none.TryResume() {
 		t.Error("an account of nothing refuses")
 	}
-	none.Leave()
-	none.Return()
+	none.Pause()
+	none.Resume()
 	none.Release()
 }
 
@@ -94,26 +94,26 @@ func TestLeaveAndReturn(t *testing.T) {
 func TestCharge(t *testing.T) {
 	p := NewPool(100)
 	eve, joe := &request.User{Name: "eve"}, &request.User{Name: "joe"}
-	charged := p.Of(eve)
+	charged := p.AccountFor(eve)
 	charged.Charge(60)
 	charged.Charge(1000)
 	if p.Taken() != 60 {
 		t.Errorf("%d are taken from all", p.Taken())
 	}
-	if again := p.Of(eve); again.Take(0) {
+	if again := p.AccountFor(eve); again.Take(0) {
 		t.Error("a user above its share gets more")
 	}
-	other := p.Of(joe)
+	other := p.AccountFor(joe)
 	if !other.Take(20) {
 		t.Error("another user gets nothing")
 	}
 	other.Release()
 	charged.Release()
-	if again := p.Of(eve); !again.Take(80) {
+	if again := p.AccountFor(eve); !again.Take(80) {
 		t.Error("what was charged is not given back")
 	}
-	seat := p.Of(eve)
-	if same := seat.In(NewPool(10)); !same.Take(8) || same.slot != seat.slot {
+	seat := p.AccountFor(eve)
+	if same := seat.InPool(NewPool(10)); !same.Take(8) || same.slot != seat.slot {
 		t.Error("no account of the same user in another pool")
 	}
 }
@@ -127,10 +127,10 @@ func TestNothingIsLost(t *testing.T) {
 	for g := range 8 {
 		running.Go(func() {
 			for range 2000 {
-				a := p.Of(&request.User{Name: string(rune('a' + g))})
+				a := p.AccountFor(&request.User{Name: string(rune('a' + g))})
 				if a.Take(1) {
-					a.Leave()
-					a.TakeAgain()
+					a.Pause()
+					a.TryResume()
 				}
 				a.Release()
 			}

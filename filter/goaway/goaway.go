@@ -1,5 +1,6 @@
-// Package goaway sends some HTTP/2 clients away, so that behind a load balancer
-// they find another server in time. What they have under way goes on.
+// Package goaway closes the HTTP/2 connections of random clients (GOAWAY), so that clients
+// behind a load balancer spread over all servers. Requests that are in flight on such a
+// connection are finished.
 package goaway
 
 import (
@@ -8,10 +9,10 @@ import (
 	"net/http"
 )
 
-// maxChance is the largest chance that may be given: one request in fifty.
+// maxChance is the largest chance allowed: one request in fifty.
 const maxChance = 0.02
 
-// Validate returns what is wrong with a chance.
+// Validate returns an error if chance is out of range.
 func Validate(chance float64) error {
 	if chance < 0 || chance > maxChance {
 		return errors.New("--goaway-chance can not be less than 0 or greater than 0.02")
@@ -19,9 +20,8 @@ func Validate(chance float64) error {
 	return nil
 }
 
-// New returns the filter, nil for no chance. It is the fraction of requests whose
-// connection ends when it is idle. random returns numbers in [0,1); nil is
-// rand.Float64.
+// New returns the filter, nil if chance is 0. chance is the fraction of requests whose
+// connection gets a GOAWAY. random returns numbers in [0,1); nil stands for rand.Float64.
 func New(chance float64, random func() float64) func(http.Handler) http.Handler {
 	if chance <= 0 {
 		return nil
@@ -32,7 +32,7 @@ func New(chance float64, random func() float64) func(http.Handler) http.Handler 
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ProtoMajor == 2 && random() < chance {
-				w.Header().Set("Connection", "close") // GOAWAY, in HTTP/2
+				w.Header().Set("Connection", "close") // net/http sends GOAWAY for this
 			}
 			next.ServeHTTP(w, r)
 		})

@@ -1,4 +1,5 @@
-// Package hsts tells browsers to use HTTPS alone (RFC 6797).
+// Package hsts sets the header Strict-Transport-Security, which tells browsers to use only
+// HTTPS (RFC 6797).
 package hsts
 
 import (
@@ -8,13 +9,13 @@ import (
 	"strings"
 )
 
-// header is the name in its canonical form.
+// header is the name of the header in canonical form.
 const header = "Strict-Transport-Security"
 
-// directive is one that may be given.
+// directive matches a valid directive.
 var directive = regexp.MustCompile(`^(max-age=\d+|includeSubDomains|preload)$`)
 
-// Validate returns what is wrong with directives.
+// Validate returns an error for directives that are not valid.
 func Validate(directives []string) error {
 	var errs []error
 	for _, d := range directives {
@@ -22,13 +23,15 @@ func Validate(directives []string) error {
 		case d == "":
 			errs = append(errs, errors.New("empty value in strict-transport-security-directives"))
 		case !directive.MatchString(d):
-			errs = append(errs, errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"))
+			errs = append(errs,
+				errors.New("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, "+
+					"includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// New returns the filter, nil for no directives.
+// New returns the filter, nil if there are no directives.
 func New(directives []string) func(http.Handler) http.Handler {
 	if len(directives) == 0 {
 		return nil

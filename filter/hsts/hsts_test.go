@@ -13,7 +13,8 @@ func TestDirectives(t *testing.T) {
 	if got := w.Header().Get("Strict-Transport-Security"); got != "max-age=31536000; includeSubDomains" {
 		t.Errorf("%q", got)
 	}
-	for directive, valid := range map[string]bool{"max-age=1": true, "preload": true, "includeSubDomains": true, "": false, " ": false, "max-age": false, "x=1": false} {
+	for directive, valid := range map[string]bool{"max-age=1": true, "preload": true, "includeSubDomains": true, "": false,
+		" ": false, "max-age": false, "x=1": false} {
 		if err := Validate([]string{directive}); (err == nil) != valid {
 			t.Errorf("%q: %v", directive, err)
 		}

@@ -1,6 +1,6 @@
-// Package impersonate lets a user act as another one: the headers
-// Impersonate-User, -Group, -Uid and -Extra-*. Each thing that is asked for needs a
-// permission; modes.go has the ways in which they are given (KEP-5284).
+// Package impersonate lets a user act as another user, by the headers Impersonate-User,
+// -Group, -Uid and -Extra-*. Each user name, group, UID and extra value needs a permission;
+// modes.go has the modes in which permissions can be granted (KEP-5284).
 package impersonate
 
 import (
@@ -27,35 +27,34 @@ const (
 	headerUID    = "Impersonate-Uid"
 	extraPrefix  = "Impersonate-Extra-"
 
-	// rememberedUsers bounds for how many users it is known in which mode they
-	// impersonate.
+	// rememberedUsers is for how many users the last successful mode is remembered.
 	rememberedUsers = 10_000
 )
 
-// Observer is told how an attempt ended (allowed or denied), and each question to
-// the authorizer on the way. mode is legacy, associated-node, arbitrary-node,
-// serviceaccount or user-info; "" for an attempt that failed in all.
+// Observer is called after each impersonation, and after each permission check on the way.
+// decision is allowed or denied. mode is legacy, associated-node, arbitrary-node,
+// serviceaccount or user-info; it is "" for an impersonation that no mode allowed.
 type Observer interface {
 	Impersonation(mode, decision string, took time.Duration)
 	ImpersonationCheck(mode, decision string, took time.Duration)
 }
 
-// New returns the filter. A request that impersonates goes on as that user, and
-// without the headers: nothing behind the filter sees the one who sent it.
+// New returns the filter. A request that impersonates goes on with the impersonated user and
+// without the Impersonate-* headers: what follows does not see the original user.
 func New(z authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 	f := &filter{authorizer: z, observe: observe, lastMode: lru.New(rememberedUsers)}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked, err := parse(r.Header)
+			requested, err := parse(r.Header)
 			if err != nil {
 				apiresponse.Error(w, r, err)
 				return
 			}
-			if asked == nil {
+			if requested == nil {
 				next.ServeHTTP(w, r)
 				return
 			}
-			f.serve(w, r, asked, next)
+			f.serve(w, r, requested, next)
 		})
 	}
 }
@@ -63,12 +62,12 @@ func New(z authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 type filter struct {
 	authorizer authz.Authorizer
 	observe    Observer
-	// lastMode is the index of the mode that allowed a user, by its name, the last
-	// attempt. It is tried first, and what it says of a refusal is answered.
+	// lastMode has, by user name, the index of the mode that last allowed this user to
+	// impersonate. That mode is tried first, and if all modes refuse, its error is returned.
 	lastMode *lru.Cache
 }
 
-func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.User, next http.Handler) {
+func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *request.User, next http.Handler) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, headerPrefix) {
 			r.Header.Del(name)
@@ -76,7 +75,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.Us
 	}
 	ctx := r.Context()
 	start := time.Now()
-	user, mode, err := f.become(ctx, asked, authz.AttributesOf(r))
+	user, mode, err := f.findMode(ctx, requested, authz.AttributesOf(r))
 	audit.Spent(ctx, audit.Impersonation, time.Since(start))
 	if err != nil {
 		f.observe.Impersonation("", "denied", time.Since(start))
@@ -89,13 +88,16 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, asked *request.Us
 	next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, user)))
 }
 
-// become returns who the request goes on as, and by which mode.
-func (f *filter) become(ctx context.Context, asked *request.User, at authz.Attributes) (*request.User, *mode, error) {
+// findMode returns the user that the request goes on with, and the mode that allowed it. If no
+// mode allows it, it returns the error of the mode that was tried first.
+func (f *filter) findMode(
+	ctx context.Context, requested *request.User, at authz.Attributes,
+) (*request.User, *mode, error) {
 	var refusal error
 	last := -1
 	if i, ok := f.lastMode.Get(at.User.Name); ok {
 		last = i.(int)
-		user, err := f.try(ctx, &modes[last], asked, at)
+		user, err := f.try(ctx, &modes[last], requested, at)
 		if user != nil {
 			return user, &modes[last], nil
 		}
@@ -105,7 +107,7 @@ func (f *filter) become(ctx context.Context, asked *request.User, at authz.Attri
 		if i == last {
 			continue
 		}
-		user, err := f.try(ctx, &modes[i], asked, at)
+		user, err := f.try(ctx, &modes[i], requested, at)
 		if user != nil {
 			f.lastMode.Add(at.User.Name, i)
 			return user, &modes[i], nil
@@ -117,9 +119,10 @@ func (f *filter) become(ctx context.Context, asked *request.User, at authz.Attri
 	return nil, nil, refusal
 }
 
-// parse returns the user that the headers name, nil for none.
+// parse returns the user that the headers ask for, nil if there are no such headers. Groups,
+// UID or extra values without a user name are an error.
 func parse(h http.Header) (*request.User, error) {
-	if !asks(h) {
+	if !hasImpersonationHeader(h) {
 		return nil, nil
 	}
 	u := &request.User{Name: h.Get(headerUser), UID: h.Get(headerUID)}
@@ -150,11 +153,13 @@ func parse(h http.Header) (*request.User, error) {
 		return nil, nil
 	}
 	return nil, kerrors.NewBadRequest(fmt.Sprintf(
-		"requested &user.DefaultInfo{Name:%q, UID:%q, Groups:%#v, Extra:%#v} without impersonating a user name", u.Name, u.UID, u.Groups, u.Extra))
+		"requested &user.DefaultInfo{Name:%q, UID:%q, Groups:%#v, Extra:%#v} without impersonating a user "+
+			"name", u.Name, u.UID, u.Groups, u.Extra))
 }
 
-// asks says whether there is any such header; most requests have none.
-func asks(h http.Header) bool {
+// hasImpersonationHeader reports whether there is an Impersonate-* header. Most requests have
+// none.
+func hasImpersonationHeader(h http.Header) bool {
 	for name := range h {
 		if strings.HasPrefix(name, headerPrefix) {
 			return true

@@ -95,21 +95,26 @@ var (
 
 func TestEachPermissionIsNeeded(t *testing.T) {
 	everything := []string{
-		headerUser, "jane", headerGroup, "devs", headerGroup, "ops", headerUID, "u1", extraPrefix + "Scopes", "view", extraPrefix + "Scopes", "edit",
+		headerUser, "jane", headerGroup, "devs", headerGroup, "ops", headerUID, "u1", extraPrefix + "Scopes", "view",
+		extraPrefix + "Scopes", "edit",
 	}
 	needs := permits{
-		"impersonate users jane", "impersonate groups devs", "impersonate groups ops", "impersonate uids.authentication.k8s.io u1",
-		"impersonate userextras.authentication.k8s.io/scopes view", "impersonate userextras.authentication.k8s.io/scopes edit",
+		"impersonate users jane", "impersonate groups devs", "impersonate groups ops",
+		"impersonate uids.authentication.k8s.io u1",
+		"impersonate userextras.authentication.k8s.io/scopes view",
+		"impersonate userextras.authentication.k8s.io/scopes edit",
 	}
 	want := &request.User{
-		Name: "jane", UID: "u1", Groups: []string{"devs", "ops", "system:authenticated"}, Extra: map[string][]string{"scopes": {"view", "edit"}},
+		Name: "jane", UID: "u1", Groups: []string{"devs", "ops", "system:authenticated"},
+		Extra: map[string][]string{"scopes": {"view", "edit"}},
 	}
 	if got, refusal := send(t, handler(t, needs, &notes{}), dave, everything...); !reflect.DeepEqual(got, want) {
 		t.Errorf("with all permissions: %+v %s", got, refusal)
 	}
 	for i := range needs {
 		less := slices.Delete(slices.Clone(needs), i, i+1)
-		if got, refusal := send(t, handler(t, less, &notes{}), dave, everything...); got != nil || !strings.HasPrefix(refusal, "403") {
+		if got, refusal := send(t, handler(t, less, &notes{}), dave, everything...); got != nil ||
+			!strings.HasPrefix(refusal, "403") {
 			t.Errorf("without %q: %+v %s", needs[i], got, refusal)
 		}
 	}
@@ -125,13 +130,15 @@ func TestConstrainedModesNeedBothPermissions(t *testing.T) {
 	}{
 		"user-info": {
 			dave, []string{headerUser, "jane", headerGroup, "devs"},
-			permits{on("user-info"), "impersonate:user-info users.authentication.k8s.io jane", "impersonate:user-info groups.authentication.k8s.io devs"},
+			permits{on("user-info"), "impersonate:user-info users.authentication.k8s.io jane",
+				"impersonate:user-info groups.authentication.k8s.io devs"},
 			&request.User{Name: "jane", Groups: []string{"devs", "system:authenticated"}},
 		},
 		"serviceaccount": {
 			dave, []string{headerUser, "system:serviceaccount:kube-system:x"},
 			permits{on("serviceaccount"), "impersonate:serviceaccount serviceaccounts.authentication.k8s.io kube-system/x"},
-			&request.User{Name: "system:serviceaccount:kube-system:x", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}},
+			&request.User{Name: "system:serviceaccount:kube-system:x",
+				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}},
 		},
 		"arbitrary-node": {
 			dave, []string{headerUser, "system:node:n1"},
@@ -145,7 +152,8 @@ func TestConstrainedModesNeedBothPermissions(t *testing.T) {
 		},
 		"many groups at once": {
 			dave, []string{headerUser, "jane", headerGroup, "a", headerGroup, "b", headerGroup, "c", headerGroup, "d"},
-			permits{on("user-info"), "impersonate:user-info users.authentication.k8s.io jane", "impersonate:user-info groups.authentication.k8s.io *"},
+			permits{on("user-info"), "impersonate:user-info users.authentication.k8s.io jane",
+				"impersonate:user-info groups.authentication.k8s.io *"},
 			&request.User{Name: "jane", Groups: []string{"a", "b", "c", "d", "system:authenticated"}},
 		},
 	} {
@@ -167,8 +175,10 @@ func TestConstrainedModesNeedBothPermissions(t *testing.T) {
 func TestConstraints(t *testing.T) {
 	all := permits{
 		"impersonate-on:user-info:list pods ns", "impersonate:user-info users.authentication.k8s.io jane",
-		"impersonate:user-info groups.authentication.k8s.io system:masters", "impersonate:user-info groups.authentication.k8s.io",
-		"impersonate:user-info userextras.authentication.k8s.io/scopes", "impersonate:user-info userextras.authentication.k8s.io/a_b x",
+		"impersonate:user-info groups.authentication.k8s.io system:masters",
+		"impersonate:user-info groups.authentication.k8s.io",
+		"impersonate:user-info userextras.authentication.k8s.io/scopes",
+		"impersonate:user-info userextras.authentication.k8s.io/a_b x",
 		"impersonate-on:associated-node:list pods ns", "impersonate:associated-node nodes.authentication.k8s.io *",
 	}
 	for name, c := range map[string]struct {
@@ -176,19 +186,26 @@ func TestConstraints(t *testing.T) {
 		headers []string
 		want    string
 	}{
-		"the group system:masters":  {dave, []string{headerUser, "jane", headerGroup, "system:masters"}, "impersonating the system:masters group is not allowed"},
-		"an empty group":            {dave, []string{headerUser, "jane", headerGroup, ""}, "impersonating the empty string group is not allowed"},
-		"an empty extra value":      {dave, []string{headerUser, "jane", extraPrefix + "Example.com%2fscopes", ""}, "impersonating the empty string value in extra is not allowed"},
-		"an extra key of no domain": {dave, []string{headerUser, "jane", extraPrefix + "Scopes", "x"}, "impersonating an invalid key in extra is not allowed"},
+		"the group system:masters": {dave, []string{headerUser, "jane", headerGroup, "system:masters"},
+			"impersonating the system:masters group is not allowed"},
+		"an empty group": {dave, []string{headerUser, "jane", headerGroup, ""},
+			"impersonating the empty string group is not allowed"},
+		"an empty extra value": {dave, []string{headerUser, "jane", extraPrefix + "Example.com%2fscopes", ""},
+			"impersonating the empty string value in extra is not allowed"},
+		"an extra key of no domain": {dave, []string{headerUser, "jane", extraPrefix + "Scopes", "x"},
+			"impersonating an invalid key in extra is not allowed"},
 		"a node that the sender is not on": {
 			account, []string{headerUser, "system:node:n2"}, `cannot impersonate-on:arbitrary-node:list resource "pods"`,
 		},
 		"a node by a sender that is no service account": {
-			&request.User{Name: "dave", Extra: account.Extra}, []string{headerUser, "system:node:n1"}, `cannot impersonate-on:arbitrary-node:list resource "pods"`,
+			&request.User{Name: "dave", Extra: account.Extra}, []string{headerUser, "system:node:n1"},
+			`cannot impersonate-on:arbitrary-node:list resource "pods"`,
 		},
-		"a node with groups of its own": {account, []string{headerUser, "system:node:n1", headerGroup, "g"}, `cannot impersonate resource "users"`},
+		"a node with groups of its own": {account, []string{headerUser, "system:node:n1", headerGroup, "g"},
+			`cannot impersonate resource "users"`},
 	} {
-		if got, refusal := send(t, handler(t, all, &notes{}), c.sender, c.headers...); got != nil || !strings.Contains(refusal, c.want) {
+		if got, refusal := send(t, handler(t, all, &notes{}), c.sender, c.headers...); got != nil ||
+			!strings.Contains(refusal, c.want) {
 			t.Errorf("%s: %+v %q, want %q", name, got, refusal, c.want)
 		}
 	}
@@ -196,7 +213,8 @@ func TestConstraints(t *testing.T) {
 
 func TestHeadersWithoutAUser(t *testing.T) {
 	_, refusal := send(t, handler(t, nil, &notes{}), dave, headerGroup, "g")
-	want := `400 requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g"}, Extra:map[string][]string(nil)} without impersonating a user name`
+	want := `400 requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"g"}, ` +
+		`Extra:map[string][]string(nil)} without impersonating a user name`
 	if refusal != want {
 		t.Errorf("got %s, want %s", refusal, want)
 	}
@@ -216,7 +234,8 @@ func TestTheModeThatWorkedIsTriedFirst(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	_, refusal = send(t, h, dave, headerUser, "john")
-	if !strings.Contains(refusal, `users "john" is forbidden: User "dave" cannot impersonate resource "users" in API group "" at the cluster scope`) {
+	if !strings.Contains(refusal,
+		`users "john" is forbidden: User "dave" cannot impersonate resource "users" in API group "" at the cluster scope`) {
 		t.Errorf("afterwards: %s", refusal)
 	}
 	if want := []string{" denied", "legacy allowed", " denied"}; !slices.Equal(n.attempts, want) {
@@ -225,8 +244,10 @@ func TestTheModeThatWorkedIsTriedFirst(t *testing.T) {
 }
 
 func TestAnonymousStaysUnauthenticated(t *testing.T) {
-	got, refusal := send(t, handler(t, permits{"impersonate users system:anonymous"}, &notes{}), dave, headerUser, "system:anonymous")
-	if want := (&request.User{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}); !reflect.DeepEqual(got, want) {
+	got, refusal := send(t, handler(t, permits{"impersonate users system:anonymous"}, &notes{}), dave, headerUser,
+		"system:anonymous")
+	if want := (&request.User{Name: "system:anonymous", Groups: []string{"system:unauthenticated"}}); !reflect.DeepEqual(
+		got, want) {
 		t.Errorf("got %+v %s, want %+v", got, refusal, want)
 	}
 }

@@ -27,44 +27,44 @@ const (
 	group   = "authentication.k8s.io"
 	version = "v1"
 
-	// nodeNameKey is what a token that is bound to a node says of it.
+	// nodeNameKey is the extra key that has the node to which a service account token is bound.
 	nodeNameKey = "authentication.kubernetes.io/node-name"
-	// associatedKeys stands for a token's extras where they do not count.
+	// associatedKeys is the extra key that replaces the sender's extra values in mode associated-node.
 	associatedKeys = "authentication.kubernetes.io/associated-node-keys"
 
-	// many is from how many groups or extra values on the permission for all of
-	// them is asked for first.
-	many = 4
+	// wildcardFrom is the number of groups or extra values from which on the permission for
+	// "*" is tried first, instead of one permission for each.
+	wildcardFrom = 4
 
 	legacyVerb = "impersonate"
 )
 
-// A mode is a kind of impersonation with verbs of its own. All but the legacy one
-// are constrained: beside the permission to be somebody they need the one to do
-// what the request does as such a somebody.
+// A mode is a way of impersonating, with verbs of its own. All modes but the legacy mode are
+// constrained: the sender needs a permission to impersonate the user and, in addition, one to
+// perform this request as such a user.
 type mode struct {
 	// name is "" for the legacy mode.
 	name string
-	// applies says whether the mode is about such a user.
-	applies func(asked, sender *request.User) bool
+	// applies reports whether the mode is made for impersonating this user.
+	applies func(requested, sender *request.User) bool
 }
 
 // modes are tried from top to bottom, the strictest first.
 var modes = []mode{
-	{"associated-node", func(asked, sender *request.User) bool {
-		return onlyName(asked) && isOnNode(sender, asked.Name)
+	{"associated-node", func(requested, sender *request.User) bool {
+		return hasOnlyName(requested) && boundToNode(sender, requested.Name)
 	}},
-	{"arbitrary-node", func(asked, _ *request.User) bool {
-		_, ok := nodeOf(asked.Name)
-		return ok && onlyName(asked)
+	{"arbitrary-node", func(requested, _ *request.User) bool {
+		_, ok := nodeFromUser(requested.Name)
+		return ok && hasOnlyName(requested)
 	}},
-	{"serviceaccount", func(asked, _ *request.User) bool {
-		_, _, ok := accountOf(asked.Name)
-		return ok && onlyName(asked)
+	{"serviceaccount", func(requested, _ *request.User) bool {
+		_, _, ok := serviceAccountFromUser(requested.Name)
+		return ok && hasOnlyName(requested)
 	}},
-	{"user-info", func(asked, _ *request.User) bool {
-		_, node := nodeOf(asked.Name)
-		_, _, account := accountOf(asked.Name)
+	{"user-info", func(requested, _ *request.User) bool {
+		_, node := nodeFromUser(requested.Name)
+		_, _, account := serviceAccountFromUser(requested.Name)
 		return !node && !account
 	}},
 	{"", func(_, _ *request.User) bool { return true }},
@@ -78,8 +78,7 @@ func (m *mode) label() string {
 	return m.name
 }
 
-// constraint is the verb that allows to be somebody, for audit; "" of the legacy
-// mode.
+// constraint returns the verb that is recorded in audit events, "" for the legacy mode.
 func (m *mode) constraint() string {
 	if m.name == "" {
 		return ""
@@ -87,6 +86,7 @@ func (m *mode) constraint() string {
 	return m.verb()
 }
 
+// verb returns the verb of the permission to impersonate a user.
 func (m *mode) verb() string {
 	if m.name == "" {
 		return legacyVerb
@@ -94,13 +94,13 @@ func (m *mode) verb() string {
 	return legacyVerb + ":" + m.name
 }
 
-func (m *mode) constrained() bool { return m.name != "" }
+func (m *mode) isConstrained() bool { return m.name != "" }
 
-// associated says that the node is the sender's own, whose name thus does not
-// count.
-func (m *mode) associated() bool { return m.name == "associated-node" }
+// isAssociatedNode reports whether m is the mode in which the sender's token is bound to the
+// node. The permission then is for "*", not for the name of the node.
+func (m *mode) isAssociatedNode() bool { return m.name == "associated-node" }
 
-// attempt is one mode's way through the permissions that are needed.
+// attempt checks the permissions of one request in one mode.
 type attempt struct {
 	*filter
 	*mode
@@ -108,116 +108,118 @@ type attempt struct {
 	sender *request.User
 }
 
-// try returns the user to go on as if the mode allows it. No user and no error
-// is for a mode that is not about such a user.
-func (f *filter) try(ctx context.Context, m *mode, asked *request.User, at authz.Attributes) (*request.User, error) {
-	if !m.applies(asked, at.User) {
+// try returns the impersonated user if the mode allows it, and an error if not. It returns nil
+// and no error if the mode does not apply to the requested user.
+func (f *filter) try(
+	ctx context.Context, m *mode, requested *request.User, at authz.Attributes,
+) (*request.User, error) {
+	if !m.applies(requested, at.User) {
 		return nil, nil
 	}
 	a := attempt{f, m, ctx, at.User}
-	if m.associated() {
+	if m.isAssociatedNode() {
 		sender := *at.User
 		sender.Extra = map[string][]string{associatedKeys: slices.Sorted(maps.Keys(at.User.Extra))}
 		a.sender = &sender
 	}
-	if m.constrained() {
+	if m.isConstrained() {
 		info := *at.Info
 		info.Verb = "impersonate-on:" + m.name + ":" + info.Verb
-		if err := a.check(authz.Attributes{User: a.sender, Info: &info, Selectors: at.Selectors}); err != nil {
+		if err := a.authorizeAttributes(authz.Attributes{User: a.sender, Info: &info, Selectors: at.Selectors}); err != nil {
 			return nil, err
 		}
 	}
-	user := *asked
-	for _, step := range []func(asked, user *request.User) error{a.name, a.uid, a.groups, a.extra} {
-		if err := step(asked, &user); err != nil {
+	user := *requested
+	for _, step := range []func(requested, user *request.User) error{a.name, a.uid, a.groups, a.extra} {
+		if err := step(requested, &user); err != nil {
 			return nil, err
 		}
 	}
-	return complete(&user), nil
+	return addAuthenticatedGroup(&user), nil
 }
 
-// about is a question about something that is to be impersonated. The groups and
-// users of the legacy mode are of the core group.
-func (a attempt) about(resource, name string) request.Info {
+// permission returns the request attributes of the permission to impersonate the named thing.
+// In the legacy mode, users and groups belong to the core group.
+func (a attempt) permission(resource, name string) request.Info {
 	info := request.Info{Verb: a.verb(), Group: group, Version: version, Resource: resource, Name: name}
-	if !a.constrained() && resource != "uids" && resource != "userextras" {
+	if !a.isConstrained() && resource != "uids" && resource != "userextras" {
 		info.Group = ""
 	}
 	return info
 }
 
-func (a attempt) name(asked, user *request.User) error {
-	info := a.about("users", asked.Name)
-	if node, ok := nodeOf(asked.Name); ok && a.constrained() {
+func (a attempt) name(requested, user *request.User) error {
+	info := a.permission("users", requested.Name)
+	if node, ok := nodeFromUser(requested.Name); ok && a.isConstrained() {
 		info.Resource, info.Name = "nodes", node
-		if a.associated() {
+		if a.isAssociatedNode() {
 			info.Name = "*"
 		}
 		user.Groups = []string{nodesGroup}
 	}
-	if namespace, name, ok := accountOf(asked.Name); ok {
+	if namespace, name, ok := serviceAccountFromUser(requested.Name); ok {
 		info.Resource, info.Namespace, info.Name = "serviceaccounts", namespace, name
-		if len(asked.Groups) == 0 {
+		if len(requested.Groups) == 0 {
 			user.Groups = []string{accountsGroup, accountsGroup + ":" + namespace}
 		}
 	}
-	return a.ask(info)
+	return a.authorize(info)
 }
 
-func (a attempt) uid(asked, _ *request.User) error {
-	if asked.UID == "" {
+func (a attempt) uid(requested, _ *request.User) error {
+	if requested.UID == "" {
 		return nil
 	}
-	return a.ask(a.about("uids", asked.UID))
+	return a.authorize(a.permission("uids", requested.UID))
 }
 
-func (a attempt) groups(asked, _ *request.User) error {
-	if len(asked.Groups) == 0 {
+func (a attempt) groups(requested, _ *request.User) error {
+	if len(requested.Groups) == 0 {
 		return nil
 	}
-	info := a.about("groups", "")
-	if a.constrained() {
+	info := a.permission("groups", "")
+	if a.isConstrained() {
 		switch {
-		case slices.Contains(asked.Groups, ""):
+		case slices.Contains(requested.Groups, ""):
 			return a.forbidden(info, "impersonating the empty string group is not allowed")
-		case slices.Contains(asked.Groups, request.GroupMasters):
+		case slices.Contains(requested.Groups, request.GroupMasters):
 			info.Name = request.GroupMasters
 			return a.forbidden(info, "impersonating the system:masters group is not allowed")
-		case len(asked.Groups) >= many:
-			if info.Name = "*"; a.ask(info) == nil {
+		case len(requested.Groups) >= wildcardFrom:
+			if info.Name = "*"; a.authorize(info) == nil {
 				return nil
 			}
 		}
 	}
-	for _, name := range asked.Groups {
+	for _, name := range requested.Groups {
 		info.Name = name
-		if err := a.ask(info); err != nil {
+		if err := a.authorize(info); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a attempt) extra(asked, _ *request.User) error {
-	if len(asked.Extra) == 0 {
+func (a attempt) extra(requested, _ *request.User) error {
+	if len(requested.Extra) == 0 {
 		return nil
 	}
-	info := a.about("userextras", "")
-	if a.constrained() {
-		if err := validateExtra(asked.Extra); err != nil {
+	info := a.permission("userextras", "")
+	if a.isConstrained() {
+		if err := validateExtra(requested.Extra); err != nil {
 			return a.forbidden(info, err.Error())
 		}
-		if isLarge(asked.Extra) {
-			if info.Subresource, info.Name = "*", "*"; a.ask(info) == nil {
+		if isLarge(requested.Extra) {
+			if info.Subresource, info.Name = "*", "*"; a.authorize(info) == nil {
 				return nil
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(asked.Extra)) {
+	for _, key := range slices.Sorted(maps.Keys(requested.Extra)) {
 		info.Subresource = key
-		for _, value := range asked.Extra[key] {
+		for _, value := range requested.Extra[key] {
 			info.Name = value
-			if err := a.ask(info); err != nil {
+			if err := a.authorize(info); err != nil {
 				return err
 			}
 		}
@@ -225,16 +227,16 @@ func (a attempt) extra(asked, _ *request.User) error {
 	return nil
 }
 
-func (a attempt) ask(info request.Info) error {
-	return a.check(authz.Attributes{User: a.sender, Info: &info})
+func (a attempt) authorize(info request.Info) error {
+	return a.authorizeAttributes(authz.Attributes{User: a.sender, Info: &info})
 }
 
 func (a attempt) forbidden(info request.Info, reason string) error {
 	return authz.Forbidden(authz.Attributes{User: a.sender, Info: &info}, reason)
 }
 
-// check returns a refusal unless the authorizer allows.
-func (a attempt) check(at authz.Attributes) error {
+// authorizeAttributes returns an error unless the authorizer allows the request.
+func (a attempt) authorizeAttributes(at authz.Attributes) error {
 	start := time.Now()
 	decision, reason, err := a.authorizer.Authorize(a.ctx, at)
 	if decision == authz.Allow {
@@ -253,8 +255,9 @@ func (a attempt) check(at authz.Attributes) error {
 	return authz.Forbidden(at, reason)
 }
 
-// complete adds the group of those who are signed in, or of those who are not.
-func complete(u *request.User) *request.User {
+// addAuthenticatedGroup adds system:unauthenticated to the user system:anonymous, and
+// system:authenticated to others, unless the user is in system:unauthenticated already.
+func addAuthenticatedGroup(u *request.User) *request.User {
 	switch {
 	case u.InGroup(request.GroupUnauthenticated):
 	case u.Name == request.Anonymous:
@@ -265,16 +268,16 @@ func complete(u *request.User) *request.User {
 	return u
 }
 
-func onlyName(u *request.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
+func hasOnlyName(u *request.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
 
-// nodeOf returns the node whose user has that name.
-func nodeOf(name string) (string, bool) {
+// nodeFromUser returns the name of the node whose kubelet has that user name.
+func nodeFromUser(name string) (string, bool) {
 	node, ok := strings.CutPrefix(name, nodePrefix)
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }
 
-// accountOf returns the service account whose user has that name.
-func accountOf(user string) (namespace, name string, ok bool) {
+// serviceAccountFromUser returns the service account that has that user name.
+func serviceAccountFromUser(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, accountPrefix)
 	if !ok {
 		return "", "", false
@@ -285,14 +288,14 @@ func accountOf(user string) (namespace, name string, ok bool) {
 	return namespace, name, ok
 }
 
-// isOnNode says whether the sender is a service account whose token is bound to
-// the node of that user name.
-func isOnNode(sender *request.User, name string) bool {
-	node, ok := nodeOf(name)
+// boundToNode reports whether the sender is a service account whose token is bound to the node
+// that has the user name.
+func boundToNode(sender *request.User, name string) bool {
+	node, ok := nodeFromUser(name)
 	if !ok {
 		return false
 	}
-	if _, _, ok := accountOf(sender.Name); !ok {
+	if _, _, ok := serviceAccountFromUser(sender.Name); !ok {
 		return false
 	}
 	values := sender.Extra[nodeNameKey]
@@ -325,5 +328,5 @@ func isLarge(extra map[string][]string) bool {
 	for _, list := range extra {
 		values += len(list)
 	}
-	return len(extra) >= many || values >= many
+	return len(extra) >= wildcardFrom || values >= wildcardFrom
 }

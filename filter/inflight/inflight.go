@@ -1,9 +1,9 @@
-// Package inflight bounds how many requests are served at a time.
+// Package inflight limits how many requests are handled at the same time.
 //
-// A request has a seat while the server works on it, and not while it waits for its
-// client: package body gives the seat back while the body is read, and
-// responserecorder.Recorder does so while the answer is written. The memory that answers take
-// meanwhile is bounded in its own right, by AnswerBudget.
+// A request has a seat while the server works on it, but not while the server waits for the
+// client: package body gives the seat back while it reads the body, and
+// responserecorder.Recorder gives it back while it writes the response. The memory of responses
+// that wait for their clients has a limit of its own, ResponseBudget.
 package inflight
 
 import (
@@ -15,29 +15,30 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// retryAfter is when a client may try again, in seconds.
-const retryAfter = "1"
+// retryAfterSeconds is the value of the header Retry-After.
+const retryAfterSeconds = "1"
 
-// AnswerBudget is how many bytes of memory the answers may take that wait for their
-// clients to read them. It is divided like seats.
-const AnswerBudget = 128 << 20
+// ResponseBudget is the memory for all responses that wait until their clients read them, in
+// bytes. It is divided between users like seats.
+const ResponseBudget = 128 << 20
 
-// Limiter counts requests that change something and those that read, each up to
-// its limit, divided between users as package fairshare describes. Long-running requests and
-// those of system:masters are not bounded.
-type Limiter struct{ readOnly, mutating, answers *fairshare.Pool }
+// Limiter limits the requests that only read and, separately, those that may change something.
+// Each limit is divided between users as package fairshare describes. Long-running requests
+// and those of system:masters are not limited.
+type Limiter struct{ readOnly, mutating, responses *fairshare.Pool }
 
-// New returns a Limiter; a limit of 0 is none.
+// New returns a Limiter. A limit of 0 is no limit.
 func New(readOnly, mutating int64) *Limiter {
-	return &Limiter{readOnly: fairshare.NewPool(readOnly), mutating: fairshare.NewPool(mutating), answers: fairshare.NewPool(AnswerBudget)}
+	return &Limiter{readOnly: fairshare.NewPool(readOnly), mutating: fairshare.NewPool(mutating),
+		responses: fairshare.NewPool(ResponseBudget)}
 }
 
-// Current returns how many bounded requests are being served.
+// Current returns how many requests that are not long-running are being handled.
 func (l *Limiter) Current() (readOnly, mutating int64) { return l.readOnly.Taken(), l.mutating.Taken() }
 
-// Filter returns the filter. A request above the limit is answered 429. So is one that
-// changes something, of a user whose unread answers take all the memory that they may:
-// its own answer could not be refused when the change is made.
+// Filter returns the filter. It answers 429 above the limit. It also answers 429 to a request
+// that may change something if the user's unread responses take all memory that the user may
+// have: after the change is made, its response can no longer be refused.
 func (l *Limiter) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info := request.InfoFrom(r.Context())
@@ -51,9 +52,9 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 			pool = l.readOnly
 		}
 		rw := responserecorder.Wrap(w)
-		rw.Seat = pool.Of(request.UserFrom(r.Context()))
+		rw.Seat = pool.AccountFor(request.UserFrom(r.Context()))
 		defer rw.Seat.Release()
-		rw.Memory = rw.Seat.In(l.answers)
+		rw.Memory = rw.Seat.InPool(l.responses)
 		defer rw.Memory.Release()
 		if !rw.Seat.Take(1) || pool == l.mutating && !rw.Memory.Take(0) {
 			TooMany(rw)
@@ -63,8 +64,8 @@ func (l *Limiter) Filter(next http.Handler) http.Handler {
 	})
 }
 
-// TooMany answers 429.
+// TooMany answers 429 Too Many Requests.
 func TooMany(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", retryAfter)
+	w.Header().Set("Retry-After", retryAfterSeconds)
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 }

@@ -31,7 +31,8 @@ func TestLimits(t *testing.T) {
 	done := make(chan bool)
 	go func() { serve("GET", "/api/v1/pods", "g", true); done <- true }()
 	<-entered
-	if w := serve("GET", "/api/v1/pods", "g", false); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || w.Body.String() != "Too many requests, please try again later.\n" {
+	if w := serve("GET", "/api/v1/pods", "g", false); w.Code != http.StatusTooManyRequests ||
+		w.Header().Get("Retry-After") != "1" || w.Body.String() != "Too many requests, please try again later.\n" {
 		t.Errorf("above the limit: %d %v", w.Code, w.Header())
 	}
 	for name, w := range map[string]*httptest.ResponseRecorder{

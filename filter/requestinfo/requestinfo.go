@@ -1,5 +1,5 @@
-// Package requestinfo puts into the context what a request asks for, and where its
-// warnings go.
+// Package requestinfo is the filter that parses the path of a request, and puts the
+// request.Info and the list of warnings into its context.
 package requestinfo
 
 import (
@@ -11,15 +11,16 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// New returns the filter. Everything behind it has request.InfoFrom and may call
-// request.Warn until the status is written.
+// New returns the filter. What follows it can call request.InfoFrom, and request.Warn until
+// the status is written.
 func New() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			rw := responserecorder.Wrap(w)
 			info := request.ParseInfo(r)
 			if info.Undetermined() {
-				apiresponse.InternalServerError(rw, r, fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
+				apiresponse.InternalServerError(rw, r,
+					fmt.Errorf("failed to create RequestInfo: unable to determine kind and namespace from url, %v", r.URL))
 				return
 			}
 			ctx := request.WithInfo(r.Context(), info)

@@ -1,4 +1,4 @@
-// Package requestlog logs requests, where the verbosity asks for it.
+// Package requestlog is the filter that logs each request at a high verbosity.
 package requestlog
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Level is that of --v=3.
+// Level is the log level of --v=3, from which on requests are logged.
 const Level = slog.Level(-3)
 
-// maxAuditID bounds what is logged of an Audit-Id, which a client may choose.
+// maxAuditID is how many bytes of an Audit-Id are logged. A client may send a long one.
 const maxAuditID = 64
 
 // New returns the filter.
@@ -29,8 +29,8 @@ func New(log *slog.Logger) func(http.Handler) http.Handler {
 			}
 			start := time.Now()
 			rw := responserecorder.Wrap(w)
-			// Filters behind this one change the headers.
-			verb := requestmetrics.Verb(r, request.InfoFrom(r.Context()))
+			// These are read now, because later filters change the headers.
+			verb := requestmetrics.ReportedVerb(r, request.InfoFrom(r.Context()))
 			agent, id := r.UserAgent(), r.Header.Get(auditid.Header)
 			if len(id) > maxAuditID {
 				id = id[:maxAuditID]

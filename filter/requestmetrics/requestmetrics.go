@@ -1,4 +1,4 @@
-// Package requestmetrics counts and times requests.
+// Package requestmetrics is the filter that records the metrics of requests.
 package requestmetrics
 
 import (
@@ -37,14 +37,13 @@ func New(m *metrics.Requests) func(http.Handler) http.Handler {
 	}
 }
 
-// labelsOf says what a request asks for; package metrics replaces what it does not
-// know.
+// labelsOf returns the labels of a request. Package metrics replaces unknown values.
 func labelsOf(r *http.Request, i *request.Info) metrics.Request {
 	if !i.IsResource() {
-		return metrics.Request{Verb: Verb(r, i), Path: i.Path}
+		return metrics.Request{Verb: ReportedVerb(r, i), Path: i.Path}
 	}
 	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
-	out.Verb = Verb(r, i)
+	out.Verb = ReportedVerb(r, i)
 	if strings.Contains(r.URL.RawQuery, "dryRun") {
 		out.DryRun = r.URL.Query().Get("dryRun")
 	}
@@ -59,9 +58,9 @@ func labelsOf(r *http.Request, i *request.Info) metrics.Request {
 	return out
 }
 
-// Verb is the name of what a request does in metrics and logs: its method, unless
-// the API has a word of its own.
-func Verb(r *http.Request, i *request.Info) string {
+// ReportedVerb returns the verb of a request in metrics and logs: LIST, WATCH,
+// DELETECOLLECTION, APPLY or CONNECT, or else the HTTP method.
+func ReportedVerb(r *http.Request, i *request.Info) string {
 	switch {
 	case !i.IsResource():
 		return r.Method

@@ -74,9 +74,9 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	if w.Wrote != nil {
 		start = time.Now()
 	}
-	w.Seat.Leave()
+	w.Seat.Pause()
 	n, err := w.ResponseWriter.Write(b)
-	w.Seat.Return()
+	w.Seat.Resume()
 	if w.Wrote != nil {
 		w.Wrote(time.Since(start))
 	}
@@ -108,9 +108,9 @@ func (w *Recorder) Flush() {
 		w.WriteHeader(http.StatusOK)
 	}
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		w.Seat.Leave()
+		w.Seat.Pause()
 		f.Flush()
-		w.Seat.Return()
+		w.Seat.Resume()
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package retryafter sends clients elsewhere while the server stops.
+// Package retryafter is the filter that refuses requests while the server stops, so that
+// clients go to another server.
 package retryafter
 
 import (
@@ -6,14 +7,14 @@ import (
 	"strings"
 )
 
-// seconds is when a client may try again, by then at another server.
-const seconds = "5"
+// retryAfterSeconds is the value of the header Retry-After.
+const retryAfterSeconds = "5"
 
-// exempt are the paths that are answered to the end.
-var exempt = []string{"/readyz", "/livez", "/healthz", "/metrics"}
+// exemptPaths are the prefixes of paths that are always served.
+var exemptPaths = []string{"/readyz", "/livez", "/healthz", "/metrics"}
 
-// New returns the filter. While ending says so, requests are answered 429 and
-// their connections end, except for those of probes and of the server itself.
+// New returns the filter. While ending returns true, it answers 429 and closes the connection,
+// except for health checks, metrics and requests of kube-apiserver itself.
 func New(ending func() bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,15 +22,15 @@ func New(ending func() bool) func(http.Handler) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			Stopping(w)
+			RefuseStopping(w)
 		})
 	}
 }
 
-// Stopping answers 429 and ends the connection.
-func Stopping(w http.ResponseWriter) {
+// RefuseStopping answers 429 because the server stops, and closes the connection.
+func RefuseStopping(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	w.Header().Set("Retry-After", seconds)
+	w.Header().Set("Retry-After", retryAfterSeconds)
 	http.Error(w, "The apiserver is shutting down, please try again later.", http.StatusTooManyRequests)
 }
 
@@ -37,7 +38,7 @@ func isExempt(r *http.Request) bool {
 	if strings.HasPrefix(r.UserAgent(), "kube-apiserver/") {
 		return true
 	}
-	for _, prefix := range exempt {
+	for _, prefix := range exemptPaths {
 		if strings.HasPrefix(r.URL.Path, prefix) {
 			return true
 		}

@@ -21,11 +21,13 @@ func TestTheEnd(t *testing.T) {
 	}
 	ending = true
 	w := serve("/api", "kubectl")
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "5" || w.Header().Get("Connection") != "close" ||
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "5" ||
+		w.Header().Get("Connection") != "close" ||
 		w.Body.String() != "The apiserver is shutting down, please try again later.\n" {
 		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
 	}
-	for _, exempt := range [][2]string{{"/readyz", ""}, {"/livez/ping", ""}, {"/healthz", ""}, {"/metrics", ""}, {"/api", "kube-apiserver/v1"}} {
+	for _, exempt := range [][2]string{{"/readyz", ""}, {"/livez/ping", ""}, {"/healthz", ""}, {"/metrics", ""},
+		{"/api", "kube-apiserver/v1"}} {
 		if w := serve(exempt[0], exempt[1]); w.Code != http.StatusOK {
 			t.Errorf("%v: %d", exempt, w.Code)
 		}
