@@ -107,8 +107,8 @@ func RetryAfterSeconds(s *metav1.Status) string {
 	return ""
 }
 
-// WithEmptyDetails gives the answer an empty details member, which the reference
-// sends with errors of its router.
+// WithEmptyDetails gives the answer an empty details member, which kube-apiserver sends
+// with errors of its router.
 func WithEmptyDetails(err error) error {
 	var s *kerrors.StatusError
 	if errors.As(err, &s) {

@@ -93,8 +93,9 @@ func versionError(rv string, err error) error {
 	return field.Invalid(field.NewPath("resourceVersion"), rv, err.Error())
 }
 
-// continueToken is where the next page begins. Its encoding is the reference's:
-// clients must not look into it, but tokens may cross servers of both kinds.
+// continueToken is where the next page begins. It is encoded as kube-apiserver encodes
+// it: clients must not look into it, but a client may take a token from one server to the
+// other.
 type continueToken struct {
 	Version  string `json:"v"`
 	Revision int64  `json:"rv"`

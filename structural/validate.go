@@ -55,10 +55,11 @@ type before struct {
 
 // checks is a walk over a value.
 //
-// A value may have to be held to alternatives, of which the reference (kube-openapi's
-// validator) reports the one with the most checks passed. Each method that checks
-// returns how many passed, counted as there: a check counts by itself and again with
-// those of its kind. They are checked quietly first.
+// If a schema has alternatives (anyOf, oneOf) and a value satisfies none, kube-apiserver
+// (the validator of kube-openapi) reports the errors of the alternative with the most
+// checks passed. Each method that checks therefore returns how many checks passed, counted
+// as kube-openapi does: a check counts by itself, and once more with the group of checks
+// that it belongs to. Alternatives are first checked without making errors.
 type checks struct {
 	base *field.Path
 	path []step

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWhatIsWrongWithAConfiguration: each document lacks one thing; the causes are
-// the reference's.
+// TestWhatIsWrongWithAConfiguration validates documents that are wrong in one place each.
+// The errors are kube-apiserver's.
 func TestWhatIsWrongWithAConfiguration(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	issuer := func(rest string) string {

@@ -18,8 +18,8 @@ import (
 // accept.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// checkConversion checks the conversion under the member names of the reference's
-// internal version, which puts the webhook's settings beside the strategy.
+// checkConversion checks the conversion. Errors have the member names of the internal
+// version of kube-apiserver, which puts the webhook's settings beside the strategy.
 func (c *specChecker) checkConversion() {
 	conversion, path := c.spec.Conversion, c.path.Child("conversion")
 	if conversion == nil {

@@ -100,8 +100,8 @@ func (h EnvelopeHead) Size(n int) int {
 	return len(h) + 1 + protowire.SizeBytes(n) + envelopeTailSize
 }
 
-// envelopeTail is an empty contentEncoding and contentType, which the reference
-// writes although they are empty.
+// envelopeTail is an empty contentEncoding and contentType, which kube-apiserver writes
+// although they are empty.
 var envelopeTail = []byte{unknownContentEncoding<<3 | 2, 0, unknownContentType<<3 | 2, 0}
 
 const envelopeTailSize = 4

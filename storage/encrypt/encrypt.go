@@ -1,7 +1,7 @@
 // Package encrypt is encryption at rest: values are encrypted on their way to the
 // store and decrypted on their way back, as an EncryptionConfiguration says
 // (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/). Prefixes and
-// formats are the reference's, so that each reads what the other wrote.
+// formats are those of kube-apiserver, so that each reads what the other wrote.
 package encrypt
 
 import (

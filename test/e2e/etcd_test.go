@@ -106,7 +106,7 @@ func (e *etcdServer) get(ctx context.Context, key string) ([]byte, error) {
 	return answer.Kvs[0].Value, nil
 }
 
-// apiServer is an API server, Keelson or the reference, as a program.
+// apiServer is Keelson or kube-apiserver, running as a process.
 type apiServer struct {
 	*process
 	name string

@@ -41,8 +41,8 @@ func (b *internalWriter) open(t reflect.Type) bool {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// Form is embedded in structs that give an API type the shape it has in the
-// reference's internal version, where that is another.
+// Form is embedded in structs that give an API type the shape that it has in the internal
+// version of kube-apiserver, where that is another.
 type Form interface{ InternalForm() }
 
 var internalForm = reflect.TypeFor[Form]()
