@@ -137,7 +137,7 @@ func (a *authentication) openAuthorities() (err error) {
 	a.authorities.proxyNames = requestheader.Names{
 		Users: h.UsernameHeaders, UIDs: h.UIDHeaders, Groups: h.GroupHeaders, ExtraPrefixes: h.ExtraHeadersPrefixes,
 	}
-	if len(h.AllowedNames) == 0 && clientcert.KeepApart(a.authorities.clients, a.authorities.proxies) != nil {
+	if len(h.AllowedNames) == 0 && clientcert.ForbidOverlap(a.authorities.clients, a.authorities.proxies) != nil {
 		return errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
 			"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
 			"proxy headers for arbitrary users")
@@ -219,7 +219,7 @@ func (a *authentication) tokenAuthenticators() error {
 		if err != nil {
 			return fmt.Errorf("--token-auth-file: %w", err)
 		}
-		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, static))
+		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, static))
 	}
 	a.tokens = append(a.tokens, serviceaccount.New(serviceaccount.Options{
 		Keys: a.keys.source, Issuers: c.ServiceAccounts.Issuers, Audiences: a.audiences,
@@ -228,7 +228,7 @@ func (a *authentication) tokenAuthenticators() error {
 	}))
 	if c.BootstrapTokens {
 		tokens := &bootstraptoken.Authenticator{Objects: a.registry, Log: a.log, Now: time.Now}
-		a.tokens = append(a.tokens, authn.ForAudiences(a.audiences, tokens))
+		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, tokens))
 	}
 	if a.issuers.set != nil {
 		a.tokens = append(a.tokens, a.issuers.set)
@@ -257,7 +257,7 @@ func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tokencache.NewRecent(hook, c.CacheTTL, c.CacheTTL, time.Now, a.tokensCached()), nil
+	return tokencache.NewAuthenticator(hook, c.CacheTTL, c.CacheTTL, time.Now, a.tokensCached()), nil
 }
 
 // authenticatorList is in the order in which they are asked.
@@ -323,7 +323,7 @@ func (a *authentication) issuerDiscovery() *serviceaccount.Discovery {
 
 // filter is what the chain asks.
 func (a *authentication) filter() authenticate.Options {
-	standard := requestheader.Standard()
+	standard := requestheader.DefaultNames()
 	return authenticate.Options{
 		Authenticator: a.authenticators, Anonymous: a.anonymous.User,
 		Clear: func(h http.Header) {
@@ -345,7 +345,7 @@ func (a *authentication) start(writer legacytokens.Writer) {
 			return
 		}
 		a.work.Go(name, background.Forever(func(ctx context.Context) {
-			authorities.Follow(ctx, a.config.reloadEvery(), failed)
+			authorities.Watch(ctx, a.config.reloadEvery(), failed)
 		}))
 	}
 	follow("client authorities", a.authorities.clients)
@@ -357,7 +357,7 @@ func (a *authentication) start(writer legacytokens.Writer) {
 		a.work.Go("keys of the token signer", background.Forever(a.keys.signer.Follow))
 	} else {
 		// Controllers that sign tokens themselves read the key of a new data directory.
-		a.work.Go("key of service account tokens", a.keys.own.KeepOwn)
+		a.work.Go("key of service account tokens", a.keys.own.EnsureOwnKeyFile)
 	}
 	a.work.Go("use of legacy tokens", background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
 }

@@ -217,8 +217,8 @@ func (z *authorization) follow() {
 	}
 	z.metrics.AuthorizationLoaded(server, hash(z.content))
 	file := filewatch.File{
-		Path: z.config.ConfigFile, Every: reloadEvery,
-		Use: func(content []byte) error {
+		Path: z.config.ConfigFile, Interval: reloadEvery,
+		Apply: func(content []byte) error {
 			if err := z.use(content); err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ func (z *authorization) follow() {
 			z.metrics.AuthorizationReload(true, server, hash(content))
 			return nil
 		},
-		Failed: func(err error) {
+		OnError: func(err error) {
 			z.log.Error("cannot reload the authorization configuration; what was in force stays so", "error", err)
 			z.metrics.AuthorizationReload(false, server, "")
 		},

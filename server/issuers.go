@@ -22,7 +22,7 @@ const issuerPatience = time.Minute
 
 // issuers are those of OpenID Connect.
 type issuers struct {
-	set       *oidc.Set // nil: none are configured
+	set       *oidc.IssuerSet // nil: none are configured
 	file      []byte    // the AuthenticationConfiguration at the start
 	anonymous *apiserver.AnonymousAuthConfig
 }
@@ -57,7 +57,7 @@ func (a *authentication) openIssuers() error {
 	if c.ConfigFile == "" {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
-	a.issuers.set, err = oidc.NewSet(a.work.Context(), config, mappings, a.audiences, oidc.Options{
+	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), config, mappings, a.audiences, oidc.Options{
 		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
 		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
 	})
@@ -120,8 +120,8 @@ func (a *authentication) followIssuers(ctx context.Context) {
 	identity := hash([]byte(a.hostPort))
 	a.metrics.AuthenticationLoaded(identity, hash(in.file))
 	f := filewatch.File{
-		Path: c.ConfigFile, Every: a.config.reloadEvery(),
-		Use: func(content []byte) error {
+		Path: c.ConfigFile, Interval: a.config.reloadEvery(),
+		Apply: func(content []byte) error {
 			if err := a.replaceIssuers(content); err != nil {
 				return err
 			}
@@ -130,7 +130,7 @@ func (a *authentication) followIssuers(ctx context.Context) {
 			a.metrics.AuthenticationLoaded(identity, hash(content))
 			return nil
 		},
-		Failed: func(err error) {
+		OnError: func(err error) {
 			a.metrics.AuthenticationReload(false, identity)
 			a.log.Error("the authentication configuration cannot be reloaded; the one before stays in use", "error", err)
 		},
@@ -154,7 +154,7 @@ func (a *authentication) replaceIssuers(content []byte) error {
 		return err
 	}
 	if err := in.set.Replace(a.work.Context(), issuerPatience, config, mappings); err != nil {
-		return filewatch.Again(err)
+		return filewatch.Retryable(err)
 	}
 	return nil
 }

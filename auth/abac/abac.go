@@ -1,4 +1,5 @@
-// Package abac authorizes by a file of policies, one JSON document a line.
+// Package abac is the authorization mode ABAC: it reads a file of policies, one JSON document
+// per line.
 package abac
 
 import (
@@ -22,7 +23,7 @@ const (
 	wildcard   = "*"
 )
 
-// Spec is what one policy allows, as v1beta1 words it.
+// Spec is the spec of one policy, with the fields of v1beta1.
 type Spec struct {
 	User            string `json:"user,omitempty"`
 	Group           string `json:"group,omitempty"`
@@ -33,11 +34,10 @@ type Spec struct {
 	NonResourcePath string `json:"nonResourcePath,omitempty"`
 }
 
-// Policies implement authz.Authorizer. They are not changed.
+// Policies implement authz.Authorizer. They are immutable.
 type Policies []Spec
 
-// ReadFile reads a file of policies. Empty lines and those that begin with # do
-// not count.
+// ReadFile reads a policy file. Empty lines and lines that begin with # are ignored.
 func ReadFile(path string) (Policies, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -58,7 +58,7 @@ func ReadFile(path string) (Policies, error) {
 	return out, nil
 }
 
-// parse reads a policy of v1beta1, or of the form before that had a version.
+// parse reads a policy of version v1beta1, or one of the older format without a version.
 func parse(line []byte) (Spec, error) {
 	var policy struct {
 		metav1.TypeMeta
@@ -71,20 +71,22 @@ func parse(line []byte) (Spec, error) {
 		return parseUnversioned(line)
 	}
 	if policy.APIVersion != apiVersion || policy.Kind != kind {
-		return Spec{}, fmt.Errorf("expected %s of %s, got apiVersion %q, kind %q", kind, apiVersion, policy.APIVersion, policy.Kind)
+		return Spec{},
+			fmt.Errorf("expected %s of %s, got apiVersion %q, kind %q", kind, apiVersion, policy.APIVersion, policy.Kind)
 	}
-	return everybody(policy.Spec), nil
+	return expandWildcard(policy.Spec), nil
 }
 
-// everybody makes "*" of a user or group what it means: whoever is signed in.
-func everybody(s Spec) Spec {
+// expandWildcard replaces "*" in user or group by the group system:authenticated.
+func expandWildcard(s Spec) Spec {
 	if s.User == wildcard || s.Group == wildcard {
 		s.User, s.Group = "", request.GroupAuthenticated
 	}
 	return s
 }
 
-// parseUnversioned reads a policy in which what is left out matches all.
+// parseUnversioned reads a policy of the older format, where a missing field matches
+// everything.
 func parseUnversioned(line []byte) (Spec, error) {
 	var old struct {
 		User      string `json:"user"`
@@ -96,7 +98,8 @@ func parseUnversioned(line []byte) (Spec, error) {
 	if err := json.Unmarshal(line, &old); err != nil {
 		return Spec{}, err
 	}
-	s := Spec{User: old.User, Group: old.Group, Readonly: old.Readonly, APIGroup: wildcard, Resource: old.Resource, Namespace: old.Namespace}
+	s := Spec{User: old.User, Group: old.Group, Readonly: old.Readonly, APIGroup: wildcard, Resource: old.Resource,
+		Namespace: old.Namespace}
 	if s.User == "" && s.Group == "" {
 		s.Group = request.GroupAuthenticated
 	}
@@ -109,7 +112,7 @@ func parseUnversioned(line []byte) (Spec, error) {
 	if s.Resource == "" {
 		s.Resource = wildcard
 	}
-	return everybody(s), nil
+	return expandWildcard(s), nil
 }
 
 // Authorize implements authz.Authorizer.
@@ -127,7 +130,7 @@ func (p Policies) RulesFor(_ context.Context, u *request.User, namespace string)
 	var out authz.Rules
 	for i := range p {
 		s := &p[i]
-		if !s.isFor(u) || s.Namespace != wildcard && s.Namespace != namespace {
+		if !s.matchesSubject(u) || s.Namespace != wildcard && s.Namespace != namespace {
 			continue
 		}
 		verbs := []string{wildcard}
@@ -135,10 +138,12 @@ func (p Policies) RulesFor(_ context.Context, u *request.User, namespace string)
 			verbs = []string{"get", "list", "watch"}
 		}
 		if s.Resource != "" {
-			out.Resource = append(out.Resource, authorizationv1.ResourceRule{Verbs: verbs, APIGroups: []string{s.APIGroup}, Resources: []string{s.Resource}})
+			out.Resource = append(out.Resource,
+				authorizationv1.ResourceRule{Verbs: verbs, APIGroups: []string{s.APIGroup}, Resources: []string{s.Resource}})
 		}
 		if s.NonResourcePath != "" {
-			out.NonResource = append(out.NonResource, authorizationv1.NonResourceRule{Verbs: verbs, NonResourceURLs: []string{s.NonResourcePath}})
+			out.NonResource = append(out.NonResource,
+				authorizationv1.NonResourceRule{Verbs: verbs, NonResourceURLs: []string{s.NonResourcePath}})
 		}
 	}
 	return out, nil
@@ -146,7 +151,7 @@ func (p Policies) RulesFor(_ context.Context, u *request.User, namespace string)
 
 func (s *Spec) allows(at authz.Attributes) bool {
 	i := at.Info
-	if !s.isFor(at.User) || s.Readonly && !readOnly(i.Verb) {
+	if !s.matchesSubject(at.User) || s.Readonly && !isReadOnly(i.Verb) {
 		return false
 	}
 	if i.IsResource() {
@@ -158,11 +163,11 @@ func (s *Spec) allows(at authz.Attributes) bool {
 
 func matches(policy, value string) bool { return policy == wildcard || policy == value }
 
-func readOnly(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
+func isReadOnly(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
 
-// isFor says whether the policy is for that user: for nobody if it names neither
-// a user nor a group, for both of them if it names both.
-func (s *Spec) isFor(u *request.User) bool {
+// matchesSubject reports whether the policy applies to the user. A policy with a user and a
+// group needs both to match; a policy with neither applies to nobody.
+func (s *Spec) matchesSubject(u *request.User) bool {
 	if s.User == "" && s.Group == "" {
 		return false
 	}

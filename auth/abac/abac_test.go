@@ -43,24 +43,29 @@ func TestPolicies(t *testing.T) {
 		info   request.Info
 		want   bool
 	}{
-		"everything":               {"admin", nil, request.Info{Verb: "delete", Group: "apps", Resource: "deployments", Namespace: "x"}, true},
-		"every path":               {"admin", nil, request.Info{Verb: "post", Path: "/x"}, true},
-		"a group":                  {"x", []string{"readers"}, pod, true},
-		"no member":                {"x", []string{"writers"}, pod, false},
-		"a write of a reader":      {"x", []string{"readers"}, with(func(i *request.Info) { i.Verb = "create" }), false},
-		"another namespace":        {"x", []string{"readers"}, with(func(i *request.Info) { i.Namespace = "other" }), false},
-		"another API group":        {"x", []string{"readers"}, with(func(i *request.Info) { i.Group = "apps" }), false},
-		"user and group":           {"both", []string{"g"}, pod, true},
-		"user without the group":   {"both", nil, pod, false},
-		"a path of all":            {"x", []string{"system:authenticated"}, request.Info{Verb: "get", Path: "/version"}, true},
-		"a path of the signed in":  {"x", []string{"system:unauthenticated"}, request.Info{Verb: "get", Path: "/version"}, false},
-		"a policy for nobody":      {"", nil, request.Info{Verb: "get", Resource: "nobody"}, false},
-		"the old form":             {"old", nil, request.Info{Verb: "delete", Resource: "secrets", Namespace: "ns", Group: "any"}, true},
+		"everything": {"admin", nil,
+			request.Info{Verb: "delete", Group: "apps", Resource: "deployments", Namespace: "x"}, true},
+		"every path":             {"admin", nil, request.Info{Verb: "post", Path: "/x"}, true},
+		"a group":                {"x", []string{"readers"}, pod, true},
+		"no member":              {"x", []string{"writers"}, pod, false},
+		"a write of a reader":    {"x", []string{"readers"}, with(func(i *request.Info) { i.Verb = "create" }), false},
+		"another namespace":      {"x", []string{"readers"}, with(func(i *request.Info) { i.Namespace = "other" }), false},
+		"another API group":      {"x", []string{"readers"}, with(func(i *request.Info) { i.Group = "apps" }), false},
+		"user and group":         {"both", []string{"g"}, pod, true},
+		"user without the group": {"both", nil, pod, false},
+		"a path of all": {"x", []string{"system:authenticated"}, request.Info{Verb: "get", Path: "/version"},
+			true},
+		"a path of the signed in": {"x", []string{"system:unauthenticated"}, request.Info{Verb: "get", Path: "/version"},
+			false},
+		"a policy for nobody": {"", nil, request.Info{Verb: "get", Resource: "nobody"}, false},
+		"the old form": {"old", nil,
+			request.Info{Verb: "delete", Resource: "secrets", Namespace: "ns", Group: "any"}, true},
 		"the old form, elsewhere":  {"old", nil, request.Info{Verb: "delete", Resource: "secrets", Namespace: "x"}, false},
 		"the old form, everything": {"older", nil, request.Info{Verb: "get", Path: "/metrics"}, true},
 		"the old form, to read":    {"older", nil, request.Info{Verb: "put", Path: "/metrics"}, false},
 	} {
-		decision, _, err := p.Authorize(t.Context(), authz.Attributes{User: &request.User{Name: c.user, Groups: c.groups}, Info: &c.info})
+		decision, _, err := p.Authorize(t.Context(),
+			authz.Attributes{User: &request.User{Name: c.user, Groups: c.groups}, Info: &c.info})
 		if err != nil || (decision == authz.Allow) != c.want {
 			t.Errorf("%s: %v %v", name, decision, err)
 		}

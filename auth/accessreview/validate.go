@@ -13,19 +13,26 @@ import (
 func validateSpec(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "at least one of user or group must be specified"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "user"), spec.User, "at least one of user or group must be specified"))
 	}
 	return errs
 }
 
-func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
+func validateAttributes(
+	r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
+) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	switch {
 	case r != nil && n != nil:
-		errs = append(errs, field.Invalid(path.Child("nonResourceAttributes"), internal(n), "cannot be specified in combination with resourceAttributes"))
+		errs = append(errs,
+			field.Invalid(path.Child("nonResourceAttributes"), internal(n),
+				"cannot be specified in combination with resourceAttributes"))
 	case r == nil && n == nil:
-		errs = append(errs, field.Invalid(path.Child("resourceAttributes"), internal(n), "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+		errs = append(errs,
+			field.Invalid(path.Child("resourceAttributes"), internal(n),
+				"exactly one of nonResourceAttributes or resourceAttributes must be specified"))
 	}
 	if r == nil {
 		return errs
@@ -36,7 +43,8 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv
 		errs = append(errs, validateSelector(at, f.RawSelector, len(f.Requirements))...)
 		options := metav1validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
 		for i, r := range f.Requirements {
-			errs = append(errs, metav1validation.ValidateFieldSelectorRequirement(r, options, at.Child("requirements").Index(i))...)
+			errs = append(errs,
+				metav1validation.ValidateFieldSelectorRequirement(r, options, at.Child("requirements").Index(i))...)
 		}
 	}
 	if l := r.LabelSelector; l != nil {
@@ -44,7 +52,8 @@ func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv
 		errs = append(errs, validateSelector(at, l.RawSelector, len(l.Requirements))...)
 		options := metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
 		for i, r := range l.Requirements {
-			errs = append(errs, metav1validation.ValidateLabelSelectorRequirement(r, options, at.Child("requirements").Index(i))...)
+			errs = append(errs,
+				metav1validation.ValidateLabelSelectorRequirement(r, options, at.Child("requirements").Index(i))...)
 		}
 	}
 	return errs
@@ -64,9 +73,11 @@ func internal(n *authorizationv1.NonResourceAttributes) *internalNonResource {
 func validateSelector(at *field.Path, raw string, requirements int) field.ErrorList {
 	switch {
 	case raw != "" && requirements > 0:
-		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "may not specified at the same time as requirements")}
+		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw,
+			"may not specified at the same time as requirements")}
 	case raw == "" && requirements == 0:
-		return field.ErrorList{field.Required(at.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", at))}
+		return field.ErrorList{field.Required(at.Child("requirements"),
+			fmt.Sprintf("when %s is specified, requirements or rawSelector is required", at))}
 	}
 	return nil
 }
@@ -88,10 +99,12 @@ func validateMeta(meta *metav1.ObjectMeta, namespaced bool) field.ErrorList {
 func validateLocal(r *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
 	var errs field.ErrorList
 	if at := r.Spec.ResourceAttributes; at != nil && at.Namespace != r.Namespace {
-		errs = append(errs, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), at.Namespace, "must match metadata.namespace"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), at.Namespace, "must match metadata.namespace"))
 	}
 	if n := r.Spec.NonResourceAttributes; n != nil {
-		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), internal(n), "disallowed on this kind of request"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec.nonResourceAttributes"), internal(n), "disallowed on this kind of request"))
 	}
 	return errs
 }

@@ -1,4 +1,4 @@
-// Package anonymous says which requests without credentials are served.
+// Package anonymous decides which requests without credentials are allowed as system:anonymous.
 package anonymous
 
 import (
@@ -10,13 +10,13 @@ import (
 
 // Rule says who may go without credentials.
 type Rule struct {
-	// Enabled lets requests without credentials in as the anonymous user.
+	// Enabled allows requests without credentials; their user is system:anonymous.
 	Enabled bool
-	// Paths are the only ones that they may ask for; none is every path.
+	// Paths are the paths for which such requests are allowed; if empty, all paths.
 	Paths []string
 }
 
-// User returns the anonymous user, nil where the request must have credentials.
+// User returns the user system:anonymous, or nil if the request must have credentials.
 func (a *Rule) User(r *http.Request) *request.User {
 	if !a.Enabled {
 		return nil

@@ -1,5 +1,5 @@
-// Package authn says what it is to authenticate a request. Each method has a
-// folder of its own beside this one.
+// Package authn has the interfaces of authentication. Each authentication method is a
+// package in a folder beside this one.
 package authn
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Authenticator finds out who sent a request. It returns a nil user and no error
-// for a request without credentials of its kind, and an error for credentials
-// that are wrong. The user is shared and not changed. It is called concurrently.
+// Authenticator finds the user who sent a request. It returns a nil user and no error if the
+// request has no credentials of the kind that it handles, and an error if they are not valid.
+// The returned user is shared and must not be changed. Authenticate is called concurrently.
 type Authenticator interface {
 	Authenticate(r *http.Request) (*request.User, error)
 }
 
-// Union asks each authenticator in turn; the first user counts. If none is found
-// the errors of those that failed are returned.
+// Union calls the authenticators in order and returns the first user. If no authenticator
+// returns a user, it returns all their errors.
 type Union []Authenticator
 
 // Authenticate implements Authenticator.
@@ -36,14 +36,15 @@ func (u Union) Authenticate(r *http.Request) (*request.User, error) {
 	return nil, utilerrors.NewAggregate(failed)
 }
 
-// anonymous is never changed.
+// anonymous is shared by all anonymous requests and never changed.
 var anonymous = request.User{Name: request.Anonymous, Groups: []string{request.GroupUnauthenticated}}
 
-// AnonymousUser is who sends a request without credentials.
+// AnonymousUser returns the user of a request without credentials. It must not be changed.
 func AnonymousUser() *request.User { return &anonymous }
 
-// WithAuthenticated returns user as a member of system:authenticated too, unless
-// it is the anonymous user or said to be unauthenticated.
+// WithAuthenticated returns the user with the group system:authenticated added. It returns the
+// user unchanged if it is system:anonymous, or in system:authenticated or
+// system:unauthenticated already.
 func WithAuthenticated(u *request.User) *request.User {
 	if u.Name == request.Anonymous || u.InGroup(request.GroupAuthenticated) || u.InGroup(request.GroupUnauthenticated) {
 		return u

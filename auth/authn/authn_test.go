@@ -49,7 +49,8 @@ func TestTheFirstUserCounts(t *testing.T) {
 		}
 		user, err := requests.Authenticate(httptest.NewRequest(http.MethodGet, "/", nil))
 		identity, tokenErr := tokens.AuthenticateToken(t.Context(), NewBearerToken("x"), nil)
-		if user != c.user || text(err) != c.err || text(tokenErr) != c.err || (identity == nil) != (c.user == nil) || identity != nil && identity.User != c.user {
+		if user != c.user || text(err) != c.err || text(tokenErr) != c.err || (identity == nil) != (c.user == nil) ||
+			identity != nil && identity.User != c.user {
 			t.Errorf("%v: %v %v, %v %v", c.asked, user, err, identity, tokenErr)
 		}
 	}
@@ -82,7 +83,7 @@ func TestWithAuthenticated(t *testing.T) {
 
 func TestForAudiences(t *testing.T) {
 	ann := &request.User{Name: "ann"}
-	a := ForAudiences([]string{"one", "two"}, fixed{user: ann})
+	a := WrapAudienceAgnostic([]string{"one", "two"}, fixed{user: ann})
 	for _, c := range []struct{ asked, meant []string }{
 		{[]string{"one", "two"}, []string{"one", "two"}},
 		{[]string{"two", "one"}, []string{"two", "one"}}, // as the question has them
@@ -91,14 +92,15 @@ func TestForAudiences(t *testing.T) {
 		{nil, nil},
 	} {
 		identity, err := a.AuthenticateToken(t.Context(), NewBearerToken("x"), c.asked)
-		if err != nil || (identity == nil) != (c.meant == nil) || identity != nil && !slices.Equal(identity.Audiences, c.meant) {
+		if err != nil || (identity == nil) != (c.meant == nil) || identity != nil &&
+			!slices.Equal(identity.Audiences, c.meant) {
 			t.Errorf("%q: %v %v", c.asked, identity, err)
 		}
 	}
 }
 
 func TestALongTokenIsHashedLikeAnother(t *testing.T) {
-	long := make([]byte, 3*ordinaryLength)
+	long := make([]byte, 3*stackBuffer)
 	a, b := NewBearerToken(string(long)), NewBearerToken(string(long))
 	long[len(long)-1] = 1
 	if a.Hash != b.Hash || a.Hash == NewBearerToken(string(long)).Hash {

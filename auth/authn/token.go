@@ -11,43 +11,43 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// ErrInvalidToken says that a bearer token is nobody's.
+// ErrInvalidToken means that no authenticator accepts a bearer token.
 var ErrInvalidToken = errors.New("invalid bearer token")
 
-// BearerToken is a token with its hash, which is taken once: what remembers tokens
-// keeps hashes alone.
+// BearerToken is a token with its SHA-256 hash, which is computed once. Caches are keyed by
+// the hash, so that they do not contain tokens.
 type BearerToken struct {
 	Text string
 	Hash [sha256.Size]byte
 }
 
-// ordinaryLength is that of tokens which are hashed without allocation.
-const ordinaryLength = 2048
+// stackBuffer is the longest token, in bytes, that is hashed without allocating memory.
+const stackBuffer = 2048
 
-// NewBearerToken hashes a token.
+// NewBearerToken returns a token with its hash.
 func NewBearerToken(text string) BearerToken {
-	var onStack [ordinaryLength]byte
+	var onStack [stackBuffer]byte
 	return BearerToken{Text: text, Hash: sha256.Sum256(append(onStack[:0], text...))}
 }
 
-// Identity is whom a token stands for.
+// Identity is the result of authenticating a token.
 type Identity struct {
-	// User is a member of system:authenticated. It is shared and not changed.
+	// User is a member of system:authenticated. It is shared and must not be changed.
 	User *request.User
-	// Audiences are those of the audiences asked for that the token is meant for.
+	// Audiences are the requested audiences for which the token is valid.
 	Audiences []string
 }
 
-// TokenAuthenticator finds out whom a bearer token stands for, and whether it is
-// meant for one of the audiences. It returns nil and no error for a token that is
-// not of its kind, and an error for one that is, but does not hold. Errors never
-// contain the token. It is called concurrently.
+// TokenAuthenticator finds the user of a bearer token that is valid for at least one of the
+// audiences. It returns nil and no error for a token that is not of the kind that it handles,
+// and an error for one of that kind that is not valid. Errors must not contain the token.
+// AuthenticateToken is called concurrently.
 type TokenAuthenticator interface {
 	AuthenticateToken(ctx context.Context, t BearerToken, audiences []string) (*Identity, error)
 }
 
-// TokenUnion asks each authenticator in turn; the first identity counts. If none
-// is found the errors of those that failed are returned.
+// TokenUnion calls the authenticators in order and returns the first identity. If no
+// authenticator returns an identity, it returns all their errors.
 type TokenUnion []TokenAuthenticator
 
 // AuthenticateToken implements TokenAuthenticator.
@@ -65,37 +65,39 @@ func (u TokenUnion) AuthenticateToken(ctx context.Context, t BearerToken, audien
 	return nil, utilerrors.NewAggregate(failed)
 }
 
-// TokenUsers finds out whose a token is where tokens say nothing of audiences.
-// The rules are those of TokenAuthenticator; the user is a member of
+// AudienceAgnosticAuthenticator finds the user of a bearer token that has no audiences. The
+// rules for its results are those of TokenAuthenticator. The user is a member of
 // system:authenticated.
-type TokenUsers interface {
+type AudienceAgnosticAuthenticator interface {
 	UserOfToken(ctx context.Context, t BearerToken) (*request.User, error)
 }
 
-// ForAudiences takes tokens that say nothing of audiences as meant for the
-// server's own.
-func ForAudiences(own []string, users TokenUsers) TokenAuthenticator {
-	return &forAudiences{own: own, users: users}
+// WrapAudienceAgnostic returns a TokenAuthenticator that treats the tokens of users as valid
+// for the audiences own, which are the API server's.
+func WrapAudienceAgnostic(own []string, users AudienceAgnosticAuthenticator) TokenAuthenticator {
+	return &audienceAgnostic{apiAudiences: own, users: users}
 }
 
-type forAudiences struct {
-	own   []string
-	users TokenUsers
+type audienceAgnostic struct {
+	apiAudiences []string
+	users        AudienceAgnosticAuthenticator
 }
 
-func (a *forAudiences) AuthenticateToken(ctx context.Context, t BearerToken, audiences []string) (*Identity, error) {
-	meant := Intersect(a.own, audiences)
-	if len(meant) == 0 {
+func (a *audienceAgnostic) AuthenticateToken(
+	ctx context.Context, t BearerToken, audiences []string,
+) (*Identity, error) {
+	accepted := Intersect(a.apiAudiences, audiences)
+	if len(accepted) == 0 {
 		return nil, nil
 	}
 	user, err := a.users.UserOfToken(ctx, t)
 	if user == nil || err != nil {
 		return nil, err
 	}
-	return &Identity{User: user, Audiences: meant}, nil
+	return &Identity{User: user, Audiences: accepted}, nil
 }
 
-// Intersect returns the members of b that are in a too, in the order of b.
+// Intersect returns the elements of b that are also in a, in the order of b.
 func Intersect(a, b []string) []string {
 	if slices.Equal(a, b) {
 		return a

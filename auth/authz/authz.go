@@ -1,5 +1,5 @@
-// Package authz says what it is to authorize a request. Each authorizer has a
-// folder of its own beside this one.
+// Package authz has the interfaces of authorization. Each authorizer is a package in a
+// folder beside this one.
 package authz
 
 import (
@@ -18,31 +18,30 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Decision is what an authorizer says.
+// Decision is the result of an authorizer.
 type Decision int
 
-// NoOpinion leaves the decision to the next authorizer; at the end of the list
-// it is a refusal.
+// NoOpinion leaves the decision to the next authorizer. If no authorizer has another decision,
+// the request is refused.
 const (
 	NoOpinion Decision = iota
 	Allow
 	Deny
 )
 
-// Attributes are what a decision is about. They are shared and not changed.
+// Attributes describe the request to authorize. They are shared and must not be changed.
 type Attributes struct {
 	User *request.User
-	// Info is the request; Verb may differ from the one that was sent
-	// (impersonation asks with a verb of its own).
+	// Info describes the request. Its verb is not always the verb of the HTTP request:
+	// impersonation, for example, is authorized with the verb impersonate.
 	Info *request.Info
-	// Selectors narrow the objects that a list, watch or deletecollection
-	// concerns; nil for none.
+	// Selectors are the field and label selectors of a list, watch or deletecollection; nil
+	// if there are none.
 	Selectors *Selectors
 }
 
-// AttributesOf returns what a request is to be judged by. Only requests for many
-// objects have selectors, and not those whose path says that they are a watch:
-// they need not keep to them.
+// AttributesOf returns the attributes of an HTTP request. Only list, watch and
+// deletecollection have selectors. A watch by the deprecated path prefix /watch/ has none.
 func AttributesOf(r *http.Request) Attributes {
 	ctx := r.Context()
 	a := Attributes{User: request.UserFrom(ctx), Info: request.Named(r, request.InfoFrom(ctx))}
@@ -55,33 +54,33 @@ func AttributesOf(r *http.Request) Attributes {
 	return a
 }
 
-// Authorizer decides whether a user may do something. The reason is for the
-// message of a refusal and, of an Allow, for reviews and audit; "" adds nothing.
-// An error comes with a decision: an authorizer that could not evaluate all it
-// wanted to may still allow. It is called concurrently.
+// Authorizer decides whether a user may make a request. The reason is part of the message of a
+// refusal; the reason of an Allow appears in reviews and audit events. It may be "". An error
+// can come with any decision, Allow included: the authorizer then could not evaluate
+// everything. Authorize is called concurrently.
 type Authorizer interface {
 	Authorize(ctx context.Context, a Attributes) (decision Decision, reason string, err error)
 }
 
-// Rules are what a user may do in a namespace. Incomplete says that there may be
-// more.
+// Rules are what a user may do in a namespace. If Incomplete is true, the user may have more
+// permissions than these.
 type Rules struct {
 	Resource    []authorizationv1.ResourceRule
 	NonResource []authorizationv1.NonResourceRule
 	Incomplete  bool
 }
 
-// RuleResolver is an Authorizer that can enumerate. The rules are valid even
-// with an error, which says why there may be more. It is called concurrently.
+// RuleResolver is an Authorizer that can list a user's permissions. If it returns an error,
+// the rules are valid but incomplete. RulesFor is called concurrently.
 type RuleResolver interface {
 	RulesFor(ctx context.Context, user *request.User, namespace string) (Rules, error)
 }
 
-// List asks each authorizer in turn until one decides.
+// List calls the authorizers in order until one of them allows or denies.
 type List []Authorizer
 
-// Authorize implements Authorizer. Reasons and errors of those without an opinion
-// are returned together if nobody decides.
+// Authorize implements Authorizer. If no authorizer decides, it returns the reasons and errors
+// of all of them.
 func (l List) Authorize(ctx context.Context, a Attributes) (Decision, string, error) {
 	var reasons string
 	var failed []error
@@ -103,7 +102,8 @@ func (l List) Authorize(ctx context.Context, a Attributes) (Decision, string, er
 	return NoOpinion, reasons, aggregate(failed)
 }
 
-// RulesFor implements RuleResolver: the rules of all members that can enumerate.
+// RulesFor implements RuleResolver. It returns the rules of all members that are
+// RuleResolvers.
 func (l List) RulesFor(ctx context.Context, user *request.User, namespace string) (Rules, error) {
 	var all Rules
 	var failed []error
@@ -123,7 +123,8 @@ func (l List) RulesFor(ctx context.Context, user *request.User, namespace string
 	return all, aggregate(failed)
 }
 
-// aggregate joins errors in kube-apiserver's words: "a" of one, "[a, b]" of more.
+// aggregate joins errors with the text that kube-apiserver gives them: "a" for one error, "[a,
+// b]" for more.
 func aggregate(failed []error) error {
 	if len(failed) == 0 {
 		return nil
@@ -131,10 +132,10 @@ func aggregate(failed []error) error {
 	return utilerrors.NewAggregate(failed)
 }
 
-// sanitizer keeps answers from looking like HTML.
+// sanitizer escapes text so that a response does not look like HTML.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// Forbidden words a refusal as kube-apiserver does.
+// Forbidden returns the error 403 with kube-apiserver's message.
 func Forbidden(a Attributes, reason string) error {
 	message := sanitizer.Replace(forbiddenMessage(a))
 	if reason != "" {
@@ -146,7 +147,8 @@ func Forbidden(a Attributes, reason string) error {
 			Message: "forbidden: " + message, Details: &metav1.StatusDetails{},
 		}}
 	}
-	return kerrors.NewForbidden(schema.GroupResource{Group: a.Info.Group, Resource: a.Info.Resource}, a.Info.Name, errors.New(message))
+	return kerrors.NewForbidden(schema.GroupResource{Group: a.Info.Group, Resource: a.Info.Resource}, a.Info.Name,
+		errors.New(message))
 }
 
 func forbiddenMessage(a Attributes) string {
@@ -165,10 +167,12 @@ func forbiddenMessage(a Attributes) string {
 	if a.Info.Namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", a.Info.Namespace)
 	}
-	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", name, a.Info.Verb, resource, a.Info.Group, where)
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", name, a.Info.Verb, resource, a.Info.Group,
+		where)
 }
 
-// Check asks an authorizer and returns the error to answer unless it allows.
+// Check returns nil if the authorizer allows the request, and otherwise the error to respond
+// with.
 func Check(ctx context.Context, z Authorizer, a Attributes) error {
 	decision, reason, err := z.Authorize(ctx, a)
 	switch {

@@ -15,16 +15,15 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Selectors are the requirements of field and label selectors, all of which an
-// object has to meet. Each is parsed when an authorizer first asks for it: most do not,
-// and a selector may be long. A Selectors may be used concurrently; nil has no
-// requirements.
+// Selectors are the requirements of a field selector and a label selector. Each is parsed when
+// an authorizer first asks for it: most authorizers do not, and a selector may be long.
+// Selectors may be used concurrently. A nil *Selectors has no requirements.
 type Selectors struct {
 	fields parsed[fields.Requirements]
 	labels parsed[labels.Requirements]
 }
 
-// parsed is a selector, parsed once.
+// parsed is a selector that is parsed at most once.
 type parsed[R any] struct {
 	once         sync.Once
 	parse        func() (R, error) // nil: there is no selector
@@ -41,17 +40,17 @@ func (p *parsed[R]) get() (R, error) {
 	return p.requirements, p.err
 }
 
-// ParseSelectors returns the selectors of a query; nil for none.
+// ParseSelectors returns the selectors of a URL query, nil if there are none.
 func ParseSelectors(rawQuery string) *Selectors {
 	if !strings.Contains(rawQuery, "Selector") && !strings.Contains(rawQuery, "%") { // a name may be percent-encoded
 		return nil
 	}
-	// Errors leave out what they are about.
+	// ParseQuery leaves out the parameters that it cannot parse. They are ignored here.
 	query, _ := url.ParseQuery(rawQuery)
 	return NewSelectors(query.Get("fieldSelector"), query.Get("labelSelector"))
 }
 
-// NewSelectors returns selectors in their written form; nil for none.
+// NewSelectors returns selectors for their text, nil if both are empty.
 func NewSelectors(field, label string) *Selectors {
 	if field == "" && label == "" {
 		return nil
@@ -79,20 +78,21 @@ func NewSelectors(field, label string) *Selectors {
 	return s
 }
 
-// RequireFields replaces the requirements of fields by those of a review. It is called
-// before anybody asks for them.
+// RequireFields replaces the field requirements with those of a review. It must be called
+// before Fields.
 func (s *Selectors) RequireFields(in []metav1.FieldSelectorRequirement) {
 	s.fields.parse = func() (fields.Requirements, error) { return fieldRequirements(in) }
 }
 
-// RequireLabels replaces the requirements of labels, as RequireFields does.
+// RequireLabels replaces the label requirements with those of a review. It must be called
+// before Labels.
 func (s *Selectors) RequireLabels(in []metav1.LabelSelectorRequirement) {
 	s.labels.parse = func() (labels.Requirements, error) { return labelRequirements(in) }
 }
 
-// Fields returns the requirements of fields. Beside an error, which says that not all
-// could be understood, are those that could: to leave out others makes the question
-// broader, so an answer to it is safe.
+// Fields returns the requirements of the field selector. If some of them cannot be parsed, it
+// returns an error and the others. An authorizer may then decide with fewer requirements: that
+// is a broader request, so allowing it is safe.
 func (s *Selectors) Fields() (fields.Requirements, error) {
 	if s == nil {
 		return nil, nil
@@ -100,7 +100,7 @@ func (s *Selectors) Fields() (fields.Requirements, error) {
 	return s.fields.get()
 }
 
-// Labels returns the requirements of labels, as Fields does.
+// Labels returns the requirements of the label selector, with the same rules as Fields.
 func (s *Selectors) Labels() (labels.Requirements, error) {
 	if s == nil {
 		return nil, nil
@@ -108,9 +108,9 @@ func (s *Selectors) Labels() (labels.Requirements, error) {
 	return s.labels.get()
 }
 
-// FieldEquals says whether the selectors require that field to be value.
+// FieldEquals reports whether the field selector requires that the field has the value.
 func (s *Selectors) FieldEquals(field, value string) bool {
-	requirements, _ := s.Fields() // those that are understood count
+	requirements, _ := s.Fields() // the requirements that could be parsed are enough
 	for _, r := range requirements {
 		if r.Field == field && r.Operator == selection.Equals && r.Value == value {
 			return true
@@ -119,8 +119,8 @@ func (s *Selectors) FieldEquals(field, value string) bool {
 	return false
 }
 
-// fieldRequirements converts those of a review. Requirements that are not
-// understood are left out and named by the error.
+// fieldRequirements converts the requirements of a review. It leaves out those that it cannot
+// convert, and returns an error for them.
 func fieldRequirements(in []metav1.FieldSelectorRequirement) (fields.Requirements, error) {
 	var out fields.Requirements
 	var failed []error
@@ -140,25 +140,26 @@ func fieldRequirement(r metav1.FieldSelectorRequirement) (fields.Requirement, er
 	if len(r.Values) > 1 {
 		return out, errors.New("fieldSelectors do not yet support multiple values")
 	}
-	word := ""
+	operator := ""
 	switch r.Operator {
 	case metav1.FieldSelectorOpIn:
-		out.Operator, word = selection.Equals, "in"
+		out.Operator, operator = selection.Equals, "in"
 	case metav1.FieldSelectorOpNotIn:
-		out.Operator, word = selection.NotEquals, "not in"
+		out.Operator, operator = selection.NotEquals, "not in"
 	case metav1.FieldSelectorOpExists, metav1.FieldSelectorOpDoesNotExist:
 		return out, fmt.Errorf("fieldSelectors do not yet support %v", r.Operator)
 	default:
 		return out, fmt.Errorf("%q is not a valid field selector operator", r.Operator)
 	}
 	if len(r.Values) != 1 {
-		return out, fmt.Errorf("fieldSelectors %s must have one value", word)
+		return out, fmt.Errorf("fieldSelectors %s must have one value", operator)
 	}
 	out.Value = r.Values[0]
 	return out, nil
 }
 
-// labelRequirements converts those of a review, as fieldRequirements does.
+// labelRequirements converts the requirements of a review, with the same rules as
+// fieldRequirements.
 func labelRequirements(in []metav1.LabelSelectorRequirement) (labels.Requirements, error) {
 	operators := map[metav1.LabelSelectorOperator]selection.Operator{
 		metav1.LabelSelectorOpIn: selection.In, metav1.LabelSelectorOpNotIn: selection.NotIn,

@@ -25,30 +25,30 @@ const (
 	group = "apiserver.config.k8s.io"
 	kind  = "AuthorizationConfiguration"
 
-	// maxTimeout bounds one call of a webhook.
+	// maxTimeout is the longest timeout that can be configured for a call of a webhook.
 	maxTimeout = 30 * time.Second
 
-	// Webhook is the only type of which there may be several.
+	// Webhook is the only type that may occur more than once.
 	Webhook = "Webhook"
 
 	kubeconfigFile = "KubeConfigFile"
 	inCluster      = "InClusterConfig"
 )
 
-// Types are those of authorizers, sorted.
+// types are the valid types of authorizers, sorted.
 var types = []string{"ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", Webhook}
 
-// IsType says whether there is such a type of authorizers.
+// IsType reports whether name is a valid type of authorizer.
 func IsType(name string) bool { return slices.Contains(types, name) }
 
-// NameOf is the name that an authorizer of a type other than Webhook has.
+// NameOf returns the name of an authorizer of a type other than Webhook.
 func NameOf(authorizerType string) string { return strings.ToLower(authorizerType) }
 
-// versions have the same fields.
+// versions are the supported versions of the configuration. All have the same fields.
 var versions = []string{"v1", "v1beta1", "v1alpha1"}
 
-// Load reads a configuration, YAML or JSON, and says what is wrong with it.
-// required are types that must be there.
+// Load parses and validates a configuration in YAML or JSON. required are the types that it
+// must contain.
 func Load(content []byte, required []string) (*apiserver.AuthorizationConfiguration, error) {
 	c, err := parse(content)
 	if err != nil {
@@ -102,21 +102,21 @@ func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 	}
 	for i := range c.Authorizers {
 		if w := c.Authorizers[i].Webhook; w != nil {
-			complete(w)
+			setDefaults(w)
 		}
 	}
 	return c, nil
 }
 
-// complete sets defaults.
-func complete(w *apiserver.WebhookConfiguration) {
-	const allowed, refused = 5 * time.Minute, 30 * time.Second
+// setDefaults sets the defaults of a webhook.
+func setDefaults(w *apiserver.WebhookConfiguration) {
+	const authorizedTTL, unauthorizedTTL = 5 * time.Minute, 30 * time.Second
 	yes := true
 	if w.AuthorizedTTL.Duration == 0 {
-		w.AuthorizedTTL.Duration = allowed
+		w.AuthorizedTTL.Duration = authorizedTTL
 	}
 	if w.UnauthorizedTTL.Duration == 0 {
-		w.UnauthorizedTTL.Duration = refused
+		w.UnauthorizedTTL.Duration = unauthorizedTTL
 	}
 	if w.CacheAuthorizedRequests == nil {
 		w.CacheAuthorizedRequests = &yes
@@ -182,7 +182,8 @@ func validateWebhook(w *apiserver.WebhookConfiguration, at *field.Path) field.Er
 	case t > maxTimeout || t < 0:
 		errs = append(errs, field.Invalid(at.Child("timeout"), t.String(), "must be > 0s and <= 30s"))
 	}
-	for name, ttl := range map[string]time.Duration{"authorizedTTL": w.AuthorizedTTL.Duration, "unauthorizedTTL": w.UnauthorizedTTL.Duration} {
+	for name, ttl := range map[string]time.Duration{"authorizedTTL": w.AuthorizedTTL.Duration,
+		"unauthorizedTTL": w.UnauthorizedTTL.Duration} {
 		if ttl < 0 {
 			errs = append(errs, field.Invalid(at.Child(name), ttl.String(), "must be > 0s"))
 		}
@@ -199,7 +200,7 @@ func validateWebhook(w *apiserver.WebhookConfiguration, at *field.Path) field.Er
 	return append(errs, wrong...)
 }
 
-// Conditions compiles a webhook's match conditions; nil for none.
+// Conditions compiles the match conditions of a webhook, nil if it has none.
 func Conditions(w *apiserver.WebhookConfiguration, at *field.Path) (*webhookauthorizer.Conditions, field.ErrorList) {
 	expressions := make([]string, len(w.MatchConditions))
 	for i := range w.MatchConditions {
@@ -247,11 +248,12 @@ func validateConnection(c *apiserver.WebhookConnectionInfo, at *field.Path) fiel
 	return nil
 }
 
-// ErrInCluster says that a webhook is to be called as from inside a cluster: a
-// server that makes the cluster has no credentials there.
-var ErrInCluster = errors.New("connectionInfo.type InClusterConfig cannot be used: the server is no pod of a cluster")
+// ErrInCluster is returned for a webhook of type InClusterConfig. The server does not run in a
+// pod of its cluster, so it has no in-cluster credentials.
+var ErrInCluster = errors.New(
+	"connectionInfo.type InClusterConfig cannot be used: the server does not run in a pod of a cluster")
 
-// Kubeconfig returns the file that says how a webhook is reached.
+// Kubeconfig returns the path of the kubeconfig file of a webhook.
 func Kubeconfig(w *apiserver.WebhookConfiguration) (string, error) {
 	if w.ConnectionInfo.Type == inCluster {
 		return "", ErrInCluster

@@ -1,5 +1,5 @@
-// Package bearer authenticates requests by the bearer token that they carry, in
-// the Authorization header or, from browsers, among the protocols of a WebSocket.
+// Package bearer authenticates requests by a bearer token, which is in the Authorization
+// header or, for browsers, in the subprotocols of a WebSocket request.
 package bearer
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// WebSocketProtocol begins the protocol that stands for a token: what follows is
+// WebSocketProtocol is the prefix of the subprotocol that contains a token. After it follows
 // the token in URL-safe base64 without padding.
 const WebSocketProtocol = "base64url.bearer.authorization.k8s.io."
 
 const protocolHeader = "Sec-Websocket-Protocol"
 
-// Authenticator takes the token of the Authorization header.
+// Authenticator reads the token from the Authorization header.
 type Authenticator struct {
 	Tokens authn.TokenAuthenticator
-	// Audiences are the server's own: a token must be meant for one of them.
+	// Audiences are the API server's own. A token must be valid for one of them.
 	Audiences []string
 }
 
@@ -35,10 +35,10 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	if !ok {
 		return nil, nil
 	}
-	return a.userOf(r, text)
+	return a.authenticate(r, text)
 }
 
-func (a *Authenticator) userOf(r *http.Request, text string) (*request.User, error) {
+func (a *Authenticator) authenticate(r *http.Request, text string) (*request.User, error) {
 	identity, err := a.Tokens.AuthenticateToken(r.Context(), authn.NewBearerToken(text), a.Audiences)
 	if identity != nil {
 		return identity.User, nil
@@ -49,8 +49,8 @@ func (a *Authenticator) userOf(r *http.Request, text string) (*request.User, err
 	return nil, err
 }
 
-// WebSocket takes the token among the protocols of a WebSocket, and takes it out
-// of them.
+// WebSocket reads the token from the subprotocols of a WebSocket request, and removes it from
+// them.
 type WebSocket Authenticator
 
 // Authenticate implements authn.Authenticator.
@@ -62,15 +62,15 @@ func (a *WebSocket) Authenticate(r *http.Request) (*request.User, error) {
 	if err != nil || text == "" {
 		return nil, err
 	}
-	user, err := (*Authenticator)(a).userOf(r, text)
+	user, err := (*Authenticator)(a).authenticate(r, text)
 	if user != nil {
 		r.Header.Set(protocolHeader, strings.Join(others, ","))
 	}
 	return user, err
 }
 
-// Parse returns the token of an Authorization header (RFC 6750 section 2.1); what
-// follows a space is no part of it. Another scheme, or none, is no token.
+// Parse returns the bearer token of an Authorization header (RFC 6750 section 2.1). Text after
+// a further space is ignored. It returns false if there is no token or another scheme.
 func Parse(ctx context.Context, header string) (string, bool) {
 	header = strings.TrimSpace(header)
 	if header == "" {
@@ -88,8 +88,8 @@ func Parse(ctx context.Context, header string) (string, bool) {
 	return token, true
 }
 
-// splitProtocols returns the token among protocols, "" for none, and the others,
-// of which there must be one that the server can choose.
+// splitProtocols returns the token in the subprotocols, "" if there is none, and the other
+// subprotocols. There must be at least one other, for the server to select.
 func splitProtocols(lines []string) (token string, others []string, err error) {
 	found := false
 	for protocol := range strings.SplitSeq(strings.Join(lines, ","), ",") {
@@ -119,5 +119,6 @@ func splitProtocols(lines []string) (token string, others []string, err error) {
 }
 
 func isWebSocket(h http.Header) bool {
-	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") && httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
+	return httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade") &&
+		httpguts.HeaderValuesContainsToken(h["Upgrade"], "websocket")
 }

@@ -76,7 +76,8 @@ func TestWebSocket(t *testing.T) {
 		r.Header.Set("Upgrade", "websocket")
 		r.Header[protocolHeader] = c.protocols
 		user, err := a.Authenticate(r)
-		if (user == nil) != (c.user == "") || user != nil && user.Name != c.user || (err != nil) != c.fails || r.Header.Get(protocolHeader) != c.left {
+		if (user == nil) != (c.user == "") || user != nil && user.Name != c.user || (err != nil) != c.fails ||
+			r.Header.Get(protocolHeader) != c.left {
 			t.Errorf("%s: %+v %v %q", name, user, err, r.Header[protocolHeader])
 		}
 		plain := httptest.NewRequest(http.MethodGet, "/", nil)

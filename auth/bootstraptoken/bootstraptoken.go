@@ -1,5 +1,5 @@
-// Package bootstraptoken authenticates the short tokens that nodes join a cluster
-// with. Each is a secret of type bootstrap.kubernetes.io/token in kube-system.
+// Package bootstraptoken authenticates bootstrap tokens, with which nodes join a cluster.
+// Each token is a Secret of type bootstrap.kubernetes.io/token in kube-system.
 package bootstraptoken
 
 import (
@@ -35,26 +35,26 @@ const (
 	idLength, secretLength = 6, 16
 
 	groupPrefix = "system:bootstrappers:"
-	// longestGroup is what may follow groupPrefix.
-	longestGroup = 256
+	// maxGroupSuffix is how many bytes may follow groupPrefix in a group.
+	maxGroupSuffix = 256
 )
 
-// Objects finds secrets. registry.Registry is one.
+// Objects reads Secrets. registry.Registry implements it.
 type Objects interface {
-	// Lookup returns an object, decoded, nil if there is none.
+	// Lookup returns the decoded object, nil if it does not exist.
 	Lookup(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)
 }
 
-// Authenticator is an authn.TokenUsers.
+// Authenticator is an authn.AudienceAgnosticAuthenticator.
 type Authenticator struct {
 	Objects Objects
 	Log     *slog.Logger
 	Now     func() time.Time
 }
 
-// UserOfToken implements authn.TokenUsers.
+// UserOfToken implements authn.AudienceAgnosticAuthenticator.
 func (a *Authenticator) UserOfToken(ctx context.Context, t authn.BearerToken) (*request.User, error) {
-	id, private, ok := split(t.Text)
+	id, tokenSecret, ok := split(t.Text)
 	if !ok {
 		return nil, nil
 	}
@@ -63,30 +63,31 @@ func (a *Authenticator) UserOfToken(ctx context.Context, t authn.BearerToken) (*
 	if err != nil || !ok {
 		return nil, err
 	}
-	if why := a.refuse(secret, id, private); why != "" {
-		a.Log.Debug("a bootstrap token is not accepted", "secret", secret.Name, "reason", why)
+	if reason := a.refusalReason(secret, id, tokenSecret); reason != "" {
+		a.Log.Debug("a bootstrap token is not accepted", "secret", secret.Name, "reason", reason)
 		return nil, nil
 	}
 	groups, ok := groupsOf(string(secret.Data[keyGroups]))
 	if !ok {
-		a.Log.Debug("a bootstrap token is not accepted", "secret", secret.Name, "reason", "its groups are not of system:bootstrappers:")
+		a.Log.Debug("a bootstrap token is not accepted", "secret", secret.Name, "reason",
+			"a group is not allowed: it does not begin with system:bootstrappers:")
 		return nil, nil
 	}
 	return authn.WithAuthenticated(&request.User{Name: userPrefix + id, Groups: groups}), nil
 }
 
-// split takes a token of the form of bootstrap tokens apart.
+// split returns the ID and the secret of a bootstrap token, false if it has another format.
 func split(token string) (id, secret string, ok bool) {
 	if len(token) != idLength+1+secretLength || token[idLength] != '.' {
 		return "", "", false
 	}
 	id, secret = token[:idLength], token[idLength+1:]
-	return id, secret, all(id, isAlphanumeric) && all(secret, isAlphanumeric)
+	return id, secret, allBytes(id, isAlphanumeric) && allBytes(secret, isAlphanumeric)
 }
 
 func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 
-func all(s string, is func(byte) bool) bool {
+func allBytes(s string, is func(byte) bool) bool {
 	for i := range len(s) {
 		if !is(s[i]) {
 			return false
@@ -95,33 +96,34 @@ func all(s string, is func(byte) bool) bool {
 	return true
 }
 
-// mayHave says whether a token may make its user a member of the group.
-func mayHave(group string) bool {
+// isAllowedGroup reports whether a bootstrap token may give its user this group.
+func isAllowedGroup(group string) bool {
 	own, ok := strings.CutPrefix(group, groupPrefix)
-	return ok && own != "" && len(own) <= longestGroup && isAlphanumeric(own[len(own)-1]) &&
-		all(own, func(c byte) bool { return isAlphanumeric(c) || c == ':' || c == '-' })
+	return ok && own != "" && len(own) <= maxGroupSuffix && isAlphanumeric(own[len(own)-1]) &&
+		allBytes(own, func(c byte) bool { return isAlphanumeric(c) || c == ':' || c == '-' })
 }
 
-// refuse says why the secret does not stand for the token, "" where it does.
-func (a *Authenticator) refuse(s *corev1.Secret, id, private string) string {
+// refusalReason returns why the Secret does not allow the token, "" if it does.
+func (a *Authenticator) refusalReason(s *corev1.Secret, id, tokenSecret string) string {
 	switch {
 	case s.DeletionTimestamp != nil:
-		return "it is being deleted"
+		return "the secret is being deleted"
 	case s.Type != corev1.SecretTypeBootstrapToken:
-		return "it is of another type"
-	case subtle.ConstantTimeCompare(s.Data[keySecret], []byte(private)) != 1:
-		return "its " + keySecret + " is another"
+		return "the secret has another type"
+	case subtle.ConstantTimeCompare(s.Data[keySecret], []byte(tokenSecret)) != 1:
+		return "the " + keySecret + " does not match"
 	case string(s.Data[keyID]) != id:
-		return "its " + keyID + " is another"
+		return "the " + keyID + " does not match"
 	case a.expired(string(s.Data[keyExpiration])):
-		return "it has expired"
+		return "the token has expired"
 	case string(s.Data[keyUsage]) != "true":
 		return keyUsage + " is not true"
 	}
 	return ""
 }
 
-// expired takes an end that cannot be read for one that has been.
+// expired reports whether the token has expired. An expiration that cannot be parsed counts as
+// expired.
 func (a *Authenticator) expired(end string) bool {
 	if end == "" {
 		return false
@@ -130,12 +132,13 @@ func (a *Authenticator) expired(end string) bool {
 	return err != nil || !t.After(a.Now())
 }
 
-// groupsOf returns the sorted groups of a token; they must be ones for tokens.
+// groupsOf returns the sorted groups of a token. It returns false if a group is not allowed
+// for bootstrap tokens.
 func groupsOf(extra string) ([]string, bool) {
 	groups := []string{defaultGroup}
 	if extra != "" {
 		for group := range strings.SplitSeq(extra, ",") {
-			if !mayHave(group) {
+			if !isAllowedGroup(group) {
 				return nil, false
 			}
 			groups = append(groups, group)

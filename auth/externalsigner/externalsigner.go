@@ -1,7 +1,7 @@
-// Package externalsigner lets another program, which listens on a socket of this
-// machine, sign service account tokens: the private key never is in the server. The
-// program says with which keys tokens are verified, and which of them relying
-// parties are told of. Both speak the API ExternalJWTSigner v1 over gRPC (KEP-740).
+// Package externalsigner signs service account tokens by an external program, which listens
+// on a Unix domain socket. The server never has the private key. The program also provides
+// the public keys to verify tokens with, and decides which of them are published. The API is
+// ExternalJWTSigner v1 over gRPC (KEP-740).
 package externalsigner
 
 import (
@@ -24,44 +24,44 @@ import (
 )
 
 const (
-	// fetchTime is how long the program may take to list its keys, metadataTime how
-	// long to say what it can do.
-	fetchTime    = time.Minute
-	metadataTime = 10 * time.Second
-	// signTime bounds one signature, beside the request's own time.
-	signTime = time.Minute
+	// fetchTimeout limits a call of FetchKeys, metadataTimeout one of Metadata.
+	fetchTimeout    = time.Minute
+	metadataTimeout = 10 * time.Second
+	// signTimeout limits a call of Sign, in addition to the deadline of the request.
+	signTimeout = time.Minute
 
-	// maxKeyID is the length that IDs of keys may have.
-	maxKeyID = 1024
+	// maxKeyIDLength is the longest key ID, in bytes.
+	maxKeyIDLength = 1024
 
-	shortestLife = 10 * time.Minute
+	// minMaxLife is the least value of MaxLife that the program may have.
+	minMaxLife = 10 * time.Minute
 )
 
-// Options are what a Signer needs.
+// Options configure a Signer.
 type Options struct {
-	// Socket is the path of a Unix domain socket, or @ and the name of an abstract one.
+	// Socket is the path of a Unix domain socket, or @ and the name of an abstract socket.
 	Socket  string
 	Log     *slog.Logger
 	Metrics *Metrics
 	Now     func() time.Time
 }
 
-// Signer is the program. It is a serviceaccount.KeySource.
+// Signer is a client of the external program. It is a serviceaccount.KeySource.
 type Signer struct {
 	client  externaljwt.ExternalJWTSignerClient
 	conn    *grpc.ClientConn
 	metrics *Metrics
 	log     *slog.Logger
 	keys    keys
-	// maxLife is the longest life of a token that the program signs.
+	// maxLife is the longest lifetime of a token that the program signs.
 	maxLife time.Duration
 }
 
-// Open asks the program for its keys and for what it can do. Call Follow then, and
-// Close at the end.
+// Open connects to the program and fetches its keys and metadata. The caller then runs Follow
+// in the background, and calls Close at the end.
 func Open(ctx context.Context, o Options) (*Signer, error) {
 	conn, err := grpc.NewClient("passthrough:///"+o.Socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket of this machine
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a Unix domain socket is local
 		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
@@ -81,12 +81,12 @@ func Open(ctx context.Context, o Options) (*Signer, error) {
 }
 
 func (s *Signer) open(ctx context.Context) error {
-	fetching, cancel := context.WithTimeout(ctx, fetchTime)
+	fetching, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	if err := s.keys.refresh(fetching); err != nil {
 		return fmt.Errorf("while initially filling key cache: %w", err)
 	}
-	asking, cancel := context.WithTimeout(ctx, metadataTime)
+	asking, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
 	metadata, err := s.client.Metadata(asking, &externaljwt.MetadataRequest{})
 	if err != nil {
@@ -94,8 +94,9 @@ func (s *Signer) open(ctx context.Context) error {
 	}
 	seconds := metadata.GetMaxTokenExpirationSeconds()
 	s.maxLife = time.Duration(min(seconds, int64(maxDuration/time.Second))) * time.Second
-	if s.maxLife < shortestLife {
-		return fmt.Errorf("max token life supported by external-jwt-signer (%ds) is less than acceptable (min %ds)", seconds, int(shortestLife/time.Second))
+	if s.maxLife < minMaxLife {
+		return fmt.Errorf("max token life supported by external-jwt-signer (%ds) is less than acceptable (min %ds)", seconds,
+			int(minMaxLife/time.Second))
 	}
 	return nil
 }
@@ -103,39 +104,40 @@ func (s *Signer) open(ctx context.Context) error {
 // maxDuration is the longest time.Duration.
 const maxDuration = time.Duration(1<<63 - 1)
 
-// MaxLife returns the longest life of a token that the program signs.
+// MaxLife returns the longest lifetime of a token that the program signs.
 func (s *Signer) MaxLife() time.Duration { return s.maxLife }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *Signer) Close() error { return s.conn.Close() }
 
-// Follow asks for the keys again whenever the program wants to be asked, until ctx
-// ends. Those before stay in use while it does not answer.
+// Follow fetches the keys again at the times that the program asks for, until ctx is done. If
+// that fails, the previous keys stay in use.
 func (s *Signer) Follow(ctx context.Context) {
-	s.keys.follow(ctx, func(err error) {
-		s.log.Error("the external signer of service account tokens does not tell its keys; those before stay in use", "error", err)
+	s.keys.refreshUntilDone(ctx, func(err error) {
+		s.log.Error("cannot fetch keys from the external signer of service account tokens; the previous keys stay "+
+			"in use", "error", err)
 	})
 }
 
-// Known implements serviceaccount.KeySource. A key ID that is not known is asked
-// for.
-func (s *Signer) Known(ctx context.Context, id string) []serviceaccount.PublicKey {
-	known := s.keys.withID(id)
+// VerificationKeys implements serviceaccount.KeySource. For an unknown key ID, it fetches the
+// keys again.
+func (s *Signer) VerificationKeys(ctx context.Context, id string) []serviceaccount.PublicKey {
+	known := s.keys.find(id)
 	if len(known) > 0 {
 		return known
 	}
 	if err := s.keys.refresh(ctx); err != nil {
-		s.log.Error("the external signer of service account tokens does not tell its keys", "error", err)
+		s.log.Error("cannot fetch keys from the external signer of service account tokens", "error", err)
 		return nil
 	}
-	return s.keys.withID(id)
+	return s.keys.find(id)
 }
 
 // Published implements serviceaccount.KeySource.
-func (s *Signer) Published() ([]serviceaccount.PublicKey, time.Duration, error) {
+func (s *Signer) PublishedKeys() ([]serviceaccount.PublicKey, time.Duration, error) {
 	set := s.keys.current.Load()
 	out := slices.DeleteFunc(slices.Clone(set.keys), func(k serviceaccount.PublicKey) bool { return k.Unpublished })
-	return out, max(0, set.refresh.Sub(s.keys.now())), nil
+	return out, max(0, set.refreshAt.Sub(s.keys.now())), nil
 }
 
 // Generation implements serviceaccount.KeySource.
@@ -143,7 +145,7 @@ func (s *Signer) Generation() uint64 { return s.keys.current.Load().generation }
 
 // Sign implements serviceaccount.KeySource.
 func (s *Signer) Sign(ctx context.Context, payload []byte) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, signTime)
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	token, err := s.sign(ctx, payload)
 	s.metrics.signed(err)
@@ -152,28 +154,29 @@ func (s *Signer) Sign(ctx context.Context, payload []byte) (string, error) {
 
 func (s *Signer) sign(ctx context.Context, payload []byte) (string, error) {
 	claims := base64.RawURLEncoding.EncodeToString(payload)
-	answer, err := s.client.Sign(ctx, &externaljwt.SignJWTRequest{Claims: claims})
+	response, err := s.client.Sign(ctx, &externaljwt.SignJWTRequest{Claims: claims})
 	if err != nil {
 		return "", fmt.Errorf("while signing jwt: %w", err)
 	}
-	id, err := headerKey(answer.GetHeader())
+	id, err := keyIDFromHeader(response.GetHeader())
 	if err != nil {
 		return "", fmt.Errorf("while validating header: %w", err)
 	}
-	for _, key := range s.Known(ctx, id) {
-		if key.Unpublished { // it verifies tokens of another time
-			return "", fmt.Errorf("while validating header: key used for signing JWT (kid: %s) is excluded from OIDC discovery docs", id)
+	for _, key := range s.VerificationKeys(ctx, id) {
+		if key.Unpublished { // such a key may only verify older tokens
+			return "", fmt.Errorf(
+				"while validating header: key used for signing JWT (kid: %s) is excluded from OIDC discovery docs", id)
 		}
 	}
-	if answer.GetSignature() == "" {
+	if response.GetSignature() == "" {
 		return "", errors.New("empty signature returned")
 	}
-	return answer.GetHeader() + "." + claims + "." + answer.GetSignature(), nil
+	return response.GetHeader() + "." + claims + "." + response.GetSignature(), nil
 }
 
-// headerKey returns the key ID of a token's header, which has nothing but what a
-// token of a service account needs.
-func headerKey(encoded string) (string, error) {
+// keyIDFromHeader returns the key ID in the header of a signed token. The header must have the
+// fields alg, kid and typ only.
+func keyIDFromHeader(encoded string) (string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
 		return "", fmt.Errorf("while unwrapping header: %w", err)
@@ -193,7 +196,7 @@ func headerKey(encoded string) (string, error) {
 		return "", errors.New("bad type")
 	case header.KeyID == "":
 		return "", errors.New("key id missing")
-	case len(header.KeyID) > maxKeyID:
+	case len(header.KeyID) > maxKeyIDLength:
 		return "", errors.New("key id longer than 1 kb")
 	case !serviceaccount.IsAlgorithm(header.Algorithm):
 		return "", fmt.Errorf("bad signing algorithm %q", header.Algorithm)

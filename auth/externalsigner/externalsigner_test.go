@@ -126,7 +126,8 @@ func serve(t *testing.T, p *program) string {
 
 func open(t *testing.T, p *program) (*Signer, error) {
 	t.Helper()
-	s, err := Open(t.Context(), Options{Socket: serve(t, p), Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: time.Now})
+	s, err := Open(t.Context(),
+		Options{Socket: serve(t, p), Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: time.Now})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
@@ -162,17 +163,17 @@ func TestTokensAreSignedByTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := s.Known(t.Context(), signed.Signatures[0].Header.KeyID)
+	known := s.VerificationKeys(t.Context(), signed.Signatures[0].Header.KeyID)
 	if ids(known) != "one" {
 		t.Fatalf("known %v", ids(known))
 	}
 	if payload, err := signed.Verify(known[0].Key); err != nil || string(payload) != `{"iss":"me"}` {
 		t.Errorf("%s %v", payload, err)
 	}
-	if all := ids(s.Known(t.Context(), "")); all != "one old" {
+	if all := ids(s.VerificationKeys(t.Context(), "")); all != "one old" {
 		t.Errorf("all keys: %s", all)
 	}
-	published, age, err := s.Published()
+	published, age, err := s.PublishedKeys()
 	if ids(published) != "one" || age <= 0 || age > time.Minute || err != nil {
 		t.Errorf("published: %s for %v, %v", ids(published), age, err)
 	}
@@ -186,13 +187,17 @@ func TestHeadersOfTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for header, want := range map[string]string{
-		`{"alg":"ES256","kid":"one","typ":"JWT"}`:                               "",
-		`{"alg":"ES256","kid":"one","typ":"JWS"}`:                               "while validating header: bad type",
-		`{"alg":"ES256","typ":"JWT"}`:                                           "while validating header: key id missing",
-		`{"alg":"ES256","kid":"` + strings.Repeat("x", 1025) + `","typ":"JWT"}`: "while validating header: key id longer than 1 kb",
-		`{"alg":"none","kid":"one","typ":"JWT"}`:                                `while validating header: bad signing algorithm "none"`,
-		`{"alg":"ES256","kid":"one","typ":"JWT","jku":"https://example.com/"}`:  `while validating header: while parsing header JSON: json: unknown field "jku"`,
-		`{"alg":"ES256","kid":"old","typ":"JWT"}`:                               "while validating header: key used for signing JWT (kid: old) is excluded from OIDC discovery docs",
+		`{"alg":"ES256","kid":"one","typ":"JWT"}`: "",
+		`{"alg":"ES256","kid":"one","typ":"JWS"}`: "while validating header: bad type",
+		`{"alg":"ES256","typ":"JWT"}`:             "while validating header: key id missing",
+		`{"alg":"ES256","kid":"` + strings.Repeat("x", 1025) +
+			`","typ":"JWT"}`: "while validating header: key id longer than 1 kb",
+		`{"alg":"none","kid":"one","typ":"JWT"}`: `while validating header: bad ` +
+			`signing algorithm "none"`,
+		`{"alg":"ES256","kid":"one","typ":"JWT","jku":"https://example.com/"}`: `while validating header: while ` +
+			`parsing header JSON: json: unknown field "jku"`,
+		`{"alg":"ES256","kid":"old","typ":"JWT"}`: "while validating header: key " +
+			"used for signing JWT (kid: old) is excluded from OIDC discovery docs",
 		`{"alg":"ES256","kid":"a key that is told after it signs","typ":"JWT"}`: "",
 	} {
 		p.change(func() { p.header = header })
@@ -246,25 +251,26 @@ func TestKeysComeAndGo(t *testing.T) {
 	}
 	before := s.Generation()
 	p.change(func() { p.told.Keys = append(p.told.Keys, told(t, "two", newKey(t).Public(), false)) })
-	if known := ids(s.Known(t.Context(), "two")); known != "two" || s.Generation() != before {
+	if known := ids(s.VerificationKeys(t.Context(), "two")); known != "two" || s.Generation() != before {
 		t.Errorf("a new key: %q, generation %d after %d", known, s.Generation(), before)
 	}
 	p.change(func() { p.told.Keys = p.told.Keys[1:] })
-	if known := ids(s.Known(t.Context(), "three")); known != "" {
+	if known := ids(s.VerificationKeys(t.Context(), "three")); known != "" {
 		t.Errorf("a key that is not there: %s", known)
 	}
-	if all := ids(s.Known(t.Context(), "")); all != "old two" || s.Generation() == before {
+	if all := ids(s.VerificationKeys(t.Context(), "")); all != "old two" || s.Generation() == before {
 		t.Errorf("a key was taken back: %s, generation %d", all, s.Generation())
 	}
 	after := s.Generation()
 	p.change(func() { p.told.Keys[0] = told(t, "old", newKey(t).Public(), true) })
-	s.Known(t.Context(), "three")
+	s.VerificationKeys(t.Context(), "three")
 	if s.Generation() == after {
 		t.Error("another key of the same ID: the generation is the same")
 	}
 	p.change(func() { p.failing = errors.New("away") })
-	if known := ids(s.Known(t.Context(), "three")); known != "" || ids(s.Known(t.Context(), "")) != "old two" {
-		t.Errorf("without the program: %q, %q", known, ids(s.Known(t.Context(), "")))
+	if known := ids(s.VerificationKeys(t.Context(), "three")); known != "" ||
+		ids(s.VerificationKeys(t.Context(), "")) != "old two" {
+		t.Errorf("without the program: %q, %q", known, ids(s.VerificationKeys(t.Context(), "")))
 	}
 }
 
@@ -276,15 +282,15 @@ func TestKeysAreFollowed(t *testing.T) {
 	now := time.Unix(1000, 0)
 	k := &keys{now: func() time.Time { return now }, fetch: func(context.Context) (*keySet, error) {
 		asked <- true
-		return &keySet{refresh: now.Add(time.Hour)}, <-answer
+		return &keySet{refreshAt: now.Add(time.Hour)}, <-answer
 	}}
-	k.current.Store(&keySet{refresh: now}) // it is time
+	k.current.Store(&keySet{refreshAt: now}) // it is time
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan bool)
 	failures := make(chan error, 1)
 	go func() {
 		defer close(done)
-		k.follow(ctx, func(err error) { failures <- err })
+		k.refreshUntilDone(ctx, func(err error) { failures <- err })
 	}()
 	<-asked
 	answer <- errors.New("away")

@@ -15,30 +15,28 @@ import (
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
 )
 
-// fetchAgain is when keys are asked for again that could not be had.
-const fetchAgain = 10 * time.Second
+// retryInterval is the time until keys are fetched again after an error.
+const retryInterval = 10 * time.Second
 
-// keySet are the keys that the program told at a time. It is not changed.
+// keySet is the result of one call of FetchKeys. It is immutable.
 type keySet struct {
 	keys []serviceaccount.PublicKey
-	// data is when the program itself got the keys, refresh when it wants to be asked
-	// again.
-	data, refresh time.Time
-	// generation counts the sets of which a key was withdrawn.
+	// dataTime is when the program got the keys, refreshAt when to fetch them again.
+	dataTime, refreshAt time.Time
+	// generation is incremented whenever a key was withdrawn.
 	generation uint64
 }
 
-// keys keeps what the program told. One question is on its way at a time, whoever
-// has use for the answer.
+// keys keeps the last keySet. At most one fetch runs at a time; all callers wait for it.
 type keys struct {
 	fetch   func(context.Context) (*keySet, error)
 	now     func() time.Time
-	current atomic.Pointer[keySet] // nil before the first answer
+	current atomic.Pointer[keySet] // nil before the first fetch
 	flight  singleflight.Group
 }
 
-// withID returns the keys of an ID, all for "".
-func (k *keys) withID(id string) []serviceaccount.PublicKey {
+// find returns the keys with an ID, or all keys if id is "".
+func (k *keys) find(id string) []serviceaccount.PublicKey {
 	all := k.current.Load().keys
 	if id == "" {
 		return all
@@ -46,11 +44,11 @@ func (k *keys) withID(id string) []serviceaccount.PublicKey {
 	return slices.DeleteFunc(slices.Clone(all), func(key serviceaccount.PublicKey) bool { return key.ID != id })
 }
 
-// refresh asks for the keys, and waits for the answer until ctx ends.
+// refresh fetches the keys. It returns when that is done, or when ctx is done.
 func (k *keys) refresh(ctx context.Context) error {
 	answer := k.flight.DoChan("", func() (any, error) {
-		// Others may wait for the answer longer than ctx lasts.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTime)
+		// Other callers may wait for this fetch after ctx is done.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 		defer cancel()
 		set, err := k.fetch(ctx)
 		if err != nil {
@@ -58,7 +56,7 @@ func (k *keys) refresh(ctx context.Context) error {
 		}
 		if before := k.current.Load(); before != nil {
 			set.generation = before.generation
-			if withdrawn(before.keys, set.keys) {
+			if hasWithdrawn(before.keys, set.keys) {
 				set.generation++
 			}
 		}
@@ -73,8 +71,8 @@ func (k *keys) refresh(ctx context.Context) error {
 	}
 }
 
-// withdrawn says whether a key is no longer there.
-func withdrawn(before, now []serviceaccount.PublicKey) bool {
+// hasWithdrawn reports whether a key of before is missing in now.
+func hasWithdrawn(before, now []serviceaccount.PublicKey) bool {
 	return slices.ContainsFunc(before, func(old serviceaccount.PublicKey) bool {
 		return !slices.ContainsFunc(now, func(key serviceaccount.PublicKey) bool {
 			return key.ID == old.ID && key.Equal(old)
@@ -82,9 +80,9 @@ func withdrawn(before, now []serviceaccount.PublicKey) bool {
 	})
 }
 
-// follow asks again whenever it is time to, until ctx ends.
-func (k *keys) follow(ctx context.Context, failed func(error)) {
-	wait := k.current.Load().refresh.Sub(k.now())
+// refreshUntilDone fetches the keys at the times that the program asks for, until ctx is done.
+func (k *keys) refreshUntilDone(ctx context.Context, failed func(error)) {
+	wait := k.current.Load().refreshAt.Sub(k.now())
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -97,43 +95,43 @@ func (k *keys) follow(ctx context.Context, failed func(error)) {
 			if ctx.Err() == nil {
 				failed(err)
 			}
-			wait = fetchAgain
+			wait = retryInterval
 			continue
 		}
-		wait = k.current.Load().refresh.Sub(k.now())
+		wait = k.current.Load().refreshAt.Sub(k.now())
 	}
 }
 
-// fetchKeys asks the program. What it must not answer is an error: the keys before
-// stay in use.
+// fetchKeys fetches the keys and counts that. A response that is not valid is an error.
 func (s *Signer) fetchKeys(ctx context.Context) (*keySet, error) {
-	set, err := s.askForKeys(ctx)
+	set, err := s.callFetchKeys(ctx)
 	s.metrics.fetched(err, s.keys.now())
 	if err == nil {
-		s.metrics.dataFrom(set.data)
+		s.metrics.dataTimestamp(set.dataTime)
 	}
 	return set, err
 }
 
-func (s *Signer) askForKeys(ctx context.Context) (*keySet, error) {
-	answer, err := s.client.FetchKeys(ctx, &externaljwt.FetchKeysRequest{})
+func (s *Signer) callFetchKeys(ctx context.Context) (*keySet, error) {
+	response, err := s.client.FetchKeys(ctx, &externaljwt.FetchKeysRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("while getting externally supported jwt signing keys: %w", err)
 	}
-	seconds := answer.GetRefreshHintSeconds()
+	seconds := response.GetRefreshHintSeconds()
 	if seconds <= 0 {
 		return nil, fmt.Errorf("found invalid refresh hint (%ds)", seconds)
 	}
-	if len(answer.GetKeys()) == 0 {
+	if len(response.GetKeys()) == 0 {
 		return nil, errors.New("found no keys")
 	}
-	if err := answer.GetDataTimestamp().CheckValid(); err != nil {
+	if err := response.GetDataTimestamp().CheckValid(); err != nil {
 		return nil, fmt.Errorf("invalid data timestamp: %w", err)
 	}
 	seconds = min(seconds, int64(maxDuration/time.Second))
-	set := &keySet{data: answer.GetDataTimestamp().AsTime(), refresh: s.keys.now().Add(time.Duration(seconds) * time.Second)}
-	for _, told := range answer.GetKeys() {
-		key, err := readKey(told)
+	set := &keySet{dataTime: response.GetDataTimestamp().AsTime(),
+		refreshAt: s.keys.now().Add(time.Duration(seconds) * time.Second)}
+	for _, key := range response.GetKeys() {
+		key, err := readKey(key)
 		if err != nil {
 			return nil, err
 		}
@@ -142,22 +140,22 @@ func (s *Signer) askForKeys(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-func readKey(told *externaljwt.Key) (serviceaccount.PublicKey, error) {
+func readKey(key *externaljwt.Key) (serviceaccount.PublicKey, error) {
 	var none serviceaccount.PublicKey
-	if id := told.GetKeyId(); id == "" || len(id) > maxKeyID {
+	if id := key.GetKeyId(); id == "" || len(id) > maxKeyIDLength {
 		return none, fmt.Errorf("found invalid public key id %q", id)
 	}
-	if len(told.GetKey()) == 0 {
+	if len(key.GetKey()) == 0 {
 		return none, errors.New("found empty public key")
 	}
-	parsed, err := x509.ParsePKIXPublicKey(told.GetKey())
+	parsed, err := x509.ParsePKIXPublicKey(key.GetKey())
 	if err != nil {
 		return none, fmt.Errorf("while parsing external public keys: %w", err)
 	}
-	key, err := serviceaccount.NewPublicKey(told.GetKeyId(), parsed)
+	public, err := serviceaccount.NewPublicKey(key.GetKeyId(), parsed)
 	if err != nil {
 		return none, fmt.Errorf("while parsing external public keys: %w", err)
 	}
-	key.Unpublished = told.GetExcludeFromOidcDiscovery()
-	return key, nil
+	public.Unpublished = key.GetExcludeFromOidcDiscovery()
+	return public, nil
 }

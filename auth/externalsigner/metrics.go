@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metrics count the calls, under kube-apiserver's names and labels.
+// Metrics count the calls of the program, with kube-apiserver's metric names and labels.
 type Metrics struct {
 	fetchedAt, dataAt *prometheus.GaugeVec
 	fetches, signs    *prometheus.CounterVec
 	durations         *prometheus.HistogramVec
 }
 
-// NewMetrics returns metrics that show nothing before the first call.
+// NewMetrics returns metrics without any series.
 func NewMetrics() *Metrics {
 	options := func(name, help string) prometheus.Opts {
 		return prometheus.Opts{Namespace: "apiserver", Subsystem: "externaljwt", Name: name, Help: "[ALPHA] " + help}
@@ -30,10 +30,12 @@ func NewMetrics() *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts(options(name, help)), []string{"code"})
 	}
 	return &Metrics{
-		fetchedAt: gauge("fetch_keys_success_timestamp", "Unix Timestamp in seconds of the last successful FetchKeys request"),
-		dataAt:    gauge("fetch_keys_data_timestamp", "Unix Timestamp in seconds of the last successful FetchKeys data_timestamp value returned by the external signer"),
-		fetches:   counter("fetch_keys_request_total", "Total attempts at syncing supported JWKs"),
-		signs:     counter("sign_request_total", "Total attempts at signing JWT"),
+		fetchedAt: gauge("fetch_keys_success_timestamp",
+			"Unix Timestamp in seconds of the last successful FetchKeys request"),
+		dataAt: gauge("fetch_keys_data_timestamp",
+			"Unix Timestamp in seconds of the last successful FetchKeys data_timestamp value returned by the external signer"),
+		fetches: counter("fetch_keys_request_total", "Total attempts at syncing supported JWKs"),
+		signs:   counter("sign_request_total", "Total attempts at signing JWT"),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "apiserver", Subsystem: "externaljwt", Name: "request_duration_seconds",
 			Help:    "[ALPHA] Request duration and time for calls to external-jwt-signer",
@@ -42,7 +44,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns what is registered.
+// Collectors returns the metrics to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.fetchedAt, m.dataAt, m.fetches, m.signs, m.durations}
 }
@@ -54,12 +56,15 @@ func (m *Metrics) fetched(err error, now time.Time) {
 	}
 }
 
-func (m *Metrics) dataFrom(t time.Time) { m.dataAt.WithLabelValues().Set(seconds(t)) }
+func (m *Metrics) dataTimestamp(t time.Time) { m.dataAt.WithLabelValues().Set(seconds(t)) }
 
 func (m *Metrics) signed(err error) { m.signs.WithLabelValues(code(err)).Inc() }
 
-// intercept is a grpc.UnaryClientInterceptor.
-func (m *Metrics) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+// intercept is a grpc.UnaryClientInterceptor that measures calls.
+func (m *Metrics) intercept(
+	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	o ...grpc.CallOption,
+) error {
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, conn, o...)
 	m.durations.WithLabelValues(method, code(err)).Observe(time.Since(start).Seconds())
@@ -68,7 +73,7 @@ func (m *Metrics) intercept(ctx context.Context, method string, req, reply any, 
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Second) }
 
-// code is the label of an error: that of gRPC, if it is one of gRPC.
+// code returns the label of an error: its gRPC code, or "unknown-non-grpc".
 func code(err error) string {
 	if err == nil {
 		return codes.OK.String()

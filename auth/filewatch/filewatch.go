@@ -1,4 +1,4 @@
-// Package filewatch reads a file again when its content changes.
+// Package filewatch polls a file and applies its content when it has changed.
 package filewatch
 
 import (
@@ -9,56 +9,57 @@ import (
 	"time"
 )
 
-// File is a file that somebody may replace while the server runs.
+// File is a file that may be replaced while the server runs.
 type File struct {
 	Path string
-	// Every is how often it is read.
-	Every time.Duration
-	// Use is handed content that differs from what it was handed before. An error
-	// means that what was in use stays so; one made by Again, that the content is to
-	// be tried again.
-	Use func(content []byte) error
-	// Failed is told why the file cannot be read or used.
-	Failed func(error)
+	// Interval is the time between two reads.
+	Interval time.Duration
+	// Apply is called with changed content. If it returns an error, the previous content
+	// must stay in effect; an error made by Retryable makes Run call Apply again with the
+	// same content.
+	Apply func(content []byte) error
+	// OnError is called if the file cannot be read or applied.
+	OnError func(error)
 }
 
-// Again marks an error that may be gone when the same content is used again.
-func Again(err error) error { return &again{err} }
+// Retryable marks an error that may disappear if the same content is applied again later.
+func Retryable(err error) error { return &retryable{err} }
 
-type again struct{ error }
+type retryable struct{ error }
 
-func (a *again) Unwrap() error { return a.error }
+func (a *retryable) Unwrap() error { return a.error }
 
-// Run follows the file until ctx ends. current is the content in use.
+// Run polls the file until ctx is done. current is the content that is in effect.
 func (f *File) Run(ctx context.Context, current []byte) {
-	ticker := time.NewTicker(f.Every)
+	ticker := time.NewTicker(f.Interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			current = f.look(current)
+			current = f.check(current)
 		}
 	}
 }
 
-// look returns the content that need not be looked at again.
-func (f *File) look(current []byte) []byte {
+// check reads the file and applies it if it has changed. It returns the content that Run
+// compares with the next time.
+func (f *File) check(current []byte) []byte {
 	content, err := os.ReadFile(f.Path)
 	if err != nil {
-		f.Failed(err)
+		f.OnError(err)
 		return current
 	}
 	if bytes.Equal(content, current) {
 		return current
 	}
-	err = f.Use(content)
+	err = f.Apply(content)
 	if err == nil {
 		return content
 	}
-	f.Failed(err)
-	var retry *again
+	f.OnError(err)
+	var retry *retryable
 	if errors.As(err, &retry) {
 		return current
 	}

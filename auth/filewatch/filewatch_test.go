@@ -14,17 +14,17 @@ func TestLook(t *testing.T) {
 	broken, busy := errors.New("broken"), errors.New("busy")
 	f := &File{
 		Path: path,
-		Use: func(content []byte) error {
+		Apply: func(content []byte) error {
 			used = append(used, string(content))
 			switch string(content) {
 			case "broken":
 				return broken
 			case "busy":
-				return Again(busy)
+				return Retryable(busy)
 			}
 			return nil
 		},
-		Failed: func(err error) { failed = append(failed, err.Error()) },
+		OnError: func(err error) { failed = append(failed, err.Error()) },
 	}
 	current := []byte("a")
 	for _, step := range []struct {
@@ -49,7 +49,7 @@ func TestLook(t *testing.T) {
 		} else if err := os.WriteFile(path, []byte(step.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		current = f.look(current)
+		current = f.check(current)
 		if !slices.Equal(used, step.used) || !slices.Equal(failed, step.failed) {
 			t.Errorf("%s: used %q, failed %q", step.content, used, failed)
 		}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// kind is the kind of an object that a node may have to do with.
+// kind is the kind of an object that the graph knows.
 type kind uint8
 
 const (
@@ -21,31 +21,32 @@ const (
 	slice      // ResourceSlice
 )
 
-// object is one object; those of the cluster have no namespace.
+// object identifies one object. The namespace is empty for cluster-scoped kinds.
 type object struct {
 	kind            kind
 	namespace, name string
 }
 
-// Graph knows which objects the pods of a node, and the node itself, need. What a
-// pod refers to is related to the pod's node; a volume to the nodes of its claim,
-// and so are the secrets that the volume needs there. It is used concurrently.
+// Graph knows which objects a node needs, because of the pods that run on it and because of
+// its VolumeAttachments and ResourceSlices. Everything that a pod refers to is related to the
+// pod's node. A PersistentVolume is related to the nodes that its claim is related to, and so
+// are the secrets that nodes need to mount that volume. A Graph may be used concurrently.
 type Graph struct {
 	mu sync.RWMutex // guards what follows
-	// nodes counts the pods, by node, through which an object is related to it.
+	// nodes counts, by object and node name, the owners through which they are related.
 	nodes map[object]map[string]int
-	// owners are the references that each pod, attachment or slice has made.
-	owners map[object]edges
-	// claims are the claims that volumes are bound to.
+	// owners has what each pod, attachment or slice contributed to nodes.
+	owners map[object]nodeReferences
+	// claims has the claim that each volume, by name, is bound to.
 	claims map[string]object
-	// volumes are those that need a secret.
+	// volumes has the names of the volumes that need a secret.
 	volumes map[object]map[string]bool
-	// secrets are what each volume needs.
+	// secrets has the secrets that each volume, by name, needs.
 	secrets map[string][]object
 }
 
-// edges are the objects that one owner relates to a node.
-type edges struct {
+// nodeReferences are the objects that one owner relates to a node.
+type nodeReferences struct {
 	node string
 	to   []object
 }
@@ -53,12 +54,12 @@ type edges struct {
 // NewGraph returns a Graph without objects.
 func NewGraph() *Graph {
 	return &Graph{
-		nodes: map[object]map[string]int{}, owners: map[object]edges{}, claims: map[string]object{},
+		nodes: map[object]map[string]int{}, owners: map[object]nodeReferences{}, claims: map[string]object{},
 		volumes: map[object]map[string]bool{}, secrets: map[string][]object{},
 	}
 }
 
-// Related says whether an object has to do with a node.
+// Related reports whether the node needs the object.
 func (g *Graph) Related(node string, o object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -83,7 +84,7 @@ func (g *Graph) volumeRelated(node, name string) bool {
 	return ok && g.nodes[c][node] > 0
 }
 
-// SetPod notes what a pod needs. A pod without a node needs nothing yet.
+// SetPod records what a pod refers to. A pod without a node relates nothing.
 func (g *Graph) SetPod(p *corev1.Pod) {
 	owner := object{pod, p.Namespace, p.Name}
 	if p.Spec.NodeName == "" {
@@ -93,8 +94,8 @@ func (g *Graph) SetPod(p *corev1.Pod) {
 	g.set(owner, p.Spec.NodeName, append(podReferences(p), owner))
 }
 
-// SetOwn notes the node that an attachment or slice is of, "" for none.
-func (g *Graph) SetOwn(o object, node string) {
+// SetNode records the node of an attachment or a slice; "" means no node.
+func (g *Graph) SetNode(o object, node string) {
 	if node == "" {
 		g.set(o, "", nil)
 		return
@@ -102,7 +103,7 @@ func (g *Graph) SetOwn(o object, node string) {
 	g.set(o, node, []object{o})
 }
 
-// Delete forgets a pod, an attachment or a slice.
+// Delete removes a pod, an attachment or a slice.
 func (g *Graph) Delete(owner object) { g.set(owner, "", nil) }
 
 func (g *Graph) set(owner object, node string, to []object) {
@@ -122,7 +123,7 @@ func (g *Graph) set(owner object, node string, to []object) {
 		delete(g.owners, owner)
 		return
 	}
-	g.owners[owner] = edges{node, to}
+	g.owners[owner] = nodeReferences{node, to}
 	for _, o := range to {
 		if g.nodes[o] == nil {
 			g.nodes[o] = map[string]int{}
@@ -131,8 +132,8 @@ func (g *Graph) set(owner object, node string, to []object) {
 	}
 }
 
-// SetVolume notes the claim that a volume is bound to and the secrets that nodes
-// need for it.
+// SetVolume records the claim that a volume is bound to, and the secrets that nodes need for
+// it.
 func (g *Graph) SetVolume(v *corev1.PersistentVolume) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,7 +156,7 @@ func (g *Graph) SetVolume(v *corev1.PersistentVolume) {
 	}
 }
 
-// DeleteVolume forgets a volume.
+// DeleteVolume removes a volume.
 func (g *Graph) DeleteVolume(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,7 +173,7 @@ func (g *Graph) removeVolume(name string) {
 	delete(g.secrets, name)
 }
 
-// retain forgets the owners of a kind (or the volumes) that are not in there.
+// retain removes the owners of kind k, or the volumes, that are not in there.
 func (g *Graph) retain(k kind, there map[object]bool) {
 	g.mu.RLock()
 	var gone []object

@@ -102,7 +102,7 @@ func checkAgainstTwin(t *testing.T, seed uint64) {
 		case 2:
 			key := object{attachment, "", name}
 			tw.own[key] = []string{"", "n1", "n2"}[r.IntN(3)]
-			g.SetOwn(key, tw.own[key])
+			g.SetNode(key, tw.own[key])
 		}
 		for _, node := range []string{"n1", "n2", "n3"} {
 			for k := pod; k <= slice; k++ {
@@ -153,8 +153,10 @@ func TestEveryReferenceOfAPodCounts(t *testing.T) {
 				{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: *local(prefix + "-envfrom")}},
 			},
 			Env: []corev1.EnvVar{
-				{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *local(prefix + "-env")}}},
-				{ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: *local(prefix + "-env")}}},
+				{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: *local(prefix +
+					"-env")}}},
+				{ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: *local(prefix +
+					"-env")}}},
 			},
 		}
 	}
@@ -162,11 +164,13 @@ func TestEveryReferenceOfAPodCounts(t *testing.T) {
 	claimName := "claim"
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: corev1.PodSpec{
 		NodeName: "n", ServiceAccountName: "sa",
-		ImagePullSecrets:    []corev1.LocalObjectReference{*local("pull")},
-		InitContainers:      []corev1.Container{container("init")},
-		Containers:          []corev1.Container{container("main")},
-		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(container("ephemeral"))}},
-		ResourceClaims:      []corev1.PodResourceClaim{{Name: "own", ResourceClaimName: &claimName}, {Name: "made"}, {Name: "pending"}},
+		ImagePullSecrets: []corev1.LocalObjectReference{*local("pull")},
+		InitContainers:   []corev1.Container{container("init")},
+		Containers:       []corev1.Container{container("main")},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(
+			container("ephemeral"))}},
+		ResourceClaims: []corev1.PodResourceClaim{{Name: "own", ResourceClaimName: &claimName}, {Name: "made"},
+			{Name: "pending"}},
 		Volumes: []corev1.Volume{
 			source(corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "azure"}}),
 			source(corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: local("ceph")}}),
@@ -188,14 +192,17 @@ func TestEveryReferenceOfAPodCounts(t *testing.T) {
 		},
 	}}
 	made := "made-of-template"
-	p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "made", ResourceClaimName: &made}, {Name: "pending"}}
+	p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "made", ResourceClaimName: &made},
+		{Name: "pending"}}
 	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "extended"}
 	want := map[kind][]string{
 		secret: {
-			"pull", "init-envfrom", "init-env", "main-envfrom", "main-env", "ephemeral-envfrom", "ephemeral-env", "azure", "ceph", "cinder", "flex",
+			"pull", "init-envfrom", "init-env", "main-envfrom", "main-env", "ephemeral-envfrom", "ephemeral-env", "azure",
+			"ceph", "cinder", "flex",
 			"rbd", "scaleio", "iscsi", "storageos", "csi", "volume", "projected",
 		},
-		configMap:      {"init-envfrom", "init-env", "main-envfrom", "main-env", "ephemeral-envfrom", "ephemeral-env", "volume", "projected"},
+		configMap: {"init-envfrom", "init-env", "main-envfrom", "main-env", "ephemeral-envfrom", "ephemeral-env",
+			"volume", "projected"},
 		claim:          {"data", "p-v"},
 		resourceClaim:  {"claim", "made-of-template", "extended"},
 		serviceAccount: {"sa"},
@@ -234,21 +241,33 @@ func TestVolumeSecretsAreThoseOfNodes(t *testing.T) {
 		source corev1.PersistentVolumeSource
 		want   []object
 	}{
-		"azure":           {corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s"}}, []object{{secret, "claims", "s"}}},
-		"azure elsewhere": {corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s", SecretNamespace: &own}}, []object{{secret, "own", "s"}}},
-		"ceph":            {corev1.PersistentVolumeSource{CephFS: &corev1.CephFSPersistentVolumeSource{SecretRef: ref("", "s")}}, []object{{secret, "claims", "s"}}},
-		"cinder":          {corev1.PersistentVolumeSource{Cinder: &corev1.CinderPersistentVolumeSource{SecretRef: ref("own", "s")}}, []object{{secret, "own", "s"}}},
-		"flex":            {corev1.PersistentVolumeSource{FlexVolume: &corev1.FlexPersistentVolumeSource{SecretRef: ref("own", "s")}}, []object{{secret, "own", "s"}}},
-		"rbd":             {corev1.PersistentVolumeSource{RBD: &corev1.RBDPersistentVolumeSource{SecretRef: ref("", "s")}}, []object{{secret, "claims", "s"}}},
-		"scaleio":         {corev1.PersistentVolumeSource{ScaleIO: &corev1.ScaleIOPersistentVolumeSource{SecretRef: ref("", "s")}}, []object{{secret, "claims", "s"}}},
-		"iscsi":           {corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{SecretRef: ref("", "s")}}, []object{{secret, "claims", "s"}}},
-		"storageos":       {corev1.PersistentVolumeSource{StorageOS: &corev1.StorageOSPersistentVolumeSource{SecretRef: &corev1.ObjectReference{Namespace: "own", Name: "s"}}}, []object{{secret, "own", "s"}}},
+		"azure": {corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s"}},
+			[]object{{secret, "claims", "s"}}},
+		"azure elsewhere": {corev1.PersistentVolumeSource{AzureFile: &corev1.AzureFilePersistentVolumeSource{SecretName: "s",
+			SecretNamespace: &own}}, []object{{secret, "own", "s"}}},
+		"ceph": {corev1.PersistentVolumeSource{CephFS: &corev1.CephFSPersistentVolumeSource{SecretRef: ref("", "s")}},
+			[]object{{secret, "claims", "s"}}},
+		"cinder": {corev1.PersistentVolumeSource{Cinder: &corev1.CinderPersistentVolumeSource{SecretRef: ref("own", "s")}},
+			[]object{{secret, "own", "s"}}},
+		"flex": {corev1.PersistentVolumeSource{FlexVolume: &corev1.FlexPersistentVolumeSource{SecretRef: ref("own",
+			"s")}}, []object{{secret, "own", "s"}}},
+		"rbd": {corev1.PersistentVolumeSource{RBD: &corev1.RBDPersistentVolumeSource{SecretRef: ref("", "s")}},
+			[]object{{secret, "claims", "s"}}},
+		"scaleio": {corev1.PersistentVolumeSource{ScaleIO: &corev1.ScaleIOPersistentVolumeSource{SecretRef: ref("", "s")}},
+			[]object{{secret, "claims", "s"}}},
+		"iscsi": {corev1.PersistentVolumeSource{ISCSI: &corev1.ISCSIPersistentVolumeSource{SecretRef: ref("", "s")}},
+			[]object{{secret, "claims", "s"}}},
+		"storageos": {corev1.PersistentVolumeSource{
+			StorageOS: &corev1.StorageOSPersistentVolumeSource{SecretRef: &corev1.ObjectReference{Namespace: "own", Name: "s"}}},
+			[]object{{secret, "own", "s"}}},
 		"csi": {corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 			ControllerPublishSecretRef: ref("own", "controller"), ControllerExpandSecretRef: ref("own", "controller"),
-			NodePublishSecretRef: ref("own", "publish"), NodeStageSecretRef: ref("own", "stage"), NodeExpandSecretRef: ref("own", "expand"),
+			NodePublishSecretRef: ref("own", "publish"), NodeStageSecretRef: ref("own", "stage"),
+			NodeExpandSecretRef: ref("own", "expand"),
 		}}, []object{{secret, "own", "publish"}, {secret, "own", "stage"}, {secret, "own", "expand"}}},
 	} {
-		v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source, ClaimRef: &corev1.ObjectReference{Namespace: "claims", Name: "c"}}}
+		v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source,
+			ClaimRef: &corev1.ObjectReference{Namespace: "claims", Name: "c"}}}
 		if got := volumeSecrets(v); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

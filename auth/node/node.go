@@ -1,7 +1,7 @@
-// Package node authorizes kubelets: users system:node:<name> of the group
-// system:nodes. A kubelet may read the secrets, config maps, claims and volumes
-// that the pods of its node need, and no others; what all kubelets may do is in the
-// rules of the ClusterRole system:node.
+// Package node is the authorization mode Node, which authorizes kubelets: users named
+// system:node:<name> in the group system:nodes. A kubelet may read the secrets, config maps,
+// claims and volumes that the pods on its node need, and no others. What all kubelets may do
+// is in the rules of the ClusterRole system:node.
 package node
 
 import (
@@ -26,45 +26,46 @@ const (
 	userPrefix = "system:node:"
 	nodesGroup = "system:nodes"
 
-	// leases is the namespace of the leases of nodes.
-	leases = "kube-node-lease"
+	// leaseNamespace is the namespace with the Leases of nodes.
+	leaseNamespace = "kube-node-lease"
 )
 
-// NameOf returns the node that a user is; false for users that are no nodes.
-func NameOf(u *request.User) (string, bool) {
+// NodeName returns the name of the node whose kubelet the user is. It returns false for users
+// that are not nodes.
+func NodeName(u *request.User) (string, bool) {
 	name, ok := strings.CutPrefix(u.Name, userPrefix)
 	return name, ok && u.InGroup(nodesGroup)
 }
 
-// Options are what an Authorizer needs.
+// Options configure an Authorizer.
 type Options struct {
 	Registry *registry.Registry
-	// Rules are what all nodes may do.
+	// Rules are the permissions that all nodes have.
 	Rules rbac.Rules
-	// Observe is told how long a change of the graph took; nil: nobody is.
+	// Observe, unless nil, is called after each change of the graph with the time it took.
 	Observe func(operation string, took time.Duration)
 	Log     *slog.Logger
 }
 
-// Authorizer implements authz.Authorizer. The objects that it needs are loaded
-// and followed from the first request of a node: a server without nodes does not
-// hold them.
+// Authorizer implements authz.Authorizer. It loads the objects that it needs when a node makes
+// the first request, and watches them from then on. So a server without nodes does not keep
+// them.
 type Authorizer struct {
 	o Options
 
-	mu         sync.Mutex // taken to load
+	mu         sync.Mutex // held while the objects are loaded
 	background context.Context
-	loaded     atomic.Pointer[loaded]
+	state      atomic.Pointer[graphState]
 }
 
-// loaded is the graph with what keeps it up to date.
-type loaded struct {
+// graphState is the graph and the informers that keep it up to date.
+type graphState struct {
 	graph     *Graph
-	followers []*informer.Informer
+	informers []*informer.Informer
 	stop      context.CancelFunc
 }
 
-// New returns an Authorizer that follows objects until background ends.
+// New returns an Authorizer. Its informers run until background is done.
 func New(background context.Context, o Options) *Authorizer {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
@@ -72,18 +73,18 @@ func New(background context.Context, o Options) *Authorizer {
 	return &Authorizer{o: o, background: background}
 }
 
-// graph returns the graph, loaded.
-func (a *Authorizer) graph() (*loaded, error) {
-	if l := a.loaded.Load(); l != nil {
+// graph returns the graph. The first call loads it.
+func (a *Authorizer) graph() (*graphState, error) {
+	if l := a.state.Load(); l != nil {
 		return l, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l := a.loaded.Load(); l != nil {
+	if l := a.state.Load(); l != nil {
 		return l, nil
 	}
 	ctx, stop := context.WithCancel(a.background)
-	l := &loaded{graph: NewGraph(), stop: stop}
+	l := &graphState{graph: NewGraph(), stop: stop}
 	for _, s := range a.sources(l.graph) {
 		r := a.o.Registry.Resource(s.resource)
 		if r == nil {
@@ -104,16 +105,16 @@ func (a *Authorizer) graph() (*loaded, error) {
 			l.stop()
 			return nil, fmt.Errorf("node authorizer: %w", err)
 		}
-		l.followers = append(l.followers, f)
+		l.informers = append(l.informers, f)
 	}
-	a.loaded.Store(l)
+	a.state.Store(l)
 	return l, nil
 }
 
-// Authorize implements authz.Authorizer. Who is no node is none of its business,
-// and what a node may not do others may still allow it.
+// Authorize implements authz.Authorizer. Users that are not nodes get NoOpinion. A node also
+// gets NoOpinion for what it may not do, so that another authorizer can still allow it.
 func (a *Authorizer) Authorize(ctx context.Context, at authz.Attributes) (authz.Decision, string, error) {
-	name, ok := NameOf(at.User)
+	name, ok := NodeName(at.User)
 	switch {
 	case !ok:
 		return authz.NoOpinion, "", nil
@@ -121,8 +122,8 @@ func (a *Authorizer) Authorize(ctx context.Context, at authz.Attributes) (authz.
 		return authz.NoOpinion, fmt.Sprintf("unknown node for user %q", at.User.Name), nil
 	}
 	if at.Info.IsResource() {
-		if judge := judges[schema.GroupResource{Group: at.Info.Group, Resource: at.Info.Resource}]; judge != nil {
-			return judge(question{a, ctx, name, at}).answer()
+		if rule := resourceRules[schema.GroupResource{Group: at.Info.Group, Resource: at.Info.Resource}]; rule != nil {
+			return rule(nodeRequest{a, ctx, name, at}).result()
 		}
 	}
 	if a.o.Rules.Allow(at.Info) {
@@ -133,14 +134,15 @@ func (a *Authorizer) Authorize(ctx context.Context, at authz.Attributes) (authz.
 
 // RulesFor implements authz.RuleResolver.
 func (a *Authorizer) RulesFor(_ context.Context, u *request.User, _ string) (authz.Rules, error) {
-	if _, ok := NameOf(u); ok {
+	if _, ok := NodeName(u); ok {
 		return authz.Rules{Incomplete: true}, fmt.Errorf("node authorizer does not support user rule resolution")
 	}
 	return authz.Rules{}, nil
 }
 
-// related says whether an object has to do with a node. What the graph does not
-// know yet although it was acknowledged is waited for.
+// related reports whether an object is related to a node. If the graph does not say so, it
+// waits until the graph contains every write that was acknowledged before the call, and asks
+// it again.
 func (a *Authorizer) related(ctx context.Context, node string, o object) (bool, error) {
 	l, err := a.graph()
 	if err != nil {
@@ -149,7 +151,7 @@ func (a *Authorizer) related(ctx context.Context, node string, o object) (bool, 
 	if l.graph.Related(node, o) {
 		return true, nil
 	}
-	for _, f := range l.followers {
+	for _, f := range l.informers {
 		if err := f.Sync(ctx); err != nil {
 			return false, err
 		}

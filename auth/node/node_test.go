@@ -63,7 +63,8 @@ func TestAKubeletSeesWhatItsPodsNeedAtOnce(t *testing.T) {
 		}
 		return decision, reason
 	}
-	if decision, reason := ask(); decision != authz.NoOpinion || reason != "no relationship found between node 'n1' and this object" {
+	if decision, reason := ask(); decision != authz.NoOpinion ||
+		reason != "no relationship found between node 'n1' and this object" {
 		t.Errorf("before: %v %q", decision, reason)
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
@@ -80,14 +81,15 @@ func TestAKubeletSeesWhatItsPodsNeedAtOnce(t *testing.T) {
 		t.Errorf("with a pod: %v %q", decision, reason)
 	}
 	zero := int64(0)
-	if _, err := writer.Delete(t.Context(), pods, "ns", "p", &metav1.DeleteOptions{GracePeriodSeconds: &zero}, nil); err != nil {
+	if _, err := writer.Delete(t.Context(), pods, "ns", "p", &metav1.DeleteOptions{GracePeriodSeconds: &zero},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	l, err := a.graph()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range l.followers {
+	for _, f := range l.informers {
 		if err := f.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -118,47 +120,73 @@ func TestVerdicts(t *testing.T) {
 		selector string
 		want     string // the reason of a refusal, "" for an Allow
 	}{
-		{info: request.Info{Verb: "update", Resource: "secrets", Namespace: "ns", Name: "s"}, want: "can only read resources of this type"},
-		{info: request.Info{Verb: "get", Resource: "secrets", Namespace: "ns", Name: "s", Subresource: "x"}, want: "cannot read subresource"},
+		{info: request.Info{Verb: "update", Resource: "secrets", Namespace: "ns", Name: "s"},
+			want: "can only read resources of this type"},
+		{info: request.Info{Verb: "get", Resource: "secrets", Namespace: "ns", Name: "s", Subresource: "x"},
+			want: "cannot read subresource"},
 		{info: request.Info{Verb: "list", Resource: "configmaps"}, want: "can only read namespaced object of this type"},
 		{info: request.Info{Verb: "list", Resource: "configmaps", Namespace: "ns"}, want: "No Object name found"},
-		{info: request.Info{Verb: "list", Resource: "persistentvolumes"}, want: "can only get individual resources of this type"},
-		{info: request.Info{Verb: "get", Resource: "persistentvolumes", Name: "v", Subresource: "status"}, want: "cannot get subresource"},
+		{info: request.Info{Verb: "list", Resource: "persistentvolumes"},
+			want: "can only get individual resources of this type"},
+		{info: request.Info{Verb: "get", Resource: "persistentvolumes", Name: "v", Subresource: "status"},
+			want: "cannot get subresource"},
 		{info: request.Info{Verb: "get", Resource: "persistentvolumes", Name: "v"}, want: unrelated},
-		{info: request.Info{Verb: "get", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "c", Subresource: "status"}, want: "can only get/update/patch this type"},
-		{info: request.Info{Verb: "patch", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "c", Subresource: "status"}, want: unrelated},
-		{info: request.Info{Verb: "get", Group: "resource.k8s.io", Resource: "resourceclaims", Namespace: "ns", Name: "c"}, want: unrelated},
+		{info: request.Info{Verb: "get", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "c",
+			Subresource: "status"}, want: "can only get/update/patch this type"},
+		{info: request.Info{Verb: "patch", Resource: "persistentvolumeclaims", Namespace: "ns", Name: "c",
+			Subresource: "status"}, want: unrelated},
+		{info: request.Info{Verb: "get", Group: "resource.k8s.io", Resource: "resourceclaims", Namespace: "ns", Name: "c"},
+			want: unrelated},
 		{info: request.Info{Verb: "get", Group: "storage.k8s.io", Resource: "volumeattachments", Name: "a"}, want: unrelated},
-		{info: request.Info{Verb: "create", Resource: "serviceaccounts", Namespace: "ns"}, want: "can only create tokens for individual service accounts"},
-		{info: request.Info{Verb: "create", Resource: "serviceaccounts", Namespace: "ns", Name: "a"}, want: "can only create token subresource of serviceaccount"},
-		{info: request.Info{Verb: "create", Resource: "serviceaccounts", Namespace: "ns", Name: "a", Subresource: "token"}, want: unrelated},
-		{info: request.Info{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease"}, want: "can only get, create, update, patch, or delete a node lease"},
-		{info: request.Info{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "ns", Name: "n1"}, want: `can only access leases in the "kube-node-lease" system namespace`},
-		{info: request.Info{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "n2"}, want: "can only access node lease with the same name as the requesting node"},
-		{info: request.Info{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease", Name: "n1"}},
+		{info: request.Info{Verb: "create", Resource: "serviceaccounts", Namespace: "ns"},
+			want: "can only create tokens for individual service accounts"},
+		{info: request.Info{Verb: "create", Resource: "serviceaccounts", Namespace: "ns", Name: "a"},
+			want: "can only create token subresource of serviceaccount"},
+		{info: request.Info{Verb: "create", Resource: "serviceaccounts", Namespace: "ns", Name: "a", Subresource: "token"},
+			want: unrelated},
+		{info: request.Info{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease"},
+			want: "can only get, create, update, patch, or delete a node lease"},
+		{info: request.Info{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "ns", Name: "n1"},
+			want: `can only access leases in the "kube-node-lease" system namespace`},
+		{info: request.Info{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease",
+			Name: "n2"}, want: "can only access node lease with the same name as the requesting node"},
+		{info: request.Info{Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease",
+			Name: "n1"}},
 		{info: request.Info{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-node-lease"}},
-		{info: request.Info{Verb: "list", Group: "storage.k8s.io", Resource: "csinodes"}, want: "can only get, create, update, patch, or delete a CSINode"},
-		{info: request.Info{Verb: "get", Group: "storage.k8s.io", Resource: "csinodes", Name: "n2"}, want: "can only access CSINode with the same name as the requesting node"},
-		{info: request.Info{Verb: "get", Group: "storage.k8s.io", Resource: "csinodes", Name: "n1", Subresource: "x"}, want: "cannot authorize CSINode subresources"},
+		{info: request.Info{Verb: "list", Group: "storage.k8s.io", Resource: "csinodes"},
+			want: "can only get, create, update, patch, or delete a CSINode"},
+		{info: request.Info{Verb: "get", Group: "storage.k8s.io", Resource: "csinodes", Name: "n2"},
+			want: "can only access CSINode with the same name as the requesting node"},
+		{info: request.Info{Verb: "get", Group: "storage.k8s.io", Resource: "csinodes", Name: "n1", Subresource: "x"},
+			want: "cannot authorize CSINode subresources"},
 		{info: request.Info{Verb: "patch", Group: "storage.k8s.io", Resource: "csinodes", Name: "n1"}},
 		{info: request.Info{Verb: "create", Group: "resource.k8s.io", Resource: "resourceslices"}},
 		{info: request.Info{Verb: "get", Group: "resource.k8s.io", Resource: "resourceslices", Name: "s"}, want: unrelated},
-		{info: request.Info{Verb: "list", Group: "resource.k8s.io", Resource: "resourceslices"}, want: "can only list/watch/deletecollection resourceslices with nodeName field selector"},
-		{info: request.Info{Verb: "list", Group: "resource.k8s.io", Resource: "resourceslices"}, selector: "fieldSelector=spec.nodeName%3Dn1"},
-		{info: request.Info{Verb: "list", Group: "resource.k8s.io", Resource: "resourceslices"}, selector: "fieldSelector=spec.nodeName%3Dn2", want: "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{info: request.Info{Verb: "list", Group: "resource.k8s.io", Resource: "resourceslices"},
+			want: "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{info: request.Info{Verb: "list", Group: "resource.k8s.io", Resource: "resourceslices"},
+			selector: "fieldSelector=spec.nodeName%3Dn1"},
+		{info: request.Info{Verb: "list", Group: "resource.k8s.io", Resource: "resourceslices"},
+			selector: "fieldSelector=spec.nodeName%3Dn2",
+			want:     "can only list/watch/deletecollection resourceslices with nodeName field selector"},
 		{info: request.Info{Verb: "get", Resource: "nodes", Name: "n1"}},
-		{info: request.Info{Verb: "get", Resource: "nodes", Name: "n2"}, want: "node 'n1' cannot read 'n2', only its own Node object"},
-		{info: request.Info{Verb: "list", Resource: "nodes"}, want: "node 'n1' cannot read all nodes, only its own Node object"},
+		{info: request.Info{Verb: "get", Resource: "nodes", Name: "n2"},
+			want: "node 'n1' cannot read 'n2', only its own Node object"},
+		{info: request.Info{Verb: "list", Resource: "nodes"},
+			want: "node 'n1' cannot read all nodes, only its own Node object"},
 		{info: request.Info{Verb: "patch", Resource: "nodes", Name: "n1", Subresource: "status"}},
-		{info: request.Info{Verb: "list", Resource: "pods"}, want: "can only list/watch pods with spec.nodeName field selector"},
+		{info: request.Info{Verb: "list", Resource: "pods"},
+			want: "can only list/watch pods with spec.nodeName field selector"},
 		{info: request.Info{Verb: "watch", Resource: "pods"}, selector: "fieldSelector=spec.nodeName%3Dn1"},
-		{info: request.Info{Verb: "watch", Resource: "pods"}, selector: "fieldSelector=spec.nodeName!%3Dn1", want: "can only list/watch pods with spec.nodeName field selector"},
+		{info: request.Info{Verb: "watch", Resource: "pods"}, selector: "fieldSelector=spec.nodeName!%3Dn1",
+			want: "can only list/watch pods with spec.nodeName field selector"},
 		{info: request.Info{Verb: "get", Resource: "pods", Namespace: "ns", Name: "p"}, want: unrelated},
 		{info: request.Info{Verb: "create", Resource: "pods", Namespace: "ns", Name: "p", Subresource: "eviction"}},
 		{info: request.Info{Verb: "list", Resource: "services"}},
 		{info: request.Info{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}},
 	} {
-		decision, reason, err := a.Authorize(t.Context(), authz.Attributes{User: kubelet, Info: &c.info, Selectors: authz.ParseSelectors(c.selector)})
+		decision, reason, err := a.Authorize(t.Context(),
+			authz.Attributes{User: kubelet, Info: &c.info, Selectors: authz.ParseSelectors(c.selector)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,9 +195,11 @@ func TestVerdicts(t *testing.T) {
 		}
 	}
 	for _, info := range []request.Info{
-		{Verb: "deletecollection", Resource: "pods"}, {Verb: "delete", Resource: "nodes", Name: "n1"}, {Verb: "list", Group: "apps", Resource: "deployments"},
+		{Verb: "deletecollection", Resource: "pods"}, {Verb: "delete", Resource: "nodes", Name: "n1"},
+		{Verb: "list", Group: "apps", Resource: "deployments"},
 	} {
-		if decision, reason, _ := a.Authorize(t.Context(), authz.Attributes{User: kubelet, Info: &info}); decision == authz.Allow || reason != "" {
+		if decision, reason, _ := a.Authorize(t.Context(),
+			authz.Attributes{User: kubelet, Info: &info}); decision == authz.Allow || reason != "" {
 			t.Errorf("%+v: %v %q", info, decision, reason)
 		}
 	}
@@ -186,13 +216,14 @@ func TestWhoIsANode(t *testing.T) {
 		{request.User{Name: "n", Groups: []string{"system:nodes"}}, "n", false},
 		{request.User{Name: "system:node:", Groups: []string{"system:nodes"}}, "", true},
 	} {
-		if node, is := NameOf(&c.user); is != c.is || is && node != c.node {
+		if node, is := NodeName(&c.user); is != c.is || is && node != c.node {
 			t.Errorf("%v: %q %v", c.user, node, is)
 		}
 	}
 	a, _ := authorizer(t)
 	_, reason, _ := a.Authorize(t.Context(), authz.Attributes{
-		User: &request.User{Name: "system:node:", Groups: []string{"system:nodes"}}, Info: &request.Info{Verb: "list", Resource: "services"},
+		User: &request.User{Name: "system:node:", Groups: []string{"system:nodes"}},
+		Info: &request.Info{Verb: "list", Resource: "services"},
 	})
 	if reason != `unknown node for user "system:node:"` {
 		t.Errorf("a node without a name: %q", reason)

@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podReferences are the objects that a pod's node needs to run it. A mirror pod
-// is made by the node itself: it must not gain anything by it.
+// podReferences returns the objects that a node needs to run the pod. A mirror pod has none:
+// the kubelet creates it itself, and must not get access to more objects by that.
 func podReferences(p *corev1.Pod) []object {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return nil
@@ -13,7 +13,7 @@ func podReferences(p *corev1.Pod) []object {
 	return allReferences(p)
 }
 
-// RefersToSecrets says whether a pod refers to a secret, by its name.
+// RefersToSecrets reports whether a pod refers to a Secret.
 func RefersToSecrets(p *corev1.Pod) bool {
 	for _, o := range allReferences(p) {
 		if o.kind == secret {
@@ -50,7 +50,7 @@ func allReferences(p *corev1.Pod) []object {
 	return r.list
 }
 
-// references collects objects of one namespace.
+// references collects the objects of one namespace that a pod refers to.
 type references struct {
 	namespace string
 	list      []object
@@ -129,8 +129,8 @@ func (r *references) volume(podName string, v *corev1.Volume) {
 	}
 }
 
-// resourceClaim adds the claim itself or the one that was made of a template, once
-// its name is known.
+// resourceClaim adds a ResourceClaim that the pod names, or the one that was created from a
+// template, once the pod's status has its name.
 func (r *references) resourceClaim(c *corev1.PodResourceClaim, statuses []corev1.PodResourceClaimStatus) {
 	if c.ResourceClaimName != nil {
 		r.add(resourceClaim, *c.ResourceClaimName)
@@ -143,9 +143,9 @@ func (r *references) resourceClaim(c *corev1.PodResourceClaim, statuses []corev1
 	}
 }
 
-// volumeSecrets are the secrets that a node needs to mount a volume; those that a
-// controller needs are not among them. Old volumes leave out the namespace: it is
-// that of the claim.
+// volumeSecrets returns the secrets that a node needs to mount a volume, but not those that
+// only a controller needs. Old volumes leave out the namespace; it is the namespace of the
+// claim.
 func volumeSecrets(v *corev1.PersistentVolume) []object {
 	var list []object
 	add := func(namespace, name string) {
@@ -153,18 +153,18 @@ func volumeSecrets(v *corev1.PersistentVolume) []object {
 			list = append(list, object{secret, namespace, name})
 		}
 	}
-	orClaim := func(namespace string) string {
+	orClaimNamespace := func(namespace string) string {
 		if namespace == "" && v.Spec.ClaimRef != nil {
 			return v.Spec.ClaimRef.Namespace
 		}
 		return namespace
 	}
-	inClaim := func(ref *corev1.SecretReference) {
+	addOrClaimNamespace := func(ref *corev1.SecretReference) {
 		if ref != nil {
-			add(orClaim(ref.Namespace), ref.Name)
+			add(orClaimNamespace(ref.Namespace), ref.Name)
 		}
 	}
-	own := func(ref *corev1.SecretReference) {
+	addReference := func(ref *corev1.SecretReference) {
 		if ref != nil {
 			add(ref.Namespace, ref.Name)
 		}
@@ -175,27 +175,27 @@ func volumeSecrets(v *corev1.PersistentVolume) []object {
 		if s.AzureFile.SecretNamespace != nil {
 			namespace = *s.AzureFile.SecretNamespace
 		}
-		add(orClaim(namespace), s.AzureFile.SecretName)
+		add(orClaimNamespace(namespace), s.AzureFile.SecretName)
 	case s.CephFS != nil:
-		inClaim(s.CephFS.SecretRef)
+		addOrClaimNamespace(s.CephFS.SecretRef)
 	case s.Cinder != nil:
-		own(s.Cinder.SecretRef)
+		addReference(s.Cinder.SecretRef)
 	case s.FlexVolume != nil:
-		inClaim(s.FlexVolume.SecretRef)
+		addOrClaimNamespace(s.FlexVolume.SecretRef)
 	case s.RBD != nil:
-		inClaim(s.RBD.SecretRef)
+		addOrClaimNamespace(s.RBD.SecretRef)
 	case s.ScaleIO != nil:
-		inClaim(s.ScaleIO.SecretRef)
+		addOrClaimNamespace(s.ScaleIO.SecretRef)
 	case s.ISCSI != nil:
-		inClaim(s.ISCSI.SecretRef)
+		addOrClaimNamespace(s.ISCSI.SecretRef)
 	case s.StorageOS != nil:
 		if s.StorageOS.SecretRef != nil {
 			add(s.StorageOS.SecretRef.Namespace, s.StorageOS.SecretRef.Name)
 		}
 	case s.CSI != nil:
-		own(s.CSI.NodePublishSecretRef)
-		own(s.CSI.NodeStageSecretRef)
-		own(s.CSI.NodeExpandSecretRef)
+		addReference(s.CSI.NodePublishSecretRef)
+		addReference(s.CSI.NodeStageSecretRef)
+		addReference(s.CSI.NodeExpandSecretRef)
 	}
 	return list
 }

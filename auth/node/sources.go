@@ -15,15 +15,15 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// source is a resource that the graph is made of.
-type source struct {
+// graphSource is a resource whose objects the graph is built from.
+type graphSource struct {
 	resource schema.GroupResource
 	kind     kind
 	concerns func(o, prev *cache.Object) bool
 	apply    func([]informer.Change)
 }
 
-func (a *Authorizer) sources(g *Graph) []source {
+func (a *Authorizer) sources(g *Graph) []graphSource {
 	each := func(name string, k kind, set func(registry.Object), remove func(object)) func([]informer.Change) {
 		return func(changes []informer.Change) {
 			for _, c := range changes {
@@ -38,26 +38,29 @@ func (a *Authorizer) sources(g *Graph) []source {
 			}
 		}
 	}
-	return []source{
-		{corev1.Resource("pods"), pod, podConcerns, each("Pod", pod, func(o registry.Object) { g.SetPod(o.(*corev1.Pod)) }, g.Delete)},
-		{corev1.Resource("persistentvolumes"), volume, nil, each("PV", volume, func(o registry.Object) { g.SetVolume(o.(*corev1.PersistentVolume)) },
-			func(o object) { g.DeleteVolume(o.name) })},
-		{storagev1.Resource("volumeattachments"), attachment, nil, each("VolumeAttachment", attachment, func(o registry.Object) {
-			v := o.(*storagev1.VolumeAttachment)
-			g.SetOwn(object{attachment, "", v.Name}, v.Spec.NodeName)
-		}, g.Delete)},
+	return []graphSource{
+		{corev1.Resource("pods"), pod, podChangeMatters,
+			each("Pod", pod, func(o registry.Object) { g.SetPod(o.(*corev1.Pod)) }, g.Delete)},
+		{corev1.Resource("persistentvolumes"), volume, nil,
+			each("PV", volume, func(o registry.Object) { g.SetVolume(o.(*corev1.PersistentVolume)) },
+				func(o object) { g.DeleteVolume(o.name) })},
+		{storagev1.Resource("volumeattachments"), attachment, nil,
+			each("VolumeAttachment", attachment, func(o registry.Object) {
+				v := o.(*storagev1.VolumeAttachment)
+				g.SetNode(object{attachment, "", v.Name}, v.Spec.NodeName)
+			}, g.Delete)},
 		{resourcev1.Resource("resourceslices"), slice, nil, each("ResourceSlice", slice, func(o registry.Object) {
 			s := o.(*resourcev1.ResourceSlice)
 			node := ""
 			if s.Spec.NodeName != nil {
 				node = *s.Spec.NodeName
 			}
-			g.SetOwn(object{slice, "", s.Name}, node)
+			g.SetNode(object{slice, "", s.Name}, node)
 		}, g.Delete)},
 	}
 }
 
-// Fields of a pod's message.
+// The paths of field numbers in the protobuf message of a pod.
 var (
 	podUID           = []int32{1, 5}
 	podSpec          = []int32{2}
@@ -66,25 +69,25 @@ var (
 	podExtendedClaim = []int32{3, 18}
 )
 
-// podConcerns says whether a pod has come to need something else. Most changes of
-// a pod are of its status alone, and they are many.
-func podConcerns(o, prev *cache.Object) bool {
+// podChangeMatters reports whether a change of a pod can change the graph. Most changes of
+// pods are changes of the status, and they are frequent.
+func podChangeMatters(o, prev *cache.Object) bool {
 	if o.Err() != nil || prev != nil && prev.Err() != nil {
 		return true
 	}
 	if prev == nil {
-		return has(o, podNode)
+		return hasField(o, podNode)
 	}
-	return !same(o, prev, podUID) || !same(o, prev, podSpec) ||
-		has(o, podClaims) || has(o, podExtendedClaim) || has(prev, podExtendedClaim)
+	return !sameField(o, prev, podUID) || !sameField(o, prev, podSpec) ||
+		hasField(o, podClaims) || hasField(o, podExtendedClaim) || hasField(prev, podExtendedClaim)
 }
 
-func has(o *cache.Object, path []int32) bool {
+func hasField(o *cache.Object, path []int32) bool {
 	v, err := wire.Find(o.Data, path)
 	return err != nil || v.Found
 }
 
-func same(a, b *cache.Object, path []int32) bool {
+func sameField(a, b *cache.Object, path []int32) bool {
 	x, errX := wire.Find(a.Data, path)
 	y, errY := wire.Find(b.Data, path)
 	return errX == nil && errY == nil && x.Found == y.Found && bytes.Equal(x.Bytes, y.Bytes)

@@ -21,7 +21,8 @@ func TestResultsOfClaimExpressionsAreBounded(t *testing.T) {
 		"quantity":   {"string(quantity(claims.size).isInteger())", "suffix"},
 		"isQuantity": {"string(isQuantity(claims.size))", "suffix"},
 	} {
-		config, err := ParseConfig(fmt.Appendf(nil, `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[
+		config, err := ParseConfig(
+			fmt.Appendf(nil, `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[
 			{"issuer":{"url":"https://i","audiences":["a"]},"claimMappings":{"username":{"expression":%q}}}]}`, c.expression))
 		if err != nil {
 			t.Fatal(err)

@@ -18,11 +18,10 @@ const (
 	configKind  = "AuthenticationConfiguration"
 )
 
-// configVersions have the same fields.
+// configVersions are the supported versions of the configuration. All have the same fields.
 var configVersions = []string{"v1", "v1beta1", "v1alpha1"}
 
-// ParseConfig reads an AuthenticationConfiguration, YAML or JSON, without judging
-// what it says.
+// ParseConfig parses an AuthenticationConfiguration in YAML or JSON. It does not validate it.
 func ParseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error) {
 	if len(content) == 0 {
 		return nil, errors.New("empty config data")
@@ -38,7 +37,8 @@ func ParseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error)
 	}
 	group, version, _ := strings.Cut(c.APIVersion, "/")
 	if group != configGroup || c.Kind != configKind || !slices.Contains(configVersions, version) {
-		return nil, fmt.Errorf("expected %s of %s/v1, got apiVersion %q, kind %q", configKind, configGroup, c.APIVersion, c.Kind)
+		return nil, fmt.Errorf("expected %s of %s/v1, got apiVersion %q, kind %q", configKind, configGroup, c.APIVersion,
+			c.Kind)
 	}
 	if len(strict) > 0 {
 		return nil, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
@@ -46,26 +46,26 @@ func ParseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error)
 	return c, nil
 }
 
-// Flags describe one issuer as the --oidc-* flags do.
+// Flags are the values of the --oidc-* flags, which describe one issuer.
 type Flags struct {
 	IssuerURL, ClientID           string
-	CA                            string // PEM; "" is the system's
+	CA                            string // PEM; "" stands for the system's certificates
 	UsernameClaim, UsernamePrefix string
 	GroupsClaim, GroupsPrefix     string
 	RequiredClaims                map[string]string
 }
 
-// noPrefix is the --oidc-username-prefix that asks for none.
-const noPrefix = "-"
+// noPrefixFlag is the value of --oidc-username-prefix that turns prefixes off.
+const noPrefixFlag = "-"
 
-// Issuer returns the issuer that the flags describe.
+// Issuer returns the configuration of the issuer that the flags describe.
 func (f *Flags) Issuer() apiserver.JWTAuthenticator {
 	prefix := f.UsernamePrefix
 	switch {
-	case prefix == noPrefix:
+	case prefix == noPrefixFlag:
 		prefix = ""
 	case prefix == "" && f.UsernameClaim != claimEmail:
-		prefix = f.IssuerURL + "#" // names of an issuer must not meet those of another
+		prefix = f.IssuerURL + "#" // so that users of different issuers do not have the same name
 	}
 	j := apiserver.JWTAuthenticator{
 		Issuer: apiserver.Issuer{URL: f.IssuerURL, Audiences: []string{f.ClientID}, CertificateAuthority: f.CA},
@@ -77,22 +77,23 @@ func (f *Flags) Issuer() apiserver.JWTAuthenticator {
 		j.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: f.GroupsClaim, Prefix: &f.GroupsPrefix}
 	}
 	for claim, value := range f.RequiredClaims {
-		j.ClaimValidationRules = append(j.ClaimValidationRules, apiserver.ClaimValidationRule{Claim: claim, RequiredValue: value})
+		j.ClaimValidationRules = append(j.ClaimValidationRules,
+			apiserver.ClaimValidationRule{Claim: claim, RequiredValue: value})
 	}
-	slices.SortFunc(j.ClaimValidationRules, func(a, b apiserver.ClaimValidationRule) int { return strings.Compare(a.Claim, b.Claim) })
+	slices.SortFunc(j.ClaimValidationRules,
+		func(a, b apiserver.ClaimValidationRule) int { return strings.Compare(a.Claim, b.Claim) })
 	return j
 }
 
-// mostIssuers is how many issuers a configuration may have.
-const mostIssuers = 64
+// maxIssuers is how many issuers a configuration may have.
+const maxIssuers = 64
 
-// Validate returns what is wrong with a configuration, and the expressions of each
-// issuer. Tokens of disallowed issuers, which are the server's own, are somebody
-// else's.
+// Validate validates a configuration, and compiles the expressions of each issuer. disallowed
+// are the issuers of service account tokens, which cannot be configured.
 func Validate(c *apiserver.AuthenticationConfiguration, disallowed []string) ([]*Mapping, field.ErrorList) {
 	root := field.NewPath("jwt")
-	if len(c.JWT) > mostIssuers {
-		return nil, field.ErrorList{field.TooMany(root, len(c.JWT), mostIssuers)}
+	if len(c.JWT) > maxIssuers {
+		return nil, field.ErrorList{field.TooMany(root, len(c.JWT), maxIssuers)}
 	}
 	var errs field.ErrorList
 	var mappings []*Mapping
@@ -113,7 +114,9 @@ func Validate(c *apiserver.AuthenticationConfiguration, disallowed []string) ([]
 		}
 	}
 	if a := c.Anonymous; a != nil && !a.Enabled && len(a.Conditions) > 0 {
-		errs = append(errs, field.Invalid(field.NewPath("anonymous", "conditions"), a.Conditions, "enabled should be set to true when conditions are defined"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("anonymous", "conditions"), a.Conditions,
+				"enabled should be set to true when conditions are defined"))
 	}
 	return mappings, errs
 }

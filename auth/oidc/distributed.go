@@ -13,38 +13,39 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// longestClaim bounds what a claim's source may answer.
-const longestClaim = 1 << 20
+// maxClaimBytes is the largest response of a claim's endpoint, in bytes.
+const maxClaimBytes = 1 << 20
 
-// distributed fetches a claim that a token leaves to another place (OpenID Connect
-// Core 1.0, section 5.6.2): issuers do so with groups where there are many.
-type distributed struct {
+// distributedClaim fetches a claim that is not in the token itself but at an endpoint that the
+// token names (OpenID Connect Core 1.0, section 5.6.2). Issuers do this for users in many
+// groups.
+type distributedClaim struct {
 	claim  string
 	issuer *Issuer
-	ctx    context.Context // of the issuer's life
+	ctx    context.Context // done when the issuer is no longer used
 
 	mu        sync.Mutex // guards verifiers
-	verifiers map[string]*source
+	verifiers map[string]*claimIssuer
 }
 
-// source is an issuer of distributed claims.
-type source struct {
-	verifier *oidc.IDTokenVerifier // nil: did not answer
-	asked    time.Time
+// claimIssuer is an issuer of distributed claims.
+type claimIssuer struct {
+	verifier *oidc.IDTokenVerifier // nil until the issuer has answered
+	askedAt  time.Time
 }
 
-func newDistributed(ctx context.Context, claim string, i *Issuer) *distributed {
-	return &distributed{claim: claim, issuer: i, ctx: ctx, verifiers: map[string]*source{}}
+func newDistributedClaim(ctx context.Context, claim string, i *Issuer) *distributedClaim {
+	return &distributedClaim{claim: claim, issuer: i, ctx: ctx, verifiers: map[string]*claimIssuer{}}
 }
 
-// endpoint is where a claim is.
+// endpoint is where a claim can be fetched.
 type endpoint struct {
 	URL         string `json:"endpoint"`
 	AccessToken string `json:"access_token"`
 }
 
-// fetch adds the claim where the token says that it is elsewhere.
-func (d *distributed) fetch(ctx context.Context, c claims) error {
+// fetch adds the claim to c if the token says that the claim is at an endpoint.
+func (d *distributedClaim) fetch(ctx context.Context, c claims) error {
 	if _, ok := c[d.claim]; ok {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (d *distributed) fetch(ctx context.Context, c claims) error {
 	if err != nil {
 		return fmt.Errorf("while getting distributed claim %q: %w", d.claim, err)
 	}
-	verifier, err := d.verifierOf(issuerOf(token))
+	verifier, err := d.verifierFor(issuerOf(token))
 	if err != nil {
 		return err
 	}
@@ -72,8 +73,8 @@ func (d *distributed) fetch(ctx context.Context, c claims) error {
 	return nil
 }
 
-// endpoint returns where the token says that the claim is, nil for nowhere.
-func (d *distributed) endpoint(c claims) (*endpoint, error) {
+// endpoint returns the endpoint of the claim, nil if the token names none.
+func (d *distributedClaim) endpoint(c claims) (*endpoint, error) {
 	rawNames, ok := c["_claim_names"]
 	if !ok {
 		return nil, nil
@@ -101,7 +102,7 @@ func (d *distributed) endpoint(c claims) (*endpoint, error) {
 	return &from, nil
 }
 
-func (d *distributed) get(ctx context.Context, from *endpoint) (string, error) {
+func (d *distributedClaim) get(ctx context.Context, from *endpoint) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL, nil)
 	if err != nil {
 		return "", err
@@ -117,22 +118,22 @@ func (d *distributed) get(ctx context.Context, from *endpoint) (string, error) {
 	if answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("error while getting distributed claim JWT: %v", answer.Status)
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, longestClaim))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxClaimBytes))
 	return string(body), err
 }
 
-// verifierOf asks the issuer of a claim for its keys once, and again after a while
-// if it does not answer.
-func (d *distributed) verifierOf(issuer string) (*oidc.IDTokenVerifier, error) {
+// verifierFor returns the verifier for an issuer of distributed claims. It asks the issuer for
+// its keys the first time, and again after retryDiscovery if that fails.
+func (d *distributedClaim) verifierFor(issuer string) (*oidc.IDTokenVerifier, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.verifiers[issuer]
 	if s == nil {
-		s = &source{}
+		s = &claimIssuer{}
 		d.verifiers[issuer] = s
 	}
-	if s.verifier == nil && time.Since(s.asked) >= retryDiscovery {
-		s.asked = time.Now()
+	if s.verifier == nil && time.Since(s.askedAt) >= retryDiscovery {
+		s.askedAt = time.Now()
 		verifier, err := d.issuer.newVerifier(d.ctx, issuer)
 		if err != nil {
 			return nil, fmt.Errorf("verifying untrusted issuer %v failed: %w", issuer, err)

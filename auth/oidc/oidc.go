@@ -1,5 +1,5 @@
-// Package oidc authenticates the ID tokens of OpenID Connect issuers, as the
-// --oidc-* flags or an AuthenticationConfiguration name them (KEP-3331).
+// Package oidc authenticates the ID tokens of OpenID Connect issuers. The --oidc-* flags or an
+// AuthenticationConfiguration configure the issuers (KEP-3331).
 package oidc
 
 import (
@@ -27,54 +27,55 @@ import (
 )
 
 const (
-	// requestTimeout bounds one question to an issuer.
+	// requestTimeout limits one HTTP request to an issuer.
 	requestTimeout = 30 * time.Second
-	// retryDiscovery is how long an issuer that did not answer is left alone.
+	// retryDiscovery is the time until an issuer that did not answer is asked again.
 	retryDiscovery = 10 * time.Second
 
 	wellKnown = "/.well-known/openid-configuration"
 )
 
-// Algorithms are the signatures that tokens may have.
+// Algorithms returns the supported signature algorithms.
 func Algorithms() []string {
 	return []string{
 		oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.RS256, oidc.RS384, oidc.RS512,
 	}
 }
 
-// Options are what issuers have in common.
+// Options are common to all issuers.
 type Options struct {
-	// Algorithms are the signatures that are accepted.
+	// Algorithms are the signature algorithms that are accepted.
 	Algorithms []string
 	Log        *slog.Logger
-	// Observe is told how long the check of a token took, by its issuer and whether it
-	// held; nil is not.
+	// Observe, unless nil, is called after each token with its issuer, whether the token
+	// is valid, and how long that took.
 	Observe func(issuer string, ok bool, took time.Duration)
-	// Cached counts tokens that need not be looked at again.
+	// Cached counts hits and misses of the token cache.
 	Cached tokencache.Counter
-	// Dialer returns how connections to the issuers of a network are opened, an error
-	// for one that is not configured; nil where none is.
+	// Dialer returns the function that opens connections to the issuers of an egress
+	// network, or an error if that network is not configured. It is nil without an egress
+	// configuration.
 	Dialer func(network string) (DialFunc, error)
 	Now    func() time.Time
 }
 
-// A DialFunc opens connections, as (*net.Dialer).DialContext does.
+// A DialFunc opens connections like (*net.Dialer).DialContext.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Issuer authenticates the tokens of one issuer. It is an authn.TokenUsers.
+// Issuer authenticates the tokens of one issuer. It is an authn.AudienceAgnosticAuthenticator.
 type Issuer struct {
 	o       Options
 	config  *apiserver.JWTAuthenticator
 	mapping *Mapping
-	groups  *distributed // nil where groups are not a claim
+	groups  *distributedClaim // nil if groups do not come from a claim
 
 	client   *http.Client
 	verifier atomic.Pointer[oidc.IDTokenVerifier]
 	health   atomic.Pointer[error]
 }
 
-// NewIssuer returns an issuer that a configuration names, with the mapping that
-// Validate made of it. It asks the issuer for its keys until ctx ends.
+// NewIssuer returns an issuer for a configuration, with the mapping that Validate returned for
+// it. It asks the issuer for its keys in the background until ctx is done.
 func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping *Mapping, o Options) (*Issuer, error) {
 	for _, alg := range o.Algorithms {
 		if !slices.Contains(Algorithms(), alg) {
@@ -86,9 +87,9 @@ func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping 
 		return nil, err
 	}
 	i := &Issuer{o: o, config: config, mapping: mapping, client: client}
-	i.unhealthy(fmt.Errorf("oidc: authenticator for issuer %q is not initialized", config.Issuer.URL))
+	i.setUnhealthy(fmt.Errorf("oidc: authenticator for issuer %q is not initialized", config.Issuer.URL))
 	if claim := config.ClaimMappings.Groups.Claim; claim != "" {
-		i.groups = newDistributed(ctx, claim, i)
+		i.groups = newDistributedClaim(ctx, claim, i)
 	}
 	go i.discover(ctx)
 	return i, nil
@@ -108,7 +109,7 @@ func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*htt
 	}
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CertificateAuthority != "" {
-		pool, err := poolOf(c.CertificateAuthority)
+		pool, err := parsePool(c.CertificateAuthority)
 		if err != nil {
 			return nil, err
 		}
@@ -119,23 +120,23 @@ func newClient(c *apiserver.Issuer, dialer func(string) (DialFunc, error)) (*htt
 	if discovery == "" {
 		return client, nil
 	}
-	elsewhere, err := url.Parse(discovery)
+	target, err := url.Parse(discovery)
 	if err != nil {
 		return nil, fmt.Errorf("oidc: invalid discovery URL: %w", err)
 	}
-	client.Transport = &redirected{from: strings.TrimSuffix(c.URL, "/") + wellKnown, to: elsewhere, next: transport}
+	client.Transport = &discoveryTransport{from: strings.TrimSuffix(c.URL, "/") + wellKnown, to: target, next: transport}
 	return client, nil
 }
 
-// redirected asks another place for one document.
-type redirected struct {
+// discoveryTransport sends the request for one document (from) to another URL (to).
+type discoveryTransport struct {
 	from string
 	to   *url.URL
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *discoveryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && r.URL.String() == t.from {
 		r = r.Clone(r.Context())
 		r.URL, r.Host = t.to, ""
@@ -152,8 +153,8 @@ func (i *Issuer) discover(ctx context.Context) {
 			i.health.Store(nil)
 			return
 		}
-		i.unhealthy(err)
-		i.o.Log.Error("an issuer of tokens does not answer", "issuer", i.config.Issuer.URL, "error", err)
+		i.setUnhealthy(err)
+		i.o.Log.Error("cannot reach a token issuer", "issuer", i.config.Issuer.URL, "error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -162,8 +163,8 @@ func (i *Issuer) discover(ctx context.Context) {
 	}
 }
 
-// newVerifier asks an issuer where its keys are. ctx is that of the issuer's life:
-// the keys are fetched with it whenever a token has an unknown one.
+// newVerifier asks an issuer where its keys are. The verifier uses ctx to fetch keys whenever
+// a token has an unknown key ID, so ctx must live as long as the issuer is used.
 func (i *Issuer) newVerifier(ctx context.Context, issuer string) (*oidc.IDTokenVerifier, error) {
 	ctx = oidc.ClientContext(ctx, i.client)
 	provider, err := oidc.NewProvider(ctx, issuer)
@@ -180,20 +181,21 @@ func (i *Issuer) newVerifier(ctx context.Context, issuer string) (*oidc.IDTokenV
 		return nil, errors.New("provider did not return JWKS URL")
 	}
 	paced := *i.client
-	paced.Transport = &pacedTransport{next: i.client.Transport, now: i.o.Now}
+	paced.Transport = &keysTransport{next: i.client.Transport, now: i.o.Now}
 	keys := oidc.NewRemoteKeySet(oidc.ClientContext(ctx, &paced), metadata.KeysURI)
-	// Audiences are compared in verify: there may be several.
-	return oidc.NewVerifier(issuer, keys, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: i.o.Algorithms, Now: i.o.Now}), nil
+	// The method verify compares the audiences, because several may be configured.
+	return oidc.NewVerifier(issuer, keys,
+		&oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: i.o.Algorithms, Now: i.o.Now}), nil
 }
 
-// keysInterval is how often an issuer is asked for its keys at most: whoever makes
-// up a token with an unknown key would make the server ask.
+// keysInterval is the least time between two requests for an issuer's keys. Without it, every
+// token with a made-up key ID would cause a request.
 const keysInterval = time.Second
 
-var errAskedAlready = errors.New("the issuer was asked for its keys a moment ago")
+var errAskedRecently = errors.New("the keys of the issuer were requested less than a second ago")
 
-// pacedTransport refuses to ask more often.
-type pacedTransport struct {
+// keysTransport refuses requests that come sooner than keysInterval after the last one.
+type keysTransport struct {
 	next http.RoundTripper
 	now  func() time.Time
 
@@ -202,14 +204,14 @@ type pacedTransport struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *pacedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !t.may() {
-		return nil, errAskedAlready
+func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.allowed() {
+		return nil, errAskedRecently
 	}
 	return t.next.RoundTrip(r)
 }
 
-func (t *pacedTransport) may() bool {
+func (t *keysTransport) allowed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
@@ -220,9 +222,9 @@ func (t *pacedTransport) may() bool {
 	return true
 }
 
-func (i *Issuer) unhealthy(err error) { i.health.Store(&err) }
+func (i *Issuer) setUnhealthy(err error) { i.health.Store(&err) }
 
-// Health says why tokens cannot be verified, nil if they can.
+// Health returns nil if tokens can be verified, and otherwise why not.
 func (i *Issuer) Health() error {
 	if err := i.health.Load(); err != nil {
 		return fmt.Errorf("oidc: authenticator for issuer %q is not healthy: %w", i.config.Issuer.URL, *err)
@@ -230,7 +232,7 @@ func (i *Issuer) Health() error {
 	return nil
 }
 
-// UserOfToken implements authn.TokenUsers.
+// UserOfToken implements authn.AudienceAgnosticAuthenticator.
 func (i *Issuer) UserOfToken(ctx context.Context, t authn.BearerToken) (*request.User, error) {
 	if issuerOf(t.Text) != i.config.Issuer.URL {
 		return nil, nil
@@ -264,13 +266,12 @@ func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error
 	return authn.WithAuthenticated(user), nil
 }
 
-// notBeforeLeeway is how far the clock of an issuer may be ahead, as in
-// kube-apiserver. The verifier alone would accept five minutes.
+// notBeforeLeeway is how far the clock of an issuer may be ahead, as in kube-apiserver. The
+// verifier of package oidc accepts five minutes.
 const notBeforeLeeway = time.Minute
 
-// begun says whether the time has come from which a token is valid (RFC 7519,
-// section 4.1.5).
-func (i *Issuer) begun(id *oidc.IDToken) error {
+// checkNotBefore returns an error if a token is not valid yet (RFC 7519, section 4.1.5).
+func (i *Issuer) checkNotBefore(id *oidc.IDToken) error {
 	var c struct {
 		NotBefore *float64 `json:"nbf"`
 	}
@@ -284,17 +285,18 @@ func (i *Issuer) begun(id *oidc.IDToken) error {
 	return nil
 }
 
-// verify returns the claims of a token that is signed and meant for the server.
+// verify returns the claims of a token if its signature, times and audiences are valid.
 func (i *Issuer) verify(ctx context.Context, verifier *oidc.IDTokenVerifier, token string) (claims, error) {
 	id, err := verifier.Verify(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.begun(id); err != nil {
+	if err := i.checkNotBefore(id); err != nil {
 		return nil, err
 	}
 	if len(authn.Intersect(i.config.Issuer.Audiences, id.Audience)) == 0 {
-		return nil, fmt.Errorf("oidc: expected audience in %q got %q", slices.Sorted(slices.Values(i.config.Issuer.Audiences)), id.Audience)
+		return nil, fmt.Errorf("oidc: expected audience in %q got %q",
+			slices.Sorted(slices.Values(i.config.Issuer.Audiences)), id.Audience)
 	}
 	var raw json.RawMessage
 	if err := id.Claims(&raw); err != nil {

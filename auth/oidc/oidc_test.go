@@ -63,10 +63,12 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	switch r.URL.Path {
 	case wellKnown, "/elsewhere":
-		answer = map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"}}
+		answer = map[string]any{"issuer": p.URL, "jwks_uri": p.URL + "/keys",
+			"id_token_signing_alg_values_supported": []string{"ES256"}}
 	case "/keys":
 		p.asked.Add(1)
-		answer = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}}
+		answer = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "k", Algorithm: "ES256",
+			Use: "sig"}}}
 	default:
 		if h := p.further[r.URL.Path]; h != nil {
 			h(w, r)
@@ -87,7 +89,8 @@ func (p *provider) ca() string {
 // token signs the claims that a token has, and more.
 func (p *provider) token(t testing.TB, more map[string]any) string {
 	t.Helper()
-	c := map[string]any{"iss": p.URL, "aud": client, "sub": "jane", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix()}
+	c := map[string]any{"iss": p.URL, "aud": client, "sub": "jane", "exp": time.Now().Add(time.Hour).Unix(),
+		"iat": time.Now().Unix()}
 	maps.Copy(c, more)
 	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
 	return signed(t, p.key, c)
@@ -125,7 +128,8 @@ func (p *provider) config() apiserver.JWTAuthenticator {
 }
 
 func options() Options {
-	return Options{Algorithms: Algorithms(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Cached: tokencache.Uncounted(), Now: time.Now}
+	return Options{Algorithms: Algorithms(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Cached: tokencache.NoCounter(), Now: time.Now}
 }
 
 // open returns the issuer of a configuration when it is ready.
@@ -139,8 +143,8 @@ func open(t testing.TB, c apiserver.JWTAuthenticator) *Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &generation{issuers: []*Issuer{i}}
-	if err := g.await(t.Context(), time.Minute); err != nil {
+	g := &configuredIssuers{issuers: []*Issuer{i}}
+	if err := g.waitHealthy(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	return i
@@ -158,12 +162,14 @@ func TestClaimsBecomeAUser(t *testing.T) {
 		user   request.User
 		err    string
 	}{
-		"subject":    {nil, nil, request.User{Name: "jane"}, ""},
-		"credential": {nil, map[string]any{"jti": "x1"}, request.User{Name: "jane", Extra: map[string][]string{extraCredential: {"JTI=x1"}}}, ""},
+		"subject": {nil, nil, request.User{Name: "jane"}, ""},
+		"credential": {nil, map[string]any{"jti": "x1"},
+			request.User{Name: "jane", Extra: map[string][]string{extraCredential: {"JTI=x1"}}}, ""},
 		"prefix and groups": {func(j *apiserver.JWTAuthenticator) {
 			j.ClaimMappings.Username.Prefix = text("corp:")
 			j.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: "roles", Prefix: text("g:")}
-		}, map[string]any{"roles": []string{"dev", "ops"}}, request.User{Name: "corp:jane", Groups: []string{"g:dev", "g:ops"}}, ""},
+		}, map[string]any{"roles": []string{"dev", "ops"}},
+			request.User{Name: "corp:jane", Groups: []string{"g:dev", "g:ops"}}, ""},
 		"one group": {func(j *apiserver.JWTAuthenticator) {
 			j.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: "roles", Prefix: text("")}
 		}, map[string]any{"roles": "dev"}, request.User{Name: "jane", Groups: []string{"dev"}}, ""},
@@ -173,12 +179,15 @@ func TestClaimsBecomeAUser(t *testing.T) {
 		"expressions": {func(j *apiserver.JWTAuthenticator) {
 			j.ClaimMappings = apiserver.ClaimMappings{
 				Username: expression(`claims.sub + ":" + claims.org.name`), Groups: expression(`claims.roles.split(",")`),
-				UID:   apiserver.ClaimOrExpression{Expression: "claims.id"},
-				Extra: []apiserver.ExtraMapping{{Key: "example.com/a", ValueExpression: "claims.?missing.orValue('')"}, {Key: "example.com/b", ValueExpression: "[claims.id]"}},
+				UID: apiserver.ClaimOrExpression{Expression: "claims.id"},
+				Extra: []apiserver.ExtraMapping{{Key: "example.com/a", ValueExpression: "claims.?missing.orValue('')"},
+					{Key: "example.com/b", ValueExpression: "[claims.id]"}},
 			}
 		}, map[string]any{"org": map[string]any{"name": "corp"}, "roles": "a,b", "id": "u1"},
-			request.User{Name: "jane:corp", UID: "u1", Groups: []string{"a", "b"}, Extra: map[string][]string{"example.com/b": {"u1"}}}, ""},
-		"uid claim": {func(j *apiserver.JWTAuthenticator) { j.ClaimMappings.UID.Claim = "id" }, map[string]any{"id": "u1"}, request.User{Name: "jane", UID: "u1"}, ""},
+			request.User{Name: "jane:corp", UID: "u1", Groups: []string{"a", "b"},
+				Extra: map[string][]string{"example.com/b": {"u1"}}}, ""},
+		"uid claim": {func(j *apiserver.JWTAuthenticator) { j.ClaimMappings.UID.Claim = "id" }, map[string]any{"id": "u1"},
+			request.User{Name: "jane", UID: "u1"}, ""},
 		"email": {func(j *apiserver.JWTAuthenticator) { j.ClaimMappings.Username.Claim = "email" },
 			map[string]any{"email": "j@x", "email_verified": true}, request.User{Name: "j@x"}, ""},
 		"email not verified": {func(j *apiserver.JWTAuthenticator) { j.ClaimMappings.Username.Claim = "email" },
@@ -191,23 +200,31 @@ func TestClaimsBecomeAUser(t *testing.T) {
 			nil, request.User{}, `oidc: parse username claims "name": claim not present`},
 		"a required claim": {func(j *apiserver.JWTAuthenticator) {
 			j.ClaimValidationRules = []apiserver.ClaimValidationRule{{Claim: "hd", RequiredValue: "corp"}}
-		}, map[string]any{"hd": "other"}, request.User{}, "oidc: required claim hd value does not match. Got = other, want = corp"},
+		}, map[string]any{"hd": "other"}, request.User{},
+			"oidc: required claim hd value does not match. Got = other, want = corp"},
 		"a required claim that lacks": {func(j *apiserver.JWTAuthenticator) {
 			j.ClaimValidationRules = []apiserver.ClaimValidationRule{{Claim: "hd", RequiredValue: "corp"}}
 		}, nil, request.User{}, "oidc: required claim hd not present in ID token"},
 		"a rule about claims": {func(j *apiserver.JWTAuthenticator) {
-			j.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: "claims.exp - claims.iat <= 60.0", Message: "too long"}}
+			j.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: "claims.exp - claims.iat <= 60.0",
+				Message: "too long"}}
 		}, nil, request.User{}, "validation expression 'claims.exp - claims.iat <= 60.0' failed: too long"},
 		"a rule about the user": {func(j *apiserver.JWTAuthenticator) {
-			j.UserValidationRules = []apiserver.UserValidationRule{{Expression: "!user.username.startsWith('system:')", Message: "reserved"}}
+			j.UserValidationRules = []apiserver.UserValidationRule{{Expression: "!user.username.startsWith('system:')",
+				Message: "reserved"}}
 		}, map[string]any{"sub": "system:admin"}, request.User{}, "failed: reserved"},
 		"a rule that holds": {func(j *apiserver.JWTAuthenticator) {
-			j.UserValidationRules = []apiserver.UserValidationRule{{Expression: "user.groups.all(g, g != 'x') && user.uid == '' && !('a' in user.extra)"}}
+			j.UserValidationRules = []apiserver.UserValidationRule{{Expression: "user.groups.all(g, g != 'x') && " +
+				"user.uid == '' && !('a' in user.extra)"}}
 		}, nil, request.User{Name: "jane"}, ""},
-		"not yet valid":    {nil, map[string]any{"nbf": time.Now().Add(200 * time.Second).Unix()}, request.User{}, "before the nbf (not before) time"},
-		"a clock behind":   {nil, map[string]any{"nbf": time.Now().Add(30 * time.Second).Unix()}, request.User{Name: "jane"}, ""},
-		"expired":          {nil, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}, request.User{}, "oidc: verify token: oidc: token is expired"},
-		"another audience": {nil, map[string]any{"aud": "other"}, request.User{}, `expected audience in ["my-client"] got ["other"]`},
+		"not yet valid": {nil, map[string]any{"nbf": time.Now().Add(200 * time.Second).Unix()}, request.User{},
+			"before the nbf (not before) time"},
+		"a clock behind": {nil, map[string]any{"nbf": time.Now().Add(30 * time.Second).Unix()}, request.User{Name: "jane"},
+			""},
+		"expired": {nil, map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}, request.User{},
+			"oidc: verify token: oidc: token is expired"},
+		"another audience": {nil, map[string]any{"aud": "other"}, request.User{},
+			`expected audience in ["my-client"] got ["other"]`},
 		"audiences": {func(j *apiserver.JWTAuthenticator) {
 			j.Issuer.Audiences, j.Issuer.AudienceMatchPolicy = []string{"a", "b"}, apiserver.AudienceMatchPolicyMatchAny
 		}, map[string]any{"aud": []string{"b", "c"}}, request.User{Name: "jane"}, ""},
@@ -268,7 +285,7 @@ func TestForgeriesDoNotMakeTheServerAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&generation{issuers: []*Issuer{i}}).await(t.Context(), time.Minute); err != nil {
+	if err := (&configuredIssuers{issuers: []*Issuer{i}}).waitHealthy(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	forged := map[string]any{"iss": p.URL, "aud": client, "sub": "jane", "exp": now.Add(time.Hour).Unix()}
@@ -315,7 +332,8 @@ func TestGroupsMayBeElsewhere(t *testing.T) {
 		groups  []string
 		err     string
 	}{
-		{map[string]any{"src": map[string]string{"endpoint": p.URL + "/groups", "access_token": "key"}}, []string{"far", request.GroupAuthenticated}, ""},
+		{map[string]any{"src": map[string]string{"endpoint": p.URL + "/groups", "access_token": "key"}},
+			[]string{"far", request.GroupAuthenticated}, ""},
 		{map[string]any{"src": map[string]string{"endpoint": p.URL + "/groups"}}, nil, "401"},
 		{map[string]any{}, nil, "source does not exist"},
 		{nil, nil, "source does not exist"},
@@ -346,11 +364,11 @@ func TestIssuersAreReplacedWhenTheNewOnesAnswer(t *testing.T) {
 		return c, m
 	}
 	c, m := configOf(one)
-	s, err := NewSet(t.Context(), c, m, own, options())
+	s, err := NewIssuerSet(t.Context(), c, m, own, options())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.current.Load().await(t.Context(), time.Minute); err != nil {
+	if err := s.current.Load().waitHealthy(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	accepted := func(p *provider) bool {
@@ -369,13 +387,15 @@ func TestIssuersAreReplacedWhenTheNewOnesAnswer(t *testing.T) {
 	if err := s.Replace(t.Context(), time.Minute, c, m); err != nil || accepted(one) || !accepted(two) {
 		t.Errorf("after: not the second issuer alone: %v", err)
 	}
-	if identity, _ := s.AuthenticateToken(t.Context(), authn.NewBearerToken(two.token(t, nil)), []string{"other"}); identity != nil {
+	if identity, _ := s.AuthenticateToken(t.Context(), authn.NewBearerToken(two.token(t, nil)),
+		[]string{"other"}); identity != nil {
 		t.Error("a token for another audience")
 	}
 }
 
 func TestFlags(t *testing.T) {
-	f := Flags{IssuerURL: "https://i", ClientID: "c", UsernameClaim: "sub", GroupsClaim: "g", RequiredClaims: map[string]string{"b": "2", "a": "1"}}
+	f := Flags{IssuerURL: "https://i", ClientID: "c", UsernameClaim: "sub", GroupsClaim: "g",
+		RequiredClaims: map[string]string{"b": "2", "a": "1"}}
 	for _, c := range []struct{ claim, prefix, want string }{
 		{"sub", "", "https://i#"}, {"email", "", ""}, {"sub", "-", ""}, {"sub", "x:", "x:"},
 	} {
@@ -384,7 +404,8 @@ func TestFlags(t *testing.T) {
 		if got := *j.ClaimMappings.Username.Prefix; got != c.want {
 			t.Errorf("%+v: prefix %q", c, got)
 		}
-		if _, errs := Validate(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{j}}, nil); len(errs) > 0 {
+		if _, errs := Validate(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{j}},
+			nil); len(errs) > 0 {
 			t.Error(errs)
 		}
 	}

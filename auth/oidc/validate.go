@@ -13,7 +13,7 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 )
 
-// validateIssuer returns the expressions of an issuer and what is wrong with it.
+// validateIssuer validates an issuer, and compiles its expressions.
 func validateIssuer(j *apiserver.JWTAuthenticator, at *field.Path, disallowed []string) (*Mapping, field.ErrorList) {
 	v := &validator{mapping: &Mapping{config: j}}
 	v.issuer(&j.Issuer, at.Child("issuer"), disallowed)
@@ -23,11 +23,11 @@ func validateIssuer(j *apiserver.JWTAuthenticator, at *field.Path, disallowed []
 	return v.mapping, v.errs
 }
 
-// validator collects what is wrong with one issuer, and its expressions.
+// validator collects the errors and the compiled expressions of one issuer.
 type validator struct {
 	errs    field.ErrorList
 	mapping *Mapping
-	// usesEmail and usesVerified say whether expressions look at claims.email and
+	// usesEmail and usesVerified report whether expressions use claims.email and
 	// claims.email_verified.
 	usesEmail, usesVerified bool
 }
@@ -43,19 +43,20 @@ func (v *validator) issuer(i *apiserver.Issuer, at *field.Path, disallowed []str
 	v.discoveryURL(i, at.Child("discoveryURL"))
 	v.audiences(i, at)
 	if i.CertificateAuthority != "" {
-		if _, err := poolOf(i.CertificateAuthority); err != nil {
+		if _, err := parsePool(i.CertificateAuthority); err != nil {
 			v.add(field.Invalid(at.Child("certificateAuthority"), "<omitted>", err.Error()))
 		}
 	}
 	switch i.EgressSelectorType {
 	case "", apiserver.EgressSelectorControlPlane, apiserver.EgressSelectorCluster:
 	default:
-		v.add(field.Invalid(at.Child("egressSelectorType"), i.EgressSelectorType, "egress selector must be either controlplane or cluster"))
+		v.add(field.Invalid(at.Child("egressSelectorType"), i.EgressSelectorType,
+			"egress selector must be either controlplane or cluster"))
 	}
 }
 
-// poolOf returns the authorities of PEM.
-func poolOf(pem string) (*x509.CertPool, error) {
+// parsePool returns the certificates in PEM text as a pool.
+func parsePool(pem string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(pem)) {
 		return nil, errors.New("data does not contain any valid RSA or ECDSA certificates")
@@ -83,7 +84,8 @@ func deref(s *string) string {
 
 func (v *validator) url(s string, at *field.Path, disallowed []string) {
 	if slices.Contains(disallowed, s) {
-		v.add(field.Invalid(at, s, fmt.Sprintf("URL must not overlap with disallowed issuers: %s", slices.Sorted(slices.Values(disallowed)))))
+		v.add(field.Invalid(at, s,
+			fmt.Sprintf("URL must not overlap with disallowed issuers: %s", slices.Sorted(slices.Values(disallowed)))))
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -121,9 +123,11 @@ func (v *validator) audiences(i *apiserver.Issuer, at *field.Path) {
 	any := i.AudienceMatchPolicy == apiserver.AudienceMatchPolicyMatchAny
 	switch {
 	case len(i.Audiences) > 1 && !any:
-		v.add(field.Invalid(at.Child("audienceMatchPolicy"), i.AudienceMatchPolicy, "audienceMatchPolicy must be MatchAny for multiple audiences"))
+		v.add(field.Invalid(at.Child("audienceMatchPolicy"), i.AudienceMatchPolicy,
+			"audienceMatchPolicy must be MatchAny for multiple audiences"))
 	case len(i.Audiences) == 1 && i.AudienceMatchPolicy != "" && !any:
-		v.add(field.Invalid(at.Child("audienceMatchPolicy"), i.AudienceMatchPolicy, "audienceMatchPolicy must be empty or MatchAny for single audience"))
+		v.add(field.Invalid(at.Child("audienceMatchPolicy"), i.AudienceMatchPolicy,
+			"audienceMatchPolicy must be empty or MatchAny for single audience"))
 	}
 }
 
@@ -197,7 +201,9 @@ func (v *validator) mappings(m *apiserver.ClaimMappings, at *field.Path) {
 	v.extra(m.Extra, at.Child("extra"))
 	if v.usesEmail && !v.usesVerified {
 		v.add(field.Invalid(at.Child("username", "expression"), m.Username.Expression,
-			"claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression"))
+			"claims.email_verified must be used in claimMappings.username.expression or "+
+				"claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used "+
+				"in claimMappings.username.expression"))
 	}
 }
 
@@ -212,7 +218,8 @@ func (v *validator) prefixed(m *apiserver.PrefixedClaimOrExpression, at *field.P
 		return v.compile(m.Expression, claimsVariable, false, at.Child("expression"))
 	case m.Claim != "":
 		if m.Prefix == nil {
-			v.add(field.Required(at.Child("prefix"), "prefix is required when claim is set. It can be set to an empty string to disable prefixing"))
+			v.add(field.Required(at.Child("prefix"),
+				"prefix is required when claim is set. It can be set to an empty string to disable prefixing"))
 		}
 	case required:
 		v.add(field.Required(at, "claim or expression is required"))
@@ -229,7 +236,7 @@ func (v *validator) extra(list []apiserver.ExtraMapping, at *field.Path) {
 		if m.Key != strings.ToLower(m.Key) {
 			v.add(field.Invalid(key, m.Key, "must be lowercase"))
 		}
-		if reserved(m.Key) {
+		if isReserved(m.Key) {
 			v.add(field.Invalid(key, m.Key, "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use"))
 		}
 		if seen[m.Key] {
@@ -248,8 +255,8 @@ func (v *validator) extra(list []apiserver.ExtraMapping, at *field.Path) {
 	}
 }
 
-// reserved says whether a key is of a domain of Kubernetes.
-func reserved(key string) bool {
+// isReserved reports whether the domain of a key belongs to Kubernetes.
+func isReserved(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Decide says whether a user may do what a request asks for. The reason tells the
-// binding that allows it, or the roles that could not be found.
+// Decide reports whether the user may make the request. The reason names the binding that
+// allows it, or the roles that could not be found.
 func (x *Index) Decide(u *request.User, i *request.Info) (allowed bool, reason string) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -26,20 +26,21 @@ func (x *Index) Decide(u *request.User, i *request.Info) (allowed bool, reason s
 	return false, ""
 }
 
-// find returns a grant of one scope that allows i.
+// find returns a grant that allows the request, in one namespace, or in all namespaces if
+// namespace is "".
 func (x *Index) find(u *request.User, i *request.Info, namespace string) *grant {
-	if g := x.holders[subject{namespace, false, u.Name}].find(i); g != nil {
+	if g := x.subjects[subject{namespace, false, u.Name}].find(i); g != nil {
 		return g
 	}
 	for _, group := range u.Groups {
-		if g := x.holders[subject{namespace, true, group}].find(i); g != nil {
+		if g := x.subjects[subject{namespace, true, group}].find(i); g != nil {
 			return g
 		}
 	}
 	return nil
 }
 
-func (h *holder) find(i *request.Info) *grant {
+func (h *subjectGrants) find(i *request.Info) *grant {
 	switch {
 	case h == nil:
 		return nil
@@ -47,7 +48,7 @@ func (h *holder) find(i *request.Info) *grant {
 		return findIn(h.grants, i)
 	}
 	if i.IsResource() {
-		var buffer [160]byte // on the stack for all but the longest names
+		var buffer [160]byte // the buffer is on the stack; only very long names allocate
 		key := append(buffer[:0], i.Resource...)
 		if i.Subresource != "" {
 			key = append(append(key, '/'), i.Subresource...)
@@ -60,7 +61,7 @@ func (h *holder) find(i *request.Info) *grant {
 			return g
 		}
 	}
-	return findIn(h.broad, i)
+	return findIn(h.wildcard, i)
 }
 
 func findIn(grants []*grant, i *request.Info) *grant {
@@ -74,7 +75,8 @@ func findIn(grants []*grant, i *request.Info) *grant {
 	return nil
 }
 
-// missing returns the errors of the user's bindings whose role is not there.
+// missing returns an error that names the roles of the user's bindings that do not exist, nil
+// if all exist.
 func (x *Index) missing(u *request.User, namespace string) error {
 	var missing []*binding
 	x.eachGrant(u, namespace, true, func(g *grant) {
@@ -82,28 +84,29 @@ func (x *Index) missing(u *request.User, namespace string) error {
 			missing = append(missing, g.binding)
 		}
 	})
-	return joined(missing, (*binding).notFound)
+	return joinErrors(missing, (*binding).notFound)
 }
 
-// eachGrant visits the grants of a user, those of the cluster first. Of large
-// holders only those of broad roles are visited where broad says so.
-func (x *Index) eachGrant(u *request.User, namespace string, broad bool, visit func(*grant)) {
+// eachGrant calls visit for the grants of a user, the cluster-wide ones first. If wildcardOnly
+// is true, it skips the grants of subjects with many grants whose role has no wildcards and
+// exists.
+func (x *Index) eachGrant(u *request.User, namespace string, wildcardOnly bool, visit func(*grant)) {
 	scope := func(namespace string) {
-		holder := func(h *holder) {
+		visitGrants := func(h *subjectGrants) {
 			if h == nil {
 				return
 			}
 			grants := h.grants
-			if broad && h.byTarget != nil {
-				grants = h.broad
+			if wildcardOnly && h.byTarget != nil {
+				grants = h.wildcard
 			}
 			for _, g := range grants {
 				visit(g)
 			}
 		}
-		holder(x.holders[subject{namespace, false, u.Name}])
+		visitGrants(x.subjects[subject{namespace, false, u.Name}])
 		for _, group := range u.Groups {
-			holder(x.holders[subject{namespace, true, group}])
+			visitGrants(x.subjects[subject{namespace, true, group}])
 		}
 	}
 	scope("")
@@ -112,14 +115,14 @@ func (x *Index) eachGrant(u *request.User, namespace string, broad bool, visit f
 	}
 }
 
-// Rules returns all rules that apply to a user in a namespace, with an error that
-// names the roles that could not be found.
+// Rules returns all rules that apply to a user in a namespace, and an error that names the
+// roles that could not be found.
 func (x *Index) Rules(u *request.User, namespace string) ([]rbacv1.PolicyRule, error) {
 	rules, missing := x.rulesOf(u, namespace)
-	return rules, joined(missing, (*binding).notFound)
+	return rules, joinErrors(missing, (*binding).notFound)
 }
 
-// rulesOf returns all rules of a user, and the bindings whose role is not there.
+// rulesOf returns all rules of a user, and the bindings whose role does not exist.
 func (x *Index) rulesOf(u *request.User, namespace string) (rules []rbacv1.PolicyRule, missing []*binding) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -139,8 +142,8 @@ func (x *Index) rulesOf(u *request.User, namespace string) (rules []rbacv1.Polic
 	return rules, missing
 }
 
-// joined words the errors of bindings as one, nil of none.
-func joined(bindings []*binding, word func(*binding) error) error {
+// joinErrors returns the errors of all bindings as one error, nil if there are no bindings.
+func joinErrors(bindings []*binding, word func(*binding) error) error {
 	if len(bindings) == 0 {
 		return nil
 	}
@@ -151,7 +154,7 @@ func joined(bindings []*binding, word func(*binding) error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// RoleRules returns the rules of the role that a binding in namespace refers to.
+// RoleRules returns the rules of the role that a binding in the namespace refers to.
 func (x *Index) RoleRules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	b := binding{ref: ref}
 	key := roleKey{ref.Kind, "", ref.Name}

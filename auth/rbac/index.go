@@ -20,56 +20,56 @@ const (
 
 	accountPrefix = "system:serviceaccount:"
 
-	// largeHolder is the number of grants from which a holder's are indexed by
-	// resource: few are as quickly looked at one by one.
-	largeHolder = 16
+	// indexedFrom is the number of grants of a subject above which they are indexed by
+	// resource. A search through fewer grants is as fast without an index.
+	indexedFrom = 16
 
-	// nameSeparator stands between resource and name in a holder's index; no
-	// resource has it.
+	// nameSeparator separates resource and object name in the keys of that index. No resource
+	// contains it.
 	nameSeparator = "\x00"
 )
 
-// Index answers who may do what from the four kinds of RBAC objects. It is
-// changed object by object; a decision looks at the bindings of the user alone.
+// Index answers authorization questions from Roles, ClusterRoles and their bindings. It is
+// updated object by object. A decision looks only at the bindings of the user:
 //
-//	subject (user or group, in a namespace or everywhere)
+//	subject (user or group, in one namespace or in all)
 //	  -> its grants: binding and role
 //	       -> the role's rules
 //
-// It is used concurrently.
+// An Index may be used concurrently.
 type Index struct {
-	mu       sync.RWMutex // guards all that follows, and what it leads to
+	mu       sync.RWMutex // guards the following fields and everything that they point to
 	roles    map[roleKey]*role
 	bindings map[objectKey]*binding
-	holders  map[subject]*holder
+	subjects map[subject]*subjectGrants
 }
 
-// NewIndex returns an Index without objects: it allows nothing.
+// NewIndex returns an Index without objects, which allows nothing.
 func NewIndex() *Index {
-	return &Index{roles: map[roleKey]*role{}, bindings: map[objectKey]*binding{}, holders: map[subject]*holder{}}
+	return &Index{roles: map[roleKey]*role{}, bindings: map[objectKey]*binding{}, subjects: map[subject]*subjectGrants{}}
 }
 
-// objectKey names a binding; ClusterRoleBindings have no namespace.
+// objectKey identifies a binding. ClusterRoleBindings have no namespace.
 type objectKey struct{ namespace, name string }
 
-// roleKey names a role; ClusterRoles have no namespace. The kind counts too: a
-// reference to a Role at the cluster scope is to nothing.
+// roleKey identifies a role. ClusterRoles have no namespace. The kind is part of the key
+// because a ClusterRoleBinding can refer to a Role, which then never exists.
 type roleKey struct{ kind, namespace, name string }
 
-// subject is somebody in a scope: a user or group, in a namespace or, where that
-// is empty, everywhere. Service accounts are the users that they sign in as.
+// subject is a user or a group in one namespace or, if namespace is empty, in all namespaces.
+// Service accounts are subjects by their user names.
 type subject struct {
 	namespace string
 	group     bool
 	name      string
 }
 
-// role is a Role or ClusterRole, or the reference to one that is not there.
+// role is a Role or a ClusterRole. It has exists=false if only bindings refer to it.
 type role struct {
 	roleKey
 	exists bool
 	rules  []rule
-	// grants are those of all bindings that refer to the role.
+	// grants are the grants of all bindings that refer to the role.
 	grants []*grant
 }
 
@@ -78,42 +78,42 @@ type binding struct {
 	objectKey
 	ref      rbacv1.RoleRef
 	subjects []rbacv1.Subject
-	// who are the subjects in the binding's scope; nobody is the zero value.
-	who    []subject
+	// keys are the subjects as keys of the index. A subject that is not valid has the zero
+	// value.
+	keys   []subject
 	role   *role
 	grants []*grant
-	// reasons are the words of an Allow by subject, made when first needed.
+	// reasons are the reasons of an Allow, one for each subject, made when first needed.
 	reasons []atomic.Pointer[string]
 }
 
-// grant gives a subject of a binding its role.
+// grant is the role that a binding gives to one of its subjects.
 type grant struct {
 	binding *binding
 	role    *role
-	holder  *holder
-	// position is that of the holder among the binding's subjects.
+	holder  *subjectGrants
+	// position is the index of the subject in the binding's subjects.
 	position int
 }
 
-// holder is a subject that is named by at least one binding.
-type holder struct {
+// subjectGrants are the grants of a subject that at least one binding names.
+type subjectGrants struct {
 	key    subject
 	grants []*grant
-	// byTarget is nil for holders of few grants. Below "resource" or
-	// "resource/subresource", and an object's name where the rule has one, are
-	// the grants whose role names it; those with a wildcard, or non-resource
-	// URLs, are in broad.
+	// byTarget indexes the grants by the resources of their roles. A key is "resource" or
+	// "resource/subresource", followed by nameSeparator and the object's name if the rule
+	// has names. It is nil if there are few grants. wildcard has the grants that are not in
+	// byTarget: see role.hasWildcard.
 	byTarget map[string][]*grant
-	broad    []*grant
+	wildcard []*grant
 }
 
-// SetRole makes rules those of a Role, or of a ClusterRole for an empty
-// namespace.
+// SetRole sets the rules of a Role, or of a ClusterRole if namespace is "".
 func (x *Index) SetRole(namespace, name string, rules []rbacv1.PolicyRule) {
 	x.changeRole(namespace, name, true, compile(rules))
 }
 
-// DeleteRole forgets a Role, or a ClusterRole for an empty namespace.
+// DeleteRole removes a Role, or a ClusterRole if namespace is "".
 func (x *Index) DeleteRole(namespace, name string) { x.changeRole(namespace, name, false, nil) }
 
 func (x *Index) changeRole(namespace, name string, exists bool, rules []rule) {
@@ -146,15 +146,14 @@ func (x *Index) role(key roleKey) *role {
 	return r
 }
 
-// dropUnused forgets a role that neither is there nor is referred to.
+// dropUnused removes a role that does not exist and that no binding refers to.
 func (x *Index) dropUnused(r *role) {
 	if !r.exists && len(r.grants) == 0 && x.roles[r.roleKey] == r {
 		delete(x.roles, r.roleKey)
 	}
 }
 
-// SetBinding puts a RoleBinding, or a ClusterRoleBinding for an empty namespace,
-// in place of the one of its name.
+// SetBinding adds or replaces a RoleBinding, or a ClusterRoleBinding if namespace is "".
 func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -162,7 +161,7 @@ func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects 
 	x.removeBinding(key)
 	b := &binding{
 		objectKey: key, ref: ref, subjects: subjects,
-		who: make([]subject, len(subjects)), reasons: make([]atomic.Pointer[string], len(subjects)),
+		keys: make([]subject, len(subjects)), reasons: make([]atomic.Pointer[string], len(subjects)),
 	}
 	target := roleKey{ref.Kind, "", ref.Name}
 	if ref.Kind == kindRole {
@@ -175,14 +174,14 @@ func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects 
 		if !ok {
 			continue
 		}
-		b.who[i] = s
-		h := x.holders[s]
+		b.keys[i] = s
+		h := x.subjects[s]
 		if h == nil {
-			h = &holder{key: s}
-			x.holders[s] = h
+			h = &subjectGrants{key: s}
+			x.subjects[s] = h
 		}
 		if n := len(h.grants); n > 0 && h.grants[n-1].binding == b {
-			continue // named twice
+			continue // the binding names the subject twice
 		}
 		g := &grant{binding: b, role: b.role, holder: h, position: i}
 		b.grants = append(b.grants, g)
@@ -192,8 +191,7 @@ func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects 
 	x.dropUnused(b.role)
 }
 
-// DeleteBinding forgets a RoleBinding, or a ClusterRoleBinding for an empty
-// namespace.
+// DeleteBinding removes a RoleBinding, or a ClusterRoleBinding if namespace is "".
 func (x *Index) DeleteBinding(namespace, name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -209,15 +207,15 @@ func (x *Index) removeBinding(key objectKey) {
 	for _, g := range b.grants {
 		g.holder.remove(g)
 		if len(g.holder.grants) == 0 {
-			delete(x.holders, g.holder.key)
+			delete(x.subjects, g.holder.key)
 		}
 		b.role.grants = without(b.role.grants, g)
 	}
 	x.dropUnused(b.role)
 }
 
-// retainRoles forgets the roles that keep does not name: of the cluster, or of
-// namespaces.
+// retainRoles removes the ClusterRoles, or the Roles if cluster is false, for which keep
+// returns false.
 func (x *Index) retainRoles(cluster bool, keep func(namespace, name string) bool) {
 	x.mu.RLock()
 	var gone []roleKey
@@ -232,7 +230,8 @@ func (x *Index) retainRoles(cluster bool, keep func(namespace, name string) bool
 	}
 }
 
-// retainBindings does the same for bindings.
+// retainBindings removes the ClusterRoleBindings, or the RoleBindings if cluster is false, for
+// which keep returns false.
 func (x *Index) retainBindings(cluster bool, keep func(namespace, name string) bool) {
 	x.mu.RLock()
 	var gone []objectKey
@@ -247,8 +246,8 @@ func (x *Index) retainBindings(cluster bool, keep func(namespace, name string) b
 	}
 }
 
-// subjectOf returns who a binding's subject is in the binding's scope; false for
-// one that is nobody.
+// subjectOf returns the key of a binding's subject. It returns false for a subject that is not
+// valid.
 func subjectOf(s *rbacv1.Subject, bindingNamespace string) (subject, bool) {
 	switch s.Kind {
 	case rbacv1.UserKind:
@@ -268,7 +267,7 @@ func subjectOf(s *rbacv1.Subject, bindingNamespace string) (subject, bool) {
 	return subject{}, false
 }
 
-// without removes an element; the order does not matter.
+// without removes an element from list. It may change the order.
 func without(list []*grant, g *grant) []*grant {
 	i := slices.Index(list, g)
 	if i < 0 {
@@ -280,9 +279,9 @@ func without(list []*grant, g *grant) []*grant {
 	return list[:last]
 }
 
-func (h *holder) add(g *grant) {
+func (h *subjectGrants) add(g *grant) {
 	h.grants = append(h.grants, g)
-	if h.byTarget == nil && len(h.grants) > largeHolder {
+	if h.byTarget == nil && len(h.grants) > indexedFrom {
 		h.byTarget = map[string][]*grant{}
 		for _, g := range h.grants {
 			h.index(g)
@@ -292,21 +291,21 @@ func (h *holder) add(g *grant) {
 	h.index(g)
 }
 
-func (h *holder) remove(g *grant) {
+func (h *subjectGrants) remove(g *grant) {
 	h.unindex(g)
 	h.grants = without(h.grants, g)
-	if len(h.grants) <= largeHolder/2 {
-		h.byTarget, h.broad = nil, nil
+	if len(h.grants) <= indexedFrom/2 {
+		h.byTarget, h.wildcard = nil, nil
 	}
 }
 
-// index enters a grant below the resources of its role.
-func (h *holder) index(g *grant) {
+// index adds a grant to byTarget or wildcard.
+func (h *subjectGrants) index(g *grant) {
 	if h.byTarget == nil {
 		return
 	}
-	if g.role.broad() {
-		h.broad = append(h.broad, g)
+	if g.role.hasWildcard() {
+		h.wildcard = append(h.wildcard, g)
 		return
 	}
 	g.role.eachTarget(func(name string) {
@@ -316,13 +315,14 @@ func (h *holder) index(g *grant) {
 	})
 }
 
-// unindex undoes index; the role must still be as it was then.
-func (h *holder) unindex(g *grant) {
+// unindex removes a grant from byTarget or wildcard. The role must not have changed since
+// index.
+func (h *subjectGrants) unindex(g *grant) {
 	if h.byTarget == nil {
 		return
 	}
-	if g.role.broad() {
-		h.broad = without(h.broad, g)
+	if g.role.hasWildcard() {
+		h.wildcard = without(h.wildcard, g)
 		return
 	}
 	g.role.eachTarget(func(name string) {
@@ -334,9 +334,10 @@ func (h *holder) unindex(g *grant) {
 	})
 }
 
-// broad says that the names of the role's resources do not tell all that it is
-// about: there are wildcards or URLs, or it is not there and that is to be said.
-func (r *role) broad() bool {
+// hasWildcard reports whether the grants of the role cannot be found by the names of its
+// resources: it has wildcards or non-resource URLs, or it does not exist, which has to be
+// reported.
+func (r *role) hasWildcard() bool {
 	if !r.exists {
 		return true
 	}
@@ -354,7 +355,7 @@ func (r *role) broad() bool {
 	return false
 }
 
-// eachTarget visits the keys below which a holder finds the role.
+// eachTarget calls visit with each key of the role in byTarget.
 func (r *role) eachTarget(visit func(key string)) {
 	for i := range r.rules {
 		rule := &r.rules[i]
@@ -369,12 +370,12 @@ func (r *role) eachTarget(visit func(key string)) {
 	}
 }
 
-// notFound is the error of a reference to a role that is not there.
+// notFound returns the error for a binding whose role does not exist.
 func (b *binding) notFound() error {
 	return b.notFoundAs(rbacv1.Resource(strings.ToLower(b.ref.Kind)))
 }
 
-// notFoundAs words it as if the role were of some resource.
+// notFoundAs returns the same error with another resource in its text.
 func (b *binding) notFoundAs(resource schema.GroupResource) error {
 	if b.ref.Kind != kindRole && b.ref.Kind != kindClusterRole {
 		return fmt.Errorf("unsupported role reference kind: %q", b.ref.Kind)
@@ -382,16 +383,17 @@ func (b *binding) notFoundAs(resource schema.GroupResource) error {
 	return kerrors.NewNotFound(resource, b.ref.Name)
 }
 
-// mostLooked bounds the search for the first subject of a binding that is a user:
-// beyond, the one that was found is as good.
-const mostLooked = 64
+// maxSubjectsSearched limits the search of reason for the first subject of a binding that
+// matches.
+const maxSubjectsSearched = 64
 
-// reason words why the grant allows a user something: by the first of the
-// binding's subjects that the user is.
+// reason returns the reason of an Allow. It names the first subject of the binding that
+// matches the user or, if that is not among the first maxSubjectsSearched, the subject of the
+// grant.
 func (g *grant) reason(u *request.User) string {
 	b, at := g.binding, g.position
-	for i := range b.who[:min(at, mostLooked)] {
-		if b.who[i].is(u) {
+	for i := range b.keys[:min(at, maxSubjectsSearched)] {
+		if b.keys[i].is(u) {
 			at = i
 			break
 		}

@@ -1,6 +1,6 @@
-// Package rbac authorizes by Roles, ClusterRoles and their bindings. It follows
-// the four kinds and keeps an index of them by subject, so that a decision looks
-// at what concerns the user alone.
+// Package rbac is the authorization mode RBAC. It watches Roles, ClusterRoles and their
+// bindings and keeps an index of them by subject, so that a decision looks only at the
+// bindings of the user.
 package rbac
 
 import (
@@ -18,49 +18,49 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Authorizer implements authz.Authorizer and authz.RuleResolver. Changes of roles
-// and bindings count shortly after they were acknowledged.
+// Authorizer implements authz.Authorizer and authz.RuleResolver. A change of a role or a
+// binding takes effect shortly after it was acknowledged.
 type Authorizer struct {
 	index     *Index
-	followers []*informer.Informer
+	informers []*informer.Informer
 }
 
-// New returns an Authorizer that knows no roles, and allows nothing, before Start.
+// New returns an Authorizer that has no roles, and so allows nothing, until Start.
 func New() *Authorizer { return &Authorizer{index: NewIndex()} }
 
-// Start loads the objects and follows them until ctx ends. It is called once,
-// before requests are served.
+// Start loads the objects and watches them until ctx is done. It is called once, before
+// requests are served.
 func (a *Authorizer) Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) error {
 	for _, kind := range a.kinds() {
 		f, err := informer.Start(ctx, informer.Options{
 			Resource: reg.Resource(rbacv1.Resource(kind.resource)),
 			Reset: func(all []informer.Change) {
 				kind.set(all)
-				kind.retain(named(all))
+				kind.retain(containedIn(all))
 			},
 			Apply: kind.set, Log: log,
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", kind.resource, err)
 		}
-		a.followers = append(a.followers, f)
+		a.informers = append(a.informers, f)
 	}
 	return nil
 }
 
-// followed is how the objects of one resource reach the index.
-type followed struct {
+// indexedResource is how the objects of one resource get into the index.
+type indexedResource struct {
 	resource string
 	set      func([]informer.Change)
-	// retain forgets objects that keep does not name.
+	// retain removes the objects for which keep returns false.
 	retain func(keep func(namespace, name string) bool)
 }
 
-// kinds are in the order in which they are loaded: roles before what refers to
-// them.
-func (a *Authorizer) kinds() []followed {
+// kinds returns the four resources in the order in which they are loaded: roles before
+// bindings.
+func (a *Authorizer) kinds() []indexedResource {
 	x := a.index
-	return []followed{
+	return []indexedResource{
 		{"clusterroles", x.setRoles, func(keep func(string, string) bool) { x.retainRoles(true, keep) }},
 		{"roles", x.setRoles, func(keep func(string, string) bool) { x.retainRoles(false, keep) }},
 		{"clusterrolebindings", x.setBindings, func(keep func(string, string) bool) { x.retainBindings(true, keep) }},
@@ -68,8 +68,8 @@ func (a *Authorizer) kinds() []followed {
 	}
 }
 
-// named returns what says whether an object is among those that are there.
-func named(all []informer.Change) func(namespace, name string) bool {
+// containedIn returns a function that reports whether an object is in the list.
+func containedIn(all []informer.Change) func(namespace, name string) bool {
 	there := make(map[objectKey]bool, len(all))
 	for _, c := range all {
 		if c.Object != nil {
@@ -125,15 +125,16 @@ func (a *Authorizer) RulesFor(_ context.Context, u *request.User, namespace stri
 			})
 		}
 		if len(r.NonResourceURLs) > 0 {
-			out.NonResource = append(out.NonResource, authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
+			out.NonResource = append(out.NonResource,
+				authorizationv1.NonResourceRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
 		}
 	}
 	return out, err
 }
 
-// sync waits until every write acknowledged before the call counts.
+// sync waits until the index contains every write that was acknowledged before the call.
 func (a *Authorizer) sync(ctx context.Context) error {
-	for _, f := range a.followers {
+	for _, f := range a.informers {
 		if err := f.Sync(ctx); err != nil {
 			return err
 		}
@@ -141,8 +142,8 @@ func (a *Authorizer) sync(ctx context.Context) error {
 	return nil
 }
 
-// RoleRules returns the rules of the role that a binding in namespace refers to,
-// as of every acknowledged write.
+// RoleRules returns the rules of the role that a binding in the namespace refers to. It takes
+// every acknowledged write into account.
 func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	if err := a.sync(ctx); err != nil {
 		return nil, err
@@ -150,12 +151,14 @@ func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespac
 	return a.index.RoleRules(ref, namespace)
 }
 
-// ConfirmHeld returns nil if a user has all that rules allow in a namespace, as
-// of every acknowledged write, and else an error that lists what the user lacks,
-// in a request for resource.
-func (a *Authorizer) ConfirmHeld(ctx context.Context, u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error {
+// ConfirmNoEscalation returns nil if the user has all permissions of the rules in the
+// namespace, and otherwise an error that lists the missing ones, for a request for the given
+// resource. It takes every acknowledged write into account.
+func (a *Authorizer) ConfirmNoEscalation(
+	ctx context.Context, u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule,
+) error {
 	if err := a.sync(ctx); err != nil {
 		return err
 	}
-	return a.index.ConfirmHeld(u, namespace, resource, rules)
+	return a.index.ConfirmNoEscalation(u, namespace, resource, rules)
 }

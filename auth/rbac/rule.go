@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// rule is a PolicyRule with its wildcards found out.
+// rule is a PolicyRule. The flags tell whether its lists contain a wildcard.
 type rule struct {
 	*rbacv1.PolicyRule
 	anyVerb, anyGroup, anyResource, anyURL bool
@@ -27,8 +27,8 @@ func compile(rules []rbacv1.PolicyRule) []rule {
 	return out
 }
 
-// allows says whether the rule allows what a request asks for. It allocates
-// nothing: every request comes here.
+// allows reports whether the rule allows the request. It does not allocate, because it is
+// called for every request.
 func (r *rule) allows(i *request.Info) bool {
 	if !r.anyVerb && !has(r.Verbs, i.Verb) {
 		return false
@@ -41,7 +41,7 @@ func (r *rule) allows(i *request.Info) bool {
 		(len(r.ResourceNames) == 0 || has(r.ResourceNames, i.Name))
 }
 
-// hasResource says whether the rule names a resource: as "resource",
+// hasResource reports whether the rule lists the resource as "resource",
 // "resource/subresource" or "*/subresource".
 func (r *rule) hasResource(resource, subresource string) bool {
 	if subresource == "" {
@@ -68,7 +68,7 @@ func coversURL(urls []string, path string) bool {
 	return false
 }
 
-// has is slices.Contains without its call in a hot loop.
+// has is slices.Contains as a simple loop, which is faster here.
 func has(list []string, s string) bool {
 	for _, e := range list {
 		if e == s {
@@ -78,14 +78,13 @@ func has(list []string, s string) bool {
 	return false
 }
 
-// Rules are rules that are ready to be asked. They are not changed.
+// Rules are compiled rules. They are immutable.
 type Rules []rule
 
-// Compile returns rules that are ready to be asked; they keep what they are made
-// of.
+// Compile returns compiled rules. It keeps references to the given rules.
 func Compile(rules []rbacv1.PolicyRule) Rules { return compile(rules) }
 
-// Allow says whether one of the rules allows what a request asks for.
+// Allow reports whether one of the rules allows the request.
 func (r Rules) Allow(i *request.Info) bool {
 	for n := range r {
 		if r[n].allows(i) {

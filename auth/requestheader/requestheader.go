@@ -1,6 +1,6 @@
-// Package requestheader authenticates the users that a front proxy names in
-// headers. The proxy itself is known by its client certificate: nobody else's
-// headers count.
+// Package requestheader authenticates users by headers that a front proxy sends, such as
+// X-Remote-User. The proxy itself authenticates by its client certificate; the headers of
+// other clients are ignored.
 package requestheader
 
 import (
@@ -17,23 +17,23 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Names are the headers that a proxy uses. The first of Users, and of UIDs, that
-// has a value counts; of Groups and of the headers that begin with ExtraPrefixes
-// all values do.
+// Names are the names of the headers. Of Users and of UIDs, the first header with a value is
+// used; of Groups, and of the headers that begin with one of ExtraPrefixes, all values are
+// used.
 type Names struct {
 	Users, UIDs, Groups, ExtraPrefixes []string
 }
 
-// Standard are the names that proxies use without configuration.
-func Standard() Names {
+// DefaultNames returns the names that proxies use by default.
+func DefaultNames() Names {
 	return Names{
 		Users: []string{"X-Remote-User"}, UIDs: []string{"X-Remote-Uid"}, Groups: []string{"X-Remote-Group"},
 		ExtraPrefixes: []string{"X-Remote-Extra-"},
 	}
 }
 
-// Clear removes the headers. Whoever is behind the server must not take for
-// authenticated what a client wrote.
+// Clear removes the headers, so that neither a handler nor a proxied server takes what a
+// client wrote there for authenticated.
 func (n *Names) Clear(h http.Header) {
 	for _, names := range [][]string{n.Users, n.UIDs, n.Groups} {
 		for _, name := range names {
@@ -43,7 +43,7 @@ func (n *Names) Clear(h http.Header) {
 	for _, prefix := range n.ExtraPrefixes {
 		for name := range h {
 			if hasPrefixFold(name, prefix) {
-				delete(h, name) // as it stands, whatever its canonical form
+				delete(h, name) // h.Del would use the canonical form of the name
 			}
 		}
 	}
@@ -51,10 +51,10 @@ func (n *Names) Clear(h http.Header) {
 
 // Authenticator is an authn.Authenticator.
 type Authenticator struct {
-	// Roots returns the authorities that the proxy's certificate is verified with.
+	// Roots returns the certificate authorities of proxies.
 	Roots func() *x509.CertPool
-	// AllowedNames are the common names of the proxies; none allows every
-	// certificate of Roots.
+	// AllowedNames are the common names that a proxy's certificate may have. If it is empty,
+	// every certificate of Roots is allowed.
 	AllowedNames []string
 	Names        Names
 	Now          func() time.Time
@@ -72,11 +72,11 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	if len(a.AllowedNames) > 0 && !slices.Contains(a.AllowedNames, proxy) {
 		return nil, fmt.Errorf("x509: subject with cn=%s is not in the allowed list", proxy)
 	}
-	name := first(r.Header, a.Names.Users)
+	name := firstValue(r.Header, a.Names.Users)
 	if name == "" {
 		return nil, nil
 	}
-	user := &request.User{Name: name, UID: first(r.Header, a.Names.UIDs)}
+	user := &request.User{Name: name, UID: firstValue(r.Header, a.Names.UIDs)}
 	for _, header := range a.Names.Groups {
 		for _, group := range r.Header.Values(header) {
 			if group != "" {
@@ -88,7 +88,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	return authn.WithAuthenticated(user), nil
 }
 
-func first(h http.Header, names []string) string {
+func firstValue(h http.Header, names []string) string {
 	for _, name := range names {
 		if value := h.Get(name); value != "" {
 			return value
@@ -97,8 +97,8 @@ func first(h http.Header, names []string) string {
 	return ""
 }
 
-// extraOf returns what else is known of the user. Keys may be percent-encoded: a
-// header's name cannot have every character.
+// extraOf returns the extra values of the user. Keys may be percent-encoded, because the name
+// of a header cannot contain every character.
 func extraOf(h http.Header, prefixes []string) map[string][]string {
 	extra := map[string][]string{}
 	for _, prefix := range prefixes {

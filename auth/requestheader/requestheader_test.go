@@ -76,7 +76,8 @@ func TestOnlyTheProxyIsBelieved(t *testing.T) {
 		"a certificate of somebody else": {elsewhere, []string{"proxy"}, jane, nil, true},
 		"the proxy names nobody":         {proxy, nil, http.Header{"X-Remote-Group": {"system:masters"}}, nil, false},
 	} {
-		a := &Authenticator{Roots: func() *x509.CertPool { return pool }, AllowedNames: c.allowed, Names: Standard(), Now: time.Now}
+		a := &Authenticator{Roots: func() *x509.CertPool { return pool }, AllowedNames: c.allowed, Names: DefaultNames(),
+			Now: time.Now}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header = c.header.Clone()
 		r.TLS = &tls.ConnectionState{}
@@ -91,8 +92,10 @@ func TestOnlyTheProxyIsBelieved(t *testing.T) {
 }
 
 func TestClearLeavesNothing(t *testing.T) {
-	n := Names{Users: []string{"X-Remote-User"}, UIDs: []string{"X-Uid"}, Groups: []string{"X-Group"}, ExtraPrefixes: []string{"X-Extra-"}}
-	h := http.Header{"X-Remote-User": {"a"}, "X-Uid": {"b"}, "X-Group": {"c"}, "X-Extra-A": {"d"}, "x-extra-raw": {"e"}, "X-Other": {"f"}}
+	n := Names{Users: []string{"X-Remote-User"}, UIDs: []string{"X-Uid"}, Groups: []string{"X-Group"},
+		ExtraPrefixes: []string{"X-Extra-"}}
+	h := http.Header{"X-Remote-User": {"a"}, "X-Uid": {"b"}, "X-Group": {"c"}, "X-Extra-A": {"d"}, "x-extra-raw": {"e"},
+		"X-Other": {"f"}}
 	n.Clear(h)
 	if !reflect.DeepEqual(h, http.Header{"X-Other": {"f"}}) {
 		t.Errorf("%v", h)

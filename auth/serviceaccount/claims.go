@@ -12,14 +12,15 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// claims are a token's, of either form.
+// claims are the claims of a bound or a legacy token.
 type claims struct {
 	jwt.Claims
 	legacyClaims
 	Kubernetes boundClaims `json:"kubernetes.io,omitzero"`
 }
 
-// boundClaims say which account a token stands for, and whose end is its own end.
+// boundClaims are the service account of a bound token, and the objects that the token is
+// bound to.
 type boundClaims struct {
 	Namespace string           `json:"namespace,omitempty"`
 	Node      *reference       `json:"node,omitempty"`
@@ -34,7 +35,7 @@ type reference struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// legacyClaims are those of a token that a secret keeps.
+// legacyClaims are the claims of a token that is stored in a Secret.
 type legacyClaims struct {
 	AccountName string `json:"kubernetes.io/serviceaccount/service-account.name,omitempty"`
 	AccountUID  string `json:"kubernetes.io/serviceaccount/service-account.uid,omitempty"`
@@ -52,14 +53,14 @@ const (
 	extraNode       = "authentication.kubernetes.io/node-name"
 	extraNodeUID    = "authentication.kubernetes.io/node-uid"
 	extraCredential = "authentication.kubernetes.io/credential-id"
-	// credentialPrefix begins the ID of a token as a credential.
+	// credentialPrefix is the prefix of the credential ID of a token.
 	credentialPrefix = "JTI="
 )
 
-// UserName is the name of a service account as a user.
+// UserName returns the user name of a service account.
 func UserName(namespace, name string) string { return userPrefix + namespace + ":" + name }
 
-// newUser returns a service account as a user.
+// newUser returns the user of a service account.
 func newUser(namespace, name, uid string) *request.User {
 	return &request.User{
 		Name: UserName(namespace, name), UID: uid,
@@ -67,7 +68,7 @@ func newUser(namespace, name, uid string) *request.User {
 	}
 }
 
-// user returns whom the token stands for.
+// user returns the user of the token.
 func (c *claims) user(legacy bool) *request.User {
 	if legacy {
 		return newUser(c.legacyClaims.Namespace, c.AccountName, c.AccountUID)
@@ -93,7 +94,7 @@ func (c *claims) user(legacy bool) *request.User {
 	return u
 }
 
-// checkTime says whether the token holds at that time.
+// checkTime returns an error unless the token is valid at that time.
 func (c *claims) checkTime(now time.Time) error {
 	switch err := c.ValidateWithLeeway(jwt.Expected{Time: now}, jwt.DefaultLeeway); {
 	case err == nil:
@@ -109,7 +110,8 @@ func (c *claims) checkTime(now time.Time) error {
 	}
 }
 
-// checkLegacy says whether the claims of a legacy token are there and agree.
+// checkLegacy returns an error unless the claims of a legacy token are complete and
+// consistent.
 func (c *claims) checkLegacy() error {
 	switch {
 	case c.Subject == "":
@@ -122,14 +124,15 @@ func (c *claims) checkLegacy() error {
 		return errors.New("serviceAccountName claim is missing")
 	case c.AccountUID == "":
 		return errors.New("serviceAccountUID claim is missing")
-	case c.Subject != UserName(c.legacyClaims.Namespace, c.AccountName) || strings.Count(c.Subject, ":") != strings.Count(userPrefix, ":")+1:
+	case c.Subject != UserName(c.legacyClaims.Namespace, c.AccountName) ||
+		strings.Count(c.Subject, ":") != strings.Count(userPrefix, ":")+1:
 		return errors.New("sub claim is invalid")
 	}
 	return nil
 }
 
-// issuerOf returns the issuer that a token says it is from, before anything of it
-// is verified; "" where it is not a JSON web token in compact form.
+// issuerOf returns the issuer in a token that has not been verified yet, or "" if the token is
+// not a JSON web token in compact form.
 func issuerOf(token string) string {
 	if strings.HasPrefix(token, "{") || strings.Count(token, ".") != 2 {
 		return ""

@@ -16,25 +16,24 @@ import (
 )
 
 const (
-	// ConfigurationPath and KeysPath are where relying parties find out about the
-	// issuer (OpenID Connect Discovery 1.0).
+	// ConfigurationPath and KeysPath are the paths of the documents for relying parties
+	// (OpenID Connect Discovery 1.0).
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"
 
 	keySetType = "application/jwk-set+json"
 )
 
-// Discovery tells relying parties about the issuer and its keys.
+// Discovery serves the documents that describe the issuer and its keys to relying parties.
 type Discovery struct {
 	keys    KeySource
 	issuer  string
 	keysURI string
 }
 
-// NewDiscovery returns the documents' handler. keysURI, "" for the server's own
-// address, is where relying parties find the keys. An issuer that is no https URL
-// without query and fragment has no documents: that is an error, and the server
-// goes without.
+// NewDiscovery returns the handler of the documents. keysURI is the URL of the keys; "" stands
+// for this server's address. It returns an error unless the issuer is an https URL without
+// query and fragment; the server then runs without the documents.
 func NewDiscovery(keys KeySource, issuer, keysURI, address string) (*Discovery, error) {
 	u, err := url.Parse(issuer)
 	switch {
@@ -56,12 +55,12 @@ func NewDiscovery(keys KeySource, issuer, keysURI, address string) (*Discovery, 
 	return &Discovery{keys, issuer, keysURI}, nil
 }
 
-// Serves says whether a path is one of the documents'.
+// Serves reports whether a path belongs to one of the documents.
 func (d *Discovery) Serves(path string) bool {
-	return below(path, ConfigurationPath) || below(path, KeysPath)
+	return atOrBelow(path, ConfigurationPath) || atOrBelow(path, KeysPath)
 }
 
-func below(path, root string) bool {
+func atOrBelow(path, root string) bool {
 	rest, ok := strings.CutPrefix(path, root)
 	return ok && (rest == "" || rest[0] == '/')
 }
@@ -69,7 +68,7 @@ func below(path, root string) bool {
 // ServeHTTP implements http.Handler.
 func (d *Discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	document, media := d.configuration, apiresponse.JSON
-	if below(r.URL.Path, KeysPath) {
+	if atOrBelow(r.URL.Path, KeysPath) {
 		document, media = d.keySet, keySetType
 	}
 	switch path := strings.TrimSuffix(r.URL.Path, "/"); {
@@ -83,7 +82,7 @@ func (d *Discovery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		apiresponse.Error(w, r, apiresponse.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+media, true))
 		return
 	}
-	keys, age, err := d.keys.Published()
+	keys, age, err := d.keys.PublishedKeys()
 	if err != nil {
 		apiresponse.Error(w, r, err)
 		return

@@ -26,32 +26,33 @@ import (
 )
 
 const (
-	shortestLife = 10 * 60 // seconds
-	longestLife  = 1 << 32
+	minLifeSeconds = 10 * 60 // seconds
+	maxLifeSeconds = 1 << 32
 
-	// MountedLife is what the service account admission plug-in asks for in the tokens
-	// that it mounts. Such a token lives longer than it says where extension is on, so
-	// that a program that never reads it again is found (by metrics) before it fails.
+	// MountedLife is the lifetime that the ServiceAccount admission plug-in requests for the
+	// tokens that it mounts. With --service-account-extend-token-expiration such a token
+	// lives longer than requested, so that metrics show the programs that do not read the
+	// token file again, before they fail.
 	MountedLife = time.Hour + 7*time.Second
-	// ExtendedLife is how long it lives then.
+	// ExtendedLife is the lifetime of such a token.
 	ExtendedLife = 365 * 24 * time.Hour
 
-	// issuedCredential is the audit annotation by which a token's later uses, whose
-	// user has the same ID, lead back to the request for it.
+	// issuedCredential is the audit annotation with the credential ID of a new token. The
+	// user of later requests with that token has the same ID.
 	issuedCredential = "authentication.kubernetes.io/issued-credential-id"
 )
 
-// Issuer answers requests for tokens.
+// Issuer issues tokens for TokenRequests.
 type Issuer struct {
 	Keys KeySource
-	// Name is the issuer that tokens name.
+	// Name is the issuer in the tokens.
 	Name string
-	// Audiences are those of a request that names none: the server's own.
+	// Audiences are the API server's own, for a request without audiences.
 	Audiences []string
-	// MaxLife shortens what is asked for; 0 does not.
+	// MaxLife is the longest lifetime of a token; 0 is no limit.
 	MaxLife time.Duration
-	// Extend makes the tokens that admission mounts live for ExtendedLife, or for
-	// MostExtended where that is less and not 0.
+	// Extend gives the tokens with MountedLife a lifetime of ExtendedLife, or of
+	// MostExtended if that is less and not 0.
 	Extend       bool
 	MostExtended time.Duration
 	Now          func() time.Time
@@ -59,7 +60,7 @@ type Issuer struct {
 
 var tokenRequestKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 
-// Create serves POST of serviceaccounts/token; it is a registry.CreateFunc.
+// Create handles POST of serviceaccounts/token. It is a registry.CreateFunc.
 func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.CreateRequest) (registry.Object, error) {
 	req := r.Body.(*authenticationv1.TokenRequest)
 	if req.Name != "" && req.Name != r.Name {
@@ -72,22 +73,24 @@ func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.Creat
 	}
 	account := obj.(*corev1.ServiceAccount)
 	if req.UID != "" && req.UID != account.UID {
-		return nil, kerrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind}, r.Name,
-			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID, account.UID))
+		return nil, kerrors.NewConflict(schema.GroupResource{Group: tokenRequestKind.Group, Resource: tokenRequestKind.Kind},
+			r.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID,
+				account.UID))
 	}
 	now := i.Now()
-	i.complete(req, account, now)
+	i.setDefaults(req, account, now)
 	if errs := validate(req); len(errs) > 0 {
 		return nil, kerrors.NewInvalid(tokenRequestKind.GroupKind(), "", errs)
 	}
 	if err := r.Admitted(ctx); err != nil {
 		return nil, err
 	}
-	b, err := bind(ctx, a, account, req.Spec.BoundObjectRef)
+	b, err := bindObject(ctx, a, account, req.Spec.BoundObjectRef)
 	if err != nil {
 		return nil, err
 	}
-	i.shorten(ctx, req)
+	i.limitLifetime(ctx, req)
 	id := uuid.NewUUID()
 	token, err := i.issue(ctx, req, b, string(id), now)
 	if err != nil {
@@ -101,8 +104,8 @@ func (i *Issuer) Create(ctx context.Context, a registry.Access, r registry.Creat
 	return req, nil
 }
 
-// complete sets what the request leaves out.
-func (i *Issuer) complete(req *authenticationv1.TokenRequest, account *corev1.ServiceAccount, now time.Time) {
+// setDefaults sets the fields that the client left out, and those that only the server sets.
+func (i *Issuer) setDefaults(req *authenticationv1.TokenRequest, account *corev1.ServiceAccount, now time.Time) {
 	if len(req.Spec.Audiences) == 0 {
 		req.Spec.Audiences = i.Audiences
 	}
@@ -114,15 +117,16 @@ func (i *Issuer) complete(req *authenticationv1.TokenRequest, account *corev1.Se
 func validate(req *authenticationv1.TokenRequest) field.ErrorList {
 	path := field.NewPath("spec", "expirationSeconds")
 	switch s := *req.Spec.ExpirationSeconds; {
-	case s < shortestLife:
+	case s < minLifeSeconds:
 		return field.ErrorList{field.Invalid(path, s, "may not specify a duration less than 10 minutes")}
-	case s > longestLife:
+	case s > maxLifeSeconds:
 		return field.ErrorList{field.Invalid(path, s, "may not specify a duration larger than 2^32 seconds")}
 	}
 	return nil
 }
 
-func (i *Issuer) shorten(ctx context.Context, req *authenticationv1.TokenRequest) {
+// limitLifetime reduces the requested lifetime to MaxLife, and warns the client of it.
+func (i *Issuer) limitLifetime(ctx context.Context, req *authenticationv1.TokenRequest) {
 	longest := int64(i.MaxLife / time.Second)
 	if asked := *req.Spec.ExpirationSeconds; longest > 0 && asked > longest {
 		request.Warn(ctx, fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, longest))
@@ -130,8 +134,11 @@ func (i *Issuer) shorten(ctx context.Context, req *authenticationv1.TokenRequest
 	}
 }
 
-// bind finds the object that the token is to end with.
-func bind(ctx context.Context, a registry.Access, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (boundClaims, error) {
+// bindObject returns the claims for the service account and for the object that the token is
+// bound to, if the request names one.
+func bindObject(
+	ctx context.Context, a registry.Access, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference,
+) (boundClaims, error) {
 	b := boundClaims{Namespace: account.Namespace, Account: reference{account.Name, string(account.UID)}}
 	if ref == nil {
 		return b, nil
@@ -143,9 +150,9 @@ func bind(ctx context.Context, a registry.Access, account *corev1.ServiceAccount
 	case schema.GroupKind{Kind: "Pod"}:
 		uid, err = b.bindPod(ctx, a, ref.Name)
 	case schema.GroupKind{Kind: "Node"}:
-		b.Node, uid, err = refer(ctx, a, nodes, "", ref.Name)
+		b.Node, uid, err = referenceTo(ctx, a, nodes, "", ref.Name)
 	case schema.GroupKind{Kind: "Secret"}:
-		b.Secret, uid, err = refer(ctx, a, secrets, account.Namespace, ref.Name)
+		b.Secret, uid, err = referenceTo(ctx, a, secrets, account.Namespace, ref.Name)
 	default:
 		return b, kerrors.NewBadRequest("cannot bind token to object of type " + gvk.String())
 	}
@@ -154,12 +161,15 @@ func bind(ctx context.Context, a registry.Access, account *corev1.ServiceAccount
 	}
 	if ref.UID != "" && ref.UID != uid {
 		return b, kerrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, ref.Name,
-			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object "+
+				"might have been deleted and then recreated", ref.UID))
 	}
 	return b, nil
 }
 
-func refer(ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string) (*reference, types.UID, error) {
+func referenceTo(
+	ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string,
+) (*reference, types.UID, error) {
 	obj, err := get(ctx, a, r, namespace, name)
 	if err != nil {
 		return nil, "", err
@@ -167,7 +177,9 @@ func refer(ctx context.Context, a registry.Access, r schema.GroupResource, names
 	return &reference{obj.GetName(), string(obj.GetUID())}, obj.GetUID(), nil
 }
 
-func get(ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string) (registry.Object, error) {
+func get(
+	ctx context.Context, a registry.Access, r schema.GroupResource, namespace, name string,
+) (registry.Object, error) {
 	if name == "" {
 		return nil, kerrors.NewBadRequest("Name parameter required.")
 	}
@@ -177,7 +189,8 @@ func get(ctx context.Context, a registry.Access, r schema.GroupResource, namespa
 	return a.Get(ctx, r, namespace, name)
 }
 
-// bindPod notes the pod, and the node that it runs on for those who read the token.
+// bindPod sets the claims for a pod and, if the pod is on a node, for that node, which is
+// information for those who read the token.
 func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name string) (types.UID, error) {
 	obj, err := get(ctx, a, pods, b.Namespace, name)
 	if err != nil {
@@ -185,11 +198,13 @@ func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name strin
 	}
 	pod := obj.(*corev1.Pod)
 	if pod.Spec.ServiceAccountName != b.Account.Name {
-		return "", kerrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", b.Account.Name))
+		return "", kerrors.NewBadRequest(
+			fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.",
+				b.Account.Name))
 	}
 	b.Pod = &reference{pod.Name, string(pod.UID)}
 	if node := pod.Spec.NodeName; node != "" {
-		b.Node, _, err = refer(ctx, a, nodes, "", node)
+		b.Node, _, err = referenceTo(ctx, a, nodes, "", node)
 		switch {
 		case kerrors.IsNotFound(err):
 			b.Node = &reference{Name: node}
@@ -200,11 +215,13 @@ func (b *boundClaims) bindPod(ctx context.Context, a registry.Access, name strin
 	return pod.UID, nil
 }
 
-// issue makes the token.
-func (i *Issuer) issue(ctx context.Context, req *authenticationv1.TokenRequest, b boundClaims, id string, now time.Time) (string, error) {
+// issue returns the signed token.
+func (i *Issuer) issue(
+	ctx context.Context, req *authenticationv1.TokenRequest, b boundClaims, id string, now time.Time,
+) (string, error) {
 	asked := time.Duration(*req.Spec.ExpirationSeconds) * time.Second
 	life := asked
-	if i.Extend && b.Pod != nil && asked == MountedLife && i.forUs(req.Spec.Audiences) {
+	if i.Extend && b.Pod != nil && asked == MountedLife && i.ownAudiences(req.Spec.Audiences) {
 		life = min(ExtendedLife, cmp.Or(i.MostExtended, ExtendedLife))
 		b.WarnAfter = jwt.NewNumericDate(now.Add(asked))
 	}
@@ -222,8 +239,8 @@ func (i *Issuer) issue(ctx context.Context, req *authenticationv1.TokenRequest, 
 	return i.Keys.Sign(ctx, payload)
 }
 
-// forUs says whether all the audiences are the server's own.
-func (i *Issuer) forUs(audiences []string) bool {
+// ownAudiences reports whether all audiences are the API server's own.
+func (i *Issuer) ownAudiences(audiences []string) bool {
 	for _, audience := range audiences {
 		if !slices.Contains(i.Audiences, audience) {
 			return false

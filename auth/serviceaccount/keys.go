@@ -21,12 +21,11 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// algorithms are those of the keys that tokens are signed with.
+// algorithms are the signature algorithms of service account tokens.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
 
-// ownKeyBits is the size of the key that a server makes for itself. It is RSA
-// because every relying party of OpenID Connect knows RS256, and 2048 bits as
-// kubeadm makes it.
+// ownKeyBits is the size of the key that the server generates. It is an RSA key because every
+// relying party of OpenID Connect supports RS256, and has 2048 bits like kubeadm's.
 const ownKeyBits = 2048
 
 func newPublicKey(key crypto.PublicKey) (PublicKey, error) {
@@ -34,7 +33,7 @@ func newPublicKey(key crypto.PublicKey) (PublicKey, error) {
 	if err != nil {
 		return PublicKey{}, err
 	}
-	// The ID tells nothing about the key but which one it is.
+	// The ID is a hash, as in kube-apiserver.
 	hash := sha256.Sum256(der)
 	return NewPublicKey(base64.RawURLEncoding.EncodeToString(hash[:]), key)
 }
@@ -57,17 +56,17 @@ func algorithmOf(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("unknown public key type %T, must be *rsa.PublicKey or *ecdsa.PublicKey", key)
 }
 
-// Keys are those of files, and the server's own. They are a KeySource.
+// Keys are the keys from files, and the server's own key. Keys is a KeySource.
 //
-// Where no key is given the server has one of its own. Making it takes 50 ms or more
-// of a core, so nobody waits for it: a server with a data directory makes it beside
-// its first requests, because other programs sign with its file; one in memory when
-// it is first needed.
+// Without a configured signing key the server generates its own. That takes 50 ms of CPU time
+// or more, so nothing waits for it. A server with a data directory generates it in the
+// background after its start, because other programs sign with the file; a server in memory
+// generates it when it is first needed.
 type Keys struct {
-	given  []PublicKey
-	signer crypto.Signer // nil: the own key signs
+	configured []PublicKey
+	signer     crypto.Signer // nil: the own key signs
 
-	ownPath string // "" keeps the own key in memory
+	ownPath string // "": the own key is only in memory
 	write   func(path string, content []byte, mode fs.FileMode) error
 
 	mu  sync.Mutex // guards own
@@ -79,19 +78,19 @@ type ownKey struct {
 	public PublicKey
 }
 
-// KeyOptions say where keys are.
+// KeyOptions configure the sources of keys.
 type KeyOptions struct {
-	// Files hold PEM keys, public or private, that tokens are verified with.
+	// Files are PEM files with public or private keys to verify tokens with.
 	Files []string
-	// SigningFile holds the private key that signs; "" is the server's own.
+	// SigningFile is a PEM file with the signing key; "" stands for the server's own key.
 	SigningFile string
-	// OwnFile is where the server's own key is kept; "" keeps it in memory.
+	// OwnFile is the file of the server's own key; "" keeps it only in memory.
 	OwnFile string
-	// WriteFile replaces a file as a whole.
+	// WriteFile writes a file atomically.
 	WriteFile func(path string, content []byte, mode fs.FileMode) error
 }
 
-// OpenKeys reads the keys that there are.
+// OpenKeys reads the keys from the files that exist.
 func OpenKeys(o KeyOptions) (*Keys, error) {
 	k := &Keys{ownPath: o.OwnFile, write: o.WriteFile}
 	for _, file := range o.Files {
@@ -118,7 +117,7 @@ func OpenKeys(o KeyOptions) (*Keys, error) {
 	return k, k.readOwn()
 }
 
-// add makes keys count, each once.
+// add adds verification keys that are not there yet.
 func (k *Keys) add(keys ...crypto.PublicKey) error {
 	for _, key := range keys {
 		public, err := newPublicKey(key)
@@ -126,17 +125,17 @@ func (k *Keys) add(keys ...crypto.PublicKey) error {
 			return err
 		}
 		known := false
-		for _, other := range k.given {
+		for _, other := range k.configured {
 			known = known || other.ID == public.ID
 		}
 		if !known {
-			k.given = append(k.given, public)
+			k.configured = append(k.configured, public)
 		}
 	}
 	return nil
 }
 
-// readOwn reads the own key if it was made before.
+// readOwn reads the own key from its file, if the file exists.
 func (k *Keys) readOwn() error {
 	if k.ownPath == "" {
 		return nil
@@ -160,8 +159,9 @@ func (k *Keys) setOwn(signer crypto.Signer) error {
 	return nil
 }
 
-// Known implements KeySource. An own key that was not made yet has signed nothing.
-func (k *Keys) Known(_ context.Context, id string) []PublicKey {
+// VerificationKeys implements KeySource. If the own key is not generated yet, no token was
+// signed with it, so it is not needed.
+func (k *Keys) VerificationKeys(_ context.Context, id string) []PublicKey {
 	all := k.all()
 	if id == "" {
 		return all
@@ -178,13 +178,13 @@ func (k *Keys) all() []PublicKey {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own == nil {
-		return k.given
+		return k.configured
 	}
-	return append(k.given[:len(k.given):len(k.given)], k.own.public)
+	return append(k.configured[:len(k.configured):len(k.configured)], k.own.public)
 }
 
-// signing returns the key that signs.
-func (k *Keys) signing() (crypto.Signer, PublicKey, error) {
+// signingKey returns the key that signs tokens. It generates the own key if that is needed.
+func (k *Keys) signingKey() (crypto.Signer, PublicKey, error) {
 	if k.signer != nil {
 		public, err := newPublicKey(k.signer.Public())
 		return k.signer, public, err
@@ -192,26 +192,27 @@ func (k *Keys) signing() (crypto.Signer, PublicKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.own == nil {
-		if err := k.makeOwn(context.Background()); err != nil {
+		if err := k.generateOwn(context.Background()); err != nil {
 			return nil, PublicKey{}, fmt.Errorf("cannot make a key for service account tokens: %w", err)
 		}
 	}
 	return k.own.signer, k.own.public, nil
 }
 
-// KeepOwn makes the file of the own key, unless it is there, another key signs, or
-// ctx ends before.
-func (k *Keys) KeepOwn(ctx context.Context) error {
+// EnsureOwnKeyFile generates the own key and writes its file, unless the file exists, another
+// key signs, or ctx is done.
+func (k *Keys) EnsureOwnKeyFile(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.signer != nil || k.own != nil || k.ownPath == "" {
 		return nil
 	}
-	return k.makeOwn(ctx)
+	return k.generateOwn(ctx)
 }
 
-// makeOwn makes the own key and keeps it: a token must not outlive it.
-func (k *Keys) makeOwn(ctx context.Context) error {
+// generateOwn generates the own key and writes its file before the key is used, because the
+// key must exist as long as its tokens do.
+func (k *Keys) generateOwn(ctx context.Context) error {
 	key, err := rsa.GenerateKey(rand.Reader, ownKeyBits)
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return err
@@ -227,11 +228,11 @@ func (k *Keys) makeOwn(ctx context.Context) error {
 }
 
 // Published implements KeySource.
-func (k *Keys) Published() ([]PublicKey, time.Duration, error) {
-	if _, _, err := k.signing(); err != nil {
+func (k *Keys) PublishedKeys() ([]PublicKey, time.Duration, error) {
+	if _, _, err := k.signingKey(); err != nil {
 		return nil, 0, err
 	}
-	return k.all(), publishedAge, nil
+	return k.all(), publishedMaxAge, nil
 }
 
 // Generation implements KeySource: keys of files are never withdrawn.
@@ -239,11 +240,12 @@ func (k *Keys) Generation() uint64 { return 0 }
 
 // Sign implements KeySource.
 func (k *Keys) Sign(_ context.Context, payload []byte) (string, error) {
-	key, public, err := k.signing()
+	key, public, err := k.signingKey()
 	if err != nil {
 		return "", err
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: public.Algorithm, Key: jose.JSONWebKey{Key: key, KeyID: public.ID}}, nil)
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: public.Algorithm, Key: jose.JSONWebKey{Key: key, KeyID: public.ID}}, nil)
 	if err != nil {
 		return "", err
 	}
@@ -264,10 +266,11 @@ func readPrivateKey(path string) (crypto.Signer, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("error reading private key file %s: data does not contain a valid RSA or ECDSA private key", path)
+	return nil, fmt.Errorf("error reading private key file %s: data does not contain a valid RSA or ECDSA private key",
+		path)
 }
 
-// privateKeyOf returns nil for a block of something else.
+// privateKeyOf returns the private key in a PEM block, nil if the block has none.
 func privateKeyOf(block *pem.Block) crypto.Signer {
 	switch block.Type {
 	case "RSA PRIVATE KEY":
@@ -293,8 +296,8 @@ func privateKeyOf(block *pem.Block) crypto.Signer {
 	return nil
 }
 
-// parsePublicKeys reads the keys of a PEM file: public keys, those of certificates
-// and those of private keys.
+// parsePublicKeys returns the public keys in PEM text: those of public keys, of certificates
+// and of private keys.
 func parsePublicKeys(content []byte) ([]crypto.PublicKey, error) {
 	var keys []crypto.PublicKey
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {

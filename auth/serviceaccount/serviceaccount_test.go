@@ -54,8 +54,10 @@ func newWorld() *world {
 	w.put(accounts, &corev1.ServiceAccount{ObjectMeta: meta(ns, "robot")})
 	w.put(secrets, &corev1.Secret{ObjectMeta: meta(ns, "kept")})
 	w.put(nodes, &corev1.Node{ObjectMeta: meta("", "n1")})
-	w.put(pods, &corev1.Pod{ObjectMeta: meta(ns, "web"), Spec: corev1.PodSpec{ServiceAccountName: "robot", NodeName: "n1"}})
-	w.put(pods, &corev1.Pod{ObjectMeta: meta(ns, "lost"), Spec: corev1.PodSpec{ServiceAccountName: "robot", NodeName: "gone"}})
+	w.put(pods, &corev1.Pod{ObjectMeta: meta(ns, "web"),
+		Spec: corev1.PodSpec{ServiceAccountName: "robot", NodeName: "n1"}})
+	w.put(pods, &corev1.Pod{ObjectMeta: meta(ns, "lost"),
+		Spec: corev1.PodSpec{ServiceAccountName: "robot", NodeName: "gone"}})
 	w.put(pods, &corev1.Pod{ObjectMeta: meta(ns, "other"), Spec: corev1.PodSpec{ServiceAccountName: "default"}})
 	return w
 }
@@ -151,11 +153,11 @@ type withdrawn struct {
 
 func (w *withdrawn) Generation() uint64 { return w.generation }
 
-func (w *withdrawn) Known(ctx context.Context, id string) []PublicKey {
+func (w *withdrawn) VerificationKeys(ctx context.Context, id string) []PublicKey {
 	if w.none {
 		return nil
 	}
-	return w.KeySource.Known(ctx, id)
+	return w.KeySource.VerificationKeys(ctx, id)
 }
 
 // TestATokenEndsWithItsKey: that the signature was verified once does not count when
@@ -194,12 +196,14 @@ func newParty(t testing.TB) *party {
 		Issuer: &Issuer{Keys: keys, Name: issuer, Audiences: []string{issuer}, Extend: true, Now: w.clock},
 		Authenticator: New(Options{
 			Keys: keys, Issuers: []string{issuer}, Audiences: []string{issuer}, Objects: w, Lookup: true, Tracker: w,
-			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.Uncounted(), Now: w.clock,
+			Count: func(u Use) { w.uses = append(w.uses, u) }, Cached: tokencache.NoCounter(), Now: w.clock,
 		}),
 	}
 }
 
-func (p *party) request(ctx context.Context, spec authenticationv1.TokenRequestSpec) (*authenticationv1.TokenRequest, error) {
+func (p *party) request(
+	ctx context.Context, spec authenticationv1.TokenRequestSpec,
+) (*authenticationv1.TokenRequest, error) {
 	if spec.ExpirationSeconds == nil {
 		hour := int64(3600)
 		spec.ExpirationSeconds = &hour
@@ -228,7 +232,8 @@ func (p *party) who(t testing.TB, token string) (*authn.Identity, error) {
 }
 
 func bound(kind, name string) authenticationv1.TokenRequestSpec {
-	return authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: kind, Name: name}}
+	return authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1",
+		Kind: kind, Name: name}}
 }
 
 func TestATokenNamesItsAccountAndWhatItIsBoundTo(t *testing.T) {
@@ -240,7 +245,8 @@ func TestATokenNamesItsAccountAndWhatItIsBoundTo(t *testing.T) {
 		{authenticationv1.TokenRequestSpec{}, nil},
 		{bound("Secret", "kept"), nil},
 		{bound("Node", "n1"), map[string][]string{extraNode: {"n1"}, extraNodeUID: {"uid-of-n1"}}},
-		{bound("Pod", "web"), map[string][]string{extraPod: {"web"}, extraPodUID: {"uid-of-web"}, extraNode: {"n1"}, extraNodeUID: {"uid-of-n1"}}},
+		{bound("Pod", "web"),
+			map[string][]string{extraPod: {"web"}, extraPodUID: {"uid-of-web"}, extraNode: {"n1"}, extraNodeUID: {"uid-of-n1"}}},
 		{bound("Pod", "lost"), map[string][]string{extraPod: {"lost"}, extraPodUID: {"uid-of-lost"}, extraNode: {"gone"}}},
 	} {
 		identity, err := p.who(t, p.token(t, c.spec))
@@ -286,22 +292,33 @@ func TestATokenEndsWithWhatItDependsOn(t *testing.T) {
 		take func(*world)
 		err  string
 	}{
-		"account deleted":     {authenticationv1.TokenRequestSpec{}, delete(accounts, ns, "robot"), `serviceaccounts "robot" not found`},
-		"account recreated":   {authenticationv1.TokenRequestSpec{}, recreate(accounts, ns, "robot"), "service account UID (another) does not match claim (uid-of-robot)"},
-		"account going":       {authenticationv1.TokenRequestSpec{}, going(accounts, ns, "robot", 2*time.Minute), "service account apps/robot has been deleted"},
-		"account just going":  {authenticationv1.TokenRequestSpec{}, going(accounts, ns, "robot", 30*time.Second), ""},
-		"secret deleted":      {bound("Secret", "kept"), delete(secrets, ns, "kept"), "service account token has been invalidated"},
-		"secret recreated":    {bound("Secret", "kept"), recreate(secrets, ns, "kept"), "secret UID (another) does not match service account secret ref claim (uid-of-kept)"},
-		"secret going":        {bound("Secret", "kept"), going(secrets, ns, "kept", 2*time.Minute), "service account token has been invalidated"},
-		"pod deleted":         {bound("Pod", "web"), delete(pods, ns, "web"), "service account token has been invalidated"},
-		"pod recreated":       {bound("Pod", "web"), recreate(pods, ns, "web"), "pod UID (another) does not match service account pod ref claim (uid-of-web)"},
-		"node of a pod":       {bound("Pod", "web"), delete(nodes, "", "n1"), ""},
-		"node deleted":        {bound("Node", "n1"), delete(nodes, "", "n1"), "service account token has been invalidated"},
-		"node recreated":      {bound("Node", "n1"), recreate(nodes, "", "n1"), "node UID (another) does not match service account node ref claim (uid-of-n1)"},
-		"another's end":       {bound("Pod", "web"), delete(secrets, ns, "kept"), ""},
-		"time":                {authenticationv1.TokenRequestSpec{}, func(w *world) { w.now = w.now.Add(time.Hour + 2*time.Minute) }, "service account token has expired"},
-		"time, within leeway": {authenticationv1.TokenRequestSpec{}, func(w *world) { w.now = w.now.Add(time.Hour + 30*time.Second) }, ""},
-		"too early":           {authenticationv1.TokenRequestSpec{}, func(w *world) { w.now = w.now.Add(-2 * time.Minute) }, "service account token is not valid yet"},
+		"account deleted": {authenticationv1.TokenRequestSpec{}, delete(accounts, ns, "robot"),
+			`serviceaccounts "robot" not found`},
+		"account recreated": {authenticationv1.TokenRequestSpec{}, recreate(accounts, ns, "robot"),
+			"service account UID (another) does not match claim (uid-of-robot)"},
+		"account going": {authenticationv1.TokenRequestSpec{}, going(accounts, ns, "robot", 2*time.Minute),
+			"service account apps/robot has been deleted"},
+		"account just going": {authenticationv1.TokenRequestSpec{}, going(accounts, ns, "robot", 30*time.Second), ""},
+		"secret deleted": {bound("Secret", "kept"), delete(secrets, ns, "kept"),
+			"service account token has been invalidated"},
+		"secret recreated": {bound("Secret", "kept"), recreate(secrets, ns, "kept"),
+			"secret UID (another) does not match service account secret ref claim (uid-of-kept)"},
+		"secret going": {bound("Secret", "kept"), going(secrets, ns, "kept", 2*time.Minute),
+			"service account token has been invalidated"},
+		"pod deleted": {bound("Pod", "web"), delete(pods, ns, "web"), "service account token has been invalidated"},
+		"pod recreated": {bound("Pod", "web"), recreate(pods, ns, "web"),
+			"pod UID (another) does not match service account pod ref claim (uid-of-web)"},
+		"node of a pod": {bound("Pod", "web"), delete(nodes, "", "n1"), ""},
+		"node deleted":  {bound("Node", "n1"), delete(nodes, "", "n1"), "service account token has been invalidated"},
+		"node recreated": {bound("Node", "n1"), recreate(nodes, "", "n1"),
+			"node UID (another) does not match service account node ref claim (uid-of-n1)"},
+		"another's end": {bound("Pod", "web"), delete(secrets, ns, "kept"), ""},
+		"time": {authenticationv1.TokenRequestSpec{},
+			func(w *world) { w.now = w.now.Add(time.Hour + 2*time.Minute) }, "service account token has expired"},
+		"time, within leeway": {authenticationv1.TokenRequestSpec{},
+			func(w *world) { w.now = w.now.Add(time.Hour + 30*time.Second) }, ""},
+		"too early": {authenticationv1.TokenRequestSpec{}, func(w *world) { w.now = w.now.Add(-2 * time.Minute) },
+			"service account token is not valid yet"},
 	} {
 		p := newParty(t)
 		token := p.token(t, c.spec)
@@ -333,7 +350,8 @@ func TestAudiences(t *testing.T) {
 		}
 	}
 	_, err := p.AuthenticateToken(t.Context(), token, []string{"x"})
-	if want := `token audiences ["vault" "https://kubernetes.default.svc"] is invalid for the target audiences ["x"]`; err == nil || err.Error() != want {
+	if want := `token audiences ["vault" "https://kubernetes.default.svc"] is invalid for the target audiences ` +
+		`["x"]`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -356,7 +374,8 @@ func TestWhatIsAskedForIsRefused(t *testing.T) {
 		{bound("Pod", ""), 400, "Name parameter required."},
 		{bound("Secret", "a/b"), 400, `Name parameter invalid: "a/b": may not contain '/'`},
 		{bound("Pod", "none"), 404, `pods "none" not found`},
-		{bound("Pod", "other"), 400, `cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.`},
+		{bound("Pod", "other"), 400,
+			`cannot bind token for serviceaccount "robot" to pod running with different serviceaccount name.`},
 		{wrongUID, 409, "the UID in the bound object reference (wrong) does not match the UID in record"},
 	} {
 		_, err := p.request(t.Context(), c.spec)
@@ -394,7 +413,8 @@ func TestALifeIsShortenedAndExtended(t *testing.T) {
 // legacy makes the token of a secret.
 func (p *party) legacy(t *testing.T, change func(*claims)) string {
 	t.Helper()
-	c := &claims{legacyClaims: legacyClaims{AccountName: "robot", AccountUID: "uid-of-robot", SecretName: "legacy", Namespace: ns}}
+	c := &claims{legacyClaims: legacyClaims{AccountName: "robot", AccountUID: "uid-of-robot", SecretName: "legacy",
+		Namespace: ns}}
 	c.Issuer, c.Subject = LegacyIssuer, UserName(ns, "robot")
 	if change != nil {
 		change(c)
@@ -432,12 +452,15 @@ func TestALegacyTokenHoldsAsLongAsItsSecret(t *testing.T) {
 
 func TestTheClaimsOfALegacyTokenAgree(t *testing.T) {
 	for want, change := range map[string]func(*claims){
-		"sub claim is missing":                                         func(c *claims) { c.Subject = "" },
-		"namespace claim is missing":                                   func(c *claims) { c.legacyClaims.Namespace = "" },
-		"secretName claim is missing":                                  func(c *claims) { c.SecretName = "" },
-		"serviceAccountName claim is missing":                          func(c *claims) { c.AccountName = "" },
-		"serviceAccountUID claim is missing":                           func(c *claims) { c.AccountUID = "" },
-		"sub claim is invalid":                                         func(c *claims) { c.Subject = UserName("kube-system", "robot") },
+		"sub claim is missing":                func(c *claims) { c.Subject = "" },
+		"namespace claim is missing":          func(c *claims) { c.legacyClaims.Namespace = "" },
+		"secretName claim is missing":         func(c *claims) { c.SecretName = "" },
+		"serviceAccountName claim is missing": func(c *claims) { c.AccountName = "" },
+		"serviceAccountUID claim is missing":  func(c *claims) { c.AccountUID = "" },
+		"sub claim is invalid": func(c *claims) {
+			c.Subject = UserName("kube-system",
+				"robot")
+		},
 		"ServiceAccount UID (uid-of-robot) does not match claim (old)": func(c *claims) { c.AccountUID = "old" },
 	} {
 		p := newParty(t)
@@ -453,7 +476,7 @@ func TestForgeries(t *testing.T) {
 	parts := strings.Split(token, ".")
 	encode := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 	other := newParty(t).token(t, authenticationv1.TokenRequestSpec{})
-	der, err := x509.MarshalPKIXPublicKey(p.Keys.(*Keys).given[0].Key)
+	der, err := x509.MarshalPKIXPublicKey(p.Keys.(*Keys).configured[0].Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -498,10 +521,12 @@ func TestForgeries(t *testing.T) {
 func TestKeysAreRotated(t *testing.T) {
 	w := newWorld()
 	old, young := writeKey(t, elliptic.P256()), writeKey(t, elliptic.P384())
-	before := &Issuer{Keys: openKeys(t, KeyOptions{SigningFile: old}), Name: "https://old", Audiences: []string{issuer}, Now: w.clock}
+	before := &Issuer{Keys: openKeys(t, KeyOptions{SigningFile: old}), Name: "https://old", Audiences: []string{issuer},
+		Now: w.clock}
 	keys := openKeys(t, KeyOptions{Files: []string{old}, SigningFile: young})
 	p := &party{world: w, Issuer: before, Authenticator: New(Options{
-		Keys: keys, Issuers: []string{issuer, "https://old"}, Audiences: []string{issuer}, Objects: w, Count: func(Use) {}, Cached: tokencache.Uncounted(), Now: w.clock,
+		Keys: keys, Issuers: []string{issuer, "https://old"}, Audiences: []string{issuer}, Objects: w, Count: func(Use) {},
+		Cached: tokencache.NoCounter(), Now: w.clock,
 	})}
 	if _, err := p.who(t, p.token(t, authenticationv1.TokenRequestSpec{})); err != nil {
 		t.Errorf("the old key: %v", err)
@@ -522,24 +547,26 @@ func TestTheFileOfTheOwnKeyIsMadeOnceAndOnlyWhereItIsUsed(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	k := openKeys(t, KeyOptions{OwnFile: path, WriteFile: write})
-	if err := k.KeepOwn(ended); !errors.Is(err, context.Canceled) || len(k.Known(t.Context(), "")) != 0 {
+	if err := k.EnsureOwnKeyFile(ended); !errors.Is(err, context.Canceled) ||
+		len(k.VerificationKeys(t.Context(), "")) != 0 {
 		t.Errorf("of a server that stops: %v", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a server that stops wrote: %v", err)
 	}
 	for range 2 {
-		if err := k.KeepOwn(t.Context()); err != nil {
+		if err := k.EnsureOwnKeyFile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	known := k.Known(t.Context(), "")
-	if again := openKeys(t, KeyOptions{OwnFile: path}).Known(t.Context(), ""); len(known) != 1 || len(again) != 1 || again[0].ID != known[0].ID {
+	known := k.VerificationKeys(t.Context(), "")
+	if again := openKeys(t, KeyOptions{OwnFile: path}).VerificationKeys(t.Context(), ""); len(known) != 1 ||
+		len(again) != 1 || again[0].ID != known[0].ID {
 		t.Errorf("%d keys, %d in the file", len(known), len(again))
 	}
 	other := filepath.Join(t.TempDir(), "sa.key")
 	given := openKeys(t, KeyOptions{OwnFile: other, WriteFile: write, SigningFile: path})
-	if err := given.KeepOwn(t.Context()); err != nil {
+	if err := given.EnsureOwnKeyFile(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(other); !errors.Is(err, fs.ErrNotExist) {
@@ -552,7 +579,7 @@ func TestTheOwnKeyIsMadeWhenItIsNeededAndKept(t *testing.T) {
 	write := func(path string, content []byte, mode fs.FileMode) error { return os.WriteFile(path, content, mode) }
 	o := KeyOptions{OwnFile: path, WriteFile: write}
 	k := openKeys(t, o)
-	if len(k.Known(t.Context(), "")) != 0 {
+	if len(k.VerificationKeys(t.Context(), "")) != 0 {
 		t.Error("a key before it is needed")
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -568,7 +595,7 @@ func TestTheOwnKeyIsMadeWhenItIsNeededAndKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := openKeys(t, o)
-	known := again.Known(t.Context(), signed.Signatures[0].Header.KeyID)
+	known := again.VerificationKeys(t.Context(), signed.Signatures[0].Header.KeyID)
 	if len(known) != 1 {
 		t.Fatalf("%d keys after a restart", len(known))
 	}
@@ -651,7 +678,8 @@ func TestAudit(t *testing.T) {
 		key, value string
 	}{
 		{request, issuedCredential, identity.User.Extra[extraCredential][0]},
-		{use(issued.Status.Token), "authentication.k8s.io/stale-token", "subject: system:serviceaccount:apps:robot, seconds after warning threshold: 10"},
+		{use(issued.Status.Token), "authentication.k8s.io/stale-token",
+			"subject: system:serviceaccount:apps:robot, seconds after warning threshold: 10"},
 		{manual, "authentication.k8s.io/legacy-token", "system:serviceaccount:apps:robot"},
 		{manual, "authentication.k8s.io/legacy-token-manual-secret", "legacy"},
 		{automatic, "authentication.k8s.io/legacy-token-autogenerated-secret", "legacy"},

@@ -1,5 +1,4 @@
-// Package statictoken authenticates bearer tokens from a file, as --token-auth-file
-// gives them.
+// Package statictoken authenticates the bearer tokens of a file (--token-auth-file).
 package statictoken
 
 import (
@@ -16,15 +15,15 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Static is a fixed set of tokens, keyed by their hash so that looking one up
-// takes no time that depends on it.
-type Static struct {
+// Authenticator knows a fixed set of tokens. They are keyed by their hash, so that the time of
+// a lookup reveals nothing about them. It is an authn.AudienceAgnosticAuthenticator.
+type Authenticator struct {
 	users map[[sha256.Size]byte]*request.User
 }
 
-// ReadFile reads a CSV file of token, user name, user UID and, optionally, groups
-// ("a,b,c" in quotes).
-func ReadFile(path string) (*Static, error) {
+// ReadFile reads a CSV file with the columns token, user name, user UID and, optionally,
+// groups ("a,b,c" in quotes).
+func ReadFile(path string) (*Authenticator, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -37,11 +36,11 @@ func ReadFile(path string) (*Static, error) {
 	return s, nil
 }
 
-// Read reads the form that ReadFile describes. Where a token comes twice, the
-// last line counts; an empty token is left out.
-func Read(in io.Reader) (*Static, error) {
+// Read reads the format that ReadFile describes. If a token occurs more than once, the last
+// line wins. Lines with an empty token are ignored.
+func Read(in io.Reader) (*Authenticator, error) {
 	const fewestFields, groupsField = 3, 3
-	s := &Static{users: map[[sha256.Size]byte]*request.User{}}
+	s := &Authenticator{users: map[[sha256.Size]byte]*request.User{}}
 	r := csv.NewReader(in)
 	r.FieldsPerRecord = -1
 	r.TrimLeadingSpace = true
@@ -55,7 +54,8 @@ func Read(in io.Reader) (*Static, error) {
 		}
 		line, _ := r.FieldPos(0)
 		if len(record) < fewestFields {
-			return nil, fmt.Errorf("line %d: a token needs at least 3 columns (token, user name, user uid), found %d", line, len(record))
+			return nil, fmt.Errorf("line %d: a token needs at least 3 columns (token, user name, user uid), found %d", line,
+				len(record))
 		}
 		if record[0] == "" {
 			continue
@@ -68,7 +68,7 @@ func Read(in io.Reader) (*Static, error) {
 	}
 }
 
-// UserOfToken implements authn.TokenUsers.
-func (s *Static) UserOfToken(_ context.Context, t authn.BearerToken) (*request.User, error) {
+// UserOfToken implements authn.AudienceAgnosticAuthenticator.
+func (s *Authenticator) UserOfToken(_ context.Context, t authn.BearerToken) (*request.User, error) {
 	return s.users[t.Hash], nil
 }

@@ -1,5 +1,5 @@
-// Package tokencache remembers what was found out about bearer tokens, by their
-// hash, in bounded memory.
+// Package tokencache caches what was found out about bearer tokens, by their hash, in bounded
+// memory.
 package tokencache
 
 import (
@@ -10,26 +10,26 @@ import (
 // Key is the hash of a token.
 type Key = [sha256.Size]byte
 
-// Counter counts what a cache is good for. Both functions must be there.
+// Counter counts the hits and misses of a cache. Both functions must be set.
 type Counter struct {
-	// Hit is called for a token that is known, Miss for one that had to be looked at,
-	// with whether that found anything out.
+	// Hit is called for a token that is in the cache, Miss for one that is not. ok reports
+	// whether the token could be evaluated without an error.
 	Hit  func()
 	Miss func(ok bool)
 }
 
-// Uncounted counts nothing.
-func Uncounted() Counter { return Counter{Hit: func() {}, Miss: func(bool) {}} }
+// NoCounter returns a Counter that counts nothing.
+func NoCounter() Counter { return Counter{Hit: func() {}, Miss: func(bool) {}} }
 
 // Cache is a bounded map. It is safe for concurrent use.
 //
-// It has two generations: what is asked for moves to the young one, and when that
-// is full the old one is dropped and the young one becomes old. So it costs no
-// list, and what is used stays.
+// It has two generations. Get moves an entry to the young generation. When that is full, the
+// old generation is dropped and the young one becomes old. So entries that are used stay in
+// the cache, without the cost of a linked list.
 type Cache[V any] struct {
 	mu         sync.RWMutex // guards young and old
 	young, old map[Key]V
-	size       int // of a generation
+	size       int // entries of one generation
 }
 
 // New returns a cache of at least size and at most twice as many entries.
@@ -37,7 +37,7 @@ func New[V any](size int) *Cache[V] {
 	return &Cache[V]{young: map[Key]V{}, size: size}
 }
 
-// Get returns what is remembered of a token.
+// Get returns the entry of a token.
 func (c *Cache[V]) Get(k Key) (V, bool) {
 	c.mu.RLock()
 	v, ok := c.young[k]
@@ -53,7 +53,7 @@ func (c *Cache[V]) Get(k Key) (V, bool) {
 	return v, ok
 }
 
-// Put remembers v.
+// Put adds or replaces the entry of a token.
 func (c *Cache[V]) Put(k Key, v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *Cache[V]) Put(k Key, v V) {
 	c.young[k] = v
 }
 
-// Clear forgets everything.
+// Clear removes all entries.
 func (c *Cache[V]) Clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 )
 
-// specOf words what is asked as a review.
-func specOf(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
+// reviewSpec returns the spec of the SubjectAccessReview for a request.
+func reviewSpec(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: at.User.Name, UID: at.User.UID, Groups: at.User.Groups}
 	if at.User.Extra != nil {
 		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(at.User.Extra))
@@ -28,7 +28,7 @@ func specOf(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
 		Namespace: i.Namespace, Verb: i.Verb, Group: i.Group, Version: i.Version,
 		Resource: i.Resource, Subresource: i.Subresource, Name: i.Name,
 	}
-	// Requirements that are not understood are left out: the question is broader then.
+	// Requirements that cannot be parsed are left out. The review then is about a broader request.
 	ofFields, _ := at.Selectors.Fields()
 	if list := fieldRequirements(ofFields); len(list) > 0 {
 		r.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: list}
@@ -41,8 +41,8 @@ func specOf(at authz.Attributes) authorizationv1.SubjectAccessReviewSpec {
 	return spec
 }
 
-// fieldRequirements leaves out what has no word in a review: the question is
-// broader then.
+// fieldRequirements converts requirements for a review. It leaves out those that a review
+// cannot express, so that the review is about a broader request.
 func fieldRequirements(in fields.Requirements) []metav1.FieldSelectorRequirement {
 	var out []metav1.FieldSelectorRequirement
 	for _, r := range in {

@@ -1,5 +1,5 @@
-// Package webhookauthorizer asks a webhook whether a user may do something, by a
-// SubjectAccessReview.
+// Package webhookauthorizer is the authorization mode Webhook: it sends a SubjectAccessReview
+// to a webhook.
 package webhookauthorizer
 
 import (
@@ -23,42 +23,42 @@ import (
 )
 
 const (
-	// remembered bounds the answers that are kept.
-	remembered = 8192
-	// mostKept is the size in bytes of what a client may choose of a question whose
-	// answer is kept: long ones would fill the memory.
-	mostKept = 10000
+	// cacheSize is the largest number of cached responses.
+	cacheSize = 8192
+	// maxCachedBytes limits the attributes of a request that a client can choose, in bytes.
+	// The response for a request with more is not cached, to limit the memory of the cache.
+	maxCachedBytes = 10000
 
 	kind = "SubjectAccessReview"
 )
 
-// Observer is told of calls and of match conditions.
+// Observer is called for each call of a webhook and each evaluation of match conditions.
 type Observer interface {
-	// AuthorizationWebhook is told of each call: success, error, timeout or
+	// AuthorizationWebhook is called after each call. result is success, error, timeout or
 	// canceled.
 	AuthorizationWebhook(name, result string, took time.Duration)
-	// AuthorizationWebhookFailOpen is told of a failure that left the decision to
-	// others.
+	// AuthorizationWebhookFailOpen is called after a failure that left the decision to the
+	// next authorizer.
 	AuthorizationWebhookFailOpen(name, result string)
-	// AuthorizationMatch is told how match conditions were evaluated.
+	// AuthorizationMatch is called after the match conditions were evaluated.
 	AuthorizationMatch(name string, took time.Duration, failed, excluded bool)
 }
 
-// Options describe one webhook.
+// Options configure one webhook.
 type Options struct {
-	// Name is that of the authorizer, for metrics.
+	// Name is the name of the authorizer in metrics.
 	Name   string
 	Client *webhook.Client
-	// Version of SubjectAccessReview that the webhook speaks: v1 or v1beta1.
+	// Version is the version of SubjectAccessReview that the webhook supports: v1 or v1beta1.
 	Version string
-	// Timeout bounds one call; 0 is 30 s.
+	// Timeout limits one call; 0 stands for 30 s.
 	Timeout time.Duration
 	Backoff webhook.Backoff
-	// AllowedTTL and RefusedTTL are how long answers are kept; 0 keeps none.
+	// AllowedTTL and RefusedTTL are how long responses are cached; 0 caches none.
 	AllowedTTL, RefusedTTL time.Duration
-	// OnError is what a failure decides: authz.NoOpinion or authz.Deny.
+	// OnError is the decision if the webhook fails: authz.NoOpinion or authz.Deny.
 	OnError authz.Decision
-	// Conditions must all be met for the webhook to be asked; nil always asks.
+	// Conditions must all be true for the webhook to be called. If nil, it is always called.
 	Conditions *Conditions
 	Observe    Observer
 }
@@ -66,25 +66,26 @@ type Options struct {
 // Authorizer implements authz.Authorizer.
 type Authorizer struct {
 	o     Options
-	known *cache.LRUExpireCache
+	cache *cache.LRUExpireCache
 }
 
 // New returns an Authorizer.
 func New(o Options) (*Authorizer, error) {
 	if o.Version != "v1" && o.Version != "v1beta1" {
-		return nil, fmt.Errorf("unsupported webhook authorizer version %q, supported versions are %q, %q", o.Version, "v1", "v1beta1")
+		return nil, fmt.Errorf("unsupported webhook authorizer version %q, supported versions are %q, %q", o.Version, "v1",
+			"v1beta1")
 	}
-	return &Authorizer{o, cache.NewLRUExpireCache(remembered)}, nil
+	return &Authorizer{o, cache.NewLRUExpireCache(cacheSize)}, nil
 }
 
 // Authorize implements authz.Authorizer.
 func (a *Authorizer) Authorize(ctx context.Context, at authz.Attributes) (authz.Decision, string, error) {
-	spec := specOf(at)
-	asks, err := a.matches(ctx, &spec)
+	spec := reviewSpec(at)
+	matches, err := a.matches(ctx, &spec)
 	switch {
 	case err != nil:
 		return a.o.OnError, "", err
-	case !asks:
+	case !matches:
 		return authz.NoOpinion, "", nil
 	}
 	text, err := json.Marshal(spec)
@@ -92,18 +93,18 @@ func (a *Authorizer) Authorize(ctx context.Context, at authz.Attributes) (authz.
 		return a.o.OnError, "", err
 	}
 	key := string(text)
-	if known, ok := a.known.Get(key); ok {
+	if known, ok := a.cache.Get(key); ok {
 		return decisionOf(known.(authorizationv1.SubjectAccessReviewStatus))
 	}
-	status, err := a.ask(ctx, &spec)
+	status, err := a.callWebhook(ctx, &spec)
 	if err != nil {
 		return a.o.OnError, "", err
 	}
-	a.keep(key, at.Info, *status)
+	a.remember(key, at.Info, *status)
 	return decisionOf(*status)
 }
 
-// RulesFor implements authz.RuleResolver: a webhook cannot tell.
+// RulesFor implements authz.RuleResolver. A webhook cannot list permissions.
 func (a *Authorizer) RulesFor(context.Context, *request.User, string) (authz.Rules, error) {
 	return authz.Rules{Incomplete: true}, errors.New("webhook authorizer does not support user rule resolution")
 }
@@ -118,14 +119,15 @@ func (a *Authorizer) matches(ctx context.Context, spec *authorizationv1.SubjectA
 	return matches, err
 }
 
-func (a *Authorizer) keep(key string, i *request.Info, status authorizationv1.SubjectAccessReviewStatus) {
+func (a *Authorizer) remember(key string, i *request.Info, status authorizationv1.SubjectAccessReviewStatus) {
 	ttl := a.o.RefusedTTL
 	if status.Allowed {
 		ttl = a.o.AllowedTTL
 	}
-	size := len(i.Namespace) + len(i.Verb) + len(i.Group) + len(i.Version) + len(i.Resource) + len(i.Subresource) + len(i.Name) + len(i.Path)
-	if ttl > 0 && size < mostKept {
-		a.known.Add(key, status, ttl)
+	size := len(i.Namespace) + len(i.Verb) + len(i.Group) + len(i.Version) + len(i.Resource) + len(i.Subresource) +
+		len(i.Name) + len(i.Path)
+	if ttl > 0 && size < maxCachedBytes {
+		a.cache.Add(key, status, ttl)
 	}
 }
 
@@ -141,9 +143,11 @@ func decisionOf(status authorizationv1.SubjectAccessReviewStatus) (authz.Decisio
 	return authz.NoOpinion, status.Reason, nil
 }
 
-// ask asks the webhook, again where a failure may be of the moment.
-func (a *Authorizer) ask(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (*authorizationv1.SubjectAccessReviewStatus, error) {
-	body, err := a.question(spec)
+// callWebhook calls the webhook, and again after an error that may be temporary.
+func (a *Authorizer) callWebhook(
+	ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec,
+) (*authorizationv1.SubjectAccessReviewStatus, error) {
+	body, err := a.encodeReview(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +155,9 @@ func (a *Authorizer) ask(ctx context.Context, spec *authorizationv1.SubjectAcces
 	result := ""
 	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
 		start := time.Now()
-		said, err := a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: a.o.Timeout})
+		response, err := a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: a.o.Timeout})
 		if err == nil {
-			status, err = a.answer(said)
+			status, err = a.decodeReview(response)
 		}
 		result = resultOf(ctx, err)
 		a.o.Observe.AuthorizationWebhook(a.o.Name, result, time.Since(start))
@@ -165,16 +169,16 @@ func (a *Authorizer) ask(ctx context.Context, spec *authorizationv1.SubjectAcces
 	return status, err
 }
 
-func (a *Authorizer) question(spec *authorizationv1.SubjectAccessReviewSpec) ([]byte, error) {
+func (a *Authorizer) encodeReview(spec *authorizationv1.SubjectAccessReviewSpec) ([]byte, error) {
 	meta := metav1.TypeMeta{APIVersion: authorizationv1.GroupName + "/" + a.o.Version, Kind: kind}
 	if a.o.Version == "v1" {
 		return json.Marshal(&authorizationv1.SubjectAccessReview{TypeMeta: meta, Spec: *spec})
 	}
-	return json.Marshal(&authorizationv1beta1.SubjectAccessReview{TypeMeta: meta, Spec: olderSpec(spec)})
+	return json.Marshal(&authorizationv1beta1.SubjectAccessReview{TypeMeta: meta, Spec: v1beta1Spec(spec)})
 }
 
-// olderSpec is the spec as v1beta1 has it: the groups have another name there.
-func olderSpec(spec *authorizationv1.SubjectAccessReviewSpec) authorizationv1beta1.SubjectAccessReviewSpec {
+// v1beta1Spec converts the spec to v1beta1, where the groups have another field name.
+func v1beta1Spec(spec *authorizationv1.SubjectAccessReviewSpec) authorizationv1beta1.SubjectAccessReviewSpec {
 	out := authorizationv1beta1.SubjectAccessReviewSpec{User: spec.User, Groups: spec.Groups, UID: spec.UID}
 	if spec.Extra != nil {
 		out.Extra = make(map[string]authorizationv1beta1.ExtraValue, len(spec.Extra))
@@ -194,18 +198,19 @@ func olderSpec(spec *authorizationv1.SubjectAccessReviewSpec) authorizationv1bet
 	return out
 }
 
-// answer reads what the webhook said; the status has the same fields in both
-// versions.
-func (a *Authorizer) answer(said []byte) (*authorizationv1.SubjectAccessReviewStatus, error) {
+// decodeReview returns the status in the response of the webhook. The status has the same
+// fields in both versions.
+func (a *Authorizer) decodeReview(response []byte) (*authorizationv1.SubjectAccessReviewStatus, error) {
 	var review struct {
 		metav1.TypeMeta
 		Status authorizationv1.SubjectAccessReviewStatus `json:"status"`
 	}
-	if err := json.Unmarshal(said, &review); err != nil {
-		return nil, errors.New("the webhook answered no SubjectAccessReview")
+	if err := json.Unmarshal(response, &review); err != nil {
+		return nil, errors.New("the response of the webhook is not a SubjectAccessReview")
 	}
 	if want := authorizationv1.GroupName + "/" + a.o.Version; review.APIVersion != want || review.Kind != kind {
-		return nil, fmt.Errorf("the webhook answered apiVersion %q, kind %q to a %s of %s", review.APIVersion, review.Kind, kind, want)
+		return nil, fmt.Errorf("the response of the webhook has apiVersion %q, kind %q; expected a %s of %s",
+			review.APIVersion, review.Kind, kind, want)
 	}
 	return &review.Status, nil
 }

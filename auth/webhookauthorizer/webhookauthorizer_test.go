@@ -96,7 +96,8 @@ func TestAnswersDecide(t *testing.T) {
 			t.Errorf("%s: %v %q %v", status, decision, reason, err)
 		}
 	}
-	decision, _, err := newHook(t, 200, `{"allowed":true,"denied":true}`).authorizer(t, &notes{}, nil).Authorize(t.Context(), listing)
+	decision, _, err := newHook(t, 200, `{"allowed":true,"denied":true}`).authorizer(t, &notes{},
+		nil).Authorize(t.Context(), listing)
 	if decision != authz.Deny || err == nil {
 		t.Errorf("both: %v %v", decision, err)
 	}
@@ -112,7 +113,8 @@ func TestTheQuestionIsAReview(t *testing.T) {
 		asked := *h.asked.Load()
 		spec := asked["spec"].(map[string]any)
 		attributes := spec["resourceAttributes"].(map[string]any)
-		if asked["apiVersion"] != "authorization.k8s.io/"+version || spec["user"] != "jane" || spec["uid"] != "u" || spec[groups] == nil || spec["extra"] == nil {
+		if asked["apiVersion"] != "authorization.k8s.io/"+version || spec["user"] != "jane" || spec["uid"] != "u" ||
+			spec[groups] == nil || spec["extra"] == nil {
 			t.Errorf("%s: asked %v", version, asked)
 		}
 		text, err := json.Marshal(attributes)
@@ -121,7 +123,8 @@ func TestTheQuestionIsAReview(t *testing.T) {
 		}
 		for _, want := range []string{
 			`"namespace":"ns"`, `"verb":"list"`, `"resource":"pods"`, `"version":"v1"`,
-			`{"key":"spec.nodeName","operator":"In","values":["n"]}`, `{"key":"a","operator":"In","values":["b"]}`, `{"key":"c","operator":"DoesNotExist"}`,
+			`{"key":"spec.nodeName","operator":"In","values":["n"]}`, `{"key":"a","operator":"In","values":["b"]}`,
+			`{"key":"c","operator":"DoesNotExist"}`,
 		} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s: %s lacks %s", version, text, want)
@@ -155,7 +158,7 @@ func TestAnswersAreRemembered(t *testing.T) {
 	h.status = `{"allowed":false}`
 	long := listing
 	info := *listing.Info
-	info.Name = strings.Repeat("x", mostKept)
+	info.Name = strings.Repeat("x", maxCachedBytes)
 	long.Info = &info
 	for range 2 {
 		ask(long)
@@ -195,13 +198,17 @@ func TestConditionsChooseWhatIsAsked(t *testing.T) {
 		decision   authz.Decision // of a webhook that denies, failing with Deny
 		failed     bool
 	}{
-		"met":                {[]string{`request.user == 'jane'`, `request.resourceAttributes.namespace == 'ns'`}, true, authz.Allow, false},
-		"one is not":         {[]string{`request.user == 'jane'`, `request.resourceAttributes.verb == 'get'`}, false, authz.NoOpinion, false},
-		"groups and extra":   {[]string{`'g' in request.groups && 'v' in request.extra['k']`}, true, authz.Allow, false},
-		"a selector":         {[]string{`request.resourceAttributes.fieldSelector.requirements.exists(r, r.key == 'spec.nodeName' && r.values == ['n'])`}, true, authz.Allow, false},
-		"a path":             {[]string{`has(request.nonResourceAttributes)`}, false, authz.NoOpinion, false},
-		"an error":           {[]string{`request.nonResourceAttributes.path == '/x'`}, false, authz.Deny, true},
-		"an error and a no":  {[]string{`request.nonResourceAttributes.path == '/x'`, `false`}, false, authz.NoOpinion, false},
+		"met": {[]string{`request.user == 'jane'`, `request.resourceAttributes.namespace == 'ns'`}, true,
+			authz.Allow, false},
+		"one is not": {[]string{`request.user == 'jane'`, `request.resourceAttributes.verb == 'get'`}, false,
+			authz.NoOpinion, false},
+		"groups and extra": {[]string{`'g' in request.groups && 'v' in request.extra['k']`}, true, authz.Allow, false},
+		"a selector": {[]string{`request.resourceAttributes.fieldSelector.requirements.exists(r, r.key == ` +
+			`'spec.nodeName' && r.values == ['n'])`}, true, authz.Allow, false},
+		"a path":   {[]string{`has(request.nonResourceAttributes)`}, false, authz.NoOpinion, false},
+		"an error": {[]string{`request.nonResourceAttributes.path == '/x'`}, false, authz.Deny, true},
+		"an error and a no": {[]string{`request.nonResourceAttributes.path == '/x'`, `false`}, false, authz.NoOpinion,
+			false},
 		"an error and a yes": {[]string{`request.nonResourceAttributes.path == '/x'`, `true`}, false, authz.Deny, true},
 	} {
 		conditions, errs := Compile(c.conditions, nil)

@@ -1,4 +1,4 @@
-// Package webhooktoken asks a webhook whose a bearer token is, by a TokenReview.
+// Package webhooktoken authenticates bearer tokens by a webhook, which gets a TokenReview.
 package webhooktoken
 
 import (
@@ -18,18 +18,19 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// requestTimeout bounds one question with all that is repeated.
+// requestTimeout limits one review with all its retries.
 const requestTimeout = 10 * time.Second
 
-// Options are what an Authenticator needs.
+// Options configure an Authenticator.
 type Options struct {
 	Client *webhook.Client
-	// Version of TokenReview that the webhook speaks: v1 or v1beta1.
+	// Version is the version of TokenReview that the webhook supports: v1 or v1beta1.
 	Version string
-	// Audiences are the server's own, for a webhook that knows none.
+	// Audiences are the API server's own, for a webhook that does not support audiences.
 	Audiences []string
 	Backoff   webhook.Backoff
-	// Observe is told of each answer by its code, "<error>" for none; nil is not.
+	// Observe, unless nil, is called after each call with the HTTP status code of the
+	// response, or with "<error>" if there is none.
 	Observe func(code string, took time.Duration)
 }
 
@@ -39,7 +40,8 @@ type Authenticator struct{ o Options }
 // New returns the authenticator.
 func New(o Options) (*Authenticator, error) {
 	if o.Version != "v1" && o.Version != "v1beta1" {
-		return nil, fmt.Errorf("unsupported authentication webhook version %q, supported versions are %q, %q", o.Version, "v1", "v1beta1")
+		return nil, fmt.Errorf("unsupported authentication webhook version %q, supported versions are %q, %q", o.Version,
+			"v1", "v1beta1")
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
@@ -48,25 +50,27 @@ func New(o Options) (*Authenticator, error) {
 }
 
 // AuthenticateToken implements authn.TokenAuthenticator.
-func (a *Authenticator) AuthenticateToken(ctx context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
+func (a *Authenticator) AuthenticateToken(
+	ctx context.Context, t authn.BearerToken, audiences []string,
+) (*authn.Identity, error) {
 	status, err := a.review(ctx, t.Text, audiences)
 	if err != nil {
 		return nil, err
 	}
-	meant := a.o.Audiences
+	accepted := a.o.Audiences
 	if len(status.Audiences) > 0 {
-		meant = status.Audiences
+		accepted = status.Audiences
 	}
-	meant = authn.Intersect(audiences, meant)
+	accepted = authn.Intersect(audiences, accepted)
 	switch {
-	case len(meant) == 0:
+	case len(accepted) == 0:
 		return nil, nil
 	case !status.Authenticated && status.Error != "":
 		return nil, errors.New(status.Error)
 	case !status.Authenticated:
 		return nil, nil
 	}
-	return &authn.Identity{User: authn.WithAuthenticated(userOf(&status.User)), Audiences: meant}, nil
+	return &authn.Identity{User: authn.WithAuthenticated(userOf(&status.User)), Audiences: accepted}, nil
 }
 
 func userOf(u *authenticationv1.UserInfo) *request.User {
@@ -80,41 +84,44 @@ func userOf(u *authenticationv1.UserInfo) *request.User {
 	return out
 }
 
-// review asks the webhook. Both versions have the same fields.
-func (a *Authenticator) review(ctx context.Context, token string, audiences []string) (*authenticationv1.TokenReviewStatus, error) {
+// review calls the webhook. Both versions of TokenReview have the same fields.
+func (a *Authenticator) review(
+	ctx context.Context, token string, audiences []string,
+) (*authenticationv1.TokenReviewStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	question := &authenticationv1.TokenReview{
+	review := &authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.GroupName + "/" + a.o.Version, Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
 	}
-	body, err := json.Marshal(question)
+	body, err := json.Marshal(review)
 	if err != nil {
 		return nil, err
 	}
-	var said []byte
+	var response []byte
 	err = webhook.Retry(ctx, a.o.Backoff, webhook.IsTransient, func(ctx context.Context) error {
 		start := time.Now()
 		var err error
-		said, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout})
-		a.o.Observe(codeOf(err), time.Since(start))
+		response, err = a.o.Client.Post(ctx, webhook.Call{Body: body, Timeout: requestTimeout})
+		a.o.Observe(metricCode(err), time.Since(start))
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	var answer authenticationv1.TokenReview
-	if err := json.Unmarshal(said, &answer); err != nil {
-		return nil, errors.New("the webhook answered no TokenReview")
+	if err := json.Unmarshal(response, &answer); err != nil {
+		return nil, errors.New("the response of the webhook is not a TokenReview")
 	}
-	if answer.APIVersion != question.APIVersion || answer.Kind != question.Kind {
-		return nil, fmt.Errorf("the webhook answered apiVersion %q, kind %q to a %s of %s", answer.APIVersion, answer.Kind, question.Kind, question.APIVersion)
+	if answer.APIVersion != review.APIVersion || answer.Kind != review.Kind {
+		return nil, fmt.Errorf("the response of the webhook has apiVersion %q, kind %q; expected a %s of %s",
+			answer.APIVersion, answer.Kind, review.Kind, review.APIVersion)
 	}
 	return &answer.Status, nil
 }
 
-// codeOf is the answer's code as metrics count it.
-func codeOf(err error) string {
+// metricCode returns the status code of a response as metrics count it.
+func metricCode(err error) string {
 	const created = "201"
 	if err == nil {
 		return created

@@ -55,11 +55,15 @@ func newReviewer(t *testing.T, answer func(*authenticationv1.TokenReview) int) *
 func (r *reviewer) open(t *testing.T, version string) *Authenticator {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "webhook.kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]\nusers: [{name: u, user: {token: secret}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", r.URL+"/review", ca)
+	text := fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q, certificate-authority: "+
+			"%q}}]\nusers: [{name: u, user: {token: secret}}]\ncontexts: [{name: x, context: {cluster: c, user: "+
+			"u}}]\ncurrent-context: x\n", r.URL+"/review", ca)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +71,9 @@ func (r *reviewer) open(t *testing.T, version string) *Authenticator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(Options{Client: client, Version: version, Audiences: own, Backoff: webhook.Backoff{Tries: 3, First: time.Millisecond}})
+	a, err := New(
+		Options{Client: client, Version: version, Audiences: own,
+			Backoff: webhook.Backoff{Tries: 3, First: time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,21 +81,25 @@ func (r *reviewer) open(t *testing.T, version string) *Authenticator {
 }
 
 func TestReview(t *testing.T) {
-	jane := authenticationv1.UserInfo{Username: "jane", UID: "1", Groups: []string{"dev"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+	jane := authenticationv1.UserInfo{Username: "jane", UID: "1", Groups: []string{"dev"},
+		Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
 	for _, version := range []string{"v1", "v1beta1"} {
 		for name, c := range map[string]struct {
 			status authenticationv1.TokenReviewStatus
 			meant  []string // nil: nobody's
 			err    string
 		}{
-			"a user":             {authenticationv1.TokenReviewStatus{Authenticated: true, User: jane}, own, ""},
-			"audiences":          {authenticationv1.TokenReviewStatus{Authenticated: true, User: jane, Audiences: []string{"x", own[0]}}, own, ""},
-			"another's audience": {authenticationv1.TokenReviewStatus{Authenticated: true, User: jane, Audiences: []string{"x"}}, nil, ""},
-			"nobody's":           {authenticationv1.TokenReviewStatus{User: jane}, nil, ""},
-			"an error":           {authenticationv1.TokenReviewStatus{Error: "expired"}, nil, "expired"},
+			"a user": {authenticationv1.TokenReviewStatus{Authenticated: true, User: jane}, own, ""},
+			"audiences": {authenticationv1.TokenReviewStatus{Authenticated: true, User: jane,
+				Audiences: []string{"x", own[0]}}, own, ""},
+			"another's audience": {authenticationv1.TokenReviewStatus{Authenticated: true, User: jane, Audiences: []string{"x"}},
+				nil, ""},
+			"nobody's": {authenticationv1.TokenReviewStatus{User: jane}, nil, ""},
+			"an error": {authenticationv1.TokenReviewStatus{Error: "expired"}, nil, "expired"},
 		} {
 			r := newReviewer(t, func(review *authenticationv1.TokenReview) int {
-				if review.APIVersion != "authentication.k8s.io/"+version || review.Spec.Token != "tok" || !slices.Equal(review.Spec.Audiences, own) {
+				if review.APIVersion != "authentication.k8s.io/"+version || review.Spec.Token != "tok" ||
+					!slices.Equal(review.Spec.Audiences, own) {
 					t.Errorf("asked %+v", review)
 				}
 				review.Status = c.status
@@ -102,7 +112,8 @@ func TestReview(t *testing.T) {
 					t.Errorf("%s: %+v %v", name, identity, err)
 				}
 			default:
-				want := &request.User{Name: "jane", UID: "1", Groups: []string{"dev", "system:authenticated"}, Extra: map[string][]string{"k": {"v"}}}
+				want := &request.User{Name: "jane", UID: "1", Groups: []string{"dev", "system:authenticated"},
+					Extra: map[string][]string{"k": {"v"}}}
 				if err != nil || !reflect.DeepEqual(identity.User, want) || !slices.Equal(identity.Audiences, c.meant) {
 					t.Errorf("%s: %+v %v", name, identity, err)
 				}
@@ -115,12 +126,14 @@ func TestAnOutageIsAnErrorAndNotRemembered(t *testing.T) {
 	var code atomic.Int64
 	code.Store(http.StatusInternalServerError)
 	r := newReviewer(t, func(review *authenticationv1.TokenReview) int {
-		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "jane"}}
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true,
+			User: authenticationv1.UserInfo{Username: "jane"}}
 		return int(code.Load())
 	})
-	a := tokencache.NewRecent(r.open(t, "v1"), time.Hour, time.Hour, time.Now, tokencache.Uncounted())
+	a := tokencache.NewAuthenticator(r.open(t, "v1"), time.Hour, time.Hour, time.Now, tokencache.NoCounter())
 	token := authn.NewBearerToken("tok")
-	if identity, err := a.AuthenticateToken(t.Context(), token, own); identity != nil || err == nil || strings.Contains(err.Error(), "tok") && strings.Contains(err.Error(), "secret") {
+	if identity, err := a.AuthenticateToken(t.Context(), token, own); identity != nil || err == nil ||
+		strings.Contains(err.Error(), "tok") && strings.Contains(err.Error(), "secret") {
 		t.Errorf("%+v %v", identity, err)
 	}
 	if n := r.asked.Load(); n != 3 {
@@ -143,7 +156,8 @@ func TestAnAnswerOfAnotherKindIsNone(t *testing.T) {
 		review.Status.Authenticated = true
 		return http.StatusCreated
 	})
-	if identity, err := r.open(t, "v1").AuthenticateToken(t.Context(), authn.NewBearerToken("tok"), own); identity != nil || err == nil {
+	if identity, err := r.open(t, "v1").AuthenticateToken(t.Context(), authn.NewBearerToken("tok"),
+		own); identity != nil || err == nil {
 		t.Errorf("%+v %v", identity, err)
 	}
 }

@@ -15,29 +15,29 @@ import (
 	"github.com/keelson-dev/keelson/auth/filewatch"
 )
 
-// Authorities are what client certificates are verified with: fixed ones, and those
-// of a file that may be replaced while the server runs.
+// Authorities are the certificate authorities that client certificates are verified with:
+// fixed ones, and those of a file that may be replaced while the server runs.
 type Authorities struct {
-	fixed []byte // PEM
-	path  string // "" is none
-	now   atomic.Pointer[bundle]
-	apart *apart // nil: may have anything in common with others
+	fixed   []byte // PEM
+	path    string // "": no file
+	current atomic.Pointer[bundle]
+	guard   *overlapGuard // nil: no check for overlap
 }
 
-// apart keeps the authorities of clients and those of front proxies from overlapping.
-type apart struct {
+// overlapGuard keeps the authorities of clients and those of front proxies from overlapping.
+type overlapGuard struct {
 	sync.Mutex       // held while one of the two is compared and replaced
 	clients, proxies *Authorities
 }
 
-// bundle is the authorities at one time.
+// bundle is an immutable version of the authorities.
 type bundle struct {
 	pool *x509.CertPool
 	file []byte // the content of the file
 	pem  []byte
 }
 
-// OpenAuthorities reads the file, if there is one.
+// OpenAuthorities returns the fixed authorities and those of the file, unless path is "".
 func OpenAuthorities(fixed []byte, path string) (*Authorities, error) {
 	a := &Authorities{fixed: fixed, path: path}
 	var content []byte
@@ -50,70 +50,70 @@ func OpenAuthorities(fixed []byte, path string) (*Authorities, error) {
 	return a, a.use(content)
 }
 
-// use replaces the authorities with the fixed ones and those of content. What is in
-// use stays so if content has no certificates, or one that overlaps with the
-// Authorities that this one is kept apart from.
+// use replaces the authorities with the fixed ones and those of content. It returns an error
+// and changes nothing if content has no certificates, or if a certificate overlaps with the
+// other Authorities of the overlapGuard.
 func (a *Authorities) use(content []byte) error {
 	b := &bundle{pool: x509.NewCertPool(), file: content, pem: bytes.Join([][]byte{a.fixed, content}, nil)}
 	if a.path != "" && !b.pool.AppendCertsFromPEM(content) {
 		return fmt.Errorf("%s has no certificates", a.path)
 	}
 	b.pool.AppendCertsFromPEM(a.fixed)
-	if a.apart != nil {
-		a.apart.Lock()
-		defer a.apart.Unlock()
-		if a.apart.overlap(a, b) {
-			// The other file may be about to be replaced too.
-			return filewatch.Again(fmt.Errorf("%s: %w", a.path, ErrOverlap))
+	if a.guard != nil {
+		a.guard.Lock()
+		defer a.guard.Unlock()
+		if a.guard.wouldOverlap(a, b) {
+			// The overlap may disappear when the other file is replaced too.
+			return filewatch.Retryable(fmt.Errorf("%s: %w", a.path, ErrOverlap))
 		}
 	}
-	a.now.Store(b)
+	a.current.Store(b)
 	return nil
 }
 
-// ErrOverlap says that a client certificate may be taken for one of a front proxy.
-var ErrOverlap = errors.New("the authorities of clients and those of front proxies overlap, so that a client could name any user in headers")
+// ErrOverlap means that a client certificate could be taken for one of a front proxy.
+var ErrOverlap = errors.New(
+	"the authorities of clients and those of front proxies overlap, so that a client could name any user in headers")
 
-// KeepApart returns ErrOverlap if the two overlap (see Overlap), and makes each refuse
-// later content that would overlap with the other. It is called before either is
-// followed.
-func KeepApart(clients, proxies *Authorities) error {
+// ForbidOverlap returns ErrOverlap if the two overlap (see Overlap). Otherwise, both will
+// refuse later content that overlaps with the other. It must be called before Watch.
+func ForbidOverlap(clients, proxies *Authorities) error {
 	if Overlap(clients.PEM(), proxies.PEM()) {
 		return ErrOverlap
 	}
-	clients.apart = &apart{clients: clients, proxies: proxies}
-	proxies.apart = clients.apart
+	clients.guard = &overlapGuard{clients: clients, proxies: proxies}
+	proxies.guard = clients.guard
 	return nil
 }
 
-// overlap says whether the two overlap when b takes the place of what a has.
-func (p *apart) overlap(a *Authorities, b *bundle) bool {
+// wouldOverlap reports whether the two overlap if b replaces the current content of a.
+func (p *overlapGuard) wouldOverlap(a *Authorities, b *bundle) bool {
 	if a == p.clients {
 		return Overlap(b.pem, p.proxies.PEM())
 	}
 	return Overlap(p.clients.PEM(), b.pem)
 }
 
-// Pool returns the authorities in use. It is another one after each change.
-func (a *Authorities) Pool() *x509.CertPool { return a.now.Load().pool }
+// Pool returns the current authorities. Each change makes a new pool.
+func (a *Authorities) Pool() *x509.CertPool { return a.current.Load().pool }
 
-// PEM returns the authorities in use.
-func (a *Authorities) PEM() []byte { return a.now.Load().pem }
+// PEM returns the current authorities as PEM text.
+func (a *Authorities) PEM() []byte { return a.current.Load().pem }
 
-// Follow takes up changes of the file until ctx ends.
-func (a *Authorities) Follow(ctx context.Context, every time.Duration, failed func(error)) {
+// Watch applies changes of the file until ctx is done.
+func (a *Authorities) Watch(ctx context.Context, every time.Duration, failed func(error)) {
 	if a.path == "" {
 		return
 	}
-	f := filewatch.File{Path: a.path, Every: every, Use: a.use, Failed: failed}
-	f.Run(ctx, a.now.Load().file)
+	f := filewatch.File{Path: a.path, Interval: every, Apply: a.use, OnError: failed}
+	f.Run(ctx, a.current.Load().file)
 }
 
-// Overlap says whether certificates of clients may be verified with the authorities of
-// front proxies. That is so where both have an authority with the same public key,
-// whatever else its certificates say, and where an authority of proxies has issued one
-// of clients: a client may send that one along as an intermediate. The opposite is no
-// overlap: an authority of clients may have issued one that is for proxies alone.
+// Overlap reports whether certificates of clients could be verified with the authorities of
+// front proxies. That is so if both have an authority with the same public key, whatever else
+// its certificates contain, and if an authority of proxies has issued one of clients, because
+// a client can send that one as an intermediate certificate. The opposite is not an overlap:
+// an authority of clients may have issued one that is only for proxies.
 func Overlap(clients, proxies []byte) bool {
 	ofClients, ofProxies := certificatesOf(clients), certificatesOf(proxies)
 	for _, client := range ofClients {
@@ -126,22 +126,22 @@ func Overlap(clients, proxies []byte) bool {
 	return false
 }
 
-// issued says whether parent has signed child.
+// issued reports whether parent has signed child.
 func issued(parent, child *x509.Certificate) bool {
 	return bytes.Equal(parent.RawSubject, child.RawIssuer) && child.CheckSignatureFrom(parent) == nil
 }
 
-// keyOf returns the public key of a certificate in one encoding, since a certificate
-// may have its key in another.
+// keyOf returns the public key of a certificate in a normalized encoding, because certificates
+// may encode the same key differently.
 func keyOf(c *x509.Certificate) []byte {
 	if key, err := x509.MarshalPKIXPublicKey(c.PublicKey); err == nil {
 		return key
 	}
-	return c.RawSubjectPublicKeyInfo // of an algorithm that is not known: nothing is verified with it
+	return c.RawSubjectPublicKeyInfo // an unknown algorithm: nothing can be verified with it
 }
 
-// certificatesOf returns the certificates of PEM. Those that cannot be read are left
-// out, as x509.CertPool does.
+// certificatesOf returns the certificates in PEM text. Like x509.CertPool, it leaves out those
+// that it cannot parse.
 func certificatesOf(content []byte) []*x509.Certificate {
 	var out []*x509.Certificate
 	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {

@@ -1,5 +1,5 @@
-// Package x509 authenticates client certificates: the common name is the user, the
-// organizations are groups.
+// Package x509 authenticates client certificates. The common name is the user name, the
+// organizations are the groups.
 package x509
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// oidUID marks the part of a subject that is the user's UID
-// (kubernetes.io's arc 1.3.6.1.4.1.57683, 2).
+// oidUID is the type of the subject attribute with the user's UID (kubernetes.io's arc
+// 1.3.6.1.4.1.57683, 2).
 var oidUID = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 
-// extraCredential names the certificate among what is known of the user.
+// extraCredential is the extra key of the user that identifies the certificate.
 const extraCredential = "authentication.kubernetes.io/credential-id"
 
-// Authenticator verifies certificates against a pool of authorities.
+// Authenticator verifies client certificates with a pool of certificate authorities.
 type Authenticator struct {
-	// Roots returns the authorities that client certificates are verified with.
+	// Roots returns the certificate authorities of clients.
 	Roots func() *x509.CertPool
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
-	// Observe is told how long a certificate holds that is to be verified; nil is
-	// not.
+	// Observe, unless nil, is called before each verification with the time until the
+	// certificate expires.
 	Observe func(remaining time.Duration)
 }
 
@@ -63,17 +63,19 @@ func (a *Authenticator) Authenticate(r *http.Request) (*request.User, error) {
 	return v.user, nil
 }
 
-func (a *Authenticator) verify(sent []*x509.Certificate, roots *x509.CertPool, now time.Time) (*verified, error) {
-	leaf := sent[0]
+func (a *Authenticator) verify(
+	certificates []*x509.Certificate, roots *x509.CertPool, now time.Time,
+) (*verified, error) {
+	leaf := certificates[0]
 	if a.Observe != nil {
 		a.Observe(leaf.NotAfter.Sub(now))
 	}
-	chains, err := verifyChains(sent, roots, now)
+	chains, err := verifyChains(certificates, roots, now)
 	if err != nil {
 		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s, AKID=%s failed: %w",
-			leaf.SerialNumber, colons(leaf.SubjectKeyId), colons(leaf.AuthorityKeyId), err)
+			leaf.SerialNumber, colonHex(leaf.SubjectKeyId), colonHex(leaf.AuthorityKeyId), err)
 	}
-	v := &verified{roots: roots, until: lifetime(chains)}
+	v := &verified{roots: roots, until: validUntil(chains)}
 	user, err := userOf(leaf)
 	if err != nil {
 		return nil, err
@@ -85,21 +87,22 @@ func (a *Authenticator) verify(sent []*x509.Certificate, roots *x509.CertPool, n
 }
 
 // verifyChains verifies a client's certificates.
-func verifyChains(sent []*x509.Certificate, roots *x509.CertPool, now time.Time) ([][]*x509.Certificate, error) {
+func verifyChains(
+	certificates []*x509.Certificate, roots *x509.CertPool, now time.Time,
+) ([][]*x509.Certificate, error) {
 	options := x509.VerifyOptions{
 		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if len(sent) > 1 {
+	if len(certificates) > 1 {
 		options.Intermediates = x509.NewCertPool()
-		for _, c := range sent[1:] {
+		for _, c := range certificates[1:] {
 			options.Intermediates.AddCert(c)
 		}
 	}
-	return sent[0].Verify(options)
+	return certificates[0].Verify(options)
 }
 
-// userOf returns whom a certificate stands for, nil for nobody: one without a
-// common name.
+// userOf returns the user of a certificate, nil if it has no common name.
 func userOf(leaf *x509.Certificate) (*request.User, error) {
 	if leaf.Subject.CommonName == "" {
 		return nil, nil
@@ -135,8 +138,8 @@ func uidOf(leaf *x509.Certificate) (string, error) {
 	return uid, nil
 }
 
-// colons writes an identifier as pairs of digits.
-func colons(id []byte) string {
+// colonHex returns an identifier as hexadecimal pairs separated by colons.
+func colonHex(id []byte) string {
 	pairs := make([]string, len(id))
 	for i, b := range id {
 		pairs[i] = fmt.Sprintf("%02X", b)
@@ -144,8 +147,8 @@ func colons(id []byte) string {
 	return strings.Join(pairs, ":")
 }
 
-// lifetime returns until when the longest-lived of the chains holds.
-func lifetime(chains [][]*x509.Certificate) time.Time {
+// validUntil returns the time until which at least one of the chains is valid.
+func validUntil(chains [][]*x509.Certificate) time.Time {
 	var best time.Time
 	for _, chain := range chains {
 		end := chain[0].NotAfter
@@ -163,52 +166,51 @@ func lifetime(chains [][]*x509.Certificate) time.Time {
 
 type connKey struct{}
 
-// connection remembers the last verifications on one connection: a certificate
-// cannot change within it.
+// connection caches the last verifications on one connection, whose certificate cannot change.
 type connection struct {
 	verified atomic.Pointer[verified]
-	proof    atomic.Pointer[proof]
+	proxy    atomic.Pointer[proxyVerification]
 }
 
-// proof is what VerifyOnce found.
-type proof struct {
+// proxyVerification is the result of VerifyOnce.
+type proxyVerification struct {
 	err   error
 	roots *x509.CertPool
 	until time.Time
 }
 
-// failureHolds is for how long a certificate that does not hold is not looked at
-// again: it may begin to.
-const failureHolds = 10 * time.Second
+// failureTTL is how long a failed verification is cached. The certificate may become valid
+// later.
+const failureTTL = 10 * time.Second
 
-// VerifyOnce says whether the certificates of a request hold, and looks once a
-// connection. It is for one pool beside that of an Authenticator.
+// VerifyOnce verifies the certificates of a request, once per connection. It is for one pool
+// in addition to the pool of an Authenticator.
 func VerifyOnce(r *http.Request, roots *x509.CertPool, now time.Time) error {
 	conn, _ := r.Context().Value(connKey{}).(*connection)
 	if conn != nil {
-		if p := conn.proof.Load(); p != nil && p.roots == roots && now.Before(p.until) {
+		if p := conn.proxy.Load(); p != nil && p.roots == roots && now.Before(p.until) {
 			return p.err
 		}
 	}
 	chains, err := verifyChains(r.TLS.PeerCertificates, roots, now)
-	p := &proof{err: err, roots: roots, until: now.Add(failureHolds)}
+	p := &proxyVerification{err: err, roots: roots, until: now.Add(failureTTL)}
 	if err == nil {
-		p.until = lifetime(chains)
+		p.until = validUntil(chains)
 	}
 	if conn != nil {
-		conn.proof.Store(p)
+		conn.proxy.Store(p)
 	}
 	return err
 }
 
 type verified struct {
-	user  *request.User // nil: the certificate stands for nobody
+	user  *request.User // nil: the certificate has no common name
 	roots *x509.CertPool
 	until time.Time
 }
 
-// WithConnection returns ctx for a new connection, so that its certificate is
-// verified once and not with each request. It is for http.Server.ConnContext.
+// WithConnection returns the context for a new connection, so that its certificate is verified
+// once and not for each request. It is for http.Server.ConnContext.
 func WithConnection(ctx context.Context) context.Context {
 	return context.WithValue(ctx, connKey{}, &connection{})
 }

@@ -30,7 +30,8 @@ type issuer struct {
 func newIssuer(t *testing.T) *issuer {
 	t.Helper()
 	i := &issuer{t: t}
-	i.cert, i.key = i.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true})
+	i.cert, i.key = i.issue(
+		&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true})
 	return i
 }
 
@@ -95,8 +96,11 @@ func TestCertificates(t *testing.T) {
 		"an empty UID":  {ca, x509.Certificate{Subject: uid("")}, "", "UID cannot be an empty string"},
 		"nobody":        {ca, x509.Certificate{}, "", ""},
 		"another's":     {other, x509.Certificate{Subject: uid()}, "", "certificate signed by unknown authority"},
-		"expired":       {ca, x509.Certificate{Subject: uid(), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)}, "", "certificate has expired"},
-		"of a server":   {ca, x509.Certificate{Subject: uid(), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, "", "incompatible key usage"},
+		"expired": {ca,
+			x509.Certificate{Subject: uid(), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(-time.Hour)},
+			"", "certificate has expired"},
+		"of a server": {ca, x509.Certificate{Subject: uid(), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, "",
+			"incompatible key usage"},
 	} {
 		cert, _ := c.by.issue(&c.template)
 		a := &Authenticator{Roots: func() *x509.CertPool { return pool }}
@@ -132,7 +136,7 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	failed := make(chan error, 1)
 	follow, end := context.WithCancel(t.Context())
 	defer end()
-	go authorities.Follow(follow, time.Millisecond, func(err error) {
+	go authorities.Watch(follow, time.Millisecond, func(err error) {
 		select {
 		case failed <- err:
 		default:
@@ -184,7 +188,8 @@ func (i *issuer) reissued(name string) *issuer {
 // intermediate returns an authority that i has issued.
 func (i *issuer) intermediate() *issuer {
 	out := &issuer{t: i.t}
-	out.cert, out.key = i.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "below"}, IsCA: true, BasicConstraintsValid: true})
+	out.cert, out.key = i.issue(
+		&x509.Certificate{Subject: pkix.Name{CommonName: "below"}, IsCA: true, BasicConstraintsValid: true})
 	return out
 }
 
@@ -224,11 +229,11 @@ func TestKeptApart(t *testing.T) {
 		}
 		return a
 	}
-	if err := KeepApart(open(one), open(one.reissued("ca"))); !errors.Is(err, ErrOverlap) {
+	if err := ForbidOverlap(open(one), open(one.reissued("ca"))); !errors.Is(err, ErrOverlap) {
 		t.Errorf("at the start: %v", err)
 	}
 	clients, proxies := open(one), open(two)
-	if err := KeepApart(clients, proxies); err != nil {
+	if err := ForbidOverlap(clients, proxies); err != nil {
 		t.Fatal(err)
 	}
 	before := proxies.Pool()
@@ -254,7 +259,9 @@ func TestVerifyOnce(t *testing.T) {
 	mine.AddCert(ca.cert)
 	theirs.AddCert(other.cert)
 	now := time.Now()
-	cert, _ := ca.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "proxy"}, NotBefore: now.Add(5 * time.Second), NotAfter: now.Add(time.Minute)})
+	cert, _ := ca.issue(
+		&x509.Certificate{Subject: pkix.Name{CommonName: "proxy"}, NotBefore: now.Add(5 * time.Second),
+			NotAfter: now.Add(time.Minute)})
 	r := with(WithConnection(t.Context()), cert)
 	for _, step := range []struct {
 		roots *x509.CertPool

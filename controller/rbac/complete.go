@@ -113,7 +113,7 @@ func addSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
 // that was split.
 func (s state) carried(ctx context.Context, wanted []registry.Object) (map[key]registry.Object, error) {
 	out := map[key]registry.Object{}
-	for old, name := range policy.Moved() {
+	for old, name := range policy.ClusterRolesToAggregate() {
 		from, err := s.toCarry(ctx, key{"clusterroles", "", old}, key{"clusterroles", "", name})
 		if err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func (s state) carried(ctx context.Context, wanted []registry.Object) (map[key]r
 			out[keyOf(role)] = role
 		}
 	}
-	for name, old := range policy.Split() {
+	for name, old := range policy.ClusterRoleBindingsToSplit() {
 		from, err := s.toCarry(ctx, key{"clusterrolebindings", "", old}, key{"clusterrolebindings", "", name})
 		if err != nil {
 			return nil, err

@@ -53,7 +53,7 @@ func TestFilter(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		seen, result := "", ""
-		names := requestheader.Standard()
+		names := requestheader.DefaultNames()
 		h := New(Options{
 			Authenticator: known, Anonymous: c.rule.User, Clear: names.Clear,
 			Log:     slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),

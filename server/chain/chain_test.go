@@ -42,7 +42,7 @@ func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) htt
 	return New(h, Options{
 		Log: log, Metrics: counts, Requests: requests,
 		Authentication: authenticate.Options{
-			Authenticator: &bearer.Authenticator{Tokens: authn.ForAudiences(own, tokens), Audiences: own},
+			Authenticator: &bearer.Authenticator{Tokens: authn.WrapAudienceAgnostic(own, tokens), Audiences: own},
 			Anonymous:     func(*http.Request) *request.User { return authn.AnonymousUser() },
 			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
 		},

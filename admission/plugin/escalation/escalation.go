@@ -31,9 +31,10 @@ type Holdings interface {
 	// RoleRules returns the rules of the role that a binding in namespace ("" for
 	// the cluster) refers to; an error of reason NotFound if there is none.
 	RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
-	// ConfirmHeld returns an error that lists what of the rules a user does not
+	// ConfirmNoEscalation returns an error that lists what of the rules a user does not
 	// hold in a namespace, nil if that is nothing. resource is what the request is for.
-	ConfirmHeld(ctx context.Context, u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error
+	ConfirmNoEscalation(ctx context.Context, u *request.User, namespace string, resource schema.GroupResource,
+		rules []rbacv1.PolicyRule) error
 }
 
 // everything are the rules that allow all.
@@ -102,17 +103,19 @@ func onlyOwnersChange(a *admission.Attributes) bool {
 	return equality.Semantic.DeepEqual(changed, a.Old)
 }
 
-func (g guard) role(ctx context.Context, u *request.User, a *admission.Attributes, rules []rbacv1.PolicyRule, aggregate bool) error {
+func (g guard) role(
+	ctx context.Context, u *request.User, a *admission.Attributes, rules []rbacv1.PolicyRule, aggregate bool,
+) error {
 	if g.allowed(ctx, u, a.Resource, "escalate", a.Namespace, requestName(ctx)) {
 		return nil
 	}
-	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, rules); err != nil {
+	if err := g.holdings.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	if !aggregate {
 		return nil
 	}
-	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, everything); err != nil {
+	if err := g.holdings.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, everything); err != nil {
 		return forbidden(a, errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
@@ -120,7 +123,8 @@ func (g guard) role(ctx context.Context, u *request.User, a *admission.Attribute
 
 func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attributes, ref rbacv1.RoleRef) error {
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
-	if resource != "" && g.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
+	if resource != "" &&
+		g.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
 		return nil
 	}
 	if err := findable(ref, a.Namespace); err != nil {
@@ -134,7 +138,7 @@ func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attrib
 	if err != nil {
 		return err
 	}
-	if err := g.holdings.ConfirmHeld(ctx, u, a.Namespace, a.Resource, rules); err != nil {
+	if err := g.holdings.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	return nil
@@ -159,7 +163,9 @@ func findable(ref rbacv1.RoleRef, namespace string) error {
 
 // allowed asks for a verb that lets its holder go beyond its own permissions.
 // What cannot be decided is not allowed.
-func (g guard) allowed(ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string) bool {
+func (g guard) allowed(
+	ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string,
+) bool {
 	decision, _, _ := g.authorizer.Authorize(ctx, authz.Attributes{User: u, Info: &request.Info{
 		Verb: verb, Group: resource.Group, Version: "*", Resource: resource.Resource, Namespace: namespace, Name: name,
 	}})

@@ -30,11 +30,14 @@ func (h held) RoleRules(_ context.Context, ref rbacv1.RoleRef, _ string) ([]rbac
 	return nil, kerrors.NewNotFound(rbacv1.Resource("role"), ref.Name)
 }
 
-func (h held) ConfirmHeld(_ context.Context, u *request.User, _ string, resource schema.GroupResource, rules []rbacv1.PolicyRule) error {
+func (h held) ConfirmNoEscalation(
+	_ context.Context, u *request.User, _ string, resource schema.GroupResource, rules []rbacv1.PolicyRule,
+) error {
 	x := rbac.NewIndex()
 	x.SetRole("", "held", h)
-	x.SetBinding("", "held", rbacv1.RoleRef{Kind: "ClusterRole", Name: "held"}, []rbacv1.Subject{{Kind: "User", Name: u.Name}})
-	return x.ConfirmHeld(u, "", resource, rules)
+	x.SetBinding("", "held", rbacv1.RoleRef{Kind: "ClusterRole", Name: "held"},
+		[]rbacv1.Subject{{Kind: "User", Name: u.Name}})
+	return x.ConfirmNoEscalation(u, "", resource, rules)
 }
 
 // permits are the questions that an authorizer allows: "verb resource/name".
@@ -92,30 +95,46 @@ func TestGrantsAreHeldAgainstTheUsersOwn(t *testing.T) {
 		name     string // in the path
 		want     string // part of the refusal, "" for none
 	}{
-		"a role of what is held":                     {resource: "roles", obj: role(configs)},
-		"a role of more":                             {resource: "roles", obj: role(configs, secrets), want: lacks},
-		"a role of everything":                       {resource: "roles", obj: role(everything[0]), want: lacks},
-		"an update to more":                          {resource: "roles", obj: role(secrets), old: role(configs), want: lacks},
-		"an update of the labels of a stronger role": {resource: "roles", obj: labelled(role(secrets)), old: role(secrets), want: lacks},
-		"finalizers of a stronger role":              {resource: "roles", obj: finalized(role(secrets)), old: role(secrets)},
-		"escalate":                                   {resource: "roles", obj: role(secrets), permits: permits{"escalate roles/r": true}, name: "r"},
-		"escalate of another role":                   {resource: "roles", obj: role(secrets), permits: permits{"escalate roles/other": true}, name: "r", want: lacks},
-		"system:masters":                             {resource: "roles", obj: role(secrets), user: &request.User{Name: "a", Groups: []string{request.GroupMasters}}},
-		"an aggregate":                               {resource: "clusterroles", obj: clusterRole(true), want: "must have cluster-admin privileges to use the aggregationRule"},
-		"no aggregate any more":                      {resource: "clusterroles", obj: clusterRole(false), old: clusterRole(true), want: "must have cluster-admin privileges"},
-		"a cluster role of what is held":             {resource: "clusterroles", obj: clusterRole(false, configs)},
-		"a binding of what is held":                  {resource: "rolebindings", obj: binding("Role", "weak")},
-		"a binding of more":                          {resource: "rolebindings", obj: binding("Role", "strong"), want: lacks},
-		"bind":                                       {resource: "rolebindings", obj: binding("ClusterRole", "strong"), permits: permits{"bind clusterroles/strong": true}},
-		"bind of the role of that name":              {resource: "rolebindings", obj: binding("ClusterRole", "strong"), permits: permits{"bind roles/strong": true}, want: lacks},
-		"bind of what is not there":                  {resource: "rolebindings", obj: binding("Role", "gone"), permits: permits{"bind roles/gone": true}},
-		"a binding of what is not there":             {resource: "rolebindings", obj: binding("Role", "gone"), want: `rolebindings.rbac.authorization.k8s.io "gone" not found`},
-		"a reference to another kind":                {resource: "rolebindings", obj: binding("Robot", "strong"), permits: permits{"bind /strong": true}, want: `unsupported role reference kind: "Robot"`},
-		"a reference to nothing":                     {resource: "rolebindings", obj: binding("Role", ""), want: "Name parameter required."},
-		"a reference to what cannot be":              {resource: "rolebindings", obj: binding("ClusterRole", "a/b"), want: `Name parameter invalid: "a/b": may not contain '/'`},
-		"a role for the whole cluster": {resource: "clusterrolebindings", want: "Namespace parameter required.", obj: &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "b"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "weak"},
-		}},
+		"a role of what is held": {resource: "roles", obj: role(configs)},
+		"a role of more":         {resource: "roles", obj: role(configs, secrets), want: lacks},
+		"a role of everything":   {resource: "roles", obj: role(everything[0]), want: lacks},
+		"an update to more": {resource: "roles", obj: role(secrets), old: role(configs),
+			want: lacks},
+		"an update of the labels of a stronger role": {resource: "roles", obj: labelled(role(secrets)), old: role(secrets),
+			want: lacks},
+		"finalizers of a stronger role": {resource: "roles", obj: finalized(role(secrets)), old: role(secrets)},
+		"escalate": {resource: "roles", obj: role(secrets), permits: permits{"escalate roles/r": true},
+			name: "r"},
+		"escalate of another role": {resource: "roles", obj: role(secrets),
+			permits: permits{"escalate roles/other": true}, name: "r", want: lacks},
+		"system:masters": {resource: "roles", obj: role(secrets),
+			user: &request.User{Name: "a", Groups: []string{request.GroupMasters}}},
+		"an aggregate": {resource: "clusterroles", obj: clusterRole(true),
+			want: "must have cluster-admin privileges to use the aggregationRule"},
+		"no aggregate any more": {resource: "clusterroles", obj: clusterRole(false), old: clusterRole(true),
+			want: "must have cluster-admin privileges"},
+		"a cluster role of what is held": {resource: "clusterroles", obj: clusterRole(false, configs)},
+		"a binding of what is held":      {resource: "rolebindings", obj: binding("Role", "weak")},
+		"a binding of more":              {resource: "rolebindings", obj: binding("Role", "strong"), want: lacks},
+		"bind": {resource: "rolebindings", obj: binding("ClusterRole", "strong"),
+			permits: permits{"bind clusterroles/strong": true}},
+		"bind of the role of that name": {resource: "rolebindings", obj: binding("ClusterRole", "strong"),
+			permits: permits{"bind roles/strong": true}, want: lacks},
+		"bind of what is not there": {resource: "rolebindings", obj: binding("Role", "gone"),
+			permits: permits{"bind roles/gone": true}},
+		"a binding of what is not there": {resource: "rolebindings", obj: binding("Role", "gone"),
+			want: `rolebindings.rbac.authorization.k8s.io "gone" not found`},
+		"a reference to another kind": {resource: "rolebindings", obj: binding("Robot", "strong"),
+			permits: permits{"bind /strong": true}, want: `unsupported role reference kind: "Robot"`},
+		"a reference to nothing": {resource: "rolebindings", obj: binding("Role", ""),
+			want: "Name parameter required."},
+		"a reference to what cannot be": {resource: "rolebindings", obj: binding("ClusterRole", "a/b"),
+			want: `Name parameter invalid: "a/b": may not contain '/'`},
+		"a role for the whole cluster": {resource: "clusterrolebindings", want: "Namespace parameter required.",
+			obj: &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: "b"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "weak"},
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := user

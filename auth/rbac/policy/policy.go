@@ -1,6 +1,6 @@
-// Package policy holds the roles and bindings that every cluster begins with, as
-// Kubernetes 1.36 has them: what users, components and the controllers of
-// kube-controller-manager are allowed.
+// Package policy has the default roles and bindings of Kubernetes 1.36, which every cluster
+// has from its start: those for users, for components, and for the controllers of
+// kube-controller-manager.
 package policy
 
 import (
@@ -19,37 +19,39 @@ import (
 // objects has one object a line. What all have in common is left out: the label
 // and the annotation below, and the API group of references.
 //
+// objects has one object per line. Fields with the same value in all objects are left out: see
+// complete.
+//
 //go:embed objects.jsonl
 var objects []byte
 
-// Label, with LabelValue, is on every default object.
+// Every default object has the label Label with the value LabelValue.
 const (
 	Label      = "kubernetes.io/bootstrapping"
 	LabelValue = "rbac-defaults"
 )
 
-// NodeRole is the ClusterRole of what all nodes are allowed. It is bound to
-// nobody: the node authorizer asks it.
+// NodeRole is the ClusterRole with the permissions of all nodes. Nothing is bound to it: the
+// node authorizer uses its rules.
 const NodeRole = "system:node"
 
-// Moved returns by the name of a ClusterRole that aggregates others nowadays the
-// name of the one that its own rules went to: those of an old cluster, with what
-// was changed there, are to go along.
-func Moved() map[string]string {
+// ClusterRolesToAggregate maps the names of the ClusterRoles that aggregate others to the
+// names of the ClusterRoles that now have their rules. In a cluster that was created before
+// aggregation, the rules with all changes have to be copied there.
+func ClusterRolesToAggregate() map[string]string {
 	return map[string]string{
 		"admin": "system:aggregate-to-admin", "edit": "system:aggregate-to-edit", "view": "system:aggregate-to-view",
 	}
 }
 
-// Split returns by the name of a ClusterRoleBinding that was once a part of
-// another one the name of that one: in an old cluster its subjects are to be the
-// same.
-func Split() map[string]string {
+// ClusterRoleBindingsToSplit maps the name of a ClusterRoleBinding to the name of the one that
+// it was split from. In an old cluster it gets the same subjects.
+func ClusterRoleBindingsToSplit() map[string]string {
 	return map[string]string{"system:public-info-viewer": "system:discovery"}
 }
 
-// Objects returns new copies of all objects: ClusterRoles, ClusterRoleBindings,
-// Roles and RoleBindings, in this order.
+// Objects returns new copies of all objects: ClusterRoles, ClusterRoleBindings, Roles and
+// RoleBindings, in this order.
 func Objects() ([]scheme.Object, error) {
 	var out []scheme.Object
 	for n, line := range bytes.Split(bytes.TrimSpace(objects), []byte("\n")) {
@@ -101,7 +103,7 @@ func parse(line []byte) (scheme.Object, error) {
 	return obj, nil
 }
 
-// complete adds what all objects have in common.
+// complete sets the fields that are the same in all objects.
 func complete(obj scheme.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as clients send it
 	obj.SetAnnotations(map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"})

@@ -18,53 +18,56 @@ import (
 
 var errInvalidated = errors.New("service account token has been invalidated")
 
-// bond is an object that a bound token ends with.
-type bond struct {
+// boundObject is an object that a token is bound to: the token is valid while the object
+// exists.
+type boundObject struct {
 	resource        schema.GroupResource
 	namespace       string
 	reference       *reference
 	kind, claimName string // for messages
 }
 
-// bonds are the objects that the token ends with, beside the account. A node that
-// is named beside a pod says where the pod was: the token does not end with it.
-func (b *boundClaims) bonds() [2]bond {
-	var out [2]bond
+// boundObjects returns the objects that the token is bound to, without the service account. If
+// the token has a pod, its node claim is only information: the token is not bound to that
+// node.
+func (b *boundClaims) boundObjects() [2]boundObject {
+	var out [2]boundObject
 	if b.Secret != nil {
-		out[0] = bond{secrets, b.Namespace, b.Secret, "secret", "service account secret"}
+		out[0] = boundObject{secrets, b.Namespace, b.Secret, "secret", "service account secret"}
 	}
 	switch {
 	case b.Pod != nil:
-		out[1] = bond{pods, b.Namespace, b.Pod, "pod", "service account pod"}
+		out[1] = boundObject{pods, b.Namespace, b.Pod, "pod", "service account pod"}
 	case b.Node != nil:
-		out[1] = bond{nodes, "", b.Node, "node", "service account node"}
+		out[1] = boundObject{nodes, "", b.Node, "node", "service account node"}
 	}
 	return out
 }
 
-// checkBound says whether a bound token holds now.
+// checkBound returns an error unless a bound token is valid now.
 func (a *Authenticator) checkBound(ctx context.Context, c *claims) error {
 	now := a.o.Now()
 	if err := c.checkTime(now); err != nil {
 		return err
 	}
-	// An object that goes gracefully keeps its tokens for the leeway of clocks.
+	// The tokens of an object that is being deleted stay valid for the leeway of clocks.
 	deletedBefore := now.Add(-jwt.DefaultLeeway)
 	b := &c.Kubernetes
 	if err := a.checkAccount(ctx, b, deletedBefore); err != nil {
 		return err
 	}
-	for _, bond := range b.bonds() {
-		if bond.reference == nil {
+	for _, object := range b.boundObjects() {
+		if object.reference == nil {
 			continue
 		}
-		if err := a.checkBond(ctx, bond, deletedBefore); err != nil {
+		if err := a.checkBoundObject(ctx, object, deletedBefore); err != nil {
 			return err
 		}
 	}
 	if b.WarnAfter != nil && *b.WarnAfter != 0 {
 		if late := now.Unix() - b.WarnAfter.Time().Unix(); now.After(b.WarnAfter.Time()) {
-			audit.Annotate(ctx, "authentication.k8s.io/stale-token", fmt.Sprintf("subject: %s, seconds after warning threshold: %d", c.Subject, late))
+			audit.Annotate(ctx, "authentication.k8s.io/stale-token",
+				fmt.Sprintf("subject: %s, seconds after warning threshold: %d", c.Subject, late))
 			a.o.Count(UseStale)
 		} else {
 			a.o.Count(UseValid)
@@ -82,32 +85,32 @@ func (a *Authenticator) checkAccount(ctx context.Context, b *boundClaims, delete
 		return apierr.NotFound(accounts, b.Account.Name)
 	case account.UID != b.Account.UID:
 		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.UID, b.Account.UID)
-	case ended(account.Deleted, deletedBefore):
+	case isDeleted(account.Deleted, deletedBefore):
 		return fmt.Errorf("service account %s/%s has been deleted", b.Namespace, b.Account.Name)
 	}
 	return nil
 }
 
-func (a *Authenticator) checkBond(ctx context.Context, b bond, deletedBefore time.Time) error {
+func (a *Authenticator) checkBoundObject(ctx context.Context, b boundObject, deletedBefore time.Time) error {
 	object, err := a.o.Objects.Life(ctx, b.resource, b.namespace, b.reference.Name)
 	switch {
 	case err != nil, object.UID == "":
 		return errInvalidated
 	case object.UID != b.reference.UID:
 		return fmt.Errorf("%s UID (%s) does not match %s ref claim (%s)", b.kind, object.UID, b.claimName, b.reference.UID)
-	case ended(object.Deleted, deletedBefore):
+	case isDeleted(object.Deleted, deletedBefore):
 		return errInvalidated
 	}
 	return nil
 }
 
-func ended(deleted, before time.Time) bool { return !deleted.IsZero() && deleted.Before(before) }
+func isDeleted(deleted, before time.Time) bool { return !deleted.IsZero() && deleted.Before(before) }
 
-// invalidSince is the label of a secret whose token was marked invalid since.
+// invalidSince is the label of a Secret whose token has been marked invalid.
 const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 
-// checkLegacy says whether a legacy token holds now: the secret must still keep
-// that very token.
+// checkLegacy returns an error unless a legacy token is valid now: its Secret must exist and
+// contain exactly this token.
 func (a *Authenticator) checkLegacy(ctx context.Context, c *claims, token string) error {
 	if err := c.checkLegacy(); err != nil {
 		return err
@@ -116,7 +119,7 @@ func (a *Authenticator) checkLegacy(ctx context.Context, c *claims, token string
 		return nil
 	}
 	namespace := c.legacyClaims.Namespace
-	secret, err := a.keptSecret(ctx, namespace, c.SecretName, token)
+	secret, err := a.tokenSecret(ctx, namespace, c.SecretName, token)
 	if err != nil {
 		return err
 	}
@@ -128,14 +131,17 @@ func (a *Authenticator) checkLegacy(ctx context.Context, c *claims, token string
 		audit.Annotate(ctx, "authentication.k8s.io/legacy-token-invalidated", secret.Name+"/"+secret.Namespace)
 		a.o.Count(UseInvalidated)
 		a.track(ctx, secret)
-		return fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
+		return fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use "+
+			"tokens from the TokenRequest API or manually created secret-based tokens, or remove the '%s' label from "+
+			"the secret to temporarily allow use of this token",
 			namespace, c.SecretName, namespace, c.AccountName, invalidSince)
 	}
 	use, annotation := UseManual, "authentication.k8s.io/legacy-token-manual-secret"
 	for _, listed := range account.Secrets {
 		if listed.Name == secret.Name {
 			use, annotation = UseAutoGenerated, "authentication.k8s.io/legacy-token-autogenerated-secret"
-			request.Warn(ctx, "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens.")
+			request.Warn(ctx, "Use tokens from the TokenRequest API or manually created secret-based tokens instead "+
+				"of auto-generated secret-based tokens.")
 			break
 		}
 	}
@@ -145,14 +151,14 @@ func (a *Authenticator) checkLegacy(ctx context.Context, c *claims, token string
 	return nil
 }
 
-func (a *Authenticator) keptSecret(ctx context.Context, namespace, name, token string) (*corev1.Secret, error) {
+func (a *Authenticator) tokenSecret(ctx context.Context, namespace, name, token string) (*corev1.Secret, error) {
 	obj, err := a.o.Objects.Lookup(ctx, secrets, namespace, name)
 	secret, ok := obj.(*corev1.Secret)
 	if err != nil || !ok || secret.DeletionTimestamp != nil {
-		return nil, errors.New("Token has been invalidated") //nolint:staticcheck // kube-apiserver's words
+		return nil, errors.New("Token has been invalidated") //nolint:staticcheck // kube-apiserver's text
 	}
 	if subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0 {
-		return nil, errors.New("Token does not match server's copy") //nolint:staticcheck // kube-apiserver's words
+		return nil, errors.New("Token does not match server's copy") //nolint:staticcheck // kube-apiserver's text
 	}
 	return secret, nil
 }
@@ -180,7 +186,7 @@ func (a *Authenticator) track(ctx context.Context, secret *corev1.Secret) {
 	}
 }
 
-// Tracker is told of each use of a legacy token.
+// Tracker records the use of legacy tokens.
 type Tracker interface {
 	Used(ctx context.Context, secret *corev1.Secret)
 }

@@ -36,7 +36,7 @@ func TestRecentRemembersForAWhile(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	r := NewRecent(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, Uncounted())
+	r := NewAuthenticator(o, 10*time.Second, 5*time.Second, func() time.Time { return now }, NoCounter())
 	for _, step := range []struct {
 		after    time.Duration
 		token    string
@@ -49,7 +49,8 @@ func TestRecentRemembersForAWhile(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		identity, err := r.AuthenticateToken(t.Context(), authn.NewBearerToken(step.token), []string{step.audience})
-		if (identity == jane) != (step.token == "jane") || (err != nil) != (step.token == "broken") || o.asked.Load() != step.asked {
+		if (identity == jane) != (step.token == "jane") || (err != nil) != (step.token == "broken") ||
+			o.asked.Load() != step.asked {
 			t.Errorf("%+v: %v %v, asked %d times", step, identity, err, o.asked.Load())
 		}
 	}
@@ -61,7 +62,7 @@ func TestThoseWhoAskTogetherWaitForOneAnswer(t *testing.T) {
 		<-release
 		return &authn.Identity{User: &request.User{Name: "jane"}}, nil
 	}}
-	r := NewRecent(o, time.Hour, 0, time.Now, Uncounted())
+	r := NewAuthenticator(o, time.Hour, 0, time.Now, NoCounter())
 	token := authn.NewBearerToken("x")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -86,7 +87,8 @@ func TestThoseWhoAskTogetherWaitForOneAnswer(t *testing.T) {
 
 // TestAPanicIsTheRequests: it must not end the server.
 func TestAPanicIsTheRequests(t *testing.T) {
-	r := NewRecent(&oracle{say: func(string) (*authn.Identity, error) { panic("boom") }}, time.Hour, 0, time.Now, Uncounted())
+	r := NewAuthenticator(&oracle{say: func(string) (*authn.Identity, error) { panic("boom") }}, time.Hour, 0, time.Now,
+		NoCounter())
 	defer func() {
 		if got := recover(); got != "boom" {
 			t.Errorf("recovered %v", got)

@@ -1,0 +1,127 @@
+package oidc
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
+
+	"github.com/keelson-dev/keelson/auth/authn"
+	"github.com/keelson-dev/keelson/auth/tokencache"
+)
+
+const (
+	// cacheTTL is for how long a valid token is cached.
+	cacheTTL = 10 * time.Second
+	// healthInterval is the time between two health checks of the issuers of a new
+	// configuration.
+	healthInterval = 100 * time.Millisecond
+)
+
+// IssuerSet has the issuers of the current configuration. It is an authn.TokenAuthenticator
+// whose tokens are valid for the API server's own audiences.
+type IssuerSet struct {
+	audiences []string
+	o         Options
+	current   atomic.Pointer[configuredIssuers]
+}
+
+// configuredIssuers are the issuers of one configuration.
+type configuredIssuers struct {
+	issuers []*Issuer
+	tokens  authn.TokenAuthenticator
+	stop    context.CancelFunc
+}
+
+// NewIssuerSet returns the issuers of a valid configuration, with the mappings that Validate
+// returned. They fetch keys until ctx is done. own are the API server's audiences.
+func NewIssuerSet(
+	ctx context.Context, c *apiserver.AuthenticationConfiguration, mappings []*Mapping, own []string, o Options,
+) (*IssuerSet, error) {
+	s := &IssuerSet{audiences: own, o: o}
+	g, err := s.startIssuers(ctx, c, mappings)
+	if err != nil {
+		return nil, err
+	}
+	s.current.Store(g)
+	return s, nil
+}
+
+func (s *IssuerSet) startIssuers(
+	ctx context.Context, c *apiserver.AuthenticationConfiguration, mappings []*Mapping,
+) (*configuredIssuers, error) {
+	g := &configuredIssuers{}
+	ctx, g.stop = context.WithCancel(ctx)
+	var union authn.TokenUnion
+	for i := range c.JWT {
+		issuer, err := NewIssuer(ctx, &c.JWT[i], mappings[i], s.o)
+		if err != nil {
+			g.stop()
+			return nil, err
+		}
+		g.issuers = append(g.issuers, issuer)
+		union = append(union, authn.WrapAudienceAgnostic(s.audiences, issuer))
+	}
+	g.tokens = tokencache.NewAuthenticator(union, cacheTTL, 0, s.o.Now, s.o.Cached)
+	return g, nil
+}
+
+// Replace switches to another configuration as soon as all its issuers are healthy. If they
+// are not after patience, it returns an error and the previous configuration stays in use.
+func (s *IssuerSet) Replace(
+	ctx context.Context, patience time.Duration, c *apiserver.AuthenticationConfiguration, mappings []*Mapping,
+) error {
+	g, err := s.startIssuers(ctx, c, mappings)
+	if err != nil {
+		return err
+	}
+	if err := g.waitHealthy(ctx, patience); err != nil {
+		g.stop()
+		return err
+	}
+	s.current.Swap(g).stop()
+	return nil
+}
+
+func (g *configuredIssuers) waitHealthy(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := g.health()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(healthInterval):
+		}
+	}
+}
+
+func (g *configuredIssuers) health() error {
+	var errs []error
+	for _, i := range g.issuers {
+		if err := i.Health(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// AuthenticateToken implements authn.TokenAuthenticator.
+func (s *IssuerSet) AuthenticateToken(
+	ctx context.Context, t authn.BearerToken, audiences []string,
+) (*authn.Identity, error) {
+	g := s.current.Load()
+	issuer := issuerOf(t.Text)
+	for _, i := range g.issuers {
+		if i.config.Issuer.URL == issuer {
+			return g.tokens.AuthenticateToken(ctx, t, audiences)
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,117 @@
+package tokencache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/keelson-dev/keelson/auth/authn"
+)
+
+// Authenticator caches the results of another token authenticator for some time. Concurrent
+// calls for the same token wait for one call of that authenticator. Errors are not cached:
+// they may be temporary, such as network errors.
+type Authenticator struct {
+	tokens           authn.TokenAuthenticator
+	success, failure time.Duration
+	now              func() time.Time
+	count            Counter
+	cache            *Cache[result]
+
+	mu       sync.Mutex // guards asking
+	inFlight map[Key]*call
+}
+
+// result is a cached result.
+type result struct {
+	identity *authn.Identity // nil: the token is not valid
+	until    time.Time
+}
+
+// call is one call of the other authenticator.
+type call struct {
+	done     chan struct{} // closed when the following fields are set
+	identity *authn.Identity
+	err      error
+	panicked any // the value of its panic; nil if it did not panic
+}
+
+// cacheSize is the least number of results that are cached.
+const cacheSize = 4096
+
+// NewAuthenticator returns an Authenticator that caches users for the time success, and that a
+// token is not valid for the time failure. 0 caches nothing.
+func NewAuthenticator(
+	tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, count Counter,
+) *Authenticator {
+	return &Authenticator{tokens: tokens, success: success, failure: failure, now: now, count: count,
+		cache: New[result](cacheSize), inFlight: map[Key]*call{}}
+}
+
+// AuthenticateToken implements authn.TokenAuthenticator.
+func (r *Authenticator) AuthenticateToken(
+	ctx context.Context, t authn.BearerToken, audiences []string,
+) (*authn.Identity, error) {
+	key := keyOf(t.Hash, audiences)
+	if a, ok := r.cache.Get(key); ok && r.now().Before(a.until) {
+		r.count.Hit()
+		return a.identity, nil
+	}
+	r.mu.Lock()
+	q, asked := r.inFlight[key]
+	if !asked {
+		q = &call{done: make(chan struct{})}
+		r.inFlight[key] = q
+		// Other requests may wait for this call after this request has ended.
+		go r.authenticate(context.WithoutCancel(ctx), key, q, t, audiences)
+	}
+	r.mu.Unlock()
+	select {
+	case <-q.done:
+		if q.panicked != nil {
+			panic(q.panicked) // on the goroutine of the request, where filter/recovery handles it
+		}
+		return q.identity, q.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// callTimeout limits a call, for which no request may wait any more.
+const callTimeout = 30 * time.Second
+
+func (r *Authenticator) authenticate(ctx context.Context, key Key, q *call, t authn.BearerToken, audiences []string) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	defer func() {
+		q.panicked = recover()
+		r.mu.Lock()
+		delete(r.inFlight, key)
+		r.mu.Unlock()
+		close(q.done)
+	}()
+	q.identity, q.err = r.tokens.AuthenticateToken(ctx, t, audiences)
+	r.count.Miss(q.err == nil)
+	keep := r.success
+	if q.identity == nil {
+		keep = r.failure
+	}
+	if q.err == nil && keep > 0 {
+		r.cache.Put(key, result{q.identity, r.now().Add(keep)})
+	}
+}
+
+// keyOf returns a hash of the token and the audiences.
+func keyOf(token Key, audiences []string) Key {
+	h := sha256.New()
+	h.Write(token[:])
+	var length [8]byte
+	for _, audience := range audiences {
+		binary.BigEndian.PutUint64(length[:], uint64(len(audience)))
+		h.Write(length[:])
+		h.Write([]byte(audience))
+	}
+	return Key(h.Sum(nil))
+}
