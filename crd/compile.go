@@ -47,7 +47,8 @@ type kinds struct {
 	// previous are the kinds before, while requests still use them.
 	previous *kinds
 
-	inFlight sync.WaitGroup
+	// inFlight are the requests that use the kinds, watches aside.
+	inFlight uses
 }
 
 type kindsState int
@@ -99,7 +100,7 @@ func (k *kinds) enter() bool {
 	if k.state == closed {
 		return false
 	}
-	k.inFlight.Add(1)
+	k.inFlight.begin()
 	return true
 }
 
@@ -247,22 +248,25 @@ func (s *Server) bind(d *definition, spec *apiextensionsv1.CustomResourceDefinit
 	return nil
 }
 
-// settle lets reads trust what was written from now on, once nobody writes by the
-// kinds before any more.
+// settle makes reads trust what is written from now on, once no request writes by the
+// kinds before any more. Only a store of which nobody else writes settles: it is in this
+// process, and gives its revision without waiting.
 func (s *Server) settle(k *kinds) {
 	previous := k.previous
 	k.previous = nil
 	if !k.exclusive {
 		return
 	}
-	go func() {
-		if previous != nil {
-			previous.inFlight.Wait()
-		}
+	settled := func() {
 		if revision, err := s.definitions.CurrentRevision(context.Background()); err == nil {
 			k.since.Store(revision)
 		}
-	}()
+	}
+	if previous == nil {
+		settled()
+		return
+	}
+	previous.inFlight.whenNone(settled)
 }
 
 // decodeSpec decodes the specification, schemas included.

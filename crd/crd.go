@@ -48,6 +48,8 @@ type Options struct {
 	Exclusive bool
 	// Converters makes the converter of a definition.
 	Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error)
+	// Forget is called with the name of each definition that is gone; nil is not called.
+	Forget func(name string)
 	// Resources is the directory that the resources of definitions are put into.
 	Resources *directory.Directory
 	// Documents is told which definitions have OpenAPI documents; nil is not.
@@ -219,6 +221,9 @@ func (s *Server) drop(name string) {
 		return
 	}
 	delete(s.byName, name)
+	if s.o.Forget != nil {
+		s.o.Forget(name)
+	}
 	s.enter(old, nil)
 	s.expose(old, nil)
 	s.reconsider(old.group)
@@ -348,9 +353,9 @@ func (s *Server) serveBy(w http.ResponseWriter, r *http.Request, info *request.I
 		return cache.ErrRemoved
 	}
 	if info.Verb != "watch" {
-		defer d.kinds.inFlight.Done()
+		defer d.kinds.inFlight.end()
 	} else {
-		d.kinds.inFlight.Done() // watches write nothing
+		d.kinds.inFlight.end() // watches write nothing
 	}
 	return bound.Serve(w, r)
 }

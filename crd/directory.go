@@ -63,7 +63,7 @@ func (s *Server) open(ctx context.Context, gvr schema.GroupVersionResource) (*re
 		case bound == nil:
 			return nil, nil, apierr.PathNotFound()
 		case d.kinds.enter():
-			return bound.Served(), d.kinds.inFlight.Done, nil
+			return bound.Served(), d.kinds.inFlight.end, nil
 		}
 		select {
 		case <-time.After(time.Duration(try) * changePause):

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,10 @@ type world struct {
 	server  *httptest.Server
 	store   storage.Store
 	custom  *crd.Server
+	// resources is the directory that definitions put their resources into.
+	resources *directory.Directory
+	// forgotten has the names of the definitions that the server said are gone.
+	forgotten sync.Map
 	// conversions counts the objects that a converter was asked for; broken makes it
 	// fail.
 	conversions atomic.Int64
@@ -102,9 +107,11 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	verbs := rest.New(rest.Options{Registry: reg, Writes: writes})
 	resources := directory.New()
 	resources.PutBuiltIn(reg, verbs)
+	w.resources = resources
 	w.custom = crd.New(crd.Options{
 		Registry: reg, Rest: verbs, Exclusive: true, Client: client.New(resources, writes, "kube-apiserver"), Writes: writes,
 		Resources:  resources,
+		Forget:     func(name string) { w.forgotten.Store(name, true) },
 		Converters: func(string, *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) { return w, nil },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -525,4 +532,56 @@ func TestDiscoveryFollows(t *testing.T) {
 	}
 	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
 	w.await(404, "/apis/"+group)
+}
+
+// TestAReplacedDefinitionLeavesNoGoroutine replaces a definition while a use of the old one lasts. The new kinds
+// have to know when that use ends, but no goroutine may wait for it: nobody would wait for the goroutine.
+func TestAReplacedDefinitionLeavesNoGoroutine(t *testing.T) {
+	w := newWorld(t)
+	const group = "k.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+	w.await(200, v1)
+	r := w.resources.Find(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"})
+	if r == nil {
+		t.Fatal("the directory does not have the resource")
+	}
+	_, release, err := r.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge,
+		`{"spec":{"versions":[`+versionOf("v1", "true", "size")+`,`+versionOf("v2", "false", "size")+`]}}`)
+	w.await(200, v2)
+	stacks := make([]byte, 4<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if n := strings.Count(string(stacks), "crd.(*Server).settle"); n != 0 {
+		t.Errorf("%d goroutines wait for the end of a use", n)
+	}
+	release()
+	w.must(201, "POST", v1, asJSON, widget(group, "v1", "a", `{"size":1}`))
+	w.must(200, "GET", v2+"/a", "", "")
+}
+
+// TestADefinitionThatIsGoneIsForgotten: what others keep of a definition by its name, such as series of metrics,
+// does not stay for ever.
+func TestADefinitionThatIsGoneIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	const group, name = "l.example.com", "widgets.l.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	w.await(200, "/apis/"+group+"/v1/namespaces/x/widgets")
+	if _, ok := w.forgotten.Load(name); ok {
+		t.Fatal("a definition is forgotten that is there")
+	}
+	w.must(200, "DELETE", definitions+"/"+name, "", "")
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if _, ok := w.forgotten.Load(name); ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a definition that is gone was not forgotten in 20 s")
+		}
+		time.Sleep(time.Millisecond)
+	}
 }

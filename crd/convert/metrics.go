@@ -60,7 +60,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Forget drops the series of a definition that is gone.
+// Forget removes the series of a definition that is gone.
 func (m *Metrics) Forget(name string) {
 	m.conversion.DeletePartialMatch(prometheus.Labels{"crd_name": name})
 }
