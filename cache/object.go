@@ -31,23 +31,6 @@ func (o *Object) Err() error {
 	return nil
 }
 
-// Label returns the value of a label.
-func (o *Object) Label(key string) (string, bool) {
-	low, high := 0, len(o.Labels)
-	for low < high {
-		mid := (low + high) / 2
-		if o.Labels[mid].Key < key {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	if low < len(o.Labels) && o.Labels[low].Key == key {
-		return o.Labels[low].Value, true
-	}
-	return "", false
-}
-
 // read makes an object of a stored entry. like, which may be nil, is another
 // state of the same object; the key's memory is shared with it.
 func (r *Resource) read(e storage.Entry, like *Object) *Object {

@@ -118,9 +118,6 @@ func newResource(c *Cache, config Config) *Resource {
 	return &Resource{cache: c, config: config}
 }
 
-// Config returns what the resource was made with.
-func (r *Resource) Config() Config { return r.config }
-
 // Stats describes a resource.
 type Stats struct {
 	Followed    bool  // there is a log

@@ -128,12 +128,3 @@ func (s Snapshot) Index(name, value, from, prefix string, yield func(*Object) bo
 	s.objects.By(i, value).Ascend(from, prefix, yield)
 	return true
 }
-
-// CountIndex returns how many objects Index would yield.
-func (s Snapshot) CountIndex(name, value, from, prefix string) (count int, ok bool) {
-	i := slices.Index(s.indexes, name)
-	if i < 0 {
-		return 0, false
-	}
-	return s.objects.By(i, value).Count(from, prefix), true
-}

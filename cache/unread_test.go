@@ -152,7 +152,7 @@ func TestFeedDoesNotWaitForKeys(t *testing.T) {
 		t.Errorf("listed by field: %v", keys)
 	}
 	o, _ := now.Get("a/p1")
-	if color, _ := o.Label("color"); color != "red" || o.Err() != nil {
+	if got := fmt.Sprint(o.Labels); got != "[{color red}]" || o.Err() != nil {
 		t.Errorf("%+v", o)
 	}
 	// Those who hold what was unread read it as well.

@@ -6,11 +6,7 @@ import (
 	"sync"
 )
 
-const (
-	// DefaultCacheBytes is a good size for the Cache of a whole server.
-	DefaultCacheBytes = 2 << 20
-	smallCacheBytes   = 64 << 10
-)
+const smallCacheBytes = 64 << 10
 
 // A Cache keeps decoded sets by their fieldsV1: objects made from one template, and
 // one object from one write to the next, have the same. It is safe for concurrent

@@ -12,11 +12,6 @@ func (r *Resource) Reencode(value []byte) ([]byte, error) {
 	return r.codec.encode(context.Background(), obj)
 }
 
-// Encode makes the value to store of an object.
-func (r *Resource) Encode(obj Object) ([]byte, error) {
-	return r.codec.encode(context.Background(), obj)
-}
-
 // reopen makes the object of a stored value alone.
 func (c *codec) reopen(value []byte) (Object, error) {
 	data, err := c.open(value)

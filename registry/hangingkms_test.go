@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,7 +132,7 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 	}
 	listed := 0
 	snap.Snapshot().Index("spec.nodeName", "n1", "", "ns/", func(o *cache.Object) bool {
-		if label, _ := o.Label("a"); label == "b" {
+		if slices.Contains(o.Labels, cache.Label{Key: "a", Value: "b"}) {
 			listed++
 		}
 		return true

@@ -67,12 +67,6 @@ func readDump(t *testing.T) []dumped {
 	return out
 }
 
-// notResources are keys of what kube-apiserver's own parts store; no resource
-// shows them.
-var notResources = []string{
-	"/registry/masterleases/", "/registry/peerserverleases/", "/registry/ranges/",
-}
-
 // TestReferenceData puts what kube-apiserver stored into a store and holds what
 // is served against what kube-apiserver served, and what would be stored again
 // against what was stored.

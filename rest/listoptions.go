@@ -22,30 +22,18 @@ import (
 )
 
 // listOptions are the options of a list or watch, as sent.
-type listOptions struct {
-	metav1.ListOptions
-	// revision is ResourceVersion as a number; 0 also when empty.
-	revision int64
-}
+type listOptions struct{ metav1.ListOptions }
 
 // parseListOptions reads the query parameters (ListOptions of the API
 // conventions).
 func parseListOptions(r *http.Request) (listOptions, error) {
 	var o listOptions
-	values, err := parseQuery(r)
-	if err != nil {
-		return o, err
-	}
+	// A broken pair is left out, as kube-apiserver does.
+	values, _ := url.ParseQuery(r.URL.RawQuery)
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&values, &o.ListOptions, nil); err != nil {
 		return o, kerrors.NewBadRequest(err.Error())
 	}
 	return o, nil
-}
-
-func parseQuery(r *http.Request) (url.Values, error) {
-	// A broken pair is left out, as kube-apiserver does.
-	values, _ := url.ParseQuery(r.URL.RawQuery)
-	return values, nil
 }
 
 // validate checks the combination of options.

@@ -139,24 +139,24 @@ func (sel *selection) requireAll(requirements fields.Requirements) error {
 		if err != nil {
 			return kerrors.NewBadRequest(err.Error())
 		}
-		if err := sel.require(field, r.Value, r.Operator == "=" || r.Operator == "=="); err != nil {
-			return err
-		}
+		sel.require(field, r.Value, r.Operator == "=" || r.Operator == "==")
 	}
 	return nil
 }
 
-func (sel *selection) require(field, value string, equal bool) error {
+// require adds a requirement of a field selector. With equal the field must have the value,
+// otherwise it must not.
+func (sel *selection) require(field, value string, equal bool) {
 	if field == "metadata.name" && equal {
 		if sel.name != "" && sel.name != value {
 			sel.fields = append(sel.fields, requirement{field, value, true})
-			return nil
+			return
 		}
 		sel.name = value
 		if value == "" {
 			sel.fields = append(sel.fields, requirement{field, value, true})
 		}
-		return nil
+		return
 	}
 	if equal && sel.index == "" {
 		for _, f := range sel.s.Kind.Selection.Fields {
@@ -166,7 +166,6 @@ func (sel *selection) require(field, value string, equal bool) error {
 		}
 	}
 	sel.fields = append(sel.fields, requirement{field, value, equal})
-	return nil
 }
 
 // everything says that nothing beyond the namespace is selected by.

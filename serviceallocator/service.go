@@ -82,9 +82,7 @@ func (s *Services) Release(ctx context.Context, obj registry.Object, conflicts [
 			}
 		}
 	}
-	if err := w.releasePorts(append(nodePorts(svc), healthPort(svc)...)); err != nil {
-		return registry.SideWrites{}, err
-	}
+	w.releasePorts(append(nodePorts(svc), healthPort(svc)...))
 	w.out.Ops = append(w.out.Ops, storage.Delete(s.Registry.Resource(endpoints).StoreKey(svc.Namespace, svc.Name)))
 	return w.sideWrites()
 }
@@ -127,15 +125,13 @@ func (w *write) update(svc, old *corev1.Service) error {
 			return err
 		}
 	case had:
-		if err := w.releasePorts(nodePorts(old)); err != nil {
-			return err
-		}
+		w.releasePorts(nodePorts(old))
 	}
 	switch wants, wanted := wantsHealthPort(svc), wantsHealthPort(old); {
 	case wants && !wanted:
 		return w.healthPort(svc)
 	case wanted && !wants:
-		return w.releasePorts(healthPort(old))
+		w.releasePorts(healthPort(old))
 	}
 	return nil
 }
@@ -285,7 +281,8 @@ func (w *write) updatePorts(svc, old *corev1.Service) error {
 		}
 	}
 	has := nodePorts(svc)
-	return w.releasePorts(slices.DeleteFunc(had, func(p int) bool { return contains(has, p) }))
+	w.releasePorts(slices.DeleteFunc(had, func(p int) bool { return contains(has, p) }))
+	return nil
 }
 
 func (w *write) healthPort(svc *corev1.Service) error {
@@ -316,19 +313,19 @@ func (w *write) claim() (*portClaim, error) {
 	return w.ports, err
 }
 
-func (w *write) releasePorts(ports []int) error {
+// releasePorts frees ports. If the record of ports in use cannot be read, because it is of
+// another range for instance, the ports are freed when the record is repaired.
+func (w *write) releasePorts(ports []int) {
 	if len(ports) == 0 {
-		return nil
+		return
 	}
 	claim, err := w.claim()
 	if err != nil {
-		// Nothing is taken where nothing is kept.
-		return nil //nolint:nilerr // ports of another range are freed when that is repaired
+		return
 	}
 	for _, p := range ports {
 		claim.release(p)
 	}
-	return nil
 }
 
 // familyOf returns the family of a valid address.

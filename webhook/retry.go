@@ -51,15 +51,6 @@ func Retry(ctx context.Context, b Backoff, again func(error) bool, f func(contex
 	}
 }
 
-// Retry posts until an error is not transient.
-func (c *Client) Retry(ctx context.Context, b Backoff, call Call) (answer []byte, err error) {
-	err = Retry(ctx, b, IsTransient, func(ctx context.Context) error {
-		answer, err = c.Post(ctx, call)
-		return err
-	})
-	return answer, err
-}
-
 func isConnectionLost(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || err != nil && strings.Contains(err.Error(), "http2: client connection lost")
 }

@@ -210,7 +210,10 @@ func TestRetry(t *testing.T) {
 	for _, test := range []struct{ code, calls int32 }{{500, 3}, {504, 3}, {429, 3}, {403, 1}, {200, 1}} {
 		calls.Store(0)
 		code.Store(test.code)
-		_, err := c.Retry(t.Context(), b, Call{})
+		err := Retry(t.Context(), b, IsTransient, func(ctx context.Context) error {
+			_, err := c.Post(ctx, Call{})
+			return err
+		})
 		if calls.Load() != test.calls || (err == nil) != (test.code == 200) {
 			t.Errorf("%d: %d calls, %v", test.code, calls.Load(), err)
 		}

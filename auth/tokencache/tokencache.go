@@ -62,10 +62,3 @@ func (c *Cache[V]) Put(k Key, v V) {
 	}
 	c.young[k] = v
 }
-
-// Clear removes all entries.
-func (c *Cache[V]) Clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.young, c.old = map[Key]V{}, nil
-}

@@ -158,9 +158,6 @@ func (l *Log[E]) Next() uint64 { return l.next }
 // Start is the revision above which the log has every event.
 func (l *Log[E]) Start() int64 { return l.start }
 
-// Last is the highest revision of an event, Start if there was none.
-func (l *Log[E]) Last() int64 { return l.last }
-
 // Len is the number of events.
 func (l *Log[E]) Len() int { return int(l.next - l.first) }
 

@@ -20,10 +20,6 @@ import (
 )
 
 const (
-	// manager is the field manager of the default objects.
-	manager = "kube-apiserver"
-	version = "v1"
-
 	// atOnce is how many objects are written at a time: the store makes the
 	// writes of a moment durable together.
 	atOnce = 64

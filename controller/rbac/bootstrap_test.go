@@ -48,7 +48,7 @@ func newWorld(tb testing.TB, dir string) *world {
 	}
 	resources := directory.New()
 	resources.PutBuiltIn(reg, nil)
-	w := &world{reg, client.New(resources, write.New(reg, nil, nil, nil), manager), store}
+	w := &world{reg, client.New(resources, write.New(reg, nil, nil, nil), "kube-apiserver"), store}
 	for _, name := range []string{"kube-system", "kube-public"} {
 		w.create(tb, "namespaces", "", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}

@@ -22,10 +22,6 @@ var nodeLabelNews = map[string]string{
 	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
 }
 
-// DeprecatedNodeLabel says what is deprecated about a label of nodes, "" where
-// nothing is.
-func DeprecatedNodeLabel(label string) string { return nodeLabelNews[label] }
-
 func warnPod(_ context.Context, p, old *corev1.Pod) []string {
 	var warnings []string
 	if old == nil {

@@ -56,13 +56,6 @@ func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
 	return apivalidation.ValidateNonnegativeField(int64(value), path)
 }
 
-func optionalNonNegative[T ~int32 | ~int64](path *field.Path, value *T) field.ErrorList {
-	if value == nil {
-		return nil
-	}
-	return nonNegative(path, *value)
-}
-
 func label(path *field.Path, value string) field.ErrorList {
 	return invalid(path, value, validation.IsDNS1123Label(value))
 }

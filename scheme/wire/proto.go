@@ -28,8 +28,6 @@ const (
 // Field numbers of ObjectMeta; an object's metadata is its field 1.
 const (
 	objectMeta          = 1
-	metaName            = 1
-	metaNamespace       = 3
 	metaResourceVersion = 6
 	metaLabels          = 11
 )

@@ -293,7 +293,8 @@ func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err err
 	durable := h.durable.Load()
 	if w.cursor > durable {
 		defer h.mu.Unlock()
-		return w.idle(durable)
+		b, wait = w.idle(durable)
+		return b, wait, nil
 	}
 	w.progress = false // what follows tells the revision
 	if w.cursor < h.ring.first() {
@@ -315,10 +316,10 @@ func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err err
 
 // idle parks w, which has seen everything there is, unless an empty batch is
 // due. Requires hub.mu.
-func (w *watcher) idle(durable int64) (b storage.Batch, wait bool, err error) {
+func (w *watcher) idle(durable int64) (b storage.Batch, wait bool) {
 	if w.progress {
 		w.progress = false
-		return storage.Batch{Revision: durable}, false, nil
+		return storage.Batch{Revision: durable}, false
 	}
 	select {
 	case <-w.wake: // left over from a Next that was cancelled
@@ -329,7 +330,7 @@ func (w *watcher) idle(durable int64) (b storage.Batch, wait bool, err error) {
 	g.parked = append(g.parked, w)
 	h.parked++
 	w.parked = true
-	return b, true, nil
+	return b, true
 }
 
 // RequestProgress makes the watcher's current or following Next return at once,

@@ -108,7 +108,7 @@ func (c *suite) random(t *testing.T) {
 		model:   &model{revision: k.revision(), compacted: 0},
 		reopens: c.reopen,
 	}
-	for d.step = range c.randomSteps {
+	for d.step = range randomSteps {
 		d.one()
 		if t.Failed() {
 			t.Fatalf("at step %d of seed %d", d.step, seed)

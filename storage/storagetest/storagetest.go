@@ -24,21 +24,18 @@ func WithReopen(reopen func(t *testing.T, s storage.Store) storage.Store) Option
 	return func(c *suite) { c.reopen = reopen }
 }
 
-// WithRandomSteps sets the length of the random test; the default is 1,500.
-func WithRandomSteps(n int) Option {
-	return func(c *suite) { c.randomSteps = n }
-}
+// randomSteps is the length of the random test.
+const randomSteps = 1500
 
 type suite struct {
-	open        func(t *testing.T) storage.Store
-	reopen      func(t *testing.T, s storage.Store) storage.Store
-	randomSteps int
+	open   func(t *testing.T) storage.Store
+	reopen func(t *testing.T, s storage.Store) storage.Store
 }
 
 // Run runs the suite. open returns a new, empty store and leaves closing it to
 // t.Cleanup; tests may close it before.
 func Run(t *testing.T, open func(t *testing.T) storage.Store, options ...Option) {
-	c := &suite{open: open, randomSteps: 1500}
+	c := &suite{open: open}
 	for _, o := range options {
 		o(c)
 	}

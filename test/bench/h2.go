@@ -206,13 +206,6 @@ func (c *connection) unblock() {
 	}
 }
 
-// reset ends a stream that is not of interest any more.
-func (c *connection) reset(s *stream) {
-	delete(c.streams, s.id)
-	c.frame(4, http2.FrameRSTStream, 0, s.id)
-	c.out = binary.BigEndian.AppendUint32(c.out, uint32(http2.ErrCodeCancel))
-}
-
 // run drives the connection until done says so or the deadline has passed, which
 // is an error. done is asked whenever everything that came has been looked at.
 func (c *connection) run(deadline time.Time, done func() bool) error {

@@ -256,9 +256,6 @@ type StepResult struct {
 	err   error
 }
 
-// Index is the step's place in its scenario, -1 for what comes before the first.
-func (r *StepResult) Index() int { return r.index }
-
 func (r *StepResult) passed() bool { return r.err == nil && r.code && len(r.diffs) == 0 }
 
 // Run plays a scenario in a namespace of its own.

@@ -87,15 +87,6 @@ func encode(v any) []byte {
 	return b
 }
 
-// version returns the resourceVersion of an answer.
-func (a *answer) version() string {
-	var object struct {
-		Metadata struct{ ResourceVersion string }
-	}
-	_ = json.Unmarshal(a.body, &object) // another answer has none
-	return object.Metadata.ResourceVersion
-}
-
 // futureVersions: reads of a revision that is still to come end with 504, and a watch
 // is sent nothing.
 func futureVersions(a *attack) {

@@ -148,16 +148,6 @@ func (a *answer) want(t testing.TB, statuses ...int) *answer {
 	return a
 }
 
-// json decodes the answer's body.
-func (a *answer) json(t testing.TB) map[string]any {
-	t.Helper()
-	var out map[string]any
-	if err := json.Unmarshal(a.body, &out); err != nil {
-		t.Errorf("%s: %v: %s", a.request, err, shorten(string(a.body)))
-	}
-	return out
-}
-
 // reason is that of a Status.
 func (a *answer) reason() string {
 	var status struct{ Reason string }

@@ -99,13 +99,6 @@ func (p *Plugin) Rotate() error {
 
 func (p *Plugin) id() string { return fmt.Sprintf("key-%d", p.key) }
 
-// KeyID is the id of the current key.
-func (p *Plugin) KeyID() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.id()
-}
-
 // SetHealth changes what the status says; "ok" is healthy.
 func (p *Plugin) SetHealth(health string) {
 	p.mu.Lock()
