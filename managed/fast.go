@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -86,6 +85,7 @@ func (f *fast) prepare() {
 func (f *fast) planned(t reflect.Type) *plan {
 	p := planner{made: map[planPair]*plan{}}
 	root := p.planOf(goTypeOf(t), f.shape)
+	p.mark()
 	for i := range root.fields {
 		root.fields[i].skip = f.reset.has(root.fields[i].name)
 	}
@@ -265,50 +265,4 @@ func compareOwners(p, q owner) int {
 		return 1
 	}
 	return 0
-}
-
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
-// applyNew is Apply where there is no object yet: the object is the configuration.
-func (f *fast) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
-	f.prepare()
-	kind := f.m.config.Kind
-	meta, _ := configuration["metadata"].(map[string]any)
-	if !f.usable || !utf8.ValidString(manager) || configuration["kind"] != kind.Kind ||
-		configuration["apiVersion"] != f.m.apiVersion || meta["name"] == nil {
-		return nil, false
-	}
-	if _, sent := meta["managedFields"]; sent {
-		return nil, false
-	}
-	if annotations, _ := meta["annotations"].(map[string]any); annotations[lastApplied] != nil {
-		return nil, false
-	}
-	w := walks.Get().(*walk)
-	defer walks.Put(w)
-	w.begin(f.reset)
-	w.unique = true
-	w.applied(f.shape, configuration)
-	if w.failed {
-		return nil, false
-	}
-	object := f.m.make()
-	if t, isTree := object.(*unstructured.Unstructured); isTree {
-		t.Object = runtime.DeepCopyJSON(configuration)
-	} else if runtime.DefaultUnstructuredConverter.FromUnstructured(configuration, object) != nil {
-		return nil, false
-	}
-	object.GetObjectKind().SetGroupVersionKind(kind)
-	if f.m.config.Default != nil {
-		f.m.config.Default(object)
-	}
-	if manager == "" {
-		manager = "unknown"
-	}
-	self := owner{set: w.result(changed).within(f.reset).minus(stripped), dirty: true, entry: metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: f.m.apiVersion,
-		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
-	}}
-	self.touch(now)
-	return object, f.record(object, []owner{self})
 }

@@ -160,18 +160,21 @@ func (m *Manager) Update(ctx context.Context, live, object registry.Object, mana
 	return m.updateSlow(ctx, live, object, manager, now)
 }
 
-// Apply merges the configuration that manager applies into live and returns the new
-// object in the Manager's version, with defaults, or a *errors.StatusError: a 409
-// with a cause for each conflict unless force is set, a 400 for a configuration of
-// another type, a 500 with the plain text for one that does not fit its schema.
-// live is nil where there is no object yet. Neither argument is changed, but the
-// result may share memory with both. Where nothing changed, managedFields included, the result equals live.
+// Apply merges the configuration that manager applies into live and returns the new object in the Manager's
+// version, with defaults, or a *errors.StatusError: a 409 with a cause for each conflict unless force is set,
+// a 400 for a configuration of another type, a 500 with the plain text for one that does not fit its schema.
+//
+// live is the object as it is read from the store, nil where there is none yet. Neither argument is changed, and
+// the result shares no memory with them but the entries of managedFields, which nobody changes. Where nothing
+// changed, managedFields included, the result equals live.
 func (m *Manager) Apply(ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time) (registry.Object, error) {
 	if live == nil {
 		if object, ok := m.fast.applyNew(configuration, manager, now); ok {
 			return object, nil
 		}
 		live = m.make()
+	} else if object, ok, err := m.fast.apply(ctx, live, configuration, manager, force, now); ok {
+		return object, err
 	}
 	return m.applySlow(ctx, live, configuration, manager, force, now)
 }

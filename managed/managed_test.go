@@ -36,7 +36,7 @@ func TestApplyNewTwin(t *testing.T) {
 			const all = 150
 			for seed := range all {
 				f := filler{rand.New(rand.NewSource(int64(seed)))}
-				configuration := f.configuration(t, k, f.object(random))
+				configuration := f.configuration(t, k, f.objectOf(random))
 				want, wantErr := m.applySlow(context.Background(), m.make(), configuration, "one", false, testNow)
 				got, ok := m.fast.applyNew(configuration, "one", testNow)
 				if !ok {

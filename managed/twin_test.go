@@ -38,12 +38,14 @@ type testKind struct {
 	types managedfields.TypeConverter
 	reset map[fieldpath.APIVersion]*fieldpath.Set
 	sub   string
+	// defaults may be nil.
+	defaults func(registry.Object)
 }
 
 func (k testKind) manager(t testing.TB) *Manager {
 	t.Helper()
 	m, err := New(Config{
-		Kind: k.gvk, Subresource: k.sub, Storage: k.gvk.GroupVersion(), Types: k.types, Reset: k.reset,
+		Kind: k.gvk, Subresource: k.sub, Storage: k.gvk.GroupVersion(), Types: k.types, Reset: k.reset, Default: k.defaults,
 		Versions: []Version{{GroupVersion: k.gvk.GroupVersion(), New: k.make}},
 	})
 	if err != nil {
@@ -276,7 +278,7 @@ func (f filler) mutate(v reflect.Value, depth int) {
 	}
 }
 
-func (f filler) object(k testKind) registry.Object {
+func (f filler) objectOf(k testKind) registry.Object {
 	o := k.make()
 	f.fill(reflect.ValueOf(o).Elem(), 0)
 	o.SetManagedFields(nil)
@@ -401,7 +403,7 @@ func TestUpdateTwin(t *testing.T) {
 			for seed := range histories {
 				f := filler{rand.New(rand.NewSource(int64(seed)))}
 				var live registry.Object
-				object := f.like(k, f.object(random))
+				object := f.like(k, f.objectOf(random))
 				for step := range 12 {
 					manager := []string{"one", "two", "three"}[f.Intn(3)]
 					now := testNow.Add(time.Duration(step) * time.Minute)
@@ -426,7 +428,7 @@ func TestUpdateTwin(t *testing.T) {
 					object = live.DeepCopyObject().(registry.Object)
 					switch f.Intn(6) {
 					case 0:
-						object = f.like(k, f.object(random))
+						object = f.like(k, f.objectOf(random))
 					case 1:
 					default:
 						if tree, ok := object.(*unstructured.Unstructured); ok {

@@ -20,6 +20,9 @@ type walk struct {
 	reset *set
 	// unique refuses duplicates in lists that are owned as one too.
 	unique bool
+	// emptyList says that a list was met that is empty and merged by items. It is no field of its own, which
+	// makes the removal of fields around it a matter for the general algorithm.
+	emptyList bool
 }
 
 type frame struct {
@@ -37,7 +40,7 @@ const (
 func (w *walk) begin(reset *set) {
 	clear(w.frames[:cap(w.frames)])
 	w.frames = append(w.frames[:0], frame{})
-	w.failed, w.unique = false, false
+	w.failed, w.unique, w.emptyList = false, false, false
 	w.reset = reset
 }
 
@@ -93,6 +96,8 @@ type plan struct {
 	fields  []planField
 	element *plan
 	keys    []planKey
+	// odd says that values may hold what check has to look at, lacksKeys that items may have no key.
+	odd, lacksKeys bool
 }
 
 type planField struct {
@@ -101,6 +106,8 @@ type planField struct {
 	plan *plan
 	// skip says that the field is never owned here.
 	skip bool
+	// odd says that check has to look at the field.
+	odd bool
 }
 
 type planKey struct {
@@ -515,16 +522,18 @@ func valuePart(name string, v reflect.Value) part {
 
 func (w *walk) setLists(p *plan, l, r reflect.Value) {
 	n, m := length(l), length(r)
-	items := func(list reflect.Value, n int) []keyed {
-		out, parts := make([]keyed, n), make([]part, n)
-		for i := range n {
-			parts[i] = valuePart("", list.Index(i))
-			out[i] = keyed{parts: parts[i : i+1 : i+1], at: i}
-		}
-		return out
-	}
-	w.pairs(valueStep, items(l, n), items(r, m), func(i, j int) { w.presence(i >= 0, j >= 0) })
+	w.pairs(valueStep, valuesOf(l, n), valuesOf(r, m), func(i, j int) { w.presence(i >= 0, j >= 0) })
 	w.container(l, r, n+m > 0)
+}
+
+// valuesOf returns the items of a list without key fields.
+func valuesOf(list reflect.Value, n int) []keyed {
+	out, parts := make([]keyed, n), make([]part, n)
+	for i := range n {
+		parts[i] = valuePart("", list.Index(i))
+		out[i] = keyed{parts: parts[i : i+1 : i+1], at: i}
+	}
+	return out
 }
 
 // A tree is decoded JSON, or absent.
@@ -672,6 +681,7 @@ func (w *walk) whole(s *shape, v any) {
 			return
 		}
 		if s.associative {
+			w.emptyList = w.emptyList || len(v) == 0
 			items := w.treeKeys(s, v)
 			w.failed = w.failed || w.unique && !sortKeyed(items)
 		}
@@ -727,6 +737,7 @@ func (w *walk) treeContainer(l, r tree, visited bool) {
 func (w *walk) treeLists(s *shape, l, r tree) {
 	left, _ := l.value.([]any)
 	right, _ := r.value.([]any)
+	w.emptyList = w.emptyList || left != nil && len(left) == 0 || right != nil && len(right) == 0
 	kind := keyStep
 	if len(s.keys) == 0 {
 		kind = valueStep

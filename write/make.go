@@ -53,10 +53,6 @@ func (p *Pipeline) Applied(t *registry.Served, sub *registry.Subresource, config
 		if err != nil {
 			return nil, err
 		}
-		if live != nil {
-			// The result shares memory with it and is changed further on.
-			live = live.DeepCopyObject().(registry.Object)
-		}
 		return m.Apply(ctx, live, configuration.Object, o.FieldManager, o.Force != nil && *o.Force, p.Now())
 	}
 }

@@ -62,6 +62,12 @@ func (b *bench) steps() []step {
 		step{[]string{"patch-status"}, b.patchStatus},
 		step{[]string{"create-configmaps"}, b.createConfigMaps},
 		step{[]string{"apply-configmaps"}, b.applyConfigMaps},
+		step{[]string{"apply-existing"}, func() error {
+			return b.applyChanges("apply-existing", "/api/v1/namespaces/{ns}/configmaps", 400, changedMap)
+		}},
+		step{[]string{"apply-deployments"}, func() error {
+			return b.applyChanges("apply-deployments", "/apis/apps/v1/namespaces/{ns}/deployments", 2500, deployment)
+		}},
 		step{[]string{"memory-load"}, b.memoryAfterLoad},
 		step{[]string{"watch-200"}, b.watchFew},
 		step{[]string{"watch-2000", "watch-memory"}, b.watchMany},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -357,6 +358,42 @@ func (b *bench) applyConfigMaps() error {
 	return b.writeConfigMaps("apply-configmaps", count, func(path string, i int, r *request) {
 		*r = request{method: http.MethodPatch, path: path + "/" + names[i] + "?fieldManager=bench&force=true", accept: jsonType, contentType: "application/apply-patch+yaml", body: bodies[i]}
 	})
+}
+
+// applyChanges applies objects that are there, each time with another value of one field, by the manager that
+// made them.
+func (b *bench) applyChanges(row, resource string, stored int, body func(name string, variant int) []byte) error {
+	if err := b.ensure(); err != nil {
+		return err
+	}
+	ns, err := b.namespace("applied")
+	if err != nil {
+		return err
+	}
+	const objects, changes, variants = 500, 5_000, 20
+	bodies := make([][variants][]byte, objects)
+	paths := make([]string, objects)
+	for i := range bodies {
+		name := fmt.Sprintf("existing-%06d", i)
+		paths[i] = strings.Replace(resource, "{ns}", ns, 1) + "/" + name + "?fieldManager=bench"
+		for v := range bodies[i] {
+			bodies[i][v] = body(name, v)
+		}
+	}
+	apply := func(count, first int) (*outcome, error) {
+		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) {
+			*r = request{method: http.MethodPatch, path: paths[i%objects], accept: jsonType,
+				contentType: "application/apply-patch+yaml", body: bodies[i%objects][(first+i/objects)%variants]}
+		}}.run(b.server)
+	}
+	if _, err := apply(objects, 0); err != nil {
+		return err
+	}
+	o, err := apply(changes, 1)
+	if err != nil {
+		return err
+	}
+	return b.addWrites(row, o, stored)
 }
 
 func (b *bench) writeConfigMaps(row string, count int, prepare func(path string, i int, r *request)) error {

@@ -73,6 +73,8 @@ var expectations = []expectation{
 	{"list-gzip", "list pods JSON, gzip", milliseconds, 682, "200 ms", "40 ms"},
 	{"patch-status", "patch pod status (strategic merge)", perSecond, 511, "3,000/s", "6,000/s"},
 	{"apply-configmaps", "apply new ConfigMaps (server-side apply)", perSecond, 1560, "5,000/s", "10,000/s"},
+	{"apply-existing", "apply a change to ConfigMaps", perSecond, 0, "4,000/s", "8,000/s"},
+	{"apply-deployments", "apply a change to Deployments of 1.5 KB", perSecond, 0, "3,000/s", "6,000/s"},
 	{"memory-pods", "anonymous memory with the pods, after JSON and protobuf lists", megabytes, 1050, "220 MB", "160 MB"},
 	{"memory-load", "the same, after all of the above", megabytes, 1990, "220 MB", "160 MB"},
 	{"watch-200", "watch fan-out, 200 watchers x 2,000 events", perSecond, 72800, "400,000/s", "0.7 x floor"},
