@@ -64,19 +64,20 @@ func changedMap(name string, variant int) []byte {
 		name, filler(smallData), variant)
 }
 
-// deployment returns a Deployment as it is applied; its image changes.
+// deployment returns a Deployment as it is applied; its image changes. It has no tabs: JSON with tabs is read
+// as YAML.
 func deployment(name string, variant int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},
-		"spec":{"replicas":0,"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s","tier":"web"}},"spec":{
-		"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.%[2]d","args":["--listen=:8080","--config=/etc/web/config.yaml"],
-		"ports":[{"name":"http","containerPort":8080},{"name":"metrics","containerPort":9090}],
-		"env":[{"name":"MODE","value":"production"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],
-		"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"256Mi"}},
-		"readinessProbe":{"httpGet":{"path":"/healthz","port":8080},"periodSeconds":5},
-		"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"tmp","mountPath":"/tmp"}],
-		"securityContext":{"runAsNonRoot":true,"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}],
-		"volumes":[{"name":"config","configMap":{"name":"web"}},{"name":"tmp","emptyDir":{}}],
-		"terminationGracePeriodSeconds":30,"serviceAccountName":"web"}}}}`, name, variant)
+	return fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},`+
+		`"spec":{"replicas":0,"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s","tier":"web"}},"spec":{`+
+		`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.%[2]d","args":["--listen=:8080","--config=/etc/web/config.yaml"],`+
+		`"ports":[{"name":"http","containerPort":8080},{"name":"metrics","containerPort":9090}],`+
+		`"env":[{"name":"MODE","value":"production"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],`+
+		`"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"256Mi"}},`+
+		`"readinessProbe":{"httpGet":{"path":"/healthz","port":8080},"periodSeconds":5},`+
+		`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"tmp","mountPath":"/tmp"}],`+
+		`"securityContext":{"runAsNonRoot":true,"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}],`+
+		`"volumes":[{"name":"config","configMap":{"name":"web"}},{"name":"tmp","emptyDir":{}}],`+
+		`"terminationGracePeriodSeconds":30,"serviceAccountName":"web"}}}}`, name, variant)
 }
 
 // eventMap returns a ConfigMap of which a watch event is about 0.9 KB as JSON, and
