@@ -1,5 +1,5 @@
-// Package resource lists the built-in kinds. Each API group declares its own in a
-// folder of its own.
+// Package resource lists the built-in kinds. The folders below it declare them, one API group
+// each.
 package resource
 
 import (
@@ -28,9 +28,9 @@ import (
 	"github.com/keelson-dev/keelson/resource/storage"
 )
 
-// Kinds returns the built-in kinds, new ones at each call, in the order of
-// discovery: groups as /apis lists them, after the core group, and the kinds of
-// a group by name. Events, which events.k8s.io serves too, are core's.
+// Kinds returns new declarations of all built-in kinds in the order of discovery: the core
+// group, then the groups in the order of /apis, and the kinds of a group by name. The core
+// group's Events are also served in events.k8s.io.
 func Kinds() []*registry.Kind {
 	return slices.Concat(
 		core.Kinds(),

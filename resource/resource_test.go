@@ -163,8 +163,10 @@ func TestWhoMustSayWhatHeReplaces(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"apiservices", "csidrivers", "csinodes", "csistoragecapacities", "customresourcedefinitions", "leases",
-		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations", "poddisruptionbudgets",
-		"runtimeclasses", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+		"poddisruptionbudgets",
+		"runtimeclasses", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		"validatingwebhookconfigurations",
 		"volumeattachments",
 	}
 	if !slices.Equal(got, want) {

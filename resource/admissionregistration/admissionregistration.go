@@ -34,7 +34,8 @@ func webhookColumns() []metav1.TableColumnDefinition {
 func bindingColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		core.NameColumn,
-		declare.Column("PolicyName", "string", "PolicyName indicates the policy definition which the policy binding binded to"),
+		declare.Column("PolicyName", "string",
+			"PolicyName indicates the policy definition which the policy binding binded to"),
 		declare.Column("ParamRef", "string", "ParamRef indicates the param resource which sets the configuration param"),
 		core.AgeColumn,
 	}
@@ -70,7 +71,7 @@ func paramRef(r *admissionv1.ParamRef) string {
 	return core.Unset
 }
 
-// hook are the fields that both kinds of webhook have.
+// hook has pointers to the fields that both kinds of webhooks have.
 type hook struct {
 	failure             **admissionv1.FailurePolicyType
 	match               **admissionv1.MatchPolicyType

@@ -27,7 +27,8 @@ func mutatingAdmissionPolicy() *registry.Kind {
 			Generation: true,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicy]{
-			Columns: policyColumns("Mutations", "Mutation indicates the number of mutations rules defined in this configuration"),
+			Columns: policyColumns("Mutations",
+				"Mutation indicates the number of mutations rules defined in this configuration"),
 			Cells: declare.Cells(func(p *admissionv1.MutatingAdmissionPolicy) []any {
 				return []any{p.Name, int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
 			}),

@@ -18,7 +18,8 @@ func mutatingWebhookConfiguration() *registry.Kind {
 		Versions: []registry.Version{declare.Version("v1", func(c *admissionv1.MutatingWebhookConfiguration) {
 			for i := range c.Webhooks {
 				w := &c.Webhooks[i]
-				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules}.setDefaults()
+				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig,
+					w.Rules}.setDefaults()
 				declare.Pointer(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
 			}
 		})},
@@ -26,8 +27,8 @@ func mutatingWebhookConfiguration() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.MutatingWebhookConfiguration]{
 			Generation: true,
-			// An empty list where there was none counts as a change.
-			GenerationOf: func(c *admissionv1.MutatingWebhookConfiguration) any { return declare.Exactly(c.Webhooks) },
+			// A change from nil to an empty list increments the generation, too.
+			GenerationOf: func(c *admissionv1.MutatingWebhookConfiguration) any { return declare.ExactText(c.Webhooks) },
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingWebhookConfiguration]{
 			Columns: webhookColumns(),

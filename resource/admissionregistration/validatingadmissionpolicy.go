@@ -28,7 +28,8 @@ func validatingAdmissionPolicy() *registry.Kind {
 			StatusKeepsMeta: true,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicy]{
-			Columns: policyColumns("Validations", "Validations indicates the number of validation rules defined in this configuration"),
+			Columns: policyColumns("Validations",
+				"Validations indicates the number of validation rules defined in this configuration"),
 			Cells: declare.Cells(func(p *admissionv1.ValidatingAdmissionPolicy) []any {
 				return []any{p.Name, int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind), core.Age(p.CreationTimestamp)}
 			}),

@@ -18,16 +18,17 @@ func validatingWebhookConfiguration() *registry.Kind {
 		Versions: []registry.Version{declare.Version("v1", func(c *admissionv1.ValidatingWebhookConfiguration) {
 			for i := range c.Webhooks {
 				w := &c.Webhooks[i]
-				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig, w.Rules}.setDefaults()
+				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig,
+					w.Rules}.setDefaults()
 			}
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "validatingwebhookconfigurations"},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.ValidatingWebhookConfiguration]{
 			Generation: true,
-			// An empty list where there was none counts as a change.
+			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any {
-				return declare.Exactly(c.Webhooks)
+				return declare.ExactText(c.Webhooks)
 			},
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingWebhookConfiguration]{

@@ -9,7 +9,7 @@ import (
 func TestKinds(t *testing.T) {
 	kindtest.Run(t, Kinds(), kindtest.Options{
 		// Who may have the names is decided by a controller.
-		NotOurs: map[string][]string{"customresourcedefinitions": {"status"}},
+		SetByOthers: map[string][]string{"customresourcedefinitions": {"status"}},
 		Skip: map[string]string{
 			"crd-spec/metadata-of-definitions[8]": "the pipeline drops selfLink",
 			"crd-spec/metadata-of-definitions[9]": "the pipeline drops the resourceVersion",

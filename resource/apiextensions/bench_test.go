@@ -11,11 +11,14 @@ import (
 func benchmarked(tb testing.TB, extra map[string]any) *definition {
 	fields := map[string]any{}
 	for i := range 10 {
-		fields[fmt.Sprintf("name%d", i)] = map[string]any{"type": "string", "maxLength": 64, "pattern": "^[a-z]+$", "description": "a name"}
+		fields[fmt.Sprintf("name%d", i)] = map[string]any{"type": "string", "maxLength": 64, "pattern": "^[a-z]+$",
+			"description": "a name"}
 		fields[fmt.Sprintf("count%d", i)] = map[string]any{"type": "integer", "minimum": 0, "default": i}
-		fields[fmt.Sprintf("labels%d", i)] = map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}}
+		fields[fmt.Sprintf("labels%d", i)] = map[string]any{"type": "object",
+			"additionalProperties": map[string]any{"type": "string"}}
 		fields[fmt.Sprintf("list%d", i)] = map[string]any{"type": "array", "items": map[string]any{"type": "object",
-			"required": []any{"key"}, "properties": map[string]any{"key": map[string]any{"type": "string"}, "value": map[string]any{"type": "string"}}},
+			"required":   []any{"key"},
+			"properties": map[string]any{"key": map[string]any{"type": "string"}, "value": map[string]any{"type": "string"}}},
 			"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"key"}}
 	}
 	spec := map[string]any{"type": "object", "properties": fields}
@@ -29,7 +32,8 @@ func benchmarked(tb testing.TB, extra map[string]any) *definition {
 			"group": "example.com", "scope": "Namespaced",
 			"names": map[string]any{"kind": "Widget", "plural": "widgets"},
 			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true,
-				"schema":       map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": spec}}},
+				"schema": map[string]any{
+					"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": spec}}},
 				"subresources": map[string]any{"status": map[string]any{}},
 			}},
 		},
@@ -38,7 +42,7 @@ func benchmarked(tb testing.TB, extra map[string]any) *definition {
 		tb.Fatal(err)
 	}
 	d := decodeDefinition(tb, document)
-	noteStoredVersion(d)
+	recordStoredVersion(d)
 	return d
 }
 

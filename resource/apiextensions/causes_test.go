@@ -61,7 +61,8 @@ func replay(t *testing.T, file string) {
 
 func isGeneric(cause string) bool {
 	ours := []string{"metadata.annotations[api-approved.kubernetes.io]", "must be spec.names.plural"}
-	return strings.HasPrefix(cause, "metadata.") && !slices.ContainsFunc(ours, func(part string) bool { return strings.Contains(cause, part) })
+	return strings.HasPrefix(cause, "metadata.") &&
+		!slices.ContainsFunc(ours, func(part string) bool { return strings.Contains(cause, part) })
 }
 
 // sameCause compares a cause with a recorded one, whose text is "*" where it has
@@ -78,7 +79,7 @@ func (c judged) judge(t *testing.T) (field.ErrorList, []string) {
 	if c.Old == nil {
 		d.Status.StoredVersions, d.Status.Conditions = nil, nil
 		d.Status.AcceptedNames = definition{}.Status.AcceptedNames
-		noteStoredVersion(d)
+		recordStoredVersion(d)
 		return validate(ctx, d), formatWarnings(d, nil)
 	}
 	old := decodeDefinition(t, c.Old)
@@ -87,7 +88,7 @@ func (c judged) judge(t *testing.T) (field.ErrorList, []string) {
 		return validateStatusUpdate(ctx, d, old), nil
 	}
 	d.Status = old.Status
-	noteStoredVersion(d)
+	recordStoredVersion(d)
 	return validateUpdate(ctx, d, old), formatWarnings(d, old)
 }
 

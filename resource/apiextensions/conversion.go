@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// reviewVersions are the versions of ConversionReview that some webhook must
-// accept.
+// reviewVersions are the known versions of ConversionReview. A webhook has to accept one of
+// them.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// checkConversion checks the conversion. Errors have the member names of the internal
-// version of kube-apiserver, which puts the webhook's settings beside the strategy.
+// checkConversion validates the conversion. Errors have the field names of kube-apiserver's
+// internal version, where the fields of the webhook are beside the strategy.
 func (c *specChecker) checkConversion() {
 	conversion, path := c.spec.Conversion, c.path.Child("conversion")
 	if conversion == nil {
@@ -28,7 +28,8 @@ func (c *specChecker) checkConversion() {
 	if conversion.Strategy != apiextensionsv1.NoneConverter && c.spec.PreserveUnknownFields {
 		c.invalid(path.Child("strategy"), conversion.Strategy, "must be None if spec.preserveUnknownFields is true")
 	}
-	c.checkChoice(path.Child("strategy"), string(conversion.Strategy), string(apiextensionsv1.NoneConverter), string(apiextensionsv1.WebhookConverter))
+	c.checkChoice(path.Child("strategy"), string(conversion.Strategy), string(apiextensionsv1.NoneConverter),
+		string(apiextensionsv1.WebhookConverter))
 	webhook := conversion.Webhook
 	if webhook == nil {
 		webhook = &apiextensionsv1.WebhookConversion{}
@@ -61,14 +62,14 @@ func (c *specChecker) checkClient(client *apiextensionsv1.WebhookClientConfig, p
 	default:
 		c.checkService(client.Service, path.Child("service"))
 	}
-	if len(client.CABundle) > 0 && !c.earlier.allowsAnyBundle() {
+	if len(client.CABundle) > 0 && !c.previous.allowsAnyBundle() {
 		if err := checkCABundle(client.CABundle); err != nil {
 			c.invalid(path.Child("caBundle"), client.CABundle, err.Error())
 		}
 	}
 }
 
-// checkCABundle says what TLS clients would say of a bundle.
+// checkCABundle returns the error that a TLS client would return for the bundle.
 func checkCABundle(bundle []byte) error {
 	if x509.NewCertPool().AppendCertsFromPEM(bundle) {
 		return nil
@@ -113,8 +114,7 @@ func (c *specChecker) checkURL(text string, path *field.Path) {
 }
 
 func (c *specChecker) checkService(s *apiextensionsv1.ServiceReference, path *field.Path) {
-	// kube-apiserver takes the one for the other here: a missing name is reported
-	// as a missing namespace.
+	// kube-apiserver reports a missing name as a missing namespace.
 	if s.Namespace == "" {
 		c.required(path.Child("name"), "")
 	}
@@ -144,7 +144,7 @@ func (c *specChecker) checkServicePath(text string, path *field.Path) {
 	if text[0] != '/' {
 		c.invalid(path, text, "must start with a '/'")
 	}
-	// The first byte is taken for the slash even where it is none.
+	// Like kube-apiserver, this skips the first byte even if it is not a slash.
 	for i, segment := range strings.Split(strings.TrimSuffix(text[1:], "/"), "/") {
 		if segment == "" {
 			c.invalid(path, text, fmt.Sprintf("segment[%d] may not be empty", i))
@@ -170,7 +170,7 @@ func (c *specChecker) checkReviewVersions(versions []string, path *field.Path) {
 			c.invalid(path.Index(i), v, msg)
 		}
 	}
-	if !hasReviewVersion(versions) && !c.earlier.lacksReviewVersion() {
+	if !hasReviewVersion(versions) && !c.previous.lacksReviewVersion() {
 		c.invalid(path, versions, "must include at least one of "+strings.Join(reviewVersions, ", "))
 	}
 }

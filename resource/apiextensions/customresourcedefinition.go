@@ -1,6 +1,6 @@
-// Package apiextensions declares the kinds of the apiextensions.k8s.io API group:
-// what a CustomResourceDefinition may say, how it is completed and how it is
-// stored. Serving what it defines is the business of others.
+// Package apiextensions declares the kinds of the API group apiextensions.k8s.io. It
+// validates CustomResourceDefinitions, sets their defaults and encodes them for storage.
+// Package crd serves the resources that they define.
 package apiextensions
 
 import (
@@ -21,11 +21,11 @@ type (
 	definition     = apiextensionsv1.CustomResourceDefinition
 	definitionSpec = apiextensionsv1.CustomResourceDefinitionSpec
 	version        = apiextensionsv1.CustomResourceDefinitionVersion
-	// props is a schema as a definition writes it.
+	// props is a schema in a definition.
 	props = apiextensionsv1.JSONSchemaProps
 )
 
-// webhookPort is where a service takes conversions if it does not say.
+// webhookPort is the default port of a conversion webhook's Service.
 const webhookPort = 443
 
 func customResourceDefinition() *registry.Kind {
@@ -46,8 +46,8 @@ func customResourceDefinition() *registry.Kind {
 			Spec:                 func(d *definition) any { return &d.Spec },
 			Status:               func(d *definition) any { return &d.Status },
 			Generation:           true,
-			PrepareCreate:        func(_ context.Context, d *definition) { noteStoredVersion(d) },
-			PrepareUpdate:        func(_ context.Context, d, _ *definition) { noteStoredVersion(d) },
+			PrepareCreate:        func(_ context.Context, d *definition) { recordStoredVersion(d) },
+			PrepareUpdate:        func(_ context.Context, d, _ *definition) { recordStoredVersion(d) },
 			Validate:             validate,
 			ValidateUpdate:       validateUpdate,
 			ValidateStatusUpdate: validateStatusUpdate,
@@ -62,21 +62,21 @@ func customResourceDefinition() *registry.Kind {
 
 func servedVersion() registry.Version {
 	v := declare.Version[definition]("v1", defaultDefinition)
-	v.Coerce = func(obj registry.Object, _ bool) ([]string, error) { return nil, unreadableValue(obj.(*definition)) }
+	v.Coerce = func(obj registry.Object, _ bool) ([]string, error) {
+		return nil, checkValuesReadable(obj.(*definition))
+	}
 	return v
 }
 
-// noteStoredVersion records that objects may be stored in the storage version
-// from now on.
-func noteStoredVersion(d *definition) {
+// recordStoredVersion adds the storage version to status.storedVersions.
+func recordStoredVersion(d *definition) {
 	name := storageVersion(&d.Spec)
 	if name != nil && !slices.Contains(d.Status.StoredVersions, *name) {
 		d.Status.StoredVersions = append(slices.Clone(d.Status.StoredVersions), *name)
 	}
 }
 
-// storageVersion names the first version that is the storage version, nil if
-// there is none.
+// storageVersion returns the name of the first storage version, nil if there is none.
 func storageVersion(spec *definitionSpec) *string {
 	i := slices.IndexFunc(spec.Versions, func(v version) bool { return v.Storage })
 	if i < 0 {
@@ -102,7 +102,7 @@ func defaultDefinition(d *definition) {
 	if name := storageVersion(&d.Spec); name != nil && len(d.Status.StoredVersions) == 0 {
 		d.Status.StoredVersions = []string{*name}
 	}
-	rewriteValues(d, ordered)
+	rewriteValues(d, canonicalUnlessInteger)
 }
 
 func defaultNames(names *apiextensionsv1.CustomResourceDefinitionNames) {

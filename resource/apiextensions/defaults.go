@@ -14,26 +14,26 @@ import (
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
-// defaultProblems says which defaults of a whole resource's schema are not valid by
-// the schema that they are in.
-func (c *specChecker) defaultProblems(s *structural.Schema, path *field.Path) field.ErrorList {
-	d := defaultChecker{ctx: c.ctx, earlier: c.earlier, budget: rules.Budget}
+// validateDefaults returns an error for each default in the schema of a resource that is not
+// valid by the schema that it is in.
+func (c *specChecker) validateDefaults(s *structural.Schema, path *field.Path) field.ErrorList {
+	d := defaultChecker{ctx: c.ctx, earlier: c.previous, budget: rules.Budget}
 	d.node(s, s, nil, path)
 	return d.errs
 }
 
 type defaultChecker struct {
 	ctx     context.Context
-	earlier earlier
-	// budget is what is left for evaluating rules.
+	earlier previousDefinition
+	// budget is the remaining CEL cost for evaluating rules.
 	budget int64
 	errs   field.ErrorList
 }
 
-// node checks the default of s and of what is below. resource is the schema of the
-// object around it; inMeta leads from there to s if that is within its kind,
-// apiVersion or metadata.
-func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *trail, path *field.Path) {
+// node checks the default of s and of all schemas below it. resource is the schema of the
+// object that contains s. inMeta is the path from that object to s if s is in its kind,
+// apiVersion or metadata, and nil otherwise.
+func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *metadataPath, path *field.Path) {
 	if s == nil || d.budget < 0 {
 		return
 	}
@@ -43,26 +43,26 @@ func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *trail, pat
 	if s.HasDefault {
 		d.value(s, resource, inMeta, path.Child("default"))
 	}
-	// There are no defaults in the values of maps.
+	// The values of maps cannot have defaults.
 	d.node(s.Items, resource, inMeta.item(), path.Child("items"))
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		below := inMeta.member(name)
-		if below == nil && s.EmbeddedResource && isMeta(name) {
-			below = &trail{name: name}
+		if below == nil && s.EmbeddedResource && isMetaMember(name) {
+			below = &metadataPath{name: name}
 		}
 		d.node(s.Properties[name], resource, below, path.Child("properties").Key(name))
 	}
 }
 
-// value checks the default of s itself. The metadata of resources in it counts, and is
-// shown, as far as it has the fields and types of metadata.
-func (d *defaultChecker) value(s, resource *structural.Schema, inMeta *trail, path *field.Path) {
+// value checks the default of s itself. Of the metadata of resources in it, only the fields
+// with the right types are checked and shown in errors.
+func (d *defaultChecker) value(s, resource *structural.Schema, inMeta *metadataPath, path *field.Path) {
 	value := runtime.DeepCopyJSONValue(s.Default)
 	var errs field.ErrorList
 	if inMeta != nil {
-		errs = metadataProblems(value, resource, inMeta, path)
+		errs = validateMetadataDefault(value, resource, inMeta, path)
 	} else {
-		errs = embeddedProblems(s, value, path)
+		errs = validateEmbeddedMetadata(s, value, path)
 		if !isPruned(s) && !hasUnprunedDefaults(d.earlier) {
 			d.errs = append(d.errs, field.Invalid(path, value, "must not have unknown fields"))
 		}
@@ -76,8 +76,8 @@ func (d *defaultChecker) value(s, resource *structural.Schema, inMeta *trail, pa
 	d.errs = append(d.errs, errs...)
 }
 
-// rules evaluates the rules for a default: as a value that stays as it is, and as
-// one that is new.
+// rules evaluates the validation rules for a default, once as a new value and once as an
+// unchanged one.
 func (d *defaultChecker) rules(s *structural.Schema, value any, isResource bool, path *field.Path) field.ErrorList {
 	v := rules.Compile(s, isResource)
 	kept := v.Evaluate(d.ctx, path, value, value, d.budget)
@@ -91,88 +91,94 @@ func (d *defaultChecker) rules(s *structural.Schema, value any, isResource bool,
 	return errs
 }
 
-// embeddedProblems says what is wrong with the embedded resources in a default,
-// which may be changed.
-func embeddedProblems(s *structural.Schema, value any, path *field.Path) field.ErrorList {
+// validateEmbeddedMetadata returns errors for the embedded resources in a default. It may
+// change value.
+func validateEmbeddedMetadata(s *structural.Schema, value any, path *field.Path) field.ErrorList {
 	if err := s.Coerce(path, value); err != nil {
 		return field.ErrorList{err}
 	}
 	return s.ValidateEmbedded(path, value)
 }
 
-// metadataProblems says why an object of the resource's schema with the default in
-// its place, and nothing else, has no valid metadata.
-func metadataProblems(value any, resource *structural.Schema, place *trail, path *field.Path) field.ErrorList {
+// validateMetadataDefault returns the errors of the metadata of an object that has only the
+// default, at its path.
+func validateMetadataDefault(
+	value any, resource *structural.Schema, place *metadataPath, path *field.Path,
+) field.ErrorList {
 	object := place.around(runtime.DeepCopyJSONValue(value))
 	for name, text := range map[string]string{"apiVersion": "validation/v1", "kind": "Validation"} {
 		if _, found := object[name]; !found {
 			object[name] = text
 		}
 	}
-	if errs := embeddedProblems(resource, object, nil); len(errs) > 0 {
-		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must result in valid metadata: %v", errs.ToAggregate()))}
+	if errs := validateEmbeddedMetadata(resource, object, nil); len(errs) > 0 {
+		return field.ErrorList{
+			field.Invalid(path, value, fmt.Sprintf("must result in valid metadata: %v", errs.ToAggregate()))}
 	}
 	return nil
 }
 
-// hasUnprunedDefaults says that a default of the earlier definition has fields that
-// its schema does not specify.
-func hasUnprunedDefaults(e earlier) bool {
-	return slices.ContainsFunc(e.schemas(), func(s *structural.Schema) bool { return anyUnpruned(s, false) })
+// hasUnprunedDefaults reports whether a default of the previous definition has fields that its
+// schema does not specify.
+func hasUnprunedDefaults(e previousDefinition) bool {
+	return slices.ContainsFunc(e.schemas(), func(s *structural.Schema) bool { return hasUnprunedDefault(s, false) })
 }
 
-// anyUnpruned looks for one in s and what is below. Within the metadata of an object
-// nothing is pruned.
-func anyUnpruned(s *structural.Schema, inMeta bool) bool {
+// hasUnprunedDefault reports whether s or a schema below it has such a default. Metadata of
+// objects is not pruned.
+func hasUnprunedDefault(s *structural.Schema, inMeta bool) bool {
 	if s == nil {
 		return false
 	}
 	inMeta = inMeta && !s.EmbeddedResource
-	if s.HasDefault && !inMeta && !isPruned(s) || anyUnpruned(s.Items, inMeta) || anyUnpruned(s.AdditionalProperties, inMeta) {
+	if s.HasDefault && !inMeta && !isPruned(s) || hasUnprunedDefault(s.Items, inMeta) ||
+		hasUnprunedDefault(s.AdditionalProperties, inMeta) {
 		return true
 	}
 	for name, p := range s.Properties {
-		if anyUnpruned(p, inMeta || s.EmbeddedResource && isMeta(name)) {
+		if hasUnprunedDefault(p, inMeta || s.EmbeddedResource && isMetaMember(name)) {
 			return true
 		}
 	}
 	return false
 }
 
-// isMeta says that a member is one that all objects have.
-func isMeta(name string) bool { return name == "metadata" || name == "apiVersion" || name == "kind" }
+// isMetaMember reports whether all objects have a member of that name.
+func isMetaMember(name string) bool {
+	return name == "metadata" || name == "apiVersion" || name == "kind"
+}
 
-// isPruned says that the default of s has no fields that s does not specify.
+// isPruned reports whether the default of s has only fields that s specifies.
 func isPruned(s *structural.Schema) bool {
 	pruned := runtime.DeepCopyJSONValue(s.Default)
 	s.Prune(pruned, s.EmbeddedResource, false)
 	return reflect.DeepEqual(pruned, s.Default)
 }
 
-// A trail leads from an object down to a value in it; nil leads nowhere.
-type trail struct {
-	parent *trail
+// A metadataPath is the path from an object down to a value in it. nil is not a path.
+type metadataPath struct {
+	parent *metadataPath
 	name   string
 	isItem bool
 }
 
-func (t *trail) member(name string) *trail {
+func (t *metadataPath) member(name string) *metadataPath {
 	if t == nil {
 		return nil
 	}
-	return &trail{parent: t, name: name}
+	return &metadataPath{parent: t, name: name}
 }
 
-func (t *trail) item() *trail {
+func (t *metadataPath) item() *metadataPath {
 	if t == nil {
 		return nil
 	}
-	return &trail{parent: t, isItem: true}
+	return &metadataPath{parent: t, isItem: true}
 }
 
-// around makes the object that the trail leads through, with value at its end. The
-// first step is always a member.
-func (t *trail) around(value any) map[string]any {
+// around returns an object that has only the given value, at the path. The first step of the
+// path has to be a member.
+func (t *metadataPath) around(value any) map[string]any {
 	if t.isItem {
 		return t.parent.around([]any{value})
 	}

@@ -17,8 +17,8 @@ var (
 	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
 )
 
-// maxSelectable is how many fields of a version may be selectable.
-const maxSelectable = 8
+// maxSelectableFields is how many selectable fields a version may have.
+const maxSelectableFields = 8
 
 func (c *specChecker) checkColumn(column *apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) {
 	if column.Name == "" {
@@ -40,8 +40,8 @@ func (c *specChecker) checkColumn(column *apiextensionsv1.CustomResourceColumnDe
 	}
 }
 
-// checkSimplePath says whether a path is of the form that columns and the scale
-// subresource understand.
+// checkSimplePath reports whether a path has the format that columns and the scale subresource
+// need.
 func (c *specChecker) checkSimplePath(text string, path *field.Path) bool {
 	if text[0] == '.' {
 		return true
@@ -74,16 +74,18 @@ func (c *specChecker) checkSubresources(s *apiextensionsv1.CustomResourceSubreso
 	}
 }
 
-// checkSelectable checks the selectable fields of the versions in parent. name is
-// theirs in the options.
-func (c *specChecker) checkSelectable(fields []apiextensionsv1.SelectableField, s *props, name string, parent *field.Path) {
+// checkSelectable validates the selectable fields of a version, or those of all versions.
+// parent is their path; name identifies them in error messages.
+func (c *specChecker) checkSelectable(
+	fields []apiextensionsv1.SelectableField, s *props, name string, parent *field.Path,
+) {
 	path := parent.Child("selectableFields")
 	var schema *structural.Schema
 	if s != nil {
 		if why := unsupported(s); why != "" {
 			c.invalid(parent.Child("schema.openAPIV3Schema"), "", why)
 		} else {
-			schema = outline(s)
+			schema = fieldTypes(s)
 		}
 	}
 	var seen []string
@@ -102,7 +104,9 @@ func (c *specChecker) checkSelectable(fields []apiextensionsv1.SelectableField, 
 			c.invalid(at, f.JSONPath, "must not point to fields in metadata")
 		}
 		if leaf == nil || !slices.Contains([]string{"string", "boolean", "integer"}, leaf.Type) {
-			c.invalid(at, f.JSONPath, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.")
+			c.invalid(at, f.JSONPath,
+				"must point to a field of type string, boolean or integer. Enum string fields and strings with formats "+
+					"are allowed.")
 		}
 		if slices.Contains(seen, found.String()) {
 			c.errs = append(c.errs, field.Duplicate(at, f.JSONPath))
@@ -110,7 +114,7 @@ func (c *specChecker) checkSelectable(fields []apiextensionsv1.SelectableField, 
 			seen = append(seen, found.String())
 		}
 	}
-	if len(seen) > maxSelectable && !c.earlier.hasSelectable(name, fields) {
-		c.errs = append(c.errs, field.TooMany(path, len(seen), maxSelectable))
+	if len(seen) > maxSelectableFields && !c.previous.hasSelectable(name, fields) {
+		c.errs = append(c.errs, field.TooMany(path, len(seen), maxSelectableFields))
 	}
 }

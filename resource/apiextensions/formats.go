@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// stringFormats are the formats of strings that are checked, without their
-// hyphens: names with and without are the same.
+// stringFormats are the formats of strings that are validated, without hyphens: a name with
+// hyphens means the same format.
 var stringFormats = []string{
 	"bsonobjectid", "byte", "cidr", "creditcard", "date", "datetime", "duration", "email", "hexcolor", "hostname",
 	"ipv4", "ipv6", "isbn", "isbn10", "isbn13", "k8slongname", "k8sshortname", "mac", "password", "rgbcolor",
 	"ssn", "uri", "uuid", "uuid3", "uuid4", "uuid5",
 }
 
-// formatWarnings tells of formats that mean nothing to the server. An update is
-// told only of those that are new.
+// formatWarnings returns warnings about unknown formats. On update it warns only about new
+// ones.
 func formatWarnings(d, old *definition) []string {
 	var known []string
 	if old != nil {
@@ -30,11 +30,11 @@ func formatWarnings(d, old *definition) []string {
 	return out
 }
 
-// unrecognizedFormats are the formats of a definition's schemas that are not
-// recognized for the type beside them, each once, in order.
+// unrecognizedFormats returns the formats in the definition's schemas that are not known for
+// the type beside them, sorted and without duplicates.
 func unrecognizedFormats(spec *definitionSpec) []string {
 	var out []string
-	anySchema(spec, func(s *props) bool {
+	anySchemaMatches(spec, func(s *props) bool {
 		if s.Format != "" && !recognized(s.Type, s.Format) && !slices.Contains(out, s.Format) {
 			out = append(out, s.Format)
 		}

@@ -12,12 +12,14 @@ import (
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
-// types are those that a schema may name, in order.
+// types are the supported types of a schema, sorted.
 var types = []string{"array", "boolean", "integer", "number", "object", "string"}
 
-// checkSchema checks the schema of a version. status says that objects have the
+// checkSchema validates the schema of a version. status reports whether the version has the
 // status subresource.
-func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, status bool, version string, path *field.Path) {
+func (c *specChecker) checkSchema(
+	v *apiextensionsv1.CustomResourceValidation, status bool, version string, path *field.Path,
+) {
 	if v == nil || v.OpenAPIV3Schema == nil {
 		return
 	}
@@ -29,7 +31,7 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 	if s.Nullable {
 		c.errs = append(c.errs, field.Forbidden(path.Child("nullable"), "nullable cannot be true at the root"))
 	}
-	walk := schemaChecker{earlier: c.earlier}
+	walk := schemaChecker{earlier: c.previous}
 	walk.check(s, scope{isRoot: true}, path)
 	var schema *structural.Schema
 	unreadable := walk.unsupported
@@ -37,27 +39,29 @@ func (c *specChecker) checkSchema(v *apiextensionsv1.CustomResourceValidation, s
 		schema, unreadable = c.checkStructure(s, walk.judges, path)
 	}
 	if schema == nil {
-		walk.ruleTexts()
+		walk.checkRuleTexts()
 	}
 	c.errs = append(c.errs, walk.errs...)
 	if c.structural && unreadable != "" && len(c.errs) == before {
-		// Other causes say the same better.
+		// Other errors describe the same problem in more detail.
 		c.invalid(path, "", unreadable)
 	}
 	if schema != nil && len(walk.ruled) > 0 {
 		c.errs = append(c.errs, rules.Check(schema, rules.CheckOptions{
 			Path: path, Root: true, Flawed: walk.flawed,
-			Previous: c.earlier.schemas(), Unchanged: c.earlier.hasSchema(version, v),
+			Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v),
 		})...)
 	}
 }
 
-// checkStructure reads a schema of a resource that has no unsupported members as a
-// structural one with good defaults. It returns nil if it is none, or if nothing
-// needs it: the schema judges no values here, by defaults or rules. Why it cannot be
-// read is not reported but returned.
-func (c *specChecker) checkStructure(s *props, judges bool, path *field.Path) (schema *structural.Schema, unreadable string) {
-	if errs := structuralProblems(s, path); len(errs) > 0 {
+// checkStructure converts a schema without unsupported members to a structural schema with
+// valid defaults. It returns nil if the schema is not structural, or if it is not needed
+// because it has neither defaults nor rules (judges is false). If the schema cannot be
+// converted, unreadable is the reason, which is not added to the errors.
+func (c *specChecker) checkStructure(
+	s *props, judges bool, path *field.Path,
+) (schema *structural.Schema, unreadable string) {
+	if errs := validateStructural(s, path); len(errs) > 0 {
 		c.errs = append(c.errs, errs...)
 		return nil, ""
 	}
@@ -68,39 +72,44 @@ func (c *specChecker) checkStructure(s *props, judges bool, path *field.Path) (s
 	if err != nil {
 		return nil, err.Error()
 	}
-	if errs := c.defaultProblems(schema, path); len(errs) > 0 {
+	if errs := c.validateDefaults(schema, path); len(errs) > 0 {
 		c.errs = append(c.errs, errs...)
 		return nil, ""
 	}
 	return schema, ""
 }
 
-// resourceSchema reads the schema of a resource, as it is written.
+// resourceSchema converts the schema of a resource to a structural schema, without changes.
 func resourceSchema(s *props) (*structural.Schema, error) {
 	resource := *s
 	resource.XEmbeddedResource = true
 	return structural.Written(&resource)
 }
 
-// checkStatusRoot allows at the root only what stays true of the status alone,
-// which is validated by its own part of the schema.
+// checkStatusRoot allows at the root only members that do not affect validating the status
+// alone, because the status subresource validates only that part.
 func (c *specChecker) checkStatusRoot(s *props, path *field.Path) {
-	// Of several members the first in this order is reported.
+	// Only the first member in this order is reported.
 	identified := s.ID != "" || s.Schema != "" || s.Ref != nil
 	switch {
 	case !identified && s.Type != "" && s.Type != "object":
-		c.invalid(path.Child("type"), s.Type, `only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
+		c.invalid(path.Child("type"), s.Type,
+			`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
 	case identified || s.Nullable || s.Default != nil || s.Enum != nil ||
-		s.MaxProperties != nil || s.MinProperties != nil || s.AllOf != nil || s.OneOf != nil || s.AnyOf != nil || s.Not != nil ||
-		s.AdditionalProperties != nil || s.PatternProperties != nil || s.Dependencies != nil || s.AdditionalItems != nil || s.Definitions != nil ||
+		s.MaxProperties != nil || s.MinProperties != nil || s.AllOf != nil || s.OneOf != nil || s.AnyOf != nil ||
+		s.Not != nil ||
+		s.AdditionalProperties != nil || s.PatternProperties != nil || s.Dependencies != nil || s.AdditionalItems != nil ||
+		s.Definitions != nil ||
 		s.XEmbeddedResource || s.XIntOrString || s.XListMapKeys != nil || s.XListType != nil || s.XMapType != nil:
-		c.invalid(path, internalSchema(s), "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "+
-			"MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] "+
-			"fields are allowed at the root of the schema if the status subresource is enabled")
+		c.invalid(path, internalSchema(s),
+			"only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "+
+				"MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example "+
+				"XPreserveUnknownFields XValidations] "+
+				"fields are allowed at the root of the schema if the status subresource is enabled")
 	}
 }
 
-// internalSchema is a schema as kube-apiserver shows it in messages.
+// internalSchema returns a schema as it appears in kube-apiserver's messages.
 func internalSchema(s *props) any {
 	var out internalapi.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(s, &out, nil); err != nil {
@@ -109,26 +118,26 @@ func internalSchema(s *props) any {
 	return out
 }
 
-// internalItems is the member items as kube-apiserver shows it in messages.
+// internalItems returns the member items as it appears in kube-apiserver's messages.
 func internalItems(items *apiextensionsv1.JSONSchemaPropsOrArray) any {
 	var out internalapi.JSONSchemaPropsOrArray
-	if err := apiextensionsv1.Convert_v1_JSONSchemaPropsOrArray_To_apiextensions_JSONSchemaPropsOrArray(items, &out, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaPropsOrArray_To_apiextensions_JSONSchemaPropsOrArray(items, &out,
+		nil); err != nil {
 		return err.Error()
 	}
 	return &out
 }
 
-// schemaChecker checks a schema and all below it, in combinators too, by the rules
-// that do not need it to be structural.
+// schemaChecker validates a schema and all schemas below it, junctors (allOf, anyOf, oneOf,
+// not) included, by the rules that do not require a structural schema.
 type schemaChecker struct {
-	earlier earlier
+	earlier previousDefinition
 	errs    field.ErrorList
-	// flawed are the paths of the schemas that errors were found in, wherever in
-	// them those are reported.
+	// flawed has the paths of the schemas with errors, not the paths in the errors.
 	flawed []*field.Path
-	// unsupported says which member, if any, keeps the schema from being read.
+	// unsupported describes the first member that is not supported, if any.
 	unsupported string
-	// judges says that there are defaults or rules, ruled where there are rules.
+	// judges is true if there are defaults or rules. ruled has the schemas with rules.
 	judges bool
 	ruled  []ruled
 }
@@ -139,12 +148,12 @@ type ruled struct {
 	path   *field.Path
 }
 
-// scope is what the place of a schema means for it.
+// scope has the rules that depend on where a schema is.
 type scope struct {
 	isRoot bool
-	// meta: it describes the kind, apiVersion or metadata of an object.
+	// meta is true for the schemas of kind, apiVersion and metadata.
 	meta bool
-	// noDefault is why there may be no default; "" allows one.
+	// noDefault is the reason why a default is forbidden; "" if it is allowed.
 	noDefault string
 }
 
@@ -170,7 +179,7 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	c.mapType(s, path)
 	c.listType(s, path)
 	c.listKeys(s, path)
-	if errs := listItemProblems(s, path); len(errs) > 0 && !c.earlier.has(hasVagueItems) {
+	if errs := validateListItems(s, path); len(errs) > 0 && !c.earlier.has(hasInvalidListItems) {
 		c.errs = append(c.errs, errs...)
 	}
 	if len(c.errs) > before {
@@ -185,7 +194,7 @@ func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	}
 }
 
-// members checks the members that are supported nowhere or not with this value.
+// members checks the members that are never supported, or not with this value.
 func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 	if hasUnknownType(s) && !c.earlier.has(hasUnknownType) {
 		c.errs = append(c.errs, field.NotSupported(path.Child("type"), s.Type, types))
@@ -197,7 +206,8 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 		set  bool
 		name string
 	}{
-		{s.ID != "", "id"}, {s.AdditionalItems != nil, "additionalItems"}, {len(s.PatternProperties) > 0, "patternProperties"},
+		{s.ID != "", "id"}, {s.AdditionalItems != nil, "additionalItems"},
+		{len(s.PatternProperties) > 0, "patternProperties"},
 		{len(s.Definitions) > 0, "definitions"}, {s.Dependencies != nil, "dependencies"}, {s.Ref != nil, "$ref"},
 	} {
 		if m.set {
@@ -214,7 +224,8 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 		c.forbidden(path.Child("x-kubernetes-embedded-resource"), "must not be used inside of resource meta")
 	}
 	if s.UniqueItems {
-		c.forbidden(path.Child("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+		c.forbidden(path.Child("uniqueItems"),
+			"uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
 	}
 	if a := s.AdditionalProperties; a != nil && len(s.Properties) > 0 && (!a.Allows || a.Schema != nil) {
 		c.forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive")
@@ -224,20 +235,20 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 	}
 }
 
-// below checks the schemas in the members of s.
+// below checks the schemas in s.
 func (c *schemaChecker) below(s *props, at scope, path *field.Path) {
 	in := scope{meta: at.meta, noDefault: at.noDefault}
 	if s.AdditionalProperties != nil {
 		values := in
 		if at.meta {
-			// What is pruned there depends on the names that an object has.
+			// Pruning there would depend on the names of the fields in each object.
 			values.noDefault = "inside additionalProperties applying to object metadata"
 		}
 		c.check(s.AdditionalProperties.Schema, values, path.Child("additionalProperties"))
 	}
 	for name, child := range properties(s.Properties) {
 		inside := in
-		if (at.isRoot || s.XEmbeddedResource) && isMeta(name) {
+		if (at.isRoot || s.XEmbeddedResource) && isMetaMember(name) {
 			inside.meta = true
 			if at.isRoot {
 				inside.noDefault = "in top-level " + name
@@ -300,7 +311,7 @@ func (c *schemaChecker) listType(s *props, path *field.Path) {
 	}
 	c.typeMustBe("array", s, "x-kubernetes-list-type", path)
 	if s.Type == "array" {
-		if err := compositeSet(s, path); err != nil && !c.earlier.has(hasCompositeSet) {
+		if err := nonAtomicSetError(s, path); err != nil && !c.earlier.has(hasNonAtomicSet) {
 			c.errs = append(c.errs, err)
 		}
 	}
@@ -309,9 +320,9 @@ func (c *schemaChecker) listType(s *props, path *field.Path) {
 	}
 }
 
-// compositeSet says why the items of a set are not compared as a whole; nil if
-// they are, or if s is no set.
-func compositeSet(s *props, path *field.Path) *field.Error {
+// nonAtomicSetError returns an error if s is a set whose items are not compared as a whole,
+// nil otherwise.
+func nonAtomicSetError(s *props, path *field.Path) *field.Error {
 	items := itemsOf(s)
 	if s.XListType == nil || *s.XListType != "set" || items == nil {
 		return nil
@@ -321,7 +332,7 @@ func compositeSet(s *props, path *field.Path) *field.Error {
 	case items.Type == "array" && items.XListType != nil && *items.XListType != "atomic":
 		return field.Invalid(path.Child("items", "x-kubernetes-list-type"), *items.XListType, why)
 	case items.Type == "object" && (items.XMapType == nil || *items.XMapType != "atomic"):
-		// kube-apiserver shows the list type here.
+		// The value in kube-apiserver's error is the list type.
 		return field.Invalid(path.Child("items", "x-kubernetes-map-type"), items.XListType, why)
 	}
 	return nil
@@ -347,7 +358,8 @@ func (c *schemaChecker) listKeys(s *props, path *field.Path) {
 	case s.Items == nil:
 		c.required(path.Child("items"), "must have a schema if x-kubernetes-list-type is map")
 	case items == nil:
-		c.invalid(path.Child("items"), internalItems(s.Items), "must only have a single schema if x-kubernetes-list-type is map")
+		c.invalid(path.Child("items"), internalItems(s.Items),
+			"must only have a single schema if x-kubernetes-list-type is map")
 	case items.Type != "object":
 		c.invalid(path.Child("items", "type"), items.Type, "must be object if parent array's x-kubernetes-list-type is map")
 	default:
@@ -362,8 +374,9 @@ func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
 		case !found:
 			c.invalid(path.Child("x-kubernetes-list-map-keys"), keys, "entries must all be names of item properties")
 		case p.Type == "array" || p.Type == "object":
-			// kube-apiserver shows the type of the item here.
-			c.invalid(path.Child("items", "properties").Key(key).Child("type"), items.Type, "must be a scalar type if parent array's x-kubernetes-list-type is map")
+			// The value in kube-apiserver's error is the type of the item.
+			c.invalid(path.Child("items", "properties").Key(key).Child("type"), items.Type,
+				"must be a scalar type if parent array's x-kubernetes-list-type is map")
 		}
 		if slices.Contains(keys[:i], key) {
 			c.invalid(path.Child("x-kubernetes-list-map-keys"), keys, "must not contain duplicate entries")
@@ -371,16 +384,18 @@ func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
 	}
 }
 
-// listItemProblems says what keeps the items of a set or map from being told
-// apart: an item or a key may be missing.
-func listItemProblems(s *props, path *field.Path) field.ErrorList {
+// validateListItems returns errors for the schema of a set's or map's items if it does not
+// guarantee that items can be distinguished, because an item can be null or a key can be
+// missing.
+func validateListItems(s *props, path *field.Path) field.ErrorList {
 	items := itemsOf(s)
 	if items == nil || s.XListType == nil || (*s.XListType != "set" && *s.XListType != "map") {
 		return nil
 	}
 	var errs field.ErrorList
 	if items.Nullable {
-		errs = append(errs, field.Forbidden(path.Child("items", "nullable"), "cannot be nullable when x-kubernetes-list-type is "+*s.XListType))
+		errs = append(errs,
+			field.Forbidden(path.Child("items", "nullable"), "cannot be nullable when x-kubernetes-list-type is "+*s.XListType))
 	}
 	if *s.XListType != "map" {
 		return errs
@@ -392,10 +407,13 @@ func listItemProblems(s *props, path *field.Path) field.ErrorList {
 		}
 		at := path.Child("items", "properties").Key(key)
 		if p.Default == nil && !slices.Contains(items.Required, key) {
-			errs = append(errs, field.Required(at.Child("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
+			errs = append(errs,
+				field.Required(at.Child("default"),
+					"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"))
 		}
 		if p.Nullable {
-			errs = append(errs, field.Forbidden(at.Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
+			errs = append(errs,
+				field.Forbidden(at.Child("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"))
 		}
 	}
 	return errs

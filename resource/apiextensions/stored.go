@@ -17,6 +17,10 @@ import (
 // columns at the top, and versions have their own only where they differ. All
 // other parts have the same JSON as in v1, so that v1's types stand for them here.
 
+// kube-apiserver stores definitions in v1beta1, which it no longer serves. A definition in
+// v1beta1 has one validation, one set of subresources and one set of columns at the top level;
+// versions have their own only if they differ. All other parts have the same JSON as in v1, so
+// the types of v1 are used for them.
 const storedAPIVersion = "apiextensions.k8s.io/v1beta1"
 
 type storedDefinition struct {
@@ -40,7 +44,7 @@ type storedSpec struct {
 	Selectable   []apiextensionsv1.SelectableField           `json:"selectableFields,omitempty"`
 
 	Conversion *storedConversion `json:"conversion,omitempty"`
-	// PreserveUnknownFields left out means true, not false as in v1.
+	// PreserveUnknownFields is true by default, unlike in v1.
 	PreserveUnknownFields *bool `json:"preserveUnknownFields,omitempty"`
 }
 
@@ -56,7 +60,7 @@ type storedVersion struct {
 	Selectable         []apiextensionsv1.SelectableField           `json:"selectableFields,omitempty"`
 }
 
-// storedColumn is v1's column, but for the spelling of the last member.
+// storedColumn is v1's column with another name of the last member.
 type storedColumn struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
@@ -72,12 +76,12 @@ type storedConversion struct {
 	ConversionReviewList []string                               `json:"conversionReviewVersions,omitempty"`
 }
 
-// encodeStored makes the stored document of a definition.
+// encodeStored returns the stored document of a definition.
 func encodeStored(obj registry.Object) ([]byte, error) {
 	return json.Marshal(toStored(obj.(*definition)))
 }
 
-// decodeStored reads a stored document, of either version.
+// decodeStored decodes a stored document in v1beta1 or v1.
 func decodeStored(document []byte) (registry.Object, error) {
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(document, &head); err != nil {
@@ -95,10 +99,11 @@ func decodeStored(document []byte) (registry.Object, error) {
 }
 
 func toStored(d *definition) *storedDefinition {
-	top := hoist(&d.Spec)
+	top := hoistCommon(&d.Spec)
 	spec := storedSpec{
 		Group: d.Spec.Group, Version: top.version, Names: d.Spec.Names, Scope: d.Spec.Scope,
-		Validation: top.schema, Subresources: top.subresources, Columns: storedColumns(top.columns), Selectable: top.selectable,
+		Validation: top.schema, Subresources: top.subresources, Columns: storedColumns(top.columns),
+		Selectable:            top.selectable,
 		PreserveUnknownFields: &d.Spec.PreserveUnknownFields,
 	}
 	for _, v := range top.versions {
@@ -122,12 +127,13 @@ func toStored(d *definition) *storedDefinition {
 	}
 }
 
-// fromStored converts a stored definition, with v1beta1's defaults. What all
-// versions have in common they share afterwards.
+// fromStored converts a stored definition and sets the defaults of v1beta1. Versions share the
+// values that were at the top level.
 func fromStored(d *storedDefinition) *definition {
 	d.setDefaults()
 	out := &definition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		TypeMeta: metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
+			Kind: "CustomResourceDefinition"},
 		ObjectMeta: d.ObjectMeta, Status: d.Status,
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: d.Spec.Group, Names: d.Spec.Names, Scope: d.Spec.Scope,
@@ -166,8 +172,7 @@ func fromStored(d *storedDefinition) *definition {
 	return out
 }
 
-// setDefaults are those of v1beta1, for definitions that were stored by servers
-// of long ago.
+// setDefaults sets the defaults of v1beta1, for definitions that old servers stored.
 func (d *storedDefinition) setDefaults() {
 	spec := &d.Spec
 	declare.Value(&spec.Scope, apiextensionsv1.NamespaceScoped)
@@ -208,21 +213,21 @@ func servedColumns(columns []storedColumn) []apiextensionsv1.CustomResourceColum
 	return out
 }
 
-// hoisted is a spec as kube-apiserver holds it: what all versions have in common
-// is moved to the top, so that its messages name it there.
-type hoisted struct {
+// v1beta1Spec is a spec in kube-apiserver's internal version: values that are equal in all
+// versions are at the top level, so error messages name them there.
+type v1beta1Spec struct {
 	// version is the name of the first version.
 	version      string
 	schema       *apiextensionsv1.CustomResourceValidation
 	subresources *apiextensionsv1.CustomResourceSubresources
 	columns      []apiextensionsv1.CustomResourceColumnDefinition
 	selectable   []apiextensionsv1.SelectableField
-	// versions are the versions without what was moved.
+	// versions are the versions without the values that are at the top level.
 	versions []apiextensionsv1.CustomResourceDefinitionVersion
 }
 
-func hoist(spec *apiextensionsv1.CustomResourceDefinitionSpec) hoisted {
-	out := hoisted{versions: slices.Clone(spec.Versions)}
+func hoistCommon(spec *apiextensionsv1.CustomResourceDefinitionSpec) v1beta1Spec {
+	out := v1beta1Spec{versions: slices.Clone(spec.Versions)}
 	if len(out.versions) == 0 {
 		return out
 	}
@@ -256,7 +261,7 @@ func hoist(spec *apiextensionsv1.CustomResourceDefinitionSpec) hoisted {
 	return out
 }
 
-func (h *hoisted) each(change func(*apiextensionsv1.CustomResourceDefinitionVersion)) {
+func (h *v1beta1Spec) each(change func(*apiextensionsv1.CustomResourceDefinitionVersion)) {
 	for i := range h.versions {
 		change(&h.versions[i])
 	}

@@ -26,10 +26,12 @@ func TestStoredTwin(t *testing.T) {
 		}
 		var in internalapi.CustomResourceDefinition
 		var out apiextensionsv1beta1.CustomResourceDefinition
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, &in, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d, &in,
+			nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := apiextensionsv1beta1.Convert_apiextensions_CustomResourceDefinition_To_v1beta1_CustomResourceDefinition(&in, &out, nil); err != nil {
+		if err := apiextensionsv1beta1.Convert_apiextensions_CustomResourceDefinition_To_v1beta1_CustomResourceDefinition(&in,
+			&out, nil); err != nil {
 			t.Fatal(err)
 		}
 		out.APIVersion, out.Kind = "apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"
@@ -57,10 +59,12 @@ func checkReadBack(t *testing.T, name string, document []byte) {
 	}
 	var in internalapi.CustomResourceDefinition
 	var want definition
-	if err := apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&stored, &in, nil); err != nil {
+	if err := apiextensionsv1beta1.Convert_v1beta1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(
+		&stored, &in, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(&in, &want, nil); err != nil {
+	if err := apiextensionsv1.Convert_apiextensions_CustomResourceDefinition_To_v1_CustomResourceDefinition(&in, &want,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	want.TypeMeta = got.(*definition).TypeMeta
@@ -70,7 +74,8 @@ func checkReadBack(t *testing.T, name string, document []byte) {
 }
 
 func TestOldStoredDefinitions(t *testing.T) {
-	obj, err := decodeStored([]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
+	obj, err := decodeStored(
+		[]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
 		"spec":{"group":"example.com","version":"v1","names":{"plural":"widgets","kind":"Widget"},
 		"validation":{"openAPIV3Schema":{"type":"object"}},"conversion":{"strategy":"Webhook","webhookClientConfig":{"service":{"namespace":"n","name":"s"}}}}}`))
 	if err != nil {
@@ -82,7 +87,8 @@ func TestOldStoredDefinitions(t *testing.T) {
 	case d.Spec.Scope != "Namespaced", d.Spec.Names.Singular != "widget", d.Spec.Names.ListKind != "WidgetList",
 		!d.Spec.PreserveUnknownFields, len(d.Status.StoredVersions) != 1:
 		t.Errorf("read %+v", d)
-	case len(d.Spec.Versions) != 1 || d.Spec.Versions[0].Name != "v1" || !d.Spec.Versions[0].Storage || d.Spec.Versions[0].Schema == nil:
+	case len(d.Spec.Versions) != 1 || d.Spec.Versions[0].Name != "v1" || !d.Spec.Versions[0].Storage ||
+		d.Spec.Versions[0].Schema == nil:
 		t.Errorf("read versions %+v", d.Spec.Versions)
 	case *webhook.ClientConfig.Service.Port != webhookPort || webhook.ConversionReviewVersions[0] != "v1beta1":
 		t.Errorf("read webhook %+v", webhook)
@@ -92,7 +98,8 @@ func TestOldStoredDefinitions(t *testing.T) {
 // TestValuesBecomeCanonical keeps a number that is an integer only once it is written
 // until the definition is valid, and refuses one that is no number.
 func TestValuesBecomeCanonical(t *testing.T) {
-	d := decodeDefinition(t, []byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","default":{ "b":1.0,"a":2 },
+	d := decodeDefinition(t,
+		[]byte(`{"spec":{"versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object","default":{ "b":1.0,"a":2 },
 		"example":{ "b":1,"a":2 },"enum":[ 1e2, 1.50, 1E20, -0.0 ]}}}]}}`))
 	s := schemaOf(&d.Spec.Versions[0])
 	values := func() []string {
@@ -102,7 +109,9 @@ func TestValuesBecomeCanonical(t *testing.T) {
 		}
 		return out
 	}
-	if got, want := values(), []string{`{ "b":1.0,"a":2 }`, `{"a":2,"b":1}`, "1e2", "1.5", "100000000000000000000", "-0.0"}; !slices.Equal(got, want) {
+	if got, want := values(),
+		[]string{`{ "b":1.0,"a":2 }`, `{"a":2,"b":1}`, "1e2", "1.5", "100000000000000000000", "-0.0"}; !slices.Equal(got,
+		want) {
 		t.Errorf("read as %q, want %q", got, want)
 	}
 	copied := d.DeepCopy()
@@ -111,7 +120,8 @@ func TestValuesBecomeCanonical(t *testing.T) {
 		t.Errorf("with its copy the value became %s, want %s", got, want)
 	}
 	customResourceDefinition().Strategy.Canonicalize(d)
-	if got, want := values(), []string{`{"a":2,"b":1}`, `{"a":2,"b":1}`, "100", "1.5", "100000000000000000000", "-0"}; !slices.Equal(got, want) {
+	if got, want := values(),
+		[]string{`{"a":2,"b":1}`, `{"a":2,"b":1}`, "100", "1.5", "100000000000000000000", "-0"}; !slices.Equal(got, want) {
 		t.Errorf("kept as %q, want %q", got, want)
 	}
 	version := servedVersion()

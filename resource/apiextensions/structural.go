@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// A schema is structural if what is specified follows from it alone, without its
-// combinators (KEP-1693): every value has a type, and combinators restrict values
-// of places that are specified outside of them.
+// A schema is structural (KEP-1693) if every value has a type outside of the junctors allOf,
+// anyOf, oneOf and not, and if junctors only restrict values that are specified outside of
+// them. For example, {anyOf: [{properties: {a: {minimum: 1}}}]} is not structural, because
+// the property a and its type are only specified in anyOf.
 
-// unsupported says which member keeps a schema from being read as a structural
-// one; "" for none.
+// unsupported returns a description of a member that structural schemas cannot have, "" if
+// there is none.
 func unsupported(s *props) string {
 	for s := range schemas(s) {
 		if why := unsupportedMember(s); why != "" {
@@ -51,25 +52,26 @@ func unsupportedMember(s *props) string {
 	return fmt.Sprintf("OpenAPIV3Schema '%s' is not supported", name)
 }
 
-// place is what a schema describes, as far as messages differ.
-type place int
+// schemaPlace is what a schema describes; error messages depend on it.
+type schemaPlace int
 
 const (
-	root place = iota
+	root schemaPlace = iota
 	item
 	member
 )
 
-func (p place) untyped() string {
-	return [...]string{"must not be empty at the root", "must not be empty for specified array items", "must not be empty for specified object fields"}[p]
+func (p schemaPlace) typeRequired() string {
+	return [...]string{"must not be empty at the root", "must not be empty for specified array items",
+		"must not be empty for specified object fields"}[p]
 }
 
-// structuralProblems says where s, which has no unsupported members, is not
-// structural.
-func structuralProblems(s *props, path *field.Path) field.ErrorList {
+// validateStructural returns errors unless s is structural. s must not have unsupported
+// members.
+func validateStructural(s *props, path *field.Path) field.ErrorList {
 	c := structureChecker{}
 	c.node(s, root, path)
-	c.complete(s, s, path, path)
+	c.checkSpecified(s, s, path, path)
 	return c.errs
 }
 
@@ -87,8 +89,8 @@ func (c *structureChecker) forbidden(path *field.Path, why string) {
 	c.errs = append(c.errs, field.Forbidden(path, why))
 }
 
-// node checks a schema outside of combinators and everything below it.
-func (c *structureChecker) node(s *props, at place, path *field.Path) {
+// node checks a schema outside of junctors, and all schemas below it.
+func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 	items := itemsOf(s)
 	if s.Type == "array" && items == nil {
 		c.required(path.Child("items"), "must be specified")
@@ -109,7 +111,7 @@ func (c *structureChecker) node(s *props, at place, path *field.Path) {
 	}
 	c.extensions(s, path)
 	first := len(s.AllOf) > 0 && isIntOrString(s.AllOf[0].AnyOf)
-	c.values(s, isIntOrString(s.AnyOf), first, path)
+	c.checkJunctors(s, isIntOrString(s.AnyOf), first, path)
 	c.types(s, at, path)
 	c.metadata(s, at, path.Child("properties"))
 }
@@ -117,7 +119,8 @@ func (c *structureChecker) node(s *props, at place, path *field.Path) {
 func (c *structureChecker) extensions(s *props, path *field.Path) {
 	preserve := s.XPreserveUnknownFields != nil
 	if s.XIntOrString && preserve {
-		c.invalid(path.Child("x-kubernetes-preserve-unknown-fields"), true, "must be false if x-kubernetes-int-or-string is true")
+		c.invalid(path.Child("x-kubernetes-preserve-unknown-fields"), true,
+			"must be false if x-kubernetes-int-or-string is true")
 	}
 	if s.XIntOrString && s.XEmbeddedResource {
 		c.invalid(path.Child("x-kubernetes-embedded-resource"), true, "must be false if x-kubernetes-int-or-string is true")
@@ -126,11 +129,12 @@ func (c *structureChecker) extensions(s *props, path *field.Path) {
 		c.forbidden(path.Child("additionalProperties"), "must not be used if x-kubernetes-embedded-resource is set")
 	}
 	if s.XEmbeddedResource && !preserve && len(s.Properties) == 0 {
-		c.required(path.Child("properties"), "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
+		c.required(path.Child("properties"),
+			"must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
 	}
 }
 
-func (c *structureChecker) types(s *props, at place, path *field.Path) {
+func (c *structureChecker) types(s *props, at schemaPlace, path *field.Path) {
 	path = path.Child("type")
 	const embedded = "must be object if x-kubernetes-embedded-resource is true"
 	switch {
@@ -139,16 +143,16 @@ func (c *structureChecker) types(s *props, at place, path *field.Path) {
 	case s.XEmbeddedResource && s.Type != "object":
 		c.invalid(path, s.Type, embedded)
 	case s.Type == "" && !s.XIntOrString && s.XPreserveUnknownFields == nil:
-		c.required(path, at.untyped())
+		c.required(path, at.typeRequired())
 	}
 	if at == root && s.Type != "" && s.Type != "object" {
 		c.invalid(path, s.Type, "must be object at the root")
 	}
 }
 
-// metadata checks what the schema of an object says about the members that all
-// objects have. path is that of its properties.
-func (c *structureChecker) metadata(s *props, at place, path *field.Path) {
+// metadata checks the schemas of apiVersion, kind and metadata in the schema of an object.
+// path is the path of its properties.
+func (c *structureChecker) metadata(s *props, at schemaPlace, path *field.Path) {
 	if len(s.Properties) == 0 {
 		return
 	}
@@ -166,12 +170,13 @@ func (c *structureChecker) metadata(s *props, at place, path *field.Path) {
 		c.invalid(path.Key("metadata").Child("type"), m.Type, "must be object")
 	}
 	if at == root && !restrictsNamesOnly(m) {
-		c.forbidden(path.Key("metadata"), "must not specify anything other than name and generateName, but metadata is implicitly specified")
+		c.forbidden(path.Key("metadata"),
+			"must not specify anything other than name and generateName, but metadata is implicitly specified")
 	}
 }
 
-// restrictsNamesOnly says that a schema of metadata has no members but its type, a
-// default (which is refused elsewhere) and properties for one or both of the names.
+// restrictsNamesOnly reports whether a schema of metadata has only a type, a default (which
+// another check refuses) and properties for name or generateName.
 func restrictsNamesOnly(m props) bool {
 	names := 0
 	for _, name := range []string{"name", "generateName"} {
@@ -183,24 +188,24 @@ func restrictsNamesOnly(m props) bool {
 		m.Properties = nil
 	}
 	m.Type, m.Default = "", nil
-	return reflect.DeepEqual(withoutEmpty(m), props{})
+	return reflect.DeepEqual(dropEmptyFields(m), props{})
 }
 
-// isIntOrString says that the alternatives are the two types of an int-or-string.
+// isIntOrString reports whether anyOf has exactly the types integer and string.
 func isIntOrString(anyOf []props) bool {
-	return len(anyOf) == 2 && saysType(anyOf[0], "integer") && saysType(anyOf[1], "string")
+	return len(anyOf) == 2 && isTypeOnly(anyOf[0], "integer") && isTypeOnly(anyOf[1], "string")
 }
 
-// saysType says that a condition names a type and nothing else.
-func saysType(s props, name string) bool {
+// isTypeOnly reports whether a schema in a junctor has that type and no other member.
+func isTypeOnly(s props, name string) bool {
 	if !restrictsValues(s.AdditionalProperties) {
 		s.AdditionalProperties = nil
 	}
-	return reflect.DeepEqual(withoutEmpty(s), props{Type: name})
+	return reflect.DeepEqual(dropEmptyFields(s), props{Type: name})
 }
 
-// withoutEmpty drops the empty members that say as little as missing ones.
-func withoutEmpty(s props) props {
+// dropEmptyFields removes empty members, which mean the same as missing ones.
+func dropEmptyFields(s props) props {
 	if s.Ref != nil && *s.Ref == "" {
 		s.Ref = nil
 	}
@@ -227,22 +232,22 @@ func withoutEmpty(s props) props {
 	return s
 }
 
-// values checks the combinators of s. Those of an int-or-string may name types:
-// all of anyOf if anyTyped, those in the first of allOf if firstTyped.
-func (c *structureChecker) values(s *props, anyTyped, firstTyped bool, path *field.Path) {
+// checkJunctors checks the junctors of s. The junctors of an int-or-string may have types: all
+// of anyOf if anyTyped is true, those in the first of allOf if firstTyped is true.
+func (c *structureChecker) checkJunctors(s *props, anyTyped, firstTyped bool, path *field.Path) {
 	if !anyTyped {
 		for i := range s.AnyOf {
-			c.condition(&s.AnyOf[i], false, path.Child("anyOf").Index(i))
+			c.checkJunctor(&s.AnyOf[i], false, path.Child("anyOf").Index(i))
 		}
 	}
 	for i := range s.AllOf {
-		c.condition(&s.AllOf[i], firstTyped && i == 0, path.Child("allOf").Index(i))
+		c.checkJunctor(&s.AllOf[i], firstTyped && i == 0, path.Child("allOf").Index(i))
 	}
 	for i := range s.OneOf {
-		c.condition(&s.OneOf[i], false, path.Child("oneOf").Index(i))
+		c.checkJunctor(&s.OneOf[i], false, path.Child("oneOf").Index(i))
 	}
 	if s.Not != nil {
-		c.condition(s.Not, false, path.Child("not"))
+		c.checkJunctor(s.Not, false, path.Child("not"))
 	}
 	if s.Pattern != "" {
 		if _, err := regexp.Compile(s.Pattern); err != nil {
@@ -251,16 +256,17 @@ func (c *structureChecker) values(s *props, anyTyped, firstTyped bool, path *fie
 	}
 }
 
-// condition checks a schema below a combinator, which must not specify.
-func (c *structureChecker) condition(s *props, anyTyped bool, path *field.Path) {
-	c.values(s, anyTyped, false, path)
+// checkJunctor checks a schema in a junctor, which must not specify anything.
+func (c *structureChecker) checkJunctor(s *props, anyTyped bool, path *field.Path) {
+	c.checkJunctors(s, anyTyped, false, path)
 	if items := itemsOf(s); items != nil {
-		c.condition(items, false, path.Child("items"))
+		c.checkJunctor(items, false, path.Child("items"))
 	}
 	for name, child := range properties(s.Properties) {
-		c.condition(child, false, path.Child("properties").Key(name))
+		c.checkJunctor(child, false, path.Child("properties").Key(name))
 	}
-	const empty, undefined, isFalse = "must be empty to be structural", "must be undefined to be structural", "must be false to be structural"
+	const empty, undefined, isFalse = "must be empty to be structural", "must be undefined to be structural",
+		"must be false to be structural"
 	for _, m := range []struct {
 		set       bool
 		name, why string
@@ -288,16 +294,16 @@ func (c *structureChecker) condition(s *props, anyTyped bool, path *field.Path) 
 	}
 }
 
-// restrictsValues says that a is set and not false: that additional properties may
-// not exist is read as saying nothing.
+// restrictsValues reports whether additionalProperties restricts values. The value false does
+// not count.
 func restrictsValues(a *apiextensionsv1.JSONSchemaPropsOrBool) bool {
 	return a != nil && (a.Schema != nil || a.Allows)
 }
 
-// complete checks that what the combinators of condition name is specified by s.
-// There is a path for each of the two.
-func (c *structureChecker) complete(condition, s *props, at, path *field.Path) {
-	sub := func(condition *props, path *field.Path) { c.completeBelow(condition, s, at, path) }
+// checkSpecified checks that s specifies every field that the junctors of condition name. The
+// two paths are those of condition and of s.
+func (c *structureChecker) checkSpecified(condition, s *props, at, path *field.Path) {
+	sub := func(condition *props, path *field.Path) { c.checkSpecifiedBelow(condition, s, at, path) }
 	if condition.Not != nil {
 		sub(condition.Not, path.Child("not"))
 	}
@@ -311,12 +317,12 @@ func (c *structureChecker) complete(condition, s *props, at, path *field.Path) {
 	}
 }
 
-func (c *structureChecker) completeBelow(condition, s *props, at, path *field.Path) {
-	c.complete(condition, s, at, path)
+func (c *structureChecker) checkSpecifiedBelow(condition, s *props, at, path *field.Path) {
+	c.checkSpecified(condition, s, at, path)
 	if items := itemsOf(condition); items != nil {
 		below, path := at.Child("items"), path.Child("items")
 		if specified := itemsOf(s); specified != nil {
-			c.completeBelow(items, specified, below, path)
+			c.checkSpecifiedBelow(items, specified, below, path)
 		} else {
 			c.required(below, "because it is defined in "+path.String())
 		}
@@ -324,14 +330,14 @@ func (c *structureChecker) completeBelow(condition, s *props, at, path *field.Pa
 	for name, child := range properties(condition.Properties) {
 		below, path := at.Child("properties").Key(name), path.Child("properties").Key(name)
 		if specified, found := s.Properties[name]; found {
-			c.completeBelow(child, &specified, below, path)
+			c.checkSpecifiedBelow(child, &specified, below, path)
 		} else {
 			c.required(below, "because it is defined in "+path.String())
 		}
 	}
 }
 
-// itemsOf returns the one schema of a list's items, nil if there is none.
+// itemsOf returns the schema of a list's items, nil if there is none.
 func itemsOf(s *props) *props {
 	if s.Items == nil {
 		return nil

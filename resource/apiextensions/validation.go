@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The generic pipeline has checked metadata but for the name, which follows from
-// the spec.
+// validate validates a definition. The generic validation of metadata is done elsewhere,
+// except for the name, which depends on the spec.
 func validate(ctx context.Context, d *definition) field.ErrorList {
 	errs := validateName(d)
-	errs = append(errs, newSpecChecker(ctx, &d.Spec, earlier{}).check()...)
+	errs = append(errs, newSpecChecker(ctx, &d.Spec, previousDefinition{}).check()...)
 	errs = append(errs, validateStatus(d)...)
 	errs = append(errs, validateStoredVersions(d)...)
 	errs = append(errs, validateApproval(d, nil)...)
@@ -28,7 +28,7 @@ func validate(ctx context.Context, d *definition) field.ErrorList {
 }
 
 func validateUpdate(ctx context.Context, d, old *definition) field.ErrorList {
-	before := earlier{old}
+	before := previousDefinition{old}
 	errs := newSpecChecker(ctx, &d.Spec, before).check()
 	errs = append(errs, validateImmutable(&d.Spec, &old.Spec, before.established())...)
 	errs = append(errs, validateStatus(d)...)
@@ -46,7 +46,8 @@ func validateName(d *definition) field.ErrorList {
 	want := d.Spec.Names.Plural + "." + d.Spec.Group
 	for _, name := range []struct{ member, value string }{{"generateName", d.GenerateName}, {"name", d.Name}} {
 		if name.value != "" && name.value != want {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", name.member), name.value, `must be spec.names.plural+"."+spec.group`))
+			errs = append(errs,
+				field.Invalid(field.NewPath("metadata", name.member), name.value, `must be spec.names.plural+"."+spec.group`))
 		}
 	}
 	return errs
@@ -61,7 +62,7 @@ func validateImmutable(spec, old *definitionSpec, names bool) field.ErrorList {
 		}
 	}
 	if names {
-		// Stored objects have the kind, and are stored where the scope says.
+		// Stored objects contain the kind, and their keys depend on the scope.
 		same(string(spec.Scope), string(old.Scope), path.Child("scope"))
 		same(spec.Names.Kind, old.Names.Kind, path.Child("names", "kind"))
 	}
@@ -80,7 +81,7 @@ func validateStoredVersions(d *definition) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, stored, "must have at least one stored version")}
 	}
 	var errs field.ErrorList
-	// index is where each name stands that no version has used up yet.
+	// index has the positions of the stored versions that are not found in the spec yet.
 	index := map[string]int{}
 	for i, name := range stored {
 		index[name] = i
@@ -92,14 +93,17 @@ func validateStoredVersions(d *definition) field.ErrorList {
 		delete(index, v.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(index)) {
-		errs = append(errs, field.Invalid(path.Index(index[name]), name, fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, "+
-			"and must remain in spec.versions until a storage migration ensures no data remains persisted in %[1]s and removes %[1]s from status.storedVersions", name)))
+		errs = append(errs,
+			field.Invalid(path.Index(index[name]), name,
+				fmt.Sprintf("missing from spec.versions; %[1]s was previously a storage version, "+
+					"and must remain in spec.versions until a storage migration ensures no data remains persisted in %[1]s "+
+					"and removes %[1]s from status.storedVersions", name)))
 	}
 	return errs
 }
 
-// approval is what the annotation of a definition in a group of the Kubernetes
-// community says (KEP-1111).
+// approval is the result of parsing the approval annotation, which definitions in a group of
+// the Kubernetes community need (KEP-1111).
 type approval int
 
 const (
@@ -144,7 +148,9 @@ func validateApproval(d, old *definition) field.ErrorList {
 	case approvalMissing:
 		return field.ErrorList{field.Required(path, required+see)}
 	case approvalInvalid:
-		return field.ErrorList{field.Invalid(path, d.Annotations[annotation], required+` with either a URL or a reason starting with "unapproved"`+see)}
+		return field.ErrorList{
+			field.Invalid(path, d.Annotations[annotation],
+				required+` with either a URL or a reason starting with "unapproved"`+see)}
 	}
 	return nil
 }
@@ -157,20 +163,20 @@ func validatePreserve(d, old *definition) field.ErrorList {
 		"cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead")}
 }
 
-// specChecker finds what is wrong with a spec.
+// specChecker collects the errors of a spec.
 type specChecker struct {
-	ctx     context.Context
-	spec    *definitionSpec
-	top     hoisted
-	earlier earlier
-	path    *field.Path
-	// structural says that schemas must be structural.
+	ctx      context.Context
+	spec     *definitionSpec
+	top      v1beta1Spec
+	previous previousDefinition
+	path     *field.Path
+	// structural is true if schemas have to be structural.
 	structural bool
 	errs       field.ErrorList
 }
 
-func newSpecChecker(ctx context.Context, spec *definitionSpec, before earlier) *specChecker {
-	return &specChecker{ctx: ctx, spec: spec, top: hoist(spec), earlier: before, path: field.NewPath("spec")}
+func newSpecChecker(ctx context.Context, spec *definitionSpec, before previousDefinition) *specChecker {
+	return &specChecker{ctx: ctx, spec: spec, top: hoistCommon(spec), previous: before, path: field.NewPath("spec")}
 }
 
 func (c *specChecker) invalid(path *field.Path, value any, why string) {
@@ -183,13 +189,14 @@ func (c *specChecker) required(path *field.Path, why string) {
 
 func (c *specChecker) check() field.ErrorList {
 	c.checkGroup()
-	c.checkChoice(c.path.Child("scope"), string(c.spec.Scope), string(apiextensionsv1.ClusterScoped), string(apiextensionsv1.NamespaceScoped))
+	c.checkChoice(c.path.Child("scope"), string(c.spec.Scope), string(apiextensionsv1.ClusterScoped),
+		string(apiextensionsv1.NamespaceScoped))
 	c.requireSchemas()
-	c.requireStructure()
+	c.decideStructural()
 	c.checkVersions()
 	c.checkRequiredNames()
 	c.errs = append(c.errs, validateNames(&c.spec.Names, c.path.Child("names"))...)
-	c.checkTop()
+	c.checkTopLevel()
 	c.checkConversion()
 	return c.errs
 }
@@ -213,8 +220,8 @@ func (c *specChecker) checkChoice(path *field.Path, value string, choices ...str
 	}
 }
 
-// requireSchemas wants a schema in every version, or in the served ones where an
-// old definition does without.
+// requireSchemas requires a schema for every version, or only for the served ones if the
+// previous definition has versions without schema.
 func (c *specChecker) requireSchemas() {
 	if c.top.schema != nil && c.top.schema.OpenAPIV3Schema != nil {
 		return
@@ -223,7 +230,7 @@ func (c *specChecker) requireSchemas() {
 		v, path := &c.top.versions[i], c.path.Child("versions").Index(i).Child("schema", "openAPIV3Schema")
 		switch {
 		case schemaOf(v) != nil:
-		case !c.earlier.lacksSchemas():
+		case !c.previous.lacksSchemas():
 			c.required(path, "")
 		case !c.spec.PreserveUnknownFields && v.Served:
 			c.required(path, "because otherwise all fields are pruned")
@@ -231,14 +238,16 @@ func (c *specChecker) requireSchemas() {
 	}
 }
 
-// requireStructure decides whether schemas must be structural, which old
-// definitions that keep unknown fields may get around.
-func (c *specChecker) requireStructure() {
-	defaults := c.spec.PreserveUnknownFields && anySchema(c.spec, hasDefault)
+// decideStructural decides whether schemas have to be structural. They need not be if the
+// definition preserves unknown fields, the previous definition has a schema that is not
+// structural, and no schema uses defaults or extensions.
+func (c *specChecker) decideStructural() {
+	defaults := c.spec.PreserveUnknownFields && anySchemaMatches(c.spec, hasDefault)
 	if defaults {
 		c.invalid(c.path.Child("preserveUnknownFields"), true, "must be false in order to use defaults in the schema")
 	}
-	c.structural = !c.spec.PreserveUnknownFields || defaults || anySchema(c.spec, hasExtension) || !c.earlier.unstructured()
+	c.structural = !c.spec.PreserveUnknownFields || defaults || anySchemaMatches(c.spec, hasExtension) ||
+		!c.previous.unstructured()
 }
 
 func (c *specChecker) checkVersions() {
@@ -267,23 +276,24 @@ func (c *specChecker) checkVersions() {
 	}
 }
 
-// internalVersions are the versions as kube-apiserver shows them in messages: its
-// internal type, encoded under the names of its fields.
+// internalVersions returns the versions as they appear in kube-apiserver's messages: with the
+// Go field names of its internal type.
 func (c *specChecker) internalVersions() any {
 	var out internalapi.CustomResourceDefinitionSpec
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinitionSpec_To_apiextensions_CustomResourceDefinitionSpec(c.spec, &out, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinitionSpec_To_apiextensions_CustomResourceDefinitionSpec(c.spec,
+		&out, nil); err != nil {
 		return err.Error()
 	}
 	return out.Versions
 }
 
 func (c *specChecker) checkVersion(v *version, path *field.Path) {
-	for _, why := range deprecationProblems(v) {
+	for _, why := range validateDeprecationWarning(v) {
 		c.invalid(path.Child("deprecationWarning"), v.DeprecationWarning, why)
 	}
 	subresources := c.top.subresources
 	if subresources == nil {
-		// The first one of the name counts, if there are several.
+		// If there are several versions with the name, this is the first one.
 		named := func(other version) bool { return other.Name == v.Name }
 		subresources = c.top.versions[slices.IndexFunc(c.top.versions, named)].Subresources
 	}
@@ -302,9 +312,10 @@ func (c *specChecker) checkVersion(v *version, path *field.Path) {
 	c.checkSelectable(v.SelectableFields, schemaOf(v), v.Name, path)
 }
 
-// checkTop checks what all versions have in common.
-func (c *specChecker) checkTop() {
-	status := hasStatus(c.top.subresources) || slices.ContainsFunc(c.top.versions, func(v version) bool { return hasStatus(v.Subresources) })
+// checkTopLevel validates the values that all versions share.
+func (c *specChecker) checkTopLevel() {
+	status := hasStatus(c.top.subresources) ||
+		slices.ContainsFunc(c.top.versions, func(v version) bool { return hasStatus(v.Subresources) })
 	c.checkSchema(c.top.schema, status, c.top.version, c.path.Child("validation"))
 	c.checkSubresources(c.top.subresources, c.path.Child("subresources"))
 	for i := range c.top.columns {
@@ -320,7 +331,7 @@ func (c *specChecker) checkTop() {
 	c.checkSelectable(c.top.selectable, c.top.schema.OpenAPIV3Schema, "", c.path)
 }
 
-func deprecationProblems(v *version) []string {
+func validateDeprecationWarning(v *version) []string {
 	if v.DeprecationWarning == nil {
 		return nil
 	}
@@ -335,9 +346,10 @@ func deprecationProblems(v *version) []string {
 	if text == "" {
 		out = append(out, "must not be an empty string")
 	}
-	// Control characters are not printable either.
+	// Control characters are also not printable.
 	if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		out = append(out, fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found at index %d", i))
+		out = append(out,
+			fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found at index %d", i))
 	}
 	if !utf8.ValidString(text) {
 		out = append(out, "must only contain printable UTF-8 characters")
@@ -356,7 +368,7 @@ func (c *specChecker) checkRequiredNames() {
 	}
 }
 
-// validateNames checks the form of names, of the spec or of those accepted.
+// validateNames validates the names in the spec, or the accepted names in the status.
 func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	label := func(value, prefix string, path *field.Path) {
@@ -370,7 +382,8 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, path *f
 	}
 	const mixed = "may have mixed case, but should otherwise match: "
 	for _, name := range []struct{ member, value, prefix string }{
-		{"plural", names.Plural, ""}, {"singular", names.Singular, ""}, {"kind", names.Kind, mixed}, {"listKind", names.ListKind, mixed},
+		{"plural", names.Plural, ""}, {"singular", names.Singular, ""}, {"kind", names.Kind, mixed},
+		{"listKind", names.ListKind, mixed},
 	} {
 		if name.value != "" {
 			label(name.value, name.prefix, path.Child(name.member))

@@ -12,8 +12,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// properties goes through named schemas in the order of their names, so that
-// causes come in one order.
+// properties iterates over schemas in the order of their names, so that errors have a fixed
+// order.
 func properties(named map[string]props) iter.Seq2[string, *props] {
 	return func(yield func(string, *props) bool) {
 		for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -25,8 +25,8 @@ func properties(named map[string]props) iter.Seq2[string, *props] {
 	}
 }
 
-// schemas goes through s and every schema below it, in whatever role. The schemas
-// may be copies, and come in no order.
+// schemas iterates over s and all schemas in it, in no particular order. The schemas may be
+// copies.
 func schemas(s *props) iter.Seq[*props] {
 	return func(yield func(*props) bool) { eachSchema(s, yield) }
 }
@@ -36,9 +36,11 @@ func eachSchema(s *props, yield func(*props) bool) bool {
 }
 
 func eachBelow(s *props, yield func(*props) bool) bool {
-	return eachSchema(s.Not, yield) && eachOf(s.AllOf, yield) && eachOf(s.AnyOf, yield) && eachOf(s.OneOf, yield) && eachItem(s, yield) &&
+	return eachSchema(s.Not, yield) && eachOf(s.AllOf, yield) && eachOf(s.AnyOf, yield) && eachOf(s.OneOf, yield) &&
+		eachItem(s, yield) &&
 		eachNamed(s.Properties, yield) && eachOrBool(s.AdditionalProperties, yield) &&
-		eachNamed(s.PatternProperties, yield) && eachNamed(s.Definitions, yield) && eachOrBool(s.AdditionalItems, yield) && eachDependency(s, yield)
+		eachNamed(s.PatternProperties, yield) && eachNamed(s.Definitions, yield) && eachOrBool(s.AdditionalItems, yield) &&
+		eachDependency(s, yield)
 }
 
 func eachItem(s *props, yield func(*props) bool) bool {
@@ -76,17 +78,17 @@ func eachDependency(s *props, yield func(*props) bool) bool {
 	return true
 }
 
-// anySchema says whether a schema of the definition, in any role, has a property.
-func anySchema(spec *definitionSpec, has func(*props) bool) bool {
-	return slices.ContainsFunc(spec.Versions, func(v version) bool { return contains(schemaOf(&v), has) })
+// anySchemaMatches reports whether has returns true for any schema of the definition.
+func anySchemaMatches(spec *definitionSpec, has func(*props) bool) bool {
+	return slices.ContainsFunc(spec.Versions, func(v version) bool { return containsSchema(schemaOf(&v), has) })
 }
 
-// contains says whether s, or a schema below it in any role, has a property.
-func contains(s *props, has func(*props) bool) bool {
+// containsSchema reports whether has returns true for s or any schema in it.
+func containsSchema(s *props, has func(*props) bool) bool {
 	return !eachSchema(s, func(s *props) bool { return !has(s) })
 }
 
-// schemaOf returns the version's schema, nil if it has none.
+// schemaOf returns the schema of the version, nil if it has none.
 func schemaOf(v *version) *props {
 	if v.Schema == nil {
 		return nil
@@ -94,15 +96,16 @@ func schemaOf(v *version) *props {
 	return v.Schema.OpenAPIV3Schema
 }
 
-// rewriteValues puts the defaults, examples and enumerated values of a definition into
-// a form. Copies of a definition share values, so that these themselves stay as they are.
+// rewriteValues replaces the defaults, examples and enum values in a definition by
+// form(value). Copies of a definition share these values, so the values themselves are not
+// changed.
 func rewriteValues(d *definition, form func(raw []byte) []byte) {
 	for i := range d.Spec.Versions {
 		rewrite(schemaOf(&d.Spec.Versions[i]), form)
 	}
 }
 
-// rewrite does so in s and below, and says whether s changed.
+// rewrite does the same for s and all schemas in it, and reports whether s has changed.
 func rewrite(s *props, form func(raw []byte) []byte) bool {
 	if s == nil {
 		return false
@@ -157,9 +160,9 @@ func rewriteValue(v **apiextensionsv1.JSON, form func(raw []byte) []byte) bool {
 	return true
 }
 
-// unreadableValue says why one of the values is none, which its JSON does not tell: a
-// number may be too large.
-func unreadableValue(d *definition) error {
+// checkValuesReadable returns an error if one of the values is valid JSON that cannot be
+// decoded, because a number is too large.
+func checkValuesReadable(d *definition) error {
 	for i := range d.Spec.Versions {
 		for s := range schemas(schemaOf(&d.Spec.Versions[i])) {
 			values := s.Enum
@@ -178,9 +181,9 @@ func unreadableValue(d *definition) error {
 	return nil
 }
 
-// canonical returns a JSON value as encoding what it decodes to writes it; raw itself
-// where that is plain to see, or where raw is no JSON. Members come in order, whole
-// numbers without a fraction.
+// canonical returns a JSON value in the canonical encoding: with sorted members, and without a
+// fraction in whole numbers. It returns raw unchanged if it is canonical already or not valid
+// JSON.
 func canonical(raw []byte) []byte {
 	value, err := decodeValue(raw)
 	if value == nil || err != nil {
@@ -193,18 +196,19 @@ func canonical(raw []byte) []byte {
 	return out
 }
 
-// ordered returns a JSON value in its canonical form, unless a number in it is an
-// integer there that is none yet: until it is stored, 1.0 is a number to validation.
-func ordered(raw []byte) []byte {
-	if value, err := decodeValue(raw); err != nil || becomesInteger(value) {
+// canonicalUnlessInteger returns the canonical encoding of a JSON value. It returns raw
+// unchanged if that would turn a number with a fraction into an integer: 1.0 is validated as a
+// number until it is stored.
+func canonicalUnlessInteger(raw []byte) []byte {
+	if value, err := decodeValue(raw); err != nil || hasFloatThatBecomesInteger(value) {
 		return raw
 	}
 	return canonical(raw)
 }
 
-// becomesInteger says whether a number in a value is not an integer, but is read as one
-// once it was written.
-func becomesInteger(value any) bool {
+// hasFloatThatBecomesInteger reports whether value contains a number that is not an integer
+// now, but is one after encoding and decoding.
+func hasFloatThatBecomesInteger(value any) bool {
 	switch v := value.(type) {
 	case float64:
 		text, err := json.Marshal(v)
@@ -214,10 +218,10 @@ func becomesInteger(value any) bool {
 		_, err = strconv.ParseInt(string(text), 10, 64)
 		return err == nil
 	case []any:
-		return slices.ContainsFunc(v, becomesInteger)
+		return slices.ContainsFunc(v, hasFloatThatBecomesInteger)
 	case map[string]any:
 		for _, member := range v {
-			if becomesInteger(member) {
+			if hasFloatThatBecomesInteger(member) {
 				return true
 			}
 		}
@@ -225,7 +229,7 @@ func becomesInteger(value any) bool {
 	return false
 }
 
-// decodeValue decodes a JSON value. It is nil where raw is plainly canonical.
+// decodeValue decodes a JSON value. It returns nil if raw is plain (see isPlain).
 func decodeValue(raw []byte) (value any, err error) {
 	if len(raw) == 0 || isPlain(raw) {
 		return nil, nil
@@ -234,8 +238,8 @@ func decodeValue(raw []byte) (value any, err error) {
 	return value, err
 }
 
-// isPlain says that raw is a literal, a short whole number, or a string of plain
-// letters, which have one form only.
+// isPlain reports whether raw has only one possible encoding: a literal, a short whole number,
+// or a string of ASCII letters.
 func isPlain(raw []byte) bool {
 	const letters = " !#$%()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 	switch {

@@ -7,5 +7,5 @@ import (
 )
 
 func TestKinds(t *testing.T) {
-	kindtest.Run(t, Kinds(), kindtest.Options{NotOurs: map[string][]string{"apiservices": {"status"}}})
+	kindtest.Run(t, Kinds(), kindtest.Options{SetByOthers: map[string][]string{"apiservices": {"status"}}})
 }

@@ -32,7 +32,7 @@ func apiService() *registry.Kind {
 		})},
 		Storage: registry.Storage{Version: "v1", Path: "apiregistration.k8s.io/apiservices", JSON: true},
 		Metadata: registry.Metadata{
-			// The core group's end with a dot.
+			// The name for the core group ends with a dot: "v1.".
 			ValidateName: path.ValidatePathSegmentName,
 			AnyFinalizer: true, OnUpdate: registry.MetaWhole,
 		},
@@ -41,7 +41,7 @@ func apiService() *registry.Kind {
 			Spec:            func(s *apiregistrationv1.APIService) any { return &s.Spec },
 			Status:          func(s *apiregistrationv1.APIService) any { return &s.Status },
 			StatusKeepsMeta: true,
-			// What this server serves itself is available from the beginning.
+			// A group that this server serves itself is available at once.
 			PrepareCreate: func(_ context.Context, s *apiregistrationv1.APIService) {
 				if s.Spec.Service == nil {
 					s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{

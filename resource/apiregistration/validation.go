@@ -8,7 +8,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// Limits of the priorities, as the messages give them.
+// The largest priorities, as text for messages.
 const (
 	maxGroupPriority   = 20000
 	maxVersionPriority = 1000

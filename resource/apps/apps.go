@@ -15,7 +15,7 @@ func Kinds() []*registry.Kind {
 	return []*registry.Kind{controllerRevision(), daemonSet(), deployment(), replicaSet(), statefulSet()}
 }
 
-// templateColumns show what a pod template runs.
+// templateColumns returns the columns about the containers of a pod template.
 func templateColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		declare.Wide("Containers", "string", "Names of each container in the template."),

@@ -24,7 +24,10 @@ func daemonSet() *registry.Kind {
 		declare.Column("Ready", "integer", status["numberReady"]),
 		declare.Column("Up-to-date", "integer", status["updatedNumberScheduled"]),
 		declare.Column("Available", "integer", status["numberAvailable"]),
-		declare.Column("Node Selector", "string", "NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a node's labels for the pod to be scheduled on that node. More info: https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
+		declare.Column("Node Selector", "string",
+			"NodeSelector is a selector which must be true for the pod to fit on a node. Selector which must match a "+
+				"node's labels for the pod to be scheduled on that node. More info: "+
+				"https://kubernetes.io/docs/concepts/configuration/assign-pod-node/"),
 		core.AgeColumn,
 	}
 	columns = append(columns, templateColumns()...)
@@ -57,7 +60,8 @@ func daemonSet() *registry.Kind {
 			},
 			Validate: func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d) },
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-				return append(validateDaemonSet(d), declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+				return append(validateDaemonSet(d),
+					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
 				if old == nil {
@@ -82,15 +86,15 @@ func daemonSet() *registry.Kind {
 	}
 }
 
-// The template's generation had a field in old versions; an annotation carries
-// it in this one.
+// templateGeneration returns the generation of the template. It was a field in older versions
+// of the API; in apps/v1 it is an annotation.
 func templateGeneration(d *appsv1.DaemonSet) int64 {
 	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	return n
 }
 
-// checkTemplateGeneration wants the annotation to be a number: kube-apiserver cannot read a DaemonSet in
-// which it is not.
+// checkTemplateGeneration returns an error unless the annotation is a number. kube-apiserver
+// cannot decode a DaemonSet with another value.
 func checkTemplateGeneration(obj registry.Object) error {
 	if text, there := obj.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; there {
 		_, err := strconv.ParseInt(text, 10, 64)
@@ -108,7 +112,7 @@ func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {
 	if _, there := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !there {
-		// Who sends the object is the owner of the annotation, whatever is stored.
+		// The annotation is set as a default, so that managedFields name the client as its owner.
 		setTemplateGeneration(d, 0)
 	}
 	strategy := &d.Spec.UpdateStrategy
@@ -120,7 +124,7 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		declare.Pointer(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 		declare.Pointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
-	// The numbers of another strategy are refused, but they are there.
+	// A rollingUpdate with another strategy gets its defaults, too; validation refuses it later.
 	if u := strategy.RollingUpdate; u != nil {
 		declare.Pointer(&u.MaxUnavailable, intstr.FromInt32(0))
 		declare.Pointer(&u.MaxSurge, intstr.FromInt32(0))

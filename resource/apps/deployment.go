@@ -44,8 +44,8 @@ func deployment() *registry.Kind {
 			Spec:       func(d *appsv1.Deployment) any { return &d.Spec },
 			Status:     func(d *appsv1.Deployment) any { return &d.Status },
 			Generation: true,
-			// Annotations carry instructions to the controller, so that a change
-			// of theirs counts too.
+			// A change of annotations increments the generation, because some of them are
+			// instructions to the controller.
 			GenerationOf: func(d *appsv1.Deployment) any {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
@@ -54,7 +54,8 @@ func deployment() *registry.Kind {
 				return validateDeployment(d)
 			},
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-				return append(validateDeployment(d), declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+				return append(validateDeployment(d),
+					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(_ context.Context, d, old *appsv1.Deployment) []string {
 				if old == nil {
@@ -77,7 +78,7 @@ func deployment() *registry.Kind {
 	}
 }
 
-// deploymentContent is what a deployment's generation counts the changes of.
+// deploymentContent has the fields whose changes increment the generation of a Deployment.
 type deploymentContent struct {
 	Spec        appsv1.DeploymentSpec
 	Annotations map[string]string
@@ -110,7 +111,7 @@ func templateWarnings(template, old *corev1.PodTemplateSpec) []string {
 	return core.PodTemplateWarnings(field.NewPath("spec", "template"), template, old)
 }
 
-// changedTemplateWarnings warns about a template on an update that changed the
+// changedTemplateWarnings returns the warnings about a template if the update has changed the
 // spec.
 func changedTemplateWarnings(obj, old metav1.Object, template, oldTemplate *corev1.PodTemplateSpec) []string {
 	if obj.GetGeneration() == old.GetGeneration() {

@@ -46,7 +46,8 @@ func replicaSet() *registry.Kind {
 			Generation: true,
 			Validate:   func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
 			ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-				return append(validateReplicaSet(r), declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+				return append(validateReplicaSet(r),
+					declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
 			Warn: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
 				if old == nil {

@@ -29,11 +29,11 @@ func statefulSet() *registry.Kind {
 		},
 		Versions: []registry.Version{declare.Version[appsv1.StatefulSet]("v1", defaultStatefulSet)},
 		Storage: registry.Storage{
-			Version: "v1", Path: "statefulsets", AfterDecode: registry.Defaulter(nameClaimTemplates),
+			Version: "v1", Path: "statefulsets", AfterDecode: registry.Defaulter(setClaimTemplateTypes),
 		},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{
-			// Pods take their hostnames from the name.
+			// The hostnames of pods contain the name.
 			ValidateName: apivalidation.NameIsDNSLabel,
 		},
 		Subresources: []registry.Subresource{
@@ -58,14 +58,18 @@ func statefulSet() *registry.Kind {
 				}
 			},
 			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
-				return append(validateStatefulSet(s), validateFixedParts(s)...)
+				return append(validateStatefulSet(s), validateImmutableFields(s)...)
 			},
 			ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
 				errs := validateStatefulSet(s)
-				if equality.Semantic.DeepEqual(fixedParts(&s.Spec), fixedParts(&old.Spec)) {
+				if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
 					return errs
 				}
-				return append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
+				return append(errs,
+					field.Forbidden(field.NewPath("spec"),
+						"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+							"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
+							"'minReadySeconds' are forbidden"))
 			},
 			Warn: func(_ context.Context, s, old *appsv1.StatefulSet) []string {
 				var warnings []string
@@ -115,7 +119,7 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	declare.Pointer(&s.Spec.Replicas, 1)
 	declare.Pointer(&s.Spec.RevisionHistoryLimit, 10)
 	core.DefaultPodTemplate(&s.Spec.Template)
-	nameClaimTemplates(s)
+	setClaimTemplateTypes(s)
 	for i := range s.Spec.VolumeClaimTemplates {
 		claim := &s.Spec.VolumeClaimTemplates[i]
 		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
@@ -123,17 +127,19 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	}
 }
 
-// nameClaimTemplates sets the types of claim templates, which protobuf leaves out.
-func nameClaimTemplates(s *appsv1.StatefulSet) {
+// setClaimTemplateTypes sets apiVersion and kind of claim templates, which protobuf does not
+// encode.
+func setClaimTemplateTypes(s *appsv1.StatefulSet) {
 	for i := range s.Spec.VolumeClaimTemplates {
 		s.Spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
 	}
 }
 
-// fixedParts is the spec without what an update may change. Claim templates are
-// compared without their type, which storage does not keep.
-func fixedParts(s *appsv1.StatefulSetSpec) appsv1.StatefulSetSpec {
-	fixed := appsv1.StatefulSetSpec{Selector: s.Selector, ServiceName: s.ServiceName, PodManagementPolicy: s.PodManagementPolicy}
+// immutableFields returns a copy of the spec without the fields that may be updated, and
+// without the types of claim templates, which are not stored.
+func immutableFields(s *appsv1.StatefulSetSpec) appsv1.StatefulSetSpec {
+	fixed := appsv1.StatefulSetSpec{Selector: s.Selector, ServiceName: s.ServiceName,
+		PodManagementPolicy: s.PodManagementPolicy}
 	for _, claim := range s.VolumeClaimTemplates {
 		claim.TypeMeta = metav1.TypeMeta{}
 		fixed.VolumeClaimTemplates = append(fixed.VolumeClaimTemplates, claim)

@@ -38,7 +38,8 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if s.RollingUpdate != nil {
-			return field.ErrorList{field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")}
+			return field.ErrorList{
+				field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")}
 		}
 	case appsv1.RollingUpdateDeploymentStrategyType:
 		if s.RollingUpdate == nil {
@@ -46,22 +47,24 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 		}
 		return validateRollingDeployment(s.RollingUpdate, path.Child("rollingUpdate"))
 	default:
-		return field.ErrorList{field.NotSupported(path, declare.Internal(s), []appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
+		return field.ErrorList{
+			field.NotSupported(path, declare.Internal(s),
+				[]appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
 	}
 	return nil
 }
 
 func validateRollingDeployment(r *appsv1.RollingUpdateDeployment, path *field.Path) field.ErrorList {
-	unavailable, surge := given(r.MaxUnavailable), given(r.MaxSurge)
+	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
 	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
 	if core.IntOrPercentValue(unavailable) == 0 && core.IntOrPercentValue(surge) == 0 {
 		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
 	}
-	return append(errs, core.ValidateAtMostAll(unavailable, path.Child("maxUnavailable"))...)
+	return append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
 }
 
-func given(v *intstr.IntOrString) intstr.IntOrString {
+func orZero(v *intstr.IntOrString) intstr.IntOrString {
 	if v == nil {
 		return intstr.IntOrString{}
 	}
@@ -89,21 +92,25 @@ func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {
 		}
 		errs = append(errs, validateRollingDaemonSet(u.RollingUpdate, path.Child("rollingUpdate"))...)
 	default:
-		errs = append(errs, field.NotSupported(path, declare.Internal(u), []appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType}))
+		errs = append(errs,
+			field.NotSupported(path, declare.Internal(u),
+				[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType,
+					appsv1.OnDeleteDaemonSetStrategyType}))
 	}
 	return errs
 }
 
 func validateRollingDaemonSet(r *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
-	unavailable, surge := given(r.MaxUnavailable), given(r.MaxSurge)
+	unavailable, surge := orZero(r.MaxUnavailable), orZero(r.MaxSurge)
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
-	errs = append(errs, core.ValidateAtMostAll(unavailable, path.Child("maxUnavailable"))...)
+	errs = append(errs, core.ValidateAtMost100Percent(unavailable, path.Child("maxUnavailable"))...)
 	errs = append(errs, core.ValidateIntOrPercent(surge, path.Child("maxSurge"))...)
-	errs = append(errs, core.ValidateAtMostAll(surge, path.Child("maxSurge"))...)
+	errs = append(errs, core.ValidateAtMost100Percent(surge, path.Child("maxSurge"))...)
 	hasUnavailable, hasSurge := core.IntOrPercentValue(unavailable) != 0, core.IntOrPercentValue(surge) != 0
 	switch {
 	case hasUnavailable && hasSurge:
-		errs = append(errs, field.Invalid(path.Child("maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
+		errs = append(errs,
+			field.Invalid(path.Child("maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
 	case !hasUnavailable && !hasSurge:
 		errs = append(errs, field.Required(path.Child("maxUnavailable"), "cannot be 0 when maxSurge is 0"))
 	}
@@ -118,13 +125,14 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("podManagementPolicy"), ""))
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
-		errs = append(errs, field.Invalid(path.Child("podManagementPolicy"), s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'"))
+		errs = append(errs,
+			field.Invalid(path.Child("podManagementPolicy"), s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'"))
 	}
 	errs = append(errs, validateStatefulSetStrategy(&s.UpdateStrategy, path.Child("updateStrategy"))...)
 	if p := s.PersistentVolumeClaimRetentionPolicy; p != nil {
 		at := path.Child("persistentVolumeClaimRetentionPolicy")
-		errs = append(errs, retention(p.WhenDeleted, at.Child("whenDeleted"))...)
-		errs = append(errs, retention(p.WhenScaled, at.Child("whenScaled"))...)
+		errs = append(errs, validateRetentionPolicy(p.WhenDeleted, at.Child("whenDeleted"))...)
+		errs = append(errs, validateRetentionPolicy(p.WhenScaled, at.Child("whenScaled"))...)
 	}
 	errs = append(errs, nonNegative(path.Child("replicas"), s.Replicas)...)
 	errs = append(errs, nonNegative(path.Child("minReadySeconds"), &s.MinReadySeconds)...)
@@ -132,13 +140,13 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, nonNegative(path.Child("ordinals", "start"), &o.Start)...)
 	}
 	template := s.Template.DeepCopy()
-	template.Spec.Volumes = withClaims(template.Spec.Volumes, s.VolumeClaimTemplates)
+	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
 	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
 	return errs
 }
 
-// validateFixedParts checks what an update cannot change.
-func validateFixedParts(set *appsv1.StatefulSet) field.ErrorList {
+// validateImmutableFields validates the fields that an update cannot change.
+func validateImmutableFields(set *appsv1.StatefulSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &set.Spec
 	var errs field.ErrorList
 	if s.ServiceName != "" {
@@ -147,14 +155,16 @@ func validateFixedParts(set *appsv1.StatefulSet) field.ErrorList {
 		}
 	}
 	for i := range s.VolumeClaimTemplates {
-		errs = append(errs, core.ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplates[i].Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
+		errs = append(errs,
+			core.ValidatePersistentVolumeClaimSpec(&s.VolumeClaimTemplates[i].Spec,
+				path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 	}
 	return errs
 }
 
-// withClaims are the volumes that the set's pods will have: those of claims
-// replace others of the same name.
-func withClaims(volumes []corev1.Volume, claims []corev1.PersistentVolumeClaim) []corev1.Volume {
+// withClaimVolumes returns the volumes of the set's pods. A volume of a claim template
+// replaces a volume of the same name.
+func withClaimVolumes(volumes []corev1.Volume, claims []corev1.PersistentVolumeClaim) []corev1.Volume {
 	var all []corev1.Volume
 	names := map[string]bool{}
 	for i := range claims {
@@ -175,12 +185,15 @@ func withClaims(volumes []corev1.Volume, claims []corev1.PersistentVolumeClaim) 
 	return all
 }
 
-func retention(p appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+func validateRetentionPolicy(p appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
 	switch p {
 	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, p, []appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
+	return field.ErrorList{
+		field.NotSupported(path, p,
+			[]appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+				appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
 }
 
 func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
@@ -189,7 +202,9 @@ func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *fiel
 		return field.ErrorList{field.Required(path, "")}
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if u.RollingUpdate != nil {
-			return field.ErrorList{field.Invalid(path.Child("rollingUpdate"), declare.Internal(u.RollingUpdate), "only allowed for updateStrategy 'RollingUpdate'")}
+			return field.ErrorList{
+				field.Invalid(path.Child("rollingUpdate"), declare.Internal(u.RollingUpdate),
+					"only allowed for updateStrategy 'RollingUpdate'")}
 		}
 		return nil
 	case appsv1.RollingUpdateStatefulSetStrategyType:

@@ -1,5 +1,5 @@
 // Package authorization declares the kinds of the authorization.k8s.io API
-// group. They are questions: created, answered and not kept.
+// group. Their objects are reviews, which are not stored.
 package authorization
 
 import (

@@ -16,7 +16,8 @@ import (
 )
 
 func horizontalPodAutoscaler() *registry.Kind {
-	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(), autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
+	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(),
+		autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
 	v1 := declare.Version[autoscalingv1.HorizontalPodAutoscaler]("v1", defaultV1)
 	v1.ToStorage, v1.FromStorage = registry.Converter(toV2), registry.Converter(fromV2)
 	return &registry.Kind{
@@ -61,7 +62,7 @@ func horizontalPodAutoscaler() *registry.Kind {
 	}
 }
 
-// defaultUtilization is the CPU target, in percent, of an autoscaler without
+// defaultUtilization is the target CPU utilization, in percent, of an autoscaler without
 // metrics.
 const defaultUtilization = 80
 
@@ -98,7 +99,8 @@ func scaleUp() *autoscalingv2.HPAScalingRules {
 	}
 }
 
-// scaleDown leaves the window to the controller's own setting.
+// scaleDown returns the default rules without a stabilization window, whose default is a
+// setting of the controller.
 func scaleDown() *autoscalingv2.HPAScalingRules {
 	return &autoscalingv2.HPAScalingRules{
 		SelectPolicy: new(autoscalingv2.MaxChangePolicySelect),
@@ -108,7 +110,7 @@ func scaleDown() *autoscalingv2.HPAScalingRules {
 	}
 }
 
-// withDefaults returns rules with what they leave out taken from defaults.
+// withDefaults returns rules with missing fields set to those of defaults.
 func withDefaults(defaults, rules *autoscalingv2.HPAScalingRules) *autoscalingv2.HPAScalingRules {
 	if rules == nil {
 		return defaults
@@ -126,7 +128,7 @@ func withDefaults(defaults, rules *autoscalingv2.HPAScalingRules) *autoscalingv2
 	return defaults
 }
 
-// formatMetrics writes the first metrics as "current/target".
+// formatMetrics returns the first metrics as "current/target".
 func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
 		return core.None
@@ -139,7 +141,7 @@ func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Me
 		}
 		words[i] = formatMetric(&specs[i], &status)
 	}
-	return declare.SomeOf(words, 2, ", ")
+	return declare.FirstOf(words, 2, ", ")
 }
 
 func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
@@ -161,7 +163,7 @@ func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 		if status.Pods != nil {
 			current = status.Pods.Current.AverageValue
 		}
-		return quantity(current) + "/" + quantity(spec.Pods.Target.AverageValue)
+		return formatQuantity(current) + "/" + formatQuantity(spec.Pods.Target.AverageValue)
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
 		current := &autoscalingv2.MetricValueStatus{}
 		if status.Resource != nil {
@@ -180,14 +182,16 @@ func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 
 func formatValue(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
-		return quantity(current.AverageValue) + "/" + quantity(target.AverageValue) + " (avg)"
+		return formatQuantity(current.AverageValue) + "/" + formatQuantity(target.AverageValue) + " (avg)"
 	}
-	return quantity(current.Value) + "/" + quantity(target.Value)
+	return formatQuantity(current.Value) + "/" + formatQuantity(target.Value)
 }
 
-func formatResource(name corev1.ResourceName, target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+func formatResource(
+	name corev1.ResourceName, target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus,
+) string {
 	if target.AverageValue != nil {
-		return fmt.Sprintf("%s: %s/%s", name, quantity(current.AverageValue), quantity(target.AverageValue))
+		return fmt.Sprintf("%s: %s/%s", name, formatQuantity(current.AverageValue), formatQuantity(target.AverageValue))
 	}
 	percent := func(n *int32, none string) string {
 		if n == nil {
@@ -195,10 +199,11 @@ func formatResource(name corev1.ResourceName, target *autoscalingv2.MetricTarget
 		}
 		return fmt.Sprintf("%d%%", *n)
 	}
-	return fmt.Sprintf("%s: %s/%s", name, percent(current.AverageUtilization, core.Unknown), percent(target.AverageUtilization, "<auto>"))
+	return fmt.Sprintf("%s: %s/%s", name, percent(current.AverageUtilization, core.Unknown),
+		percent(target.AverageUtilization, "<auto>"))
 }
 
-func quantity(q *resource.Quantity) string {
+func formatQuantity(q *resource.Quantity) string {
 	if q == nil {
 		return core.Unknown
 	}

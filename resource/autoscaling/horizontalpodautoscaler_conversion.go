@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Version 1 knows a CPU target alone; annotations carry the rest of a version 2
-// autoscaler through it.
+// Version v1 has only a target CPU utilization. Annotations contain the other fields of v2.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -19,7 +18,7 @@ const (
 	behaviorAnnotation       = "autoscaling.alpha.kubernetes.io/behavior"
 )
 
-// toV2 converts what a client sent. Annotations that cannot be read are dropped.
+// toV2 converts from v1. It ignores annotations that it cannot parse.
 func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalPodAutoscaler, error) {
 	out := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,
@@ -48,9 +47,10 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 	if n := in.Spec.TargetCPUUtilizationPercentage; n != nil {
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*n))
 	}
-	var behavior behaviorText
+	var behavior annotationBehavior
 	if read(behaviorAnnotation, &behavior) {
-		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: behavior.ScaleUp.rules(), ScaleDown: behavior.ScaleDown.rules()}
+		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: behavior.ScaleUp.rules(),
+			ScaleDown: behavior.ScaleDown.rules()}
 	}
 	if n := in.Status.CurrentCPUUtilizationPercentage; n != nil {
 		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{
@@ -76,12 +76,12 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 			})
 		}
 	}
-	out.Annotations = withoutCarried(in.Annotations)
+	out.Annotations = withoutConversionAnnotations(in.Annotations)
 	defaultV2(out)
 	return out, nil
 }
 
-// fromV2 is the view of version 1.
+// fromV2 converts to v1.
 func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
 	out := &autoscalingv1.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,
@@ -97,7 +97,7 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 			DesiredReplicas:    in.Status.DesiredReplicas,
 		},
 	}
-	out.Annotations = withoutCarried(in.Annotations)
+	out.Annotations = withoutConversionAnnotations(in.Annotations)
 	write := func(annotation string, value any) error {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -125,7 +125,9 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 		errs = append(errs, write(metricsAnnotation, others))
 	}
 	if b := in.Spec.Behavior; b != nil {
-		errs = append(errs, write(behaviorAnnotation, behaviorText{ScaleUp: rulesText(b.ScaleUp), ScaleDown: rulesText(b.ScaleDown)}))
+		errs = append(errs,
+			write(behaviorAnnotation,
+				annotationBehavior{ScaleUp: toAnnotationRules(b.ScaleUp), ScaleDown: toAnnotationRules(b.ScaleDown)}))
 	}
 	if len(in.Status.CurrentMetrics) > 0 {
 		current := make([]autoscalingv1.MetricStatus, len(in.Status.CurrentMetrics))
@@ -156,7 +158,7 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 	return out, nil
 }
 
-func withoutCarried(annotations map[string]string) map[string]string {
+func withoutConversionAnnotations(annotations map[string]string) map[string]string {
 	var carried bool
 	for _, name := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
 		_, there := annotations[name]
@@ -182,41 +184,43 @@ func cpuTarget(m *autoscalingv2.MetricSpec) *int32 {
 	return m.Resource.Target.AverageUtilization
 }
 
-// behaviorText is how the annotation writes a behavior: with Go's field names.
-type behaviorText struct{ ScaleUp, ScaleDown *rulesTextOf }
+// annotationBehavior is a behavior as JSON in the annotation, with Go's field names.
+type annotationBehavior struct{ ScaleUp, ScaleDown *annotationRules }
 
-type rulesTextOf struct {
+type annotationRules struct {
 	StabilizationWindowSeconds *int32
 	SelectPolicy               *autoscalingv2.ScalingPolicySelect
-	Policies                   []policyText
+	Policies                   []annotationPolicy
 	Tolerance                  *resource.Quantity
 }
 
-type policyText struct {
+type annotationPolicy struct {
 	Type          autoscalingv2.HPAScalingPolicyType
 	Value         int32
 	PeriodSeconds int32
 }
 
-func rulesText(r *autoscalingv2.HPAScalingRules) *rulesTextOf {
+func toAnnotationRules(r *autoscalingv2.HPAScalingRules) *annotationRules {
 	if r == nil {
 		return nil
 	}
-	out := &rulesTextOf{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	out := &annotationRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy,
+		Tolerance: r.Tolerance}
 	if r.Policies != nil {
-		out.Policies = make([]policyText, len(r.Policies))
+		out.Policies = make([]annotationPolicy, len(r.Policies))
 		for i, p := range r.Policies {
-			out.Policies[i] = policyText(p)
+			out.Policies[i] = annotationPolicy(p)
 		}
 	}
 	return out
 }
 
-func (r *rulesTextOf) rules() *autoscalingv2.HPAScalingRules {
+func (r *annotationRules) rules() *autoscalingv2.HPAScalingRules {
 	if r == nil {
 		return nil
 	}
-	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds, SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
+	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: r.StabilizationWindowSeconds,
+		SelectPolicy: r.SelectPolicy, Tolerance: r.Tolerance}
 	if r.Policies != nil {
 		out.Policies = make([]autoscalingv2.HPAScalingPolicy, len(r.Policies))
 		for i, p := range r.Policies {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The metrics of version 1, as annotations carry them, say by the field that is
-// set what version 2 says by the target's type.
+// In the annotations of v1, the type of a metric's target is not a field of its own as in v2: it
+// follows from which of the other fields is set.
 
 func averageTarget(percent *int32, value *resource.Quantity) autoscalingv2.MetricTarget {
 	kind := autoscalingv2.AverageValueMetricType
@@ -45,7 +45,8 @@ func metricToV2(in autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 		}
 	}
 	if m := in.Resource; m != nil {
-		out.Resource = &autoscalingv2.ResourceMetricSource{Name: m.Name, Target: averageTarget(m.TargetAverageUtilization, m.TargetAverageValue)}
+		out.Resource = &autoscalingv2.ResourceMetricSource{Name: m.Name,
+			Target: averageTarget(m.TargetAverageUtilization, m.TargetAverageValue)}
 	}
 	if m := in.ContainerResource; m != nil {
 		out.ContainerResource = &autoscalingv2.ContainerResourceMetricSource{
@@ -112,14 +113,16 @@ func statusToV2(in autoscalingv1.MetricStatus) autoscalingv2.MetricStatus {
 	}
 	if m := in.Resource; m != nil {
 		out.Resource = &autoscalingv2.ResourceMetricStatus{
-			Name:    m.Name,
-			Current: autoscalingv2.MetricValueStatus{AverageUtilization: m.CurrentAverageUtilization, AverageValue: &m.CurrentAverageValue},
+			Name: m.Name,
+			Current: autoscalingv2.MetricValueStatus{AverageUtilization: m.CurrentAverageUtilization,
+				AverageValue: &m.CurrentAverageValue},
 		}
 	}
 	if m := in.ContainerResource; m != nil {
 		out.ContainerResource = &autoscalingv2.ContainerResourceMetricStatus{
 			Name: m.Name, Container: m.Container,
-			Current: autoscalingv2.MetricValueStatus{AverageUtilization: m.CurrentAverageUtilization, AverageValue: &m.CurrentAverageValue},
+			Current: autoscalingv2.MetricValueStatus{AverageUtilization: m.CurrentAverageUtilization,
+				AverageValue: &m.CurrentAverageValue},
 		}
 	}
 	if m := in.External; m != nil {
@@ -147,7 +150,8 @@ func statusFromV2(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStatus {
 	}
 	if m := in.Resource; m != nil {
 		out.Resource = &autoscalingv1.ResourceMetricStatus{
-			Name: m.Name, CurrentAverageUtilization: m.Current.AverageUtilization, CurrentAverageValue: orZero(m.Current.AverageValue),
+			Name: m.Name, CurrentAverageUtilization: m.Current.AverageUtilization,
+			CurrentAverageValue: orZero(m.Current.AverageValue),
 		}
 	}
 	if m := in.ContainerResource; m != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// maxCronJobName leaves 11 characters of the 63 of a label to the names of the
-// jobs.
+// maxCronJobName leaves 11 of the 63 characters of a label for the suffix of the jobs' names.
 const maxCronJobName = 52
 
 func cronJob() *registry.Kind {
@@ -38,12 +37,14 @@ func cronJob() *registry.Kind {
 			Spec:       func(c *batchv1.CronJob) any { return &c.Spec },
 			Status:     func(c *batchv1.CronJob) any { return &c.Status },
 			Generation: true,
-			// A name that was accepted once stays valid, so that the length is
-			// looked at on create only.
+			// The length of the name is only validated on create, so that objects with longer
+			// names can still be updated.
 			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
 				errs := validateCronJob(c)
 				if len(c.Name) > maxCronJobName {
-					errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
+					errs = append(errs,
+						field.Invalid(field.NewPath("metadata", "name"), c.Name,
+							fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
 				}
 				return errs
 			},
@@ -53,7 +54,8 @@ func cronJob() *registry.Kind {
 			Warn: func(_ context.Context, c, old *batchv1.CronJob) []string {
 				path := field.NewPath("spec", "jobTemplate", "spec", "template")
 				if old == nil {
-					return append(declare.PodNameWarnings(c.Name), core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, nil)...)
+					return append(declare.PodNameWarnings(c.Name),
+						core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template, nil)...)
 				}
 				if c.Generation == old.Generation {
 					return nil
@@ -84,7 +86,7 @@ func defaultCronJob(c *batchv1.CronJob) {
 	declare.Pointer(&c.Spec.Suspend, false)
 	declare.Pointer(&c.Spec.SuccessfulJobsHistoryLimit, 3)
 	declare.Pointer(&c.Spec.FailedJobsHistoryLimit, 1)
-	// The job in the template gets its own defaults when it is created.
+	// The defaults of the job template are set when the job is created.
 	template := &c.Spec.JobTemplate.Spec
 	defaultPodFailurePolicy(template.PodFailurePolicy)
 	core.DefaultPodTemplate(&template.Template)

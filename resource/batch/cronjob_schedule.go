@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// checkSchedule says what is wrong with a schedule: five fields (minute, hour,
-// day of the month, month, day of the week), or a descriptor such as "@daily".
+// checkSchedule returns an error unless a schedule has five valid fields (minute, hour, day of
+// the month, month, day of the week) or is a descriptor such as "@daily".
 func checkSchedule(text string) error {
 	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
 		zone, rest, _ := strings.Cut(text, " ")
@@ -47,7 +47,7 @@ func checkDescriptor(text string) error {
 	return fmt.Errorf("unrecognized descriptor: %s", text)
 }
 
-// scheduleField is the range of a field's values, and names for them.
+// scheduleField has the range of a field's values, and the names of values.
 type scheduleField struct {
 	min, max uint
 	names    map[string]uint
@@ -55,11 +55,11 @@ type scheduleField struct {
 
 var scheduleFields = []scheduleField{
 	{0, 59, nil}, {0, 23, nil}, {1, 31, nil},
-	{1, 12, named(1, "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")},
-	{0, 6, named(0, "sun", "mon", "tue", "wed", "thu", "fri", "sat")},
+	{1, 12, nameValues(1, "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")},
+	{0, 6, nameValues(0, "sun", "mon", "tue", "wed", "thu", "fri", "sat")},
 }
 
-func named(first uint, names ...string) map[string]uint {
+func nameValues(first uint, names ...string) map[string]uint {
 	m := make(map[string]uint, len(names))
 	for i, name := range names {
 		m[name] = first + uint(i)
@@ -102,7 +102,7 @@ func (f scheduleField) checkRange(text string) error {
 	case 1:
 	case 2:
 		var err error
-		if step, err = number(rangeAndStep[1]); err != nil {
+		if step, err = parseNumber(rangeAndStep[1]); err != nil {
 			return err
 		}
 		if single {
@@ -128,10 +128,10 @@ func (f scheduleField) value(text string) (uint, error) {
 	if n, ok := f.names[strings.ToLower(text)]; ok {
 		return n, nil
 	}
-	return number(text)
+	return parseNumber(text)
 }
 
-func number(text string) (uint, error) {
+func parseNumber(text string) (uint, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		return 0, fmt.Errorf("failed to parse int from %s: %s", text, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// The labels that tie pods to their job had other names once; both are set.
+// The labels that connect pods with their job, with and without the prefix. Both are set.
 const (
 	oldControllerUIDLabel = "controller-uid"
 	oldJobNameLabel       = "job-name"
@@ -32,12 +32,13 @@ func job() *registry.Kind {
 		Versions: []registry.Version{declare.Version[batchv1.Job]("v1", defaultJob)},
 		Storage: registry.Storage{
 			Version: "v1", Path: "jobs",
-			// A job without labels has those of its template.
+			// The labels of a job default to those of its template.
 			DefaultOnRead: [][]int32{{1, 11}},
 		},
 		Requests: registry.Requests{
 			UnconditionalUpdate: true, DefaultOrphan: true,
-			OrphanWarning: "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
+			OrphanWarning: "child pods are preserved by default when jobs are deleted; set " +
+				"propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
 		},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
@@ -74,8 +75,8 @@ func job() *registry.Kind {
 }
 
 func defaultJob(j *batchv1.Job) {
-	// A job that says neither how many completions nor how many pods at once is
-	// one pod; with only the pods said it ends when any of them succeeds.
+	// Without completions and parallelism, both are 1. With parallelism only, completions
+	// stays nil, and the job is complete when any pod succeeds.
 	if j.Spec.Completions == nil && j.Spec.Parallelism == nil {
 		j.Spec.Completions, j.Spec.Parallelism = new(int32(1)), new(int32(1))
 	}
@@ -85,8 +86,8 @@ func defaultJob(j *batchv1.Job) {
 	} else {
 		declare.Pointer(&j.Spec.BackoffLimit, 6)
 	}
-	// The map is shared on purpose: labels that are generated for the template
-	// later (PrepareCreate) are then the job's too.
+	// The map is shared on purpose, so that the labels that PrepareCreate adds to the template
+	// are also labels of the job.
 	if len(j.Labels) == 0 && len(j.Spec.Template.Labels) != 0 {
 		j.Labels = j.Spec.Template.Labels
 	}
@@ -114,8 +115,8 @@ func defaultPodFailurePolicy(p *batchv1.PodFailurePolicy) {
 	}
 }
 
-// generateSelector labels the pods with the job's identity and selects them by
-// it, unless the client has chosen a selector itself.
+// generateSelector adds labels with the job's identity to the pods, and a selector for them,
+// unless manualSelector is true.
 func generateSelector(j *batchv1.Job) {
 	if m := j.Spec.ManualSelector; m != nil && *m {
 		return
@@ -146,7 +147,7 @@ func generateSelector(j *batchv1.Job) {
 
 func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	// kube-apiserver checks the spec of an update twice.
+	// Like kube-apiserver, this validates the spec of an update twice.
 	_, prefixed := old.Spec.Template.Labels[batchv1.JobNameLabel]
 	errs := append(validateJob(j, prefixed), validateJobSpec(&j.Spec, path)...)
 	errs = append(errs, validateJobTemplateUpdate(j, old, path.Child("template"))...)
@@ -163,13 +164,13 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// validateJobTemplateUpdate keeps the template; while a job waits to be started,
-// what decides where its pods go may change.
+// validateJobTemplateUpdate forbids changes of the template. The scheduling fields may change
+// while the job is suspended.
 func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if s := old.Spec.Suspend; s != nil && *s && old.Status.StartTime == nil {
 		was, is := old.Spec.Template.DeepCopy(), &j.Spec.Template
-		keepResources(was.Spec.Containers, is.Spec.Containers)
-		keepResources(was.Spec.InitContainers, is.Spec.InitContainers)
+		copyResources(was.Spec.Containers, is.Spec.Containers)
+		copyResources(was.Spec.InitContainers, is.Spec.InitContainers)
 		was.Spec.NodeSelector, was.Spec.Affinity = is.Spec.NodeSelector, is.Spec.Affinity
 		was.Spec.Tolerations, was.Spec.SchedulingGates = is.Spec.Tolerations, is.Spec.SchedulingGates
 		errs := apivalidation.ValidateImmutableField(is.Spec, was.Spec, path.Child("spec"))
@@ -185,25 +186,27 @@ func validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.Erro
 	return errs
 }
 
-// keepResources takes over what the same containers ask for now.
-func keepResources(was, is []corev1.Container) {
+// copyResources sets the resources of containers in was to those of the same containers in is.
+func copyResources(was, is []corev1.Container) {
 	for i := range min(len(was), len(is)) {
 		was[i].Resources = is[i].Resources
 	}
 }
 
-// validateCompletions lets an indexed job grow and shrink with its parallelism.
+// validateCompletions allows completions of an indexed job to change together with
+// parallelism.
 func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	same := declare.Immutable(j.Spec.Completions, old.Spec.Completions, path)
 	mode := j.Spec.CompletionMode
 	if len(same) == 0 || mode == nil || *mode != batchv1.IndexedCompletion || j.Spec.Completions == nil {
 		if j.Spec.Completions == nil && mode != nil && *mode == batchv1.IndexedCompletion {
-			return nil // reported as required
+			return nil // another check reports it as required
 		}
 		return same
 	}
 	if p := j.Spec.Parallelism; p == nil || *p != *j.Spec.Completions {
-		return field.ErrorList{field.Invalid(path, *j.Spec.Completions, "can only be modified in tandem with spec.parallelism")}
+		return field.ErrorList{
+			field.Invalid(path, *j.Spec.Completions, "can only be modified in tandem with spec.parallelism")}
 	}
 	return nil
 }
@@ -220,7 +223,9 @@ func jobWarnings(_ context.Context, j, old *batchv1.Job) []string {
 	if mode := j.Spec.CompletionMode; mode != nil && *mode == batchv1.IndexedCompletion &&
 		j.Spec.Completions != nil && *j.Spec.Completions > manyCompletions &&
 		j.Spec.Parallelism != nil && *j.Spec.Parallelism > manyAtOnce {
-		warnings = append(warnings, "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
+		warnings = append(warnings,
+			"In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
+				"Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
 	return warnings
 }
@@ -242,13 +247,13 @@ func jobCells(j *batchv1.Job) []any {
 	}
 	names, images := core.ContainerNames(&j.Spec.Template.Spec)
 	return []any{
-		j.Name, jobState(j), completions, duration, core.Age(j.CreationTimestamp),
+		j.Name, jobStatusText(j), completions, duration, core.Age(j.CreationTimestamp),
 		names, images, metav1.FormatLabelSelector(j.Spec.Selector),
 	}
 }
 
-// jobState names the condition that says most about a job.
-func jobState(j *batchv1.Job) string {
+// jobStatusText returns the cell with the status of a job, from its most important condition.
+func jobStatusText(j *batchv1.Job) string {
 	has := func(t batchv1.JobConditionType) bool {
 		for _, c := range j.Status.Conditions {
 			if c.Type == t {

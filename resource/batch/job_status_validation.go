@@ -17,40 +17,43 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// jobProgress is what a job's status says about how far it has come.
+// jobProgress is the progress of a job according to its status.
 type jobProgress struct {
 	complete, failed, criteriaMet, failing, finished bool
 }
 
 func progressOf(s *batchv1.JobStatus) jobProgress {
 	p := jobProgress{
-		complete: hasCondition(s, batchv1.JobComplete, corev1.ConditionTrue), failed: hasCondition(s, batchv1.JobFailed, corev1.ConditionTrue),
-		criteriaMet: hasCondition(s, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue), failing: hasCondition(s, batchv1.JobFailureTarget, corev1.ConditionTrue),
+		complete:    hasCondition(s, batchv1.JobComplete, corev1.ConditionTrue),
+		failed:      hasCondition(s, batchv1.JobFailed, corev1.ConditionTrue),
+		criteriaMet: hasCondition(s, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue),
+		failing:     hasCondition(s, batchv1.JobFailureTarget, corev1.ConditionTrue),
 	}
 	p.finished = p.complete || p.failed
 	return p
 }
 
 func hasCondition(s *batchv1.JobStatus, kind batchv1.JobConditionType, status corev1.ConditionStatus) bool {
-	return slices.ContainsFunc(s.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == status })
+	return slices.ContainsFunc(s.Conditions,
+		func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == status })
 }
 
-// A statusCheck judges the status of a job. What an update did not change is not
-// judged again: a status that was wrong before must not stop others from mending
-// the rest of it.
-type statusCheck struct {
+// A statusValidator validates the status of a job. It does not validate fields that the update
+// does not change, so that a status that is already wrong can be corrected step by step.
+type statusValidator struct {
 	job, old *batchv1.Job
 	is, was  jobProgress
 	path     *field.Path
 	errs     field.ErrorList
 }
 
-// validateJobStatusUpdate holds the status against what clients of jobs rely on,
-// whoever controls the job: a job that ended stays so, and counts do not shrink.
+// validateJobStatusUpdate checks the guarantees that clients rely on, whichever controller
+// manages the job: for example, a finished job stays finished, and counts do not decrease.
 func validateJobStatusUpdate(j, old *batchv1.Job) field.ErrorList {
-	c := &statusCheck{job: j, old: old, is: progressOf(&j.Status), was: progressOf(&old.Status), path: field.NewPath("status")}
+	c := &statusValidator{job: j, old: old, is: progressOf(&j.Status), was: progressOf(&old.Status),
+		path: field.NewPath("status")}
 	c.counts()
-	c.uncounted()
+	c.uncountedPods()
 	c.conditions()
 	c.times()
 	c.indexes()
@@ -58,20 +61,23 @@ func validateJobStatusUpdate(j, old *batchv1.Job) field.ErrorList {
 	return c.errs
 }
 
-func (c *statusCheck) invalid(name string, value any, detail string) {
+func (c *statusValidator) invalid(name string, value any, detail string) {
 	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, detail))
 }
 
-// forbid reports a combination of conditions.
-func (c *statusCheck) forbid(detail string) { c.invalid("conditions", field.OmitValueType{}, detail) }
+// forbid adds an error about a combination of conditions.
+func (c *statusValidator) forbid(detail string) {
+	c.invalid("conditions", field.OmitValueType{}, detail)
+}
 
-func (c *statusCheck) counts() {
+func (c *statusValidator) counts() {
 	s, before := &c.job.Status, &c.old.Status
 	for _, n := range []struct {
 		name  string
 		value *int32
 	}{
-		{"active", &s.Active}, {"succeeded", &s.Succeeded}, {"failed", &s.Failed}, {"ready", s.Ready}, {"terminating", s.Terminating},
+		{"active", &s.Active}, {"succeeded", &s.Succeeded}, {"failed", &s.Failed}, {"ready", s.Ready},
+		{"terminating", s.Terminating},
 	} {
 		c.errs = append(c.errs, nonNegative(c.path.Child(n.name), n.value)...)
 	}
@@ -87,8 +93,8 @@ func (c *statusCheck) counts() {
 	}
 }
 
-// uncounted checks the pods that ended and are not in the counts yet.
-func (c *statusCheck) uncounted() {
+// uncountedPods validates the list of terminated pods that are not counted yet.
+func (c *statusValidator) uncountedPods() {
 	pods := c.job.Status.UncountedTerminatedPods
 	if pods == nil {
 		return
@@ -114,7 +120,7 @@ func (c *statusCheck) uncounted() {
 	}
 }
 
-func (c *statusCheck) conditions() {
+func (c *statusValidator) conditions() {
 	is, was := c.is, c.was
 	completed, failed := is.complete != was.complete, is.failed != was.failed
 	if is.complete && is.failed && (completed || failed) {
@@ -142,7 +148,8 @@ func (c *statusCheck) conditions() {
 		name    batchv1.JobConditionType
 		was, is bool
 	}{
-		{batchv1.JobFailed, was.failed, is.failed}, {batchv1.JobComplete, was.complete, is.complete}, {batchv1.JobFailureTarget, was.failing, is.failing},
+		{batchv1.JobFailed, was.failed, is.failed}, {batchv1.JobComplete, was.complete, is.complete},
+		{batchv1.JobFailureTarget, was.failing, is.failing},
 	} {
 		if lost.was && !lost.is {
 			c.forbid(fmt.Sprintf("cannot disable the terminal %s=True condition", lost.name))
@@ -156,15 +163,16 @@ func (c *statusCheck) conditions() {
 	}
 }
 
-func (c *statusCheck) times() {
+func (c *statusValidator) times() {
 	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
-	started, completed := !sameTime(s.StartTime, before.StartTime), !sameTime(s.CompletionTime, before.CompletionTime)
+	started, completed := !equalTime(s.StartTime, before.StartTime), !equalTime(s.CompletionTime, before.CompletionTime)
 	if c.is.complete != c.was.complete || completed {
 		if s.CompletionTime != nil && !c.is.complete {
 			c.invalid("completionTime", s.CompletionTime, "cannot set completionTime when there is no Complete=True condition")
 		}
 		if s.CompletionTime == nil && c.is.complete {
-			c.errs = append(c.errs, field.Required(c.path.Child("completionTime"), "completionTime is required for Complete jobs"))
+			c.errs = append(c.errs,
+				field.Required(c.path.Child("completionTime"), "completionTime is required for Complete jobs"))
 		}
 	}
 	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) && (started || completed) {
@@ -178,13 +186,14 @@ func (c *statusCheck) times() {
 	if completed && s.CompletionTime != nil && before.CompletionTime != nil {
 		c.invalid("completionTime", s.CompletionTime, "field is immutable")
 	}
-	resumes := hasCondition(before, batchv1.JobSuspended, corev1.ConditionTrue) && hasCondition(s, batchv1.JobSuspended, corev1.ConditionFalse)
+	resumes := hasCondition(before, batchv1.JobSuspended, corev1.ConditionTrue) &&
+		hasCondition(s, batchv1.JobSuspended, corev1.ConditionFalse)
 	if started && before.StartTime != nil && !suspended && !resumes {
 		c.invalid("startTime", s.StartTime, "field is immutable for unsuspended job once set")
 	}
 }
 
-func (c *statusCheck) indexes() {
+func (c *statusValidator) indexes() {
 	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
 	completed, failed := s.CompletedIndexes != before.CompletedIndexes, !same(s.FailedIndexes, before.FailedIndexes)
 	if completed && spec.Completions != nil {
@@ -192,8 +201,9 @@ func (c *statusCheck) indexes() {
 			c.invalid("completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
 		}
 	}
-	if completed && s.CompletedIndexes != "" && !indexed(spec) {
-		c.invalid("completedIndexes", s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode")
+	if completed && s.CompletedIndexes != "" && !isIndexed(spec) {
+		c.invalid("completedIndexes", s.CompletedIndexes,
+			"cannot set non-empty completedIndexes when non-indexed completion mode")
 	}
 	if s.FailedIndexes == nil {
 		return
@@ -208,25 +218,26 @@ func (c *statusCheck) indexes() {
 	}
 	if (failed || completed) && spec.Completions != nil {
 		if index, both := firstCommonIndex(s.CompletedIndexes, *s.FailedIndexes, *spec.Completions); both {
-			c.invalid("failedIndexes", *s.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+			c.invalid("failedIndexes", *s.FailedIndexes,
+				fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
 		}
 	}
 }
 
-// monotonic keeps what is counted from being uncounted.
-func (c *statusCheck) monotonic() {
+// monotonic requires that counts do not decrease.
+func (c *statusValidator) monotonic() {
 	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
 	if s.Failed < before.Failed {
 		c.invalid("failed", s.Failed, "cannot decrease the failed counter")
 	}
-	// An indexed job may be scaled down, and then forgets what was done.
-	if s.Succeeded < before.Succeeded && !(indexed(spec) && same(spec.Completions, spec.Parallelism)) {
+	// If an indexed job is scaled down, its completed indexes may decrease.
+	if s.Succeeded < before.Succeeded && !(isIndexed(spec) && same(spec.Completions, spec.Parallelism)) {
 		c.invalid("succeeded", s.Succeeded, "cannot decrease the succeeded counter")
 	}
 }
 
-// firstCommonIndex returns the first index that is in both lists. Intervals that
-// cannot be read are skipped: they are reported elsewhere.
+// firstCommonIndex returns the first index that is in both lists. It ignores intervals that
+// cannot be parsed, because other checks report them.
 func firstCommonIndex(a, b string, completions int32) (int32, bool) {
 	left, right := readableIntervals(a, completions), readableIntervals(b, completions)
 	for len(left) > 0 && len(right) > 0 {
@@ -242,7 +253,7 @@ func firstCommonIndex(a, b string, completions int32) (int32, bool) {
 	return 0, false
 }
 
-// An indexInterval is a run of indexes of a job, both ends included.
+// An indexInterval is a range of indexes, including first and last.
 type indexInterval struct{ first, last int32 }
 
 func readableIntervals(text string, completions int32) []indexInterval {
@@ -255,7 +266,7 @@ func readableIntervals(text string, completions int32) []indexInterval {
 	return out
 }
 
-// parseInterval reads "3" or "3-5"; indexes have to be below completions.
+// parseInterval parses "3" or "3-5". Indexes have to be less than completions.
 func parseInterval(text string, completions int32) (indexInterval, error) {
 	parse := func(s string) (int32, error) {
 		n, err := strconv.Atoi(s)
@@ -269,7 +280,9 @@ func parseInterval(text string, completions int32) (indexInterval, error) {
 	}
 	from, to, isRange := strings.Cut(text, "-")
 	if strings.Contains(to, "-") {
-		return indexInterval{}, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", text)
+		return indexInterval{},
+			fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts "+
+				"separated by '-'", text)
 	}
 	first, err := parse(from)
 	if err != nil || !isRange {
@@ -282,8 +295,8 @@ func parseInterval(text string, completions int32) (indexInterval, error) {
 	return indexInterval{first, last}, err
 }
 
-// countIndexes counts the indexes of a text like "1,3-5", which have to be in
-// order and below completions.
+// countIndexes returns the number of indexes in a text like "1,3-5". They have to be sorted
+// and less than completions.
 func countIndexes(text string, completions int32) (int32, error) {
 	if text == "" {
 		return 0, nil
@@ -306,6 +319,5 @@ func countIndexes(text string, completions int32) (int32, error) {
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// sameTime compares as kube-apiserver does: what was read from the store has
-// another location, and differs from what a client sent in nothing else.
-func sameTime(a, b *metav1.Time) bool { return a.Equal(b) }
+// equalTime compares times like kube-apiserver, which ignores the location.
+func equalTime(a, b *metav1.Time) bool { return a.Equal(b) }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // the host may have no zones
+	_ "time/tzdata" // the host may have no time zone database
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,24 +27,26 @@ func nonNegative[T int32 | int64](path *field.Path, n *T) field.ErrorList {
 	return apivalidation.ValidateNonnegativeField(int64(*n), path)
 }
 
-func indexed(s *batchv1.JobSpec) bool {
+func isIndexed(s *batchv1.JobSpec) bool {
 	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
 }
 
-// validateJob checks a whole job. Those from before the labels had a prefix need
-// not have the prefixed ones.
+// validateJob validates a job. If prefixed is false, the prefixed labels are not required,
+// because the job is older than they are.
 func validateJob(j *batchv1.Job, prefixed bool) field.ErrorList {
 	errs := validateGenerated(j, prefixed)
-	if n := j.Spec.Completions; indexed(&j.Spec) && n != nil && *n > 0 {
+	if n := j.Spec.Completions; isIndexed(&j.Spec) && n != nil && *n > 0 {
 		pod := fmt.Sprintf("%s-%d", j.Name, *n-1)
 		for range validation.IsDNS1123Label(pod) {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+pod))
+			errs = append(errs,
+				field.Invalid(field.NewPath("metadata", "name"), j.Name,
+					"will not able to create pod with invalid DNS label: "+pod))
 		}
 	}
 	return append(errs, validateJobSpec(&j.Spec, field.NewPath("spec"))...)
 }
 
-// validateGenerated checks the selector and labels that the server made.
+// validateGenerated validates the selector and the labels that the server has generated.
 func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
 	if m := j.Spec.ManualSelector; m != nil && *m || j.Spec.Selector == nil {
 		return nil
@@ -53,13 +55,17 @@ func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
 	var errs field.ErrorList
 	uid := string(j.UID)
 	for _, want := range []struct{ label, value string }{
-		{oldControllerUIDLabel, uid}, {oldJobNameLabel, j.Name}, {batchv1.ControllerUidLabel, uid}, {batchv1.JobNameLabel, j.Name},
+		{oldControllerUIDLabel, uid}, {oldJobNameLabel, j.Name}, {batchv1.ControllerUidLabel, uid},
+		{batchv1.JobNameLabel, j.Name},
 	} {
 		if (prefixed || !strings.Contains(want.label, "/")) && j.Spec.Template.Labels[want.label] != want.value {
-			errs = append(errs, field.Required(path.Child("template", "metadata", "labels").Key(want.label), fmt.Sprintf("must be '%s'", want.value)))
+			errs = append(errs,
+				field.Required(path.Child("template", "metadata", "labels").Key(want.label),
+					fmt.Sprintf("must be '%s'", want.value)))
 		}
 	}
-	made := labels.Set{oldControllerUIDLabel: uid, oldJobNameLabel: j.Name, batchv1.ControllerUidLabel: uid, batchv1.JobNameLabel: j.Name}
+	made := labels.Set{oldControllerUIDLabel: uid, oldJobNameLabel: j.Name, batchv1.ControllerUidLabel: uid,
+		batchv1.JobNameLabel: j.Name}
 	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !s.Matches(made) {
 		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
 	}
@@ -71,10 +77,15 @@ func validateJobSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	if s.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
+				path.Child("selector"))...)
 	}
-	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
+	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil &&
+		!selector.Matches(labels.Set(s.Template.Labels)) {
+		errs = append(errs,
+			field.Invalid(path.Child("template", "metadata", "labels"), s.Template.Labels,
+				"`selector` does not match template `labels`"))
 	}
 	return errs
 }
@@ -107,10 +118,11 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 		errs = append(errs, validateFailurePolicy(p, s, path.Child("podFailurePolicy"))...)
 	}
 	if p := s.SuccessPolicy; p != nil {
-		if indexed(s) {
+		if isIndexed(s) {
 			errs = append(errs, validateSuccessPolicy(p, s, path.Child("successPolicy"))...)
 		} else {
-			errs = append(errs, field.Invalid(path.Child("successPolicy"), declare.Internal(p), "requires indexed completion mode"))
+			errs = append(errs,
+				field.Invalid(path.Child("successPolicy"), declare.Internal(p), "requires indexed completion mode"))
 		}
 	}
 	if p := s.PodReplacementPolicy; p != nil {
@@ -129,9 +141,12 @@ func validateJobTemplateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorLi
 	case p == "" || p == corev1.RestartPolicyAlways:
 		errs = append(errs, field.Required(at, `valid values: "OnFailure", "Never"`))
 	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
-		errs = append(errs, field.NotSupported(at, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+		errs = append(errs,
+			field.NotSupported(at, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
-		errs = append(errs, field.Invalid(at, p, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
+		errs = append(errs,
+			field.Invalid(at, p,
+				fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
 	}
 	return errs
 }
@@ -140,7 +155,9 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most = 100_000
 	var errs field.ErrorList
 	if m := s.CompletionMode; m != nil && *m != batchv1.NonIndexedCompletion && *m != batchv1.IndexedCompletion {
-		errs = append(errs, field.NotSupported(path.Child("completionMode"), *m, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+		errs = append(errs,
+			field.NotSupported(path.Child("completionMode"), *m,
+				[]batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
 	}
 	if m := s.CompletionMode; m == nil || *m == batchv1.NonIndexedCompletion {
 		if n := s.BackoffLimitPerIndex; n != nil {
@@ -149,19 +166,23 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		if n := s.MaxFailedIndexes; n != nil {
 			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, "requires indexed completion mode"))
 		}
-	} else if indexed(s) {
+	} else if isIndexed(s) {
 		if s.Completions == nil {
-			errs = append(errs, field.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion)))
+			errs = append(errs,
+				field.Required(path.Child("completions"), fmt.Sprintf("when completion mode is %s", batchv1.IndexedCompletion)))
 		}
 		if p := s.Parallelism; p != nil && *p > most {
-			errs = append(errs, field.Invalid(path.Child("parallelism"), *p, fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
+			errs = append(errs,
+				field.Invalid(path.Child("parallelism"), *p,
+					fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
 		}
 		if n := s.MaxFailedIndexes; n != nil && s.Completions != nil {
 			if *n > *s.Completions {
 				errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, "must be less than or equal to completions"))
 			}
 			if *n > most {
-				errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *n, fmt.Sprintf("must be less than or equal to %d", most)))
+				errs = append(errs,
+					field.Invalid(path.Child("maxFailedIndexes"), *n, fmt.Sprintf("must be less than or equal to %d", most)))
 			}
 		}
 	}
@@ -172,8 +193,10 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 }
 
 var (
-	failureActions = []batchv1.PodFailurePolicyAction{batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore}
-	exitOperators  = []batchv1.PodFailurePolicyOnExitCodesOperator{batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn}
+	failureActions = []batchv1.PodFailurePolicyAction{batchv1.PodFailurePolicyActionCount,
+		batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore}
+	exitOperators = []batchv1.PodFailurePolicyOnExitCodesOperator{batchv1.PodFailurePolicyOnExitCodesOpIn,
+		batchv1.PodFailurePolicyOnExitCodesOpNotIn}
 )
 
 func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
@@ -214,15 +237,19 @@ func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path
 		}
 		switch both := len(r.OnPodConditions) > 0; {
 		case r.OnExitCodes != nil && both:
-			errs = append(errs, field.Invalid(at, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
+			errs = append(errs,
+				field.Invalid(at, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
 		case r.OnExitCodes == nil && !both:
-			errs = append(errs, field.Invalid(at, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
+			errs = append(errs,
+				field.Invalid(at, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
 		}
 	}
 	return errs
 }
 
-func validateExitCodes(c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path) field.ErrorList {
+func validateExitCodes(
+	c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	operator := path.Child("operator")
 	switch {
@@ -231,8 +258,12 @@ func validateExitCodes(c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *c
 	case !slices.Contains(exitOperators, c.Operator):
 		errs = append(errs, field.NotSupported(operator, c.Operator, exitOperators))
 	}
-	if c.ContainerName != nil && !slices.ContainsFunc(slices.Concat(pod.Containers, pod.InitContainers), func(k corev1.Container) bool { return k.Name == *c.ContainerName }) {
-		errs = append(errs, field.Invalid(path.Child("containerName"), *c.ContainerName, "must be one of the container or initContainer names in the pod template"))
+	if c.ContainerName != nil &&
+		!slices.ContainsFunc(slices.Concat(pod.Containers, pod.InitContainers),
+			func(k corev1.Container) bool { return k.Name == *c.ContainerName }) {
+		errs = append(errs,
+			field.Invalid(path.Child("containerName"), *c.ContainerName,
+				"must be one of the container or initContainer names in the pod template"))
 	}
 	const most = 255
 	values := path.Child("values")
@@ -262,7 +293,8 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 	const most = 20
 	path = path.Child("rules")
 	if len(p.Rules) == 0 {
-		return field.ErrorList{field.Required(path, "at least one rules must be specified when the successPolicy is specified")}
+		return field.ErrorList{
+			field.Required(path, "at least one rules must be specified when the successPolicy is specified")}
 	}
 	var errs field.ErrorList
 	if len(p.Rules) > most {
@@ -281,7 +313,9 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 		if r.SucceededIndexes != nil {
 			n, err := countIndexes(*r.SucceededIndexes, completions)
 			if err != nil {
-				errs = append(errs, field.Invalid(at.Child("succeededIndexes"), *r.SucceededIndexes, fmt.Sprintf("error parsing succeededIndexes: %v", err)))
+				errs = append(errs,
+					field.Invalid(at.Child("succeededIndexes"), *r.SucceededIndexes,
+						fmt.Sprintf("error parsing succeededIndexes: %v", err)))
 			}
 			indexes = n
 		}
@@ -289,10 +323,15 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 			count := at.Child("succeededCount")
 			errs = append(errs, nonNegative(count, n)...)
 			if *n > completions {
-				errs = append(errs, field.Invalid(count, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))
+				errs = append(errs,
+					field.Invalid(count, *n,
+						fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))
 			}
 			if r.SucceededIndexes != nil && *n > indexes {
-				errs = append(errs, field.Invalid(count, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", indexes)))
+				errs = append(errs,
+					field.Invalid(count, *n,
+						fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)",
+							indexes)))
 			}
 		}
 	}
@@ -337,7 +376,8 @@ func validateSchedule(schedule string, zone *string, path *field.Path) field.Err
 		if zone != nil {
 			errs = append(errs, field.Invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
 		} else {
-			errs = append(errs, field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+			errs = append(errs,
+				field.Invalid(path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
 		}
 	}
 	return errs
@@ -348,7 +388,8 @@ func validateTimeZone(zone string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}
 	}
 	if strings.EqualFold(zone, "Local") {
-		return field.ErrorList{field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")}
+		return field.ErrorList{
+			field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")}
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
 		// How the look-up failed depends on where the zones are.

@@ -7,5 +7,8 @@ import (
 )
 
 func TestKinds(t *testing.T) {
-	kindtest.Run(t, Kinds(), kindtest.Options{Skip: map[string]string{"auth-authn/impersonated-user-recorded-in-csr[2]": "extra of the impersonated user is in headers"}})
+	kindtest.Run(t, Kinds(),
+		kindtest.Options{
+			Skip: map[string]string{
+				"auth-authn/impersonated-user-recorded-in-csr[2]": "extra of the impersonated user is in headers"}})
 }

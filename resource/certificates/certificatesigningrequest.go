@@ -107,7 +107,8 @@ func prepareApproval(r, old *csr, now time.Time) {
 // keepDecisions brings back what approvers wrote, where there is as much of it as
 // before: what was added or taken away is for validation to refuse.
 func keepDecisions(r, old *csr) {
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
+		certificatesv1.CertificateDenied} {
 		now, before := positions(r, t), positions(old, t)
 		if len(now) != len(before) {
 			continue

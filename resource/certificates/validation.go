@@ -31,9 +31,12 @@ const (
 var knownUsages = sets.New(
 	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
 	certificatesv1.UsageKeyEncipherment, certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment,
-	certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly,
-	certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
-	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel,
+	certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign, certificatesv1.UsageEncipherOnly,
+	certificatesv1.UsageDecipherOnly,
+	certificatesv1.UsageAny, certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth,
+	certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem,
+	certificatesv1.UsageIPsecTunnel,
 	certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping, certificatesv1.UsageOCSPSigning,
 	certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
 )
@@ -48,12 +51,15 @@ func validateSpec(s *certificatesv1.CertificateSigningRequestSpec) field.ErrorLi
 	}
 	errs = append(errs, validateUsages(spec.Child("usages"), s.Usages)...)
 	if s.SignerName == legacySigner {
-		errs = append(errs, field.Invalid(spec.Child("signerName"), s.SignerName, "the legacy signerName is not allowed via this API version"))
+		errs = append(errs,
+			field.Invalid(spec.Child("signerName"), s.SignerName, "the legacy signerName is not allowed via this API version"))
 	} else {
 		errs = append(errs, validateSignerName(spec.Child("signerName"), s.SignerName)...)
 	}
 	if s.ExpirationSeconds != nil && *s.ExpirationSeconds < shortestLife {
-		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *s.ExpirationSeconds, "may not specify a duration less than 600 seconds (10 minutes)"))
+		errs = append(errs,
+			field.Invalid(spec.Child("expirationSeconds"), *s.ExpirationSeconds,
+				"may not specify a duration less than 600 seconds (10 minutes)"))
 	}
 	return errs
 }
@@ -95,7 +101,8 @@ func validateSignerName(path *field.Path, signer string) field.ErrorList {
 	}
 	domain, name, ok := strings.Cut(signer, "/")
 	if !ok || strings.Contains(name, "/") {
-		return field.ErrorList{field.Invalid(path, signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+		return field.ErrorList{
+			field.Invalid(path, signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
 	const (
 		longestDomain = validation.DNS1123SubdomainMaxLength
@@ -176,8 +183,9 @@ type faults struct{ untyped, contradictory, repeated bool }
 
 func faultsOf(conditions []condition) faults {
 	f := faults{
-		untyped:       hasType(conditions, ""),
-		contradictory: hasType(conditions, certificatesv1.CertificateApproved) && hasType(conditions, certificatesv1.CertificateDenied),
+		untyped: hasType(conditions, ""),
+		contradictory: hasType(conditions, certificatesv1.CertificateApproved) &&
+			hasType(conditions, certificatesv1.CertificateDenied),
 	}
 	for i := range conditions {
 		f.repeated = f.repeated || hasType(conditions[:i], conditions[i].Type)
@@ -216,7 +224,8 @@ func oppositeOf(t certificatesv1.RequestConditionType) certificatesv1.RequestCon
 func validateDecisions(r, old *csr, approval bool) field.ErrorList {
 	path := field.NewPath("status", "conditions")
 	var errs field.ErrorList
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
+		certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
 		now, before := len(positions(r, t)), len(positions(old, t))
 		switch {
 		case now < before:

@@ -54,24 +54,39 @@ func TestWhatMayBeRequested(t *testing.T) {
 		change func(*certificatesv1.CertificateSigningRequestSpec)
 		want   []string
 	}{
-		"a good one":       {func(*certificatesv1.CertificateSigningRequestSpec) {}, nil},
-		"text":             {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Request = []byte("x") }, []string{"spec.request: Invalid value"}},
-		"a certificate":    {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Request = certificate }, []string{"PEM block type must be CERTIFICATE REQUEST"}},
-		"no usages":        {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Usages = nil }, []string{"spec.usages: Required value"}},
-		"odd usages":       {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Usages = append(s.Usages, "fun", "any") }, []string{`spec.usages[1]: Unsupported value: "fun": supported values: "any", "cert sign"`, `spec.usages[2]: Duplicate value: "any"`}},
-		"no signer":        {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "" }, []string{"spec.signerName: Required value"}},
-		"the first signer": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = legacySigner }, []string{"the legacy signerName is not allowed via this API version"}},
-		"no domain":        {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "com" }, []string{"must be a fully qualified domain and path"}},
-		"a path":           {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "a.com/b/c" }, []string{"must be a fully qualified domain and path"}},
-		"a short domain":   {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "com/b" }, []string{"should be a domain with at least two segments"}},
-		"odd labels":       {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "A.B.com/c.-d" }, []string{`Invalid value: "A.B.com": validating label "A"`, `Invalid value: "c.-d": validating label "-d"`}},
+		"a good one": {func(*certificatesv1.CertificateSigningRequestSpec) {}, nil},
+		"text": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Request = []byte("x") },
+			[]string{"spec.request: Invalid value"}},
+		"a certificate": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Request = certificate },
+			[]string{"PEM block type must be CERTIFICATE REQUEST"}},
+		"no usages": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.Usages = nil },
+			[]string{"spec.usages: Required value"}},
+		"odd usages": {func(s *certificatesv1.CertificateSigningRequestSpec) {
+			s.Usages = append(s.Usages, "fun",
+				"any")
+		}, []string{`spec.usages[1]: Unsupported value: "fun": supported values: "any", "cert sign"`,
+			`spec.usages[2]: Duplicate value: "any"`}},
+		"no signer": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "" },
+			[]string{"spec.signerName: Required value"}},
+		"the first signer": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = legacySigner },
+			[]string{"the legacy signerName is not allowed via this API version"}},
+		"no domain": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "com" },
+			[]string{"must be a fully qualified domain and path"}},
+		"a path": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "a.com/b/c" },
+			[]string{"must be a fully qualified domain and path"}},
+		"a short domain": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "com/b" },
+			[]string{"should be a domain with at least two segments"}},
+		"odd labels": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.SignerName = "A.B.com/c.-d" },
+			[]string{`Invalid value: "A.B.com": validating label "A"`, `Invalid value: "c.-d": validating label "-d"`}},
 		"a long name": {func(s *certificatesv1.CertificateSigningRequestSpec) {
 			s.SignerName = "a.com/" + strings.Repeat("b.", 300) + "b"
 		}, []string{"may not be more than 571 bytes"}},
-		"a short life": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = seconds(599) }, []string{"may not specify a duration less than 600 seconds (10 minutes)"}},
+		"a short life": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = seconds(599) },
+			[]string{"may not specify a duration less than 600 seconds (10 minutes)"}},
 		"the shortest": {func(s *certificatesv1.CertificateSigningRequestSpec) { s.ExpirationSeconds = seconds(600) }, nil},
 	} {
-		s := certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: "example.com/foo", Usages: []certificatesv1.KeyUsage{certificatesv1.UsageAny}}
+		s := certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: "example.com/foo",
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageAny}}
 		c.change(&s)
 		holds(t, name, validateSpec(&s), c.want...)
 	}
@@ -98,24 +113,36 @@ func TestWhatMayBeDecidedAndIssued(t *testing.T) {
 		approval bool
 		want     []string
 	}{
-		"approval":                    {of(), of(approved), true, nil},
-		"approval by a signer":        {of(), of(approved), false, []string{`updates may not add a condition of type "Approved"`}},
-		"a denial taken back":         {of(denied), of(), true, []string{`updates may not remove a condition of type "Denied"`}},
-		"a failure":                   {of(approved), of(approved, failed), false, nil},
-		"both":                        {of(), of(approved, denied), true, []string{exclusive}},
-		"both as before":              {of(denied, approved), of(approved, denied), true, nil},
-		"a half approval":             {of(), of(cond("Approved", "False")), true, []string{`status.conditions[0].status: Unsupported value: "False": supported values: "True"`}},
-		"another condition":           {of(), of(cond("Other", "Unknown")), true, nil},
-		"an odd one":                  {of(), of(cond("", "odd")), true, []string{"status.conditions[0].type: Required value", `supported values: "False", "True", "Unknown"`}},
-		"one without a status":        {of(), of(cond("Other", "")), true, []string{"status.conditions[0].status: Required value"}},
-		"one twice":                   {of(), of(failed, failed), true, []string{`status.conditions[1].type: Duplicate value: "Failed"`}},
-		"one twice as before":         {of(failed, failed), of(failed, failed), true, nil},
-		"a certificate":               {of(approved), status{certificate, []condition{approved}}, false, nil},
-		"another one":                 {status{certificate, nil}, status{slices.Concat(certificate, certificate), nil}, false, []string{"updates may not modify existing certificate content"}},
-		"text for a certificate":      {of(), status{[]byte("x"), nil}, false, []string{"must contain at least one CERTIFICATE PEM block"}},
-		"a request for a certificate": {of(), status{request, nil}, false, []string{`only CERTIFICATE PEM blocks are allowed, found "CERTIFICATE REQUEST"`}},
-		"headers":                     {of(), status{pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Headers: map[string]string{"a": "b"}}), nil}, false, []string{"no PEM block headers are permitted"}},
-		"an empty block":              {of(), status{pem.EncodeToMemory(&pem.Block{Type: certificateBlock}), nil}, false, []string{"found CERTIFICATE PEM block containing 0 certificates"}},
+		"approval": {of(), of(approved), true, nil},
+		"approval by a signer": {of(), of(approved), false,
+			[]string{`updates may not add a condition of type "Approved"`}},
+		"a denial taken back": {of(denied), of(), true,
+			[]string{`updates may not remove a condition of type "Denied"`}},
+		"a failure":      {of(approved), of(approved, failed), false, nil},
+		"both":           {of(), of(approved, denied), true, []string{exclusive}},
+		"both as before": {of(denied, approved), of(approved, denied), true, nil},
+		"a half approval": {of(), of(cond("Approved", "False")), true,
+			[]string{`status.conditions[0].status: Unsupported value: "False": supported values: "True"`}},
+		"another condition": {of(), of(cond("Other", "Unknown")), true, nil},
+		"an odd one": {of(), of(cond("", "odd")), true,
+			[]string{"status.conditions[0].type: Required value", `supported values: "False", "True", "Unknown"`}},
+		"one without a status": {of(), of(cond("Other", "")), true,
+			[]string{"status.conditions[0].status: Required value"}},
+		"one twice": {of(), of(failed, failed), true,
+			[]string{`status.conditions[1].type: Duplicate value: "Failed"`}},
+		"one twice as before": {of(failed, failed), of(failed, failed), true, nil},
+		"a certificate":       {of(approved), status{certificate, []condition{approved}}, false, nil},
+		"another one": {status{certificate, nil}, status{slices.Concat(certificate, certificate), nil}, false,
+			[]string{"updates may not modify existing certificate content"}},
+		"text for a certificate": {of(), status{[]byte("x"), nil}, false,
+			[]string{"must contain at least one CERTIFICATE PEM block"}},
+		"a request for a certificate": {of(), status{request, nil}, false,
+			[]string{`only CERTIFICATE PEM blocks are allowed, found "CERTIFICATE REQUEST"`}},
+		"headers": {of(),
+			status{pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Headers: map[string]string{"a": "b"}}), nil}, false,
+			[]string{"no PEM block headers are permitted"}},
+		"an empty block": {of(), status{pem.EncodeToMemory(&pem.Block{Type: certificateBlock}), nil}, false,
+			[]string{"found CERTIFICATE PEM block containing 0 certificates"}},
 	} {
 		r, old := &csr{}, &csr{}
 		r.Status.Certificate, r.Status.Conditions = c.now.certificate, c.now.conditions
@@ -126,10 +153,13 @@ func TestWhatMayBeDecidedAndIssued(t *testing.T) {
 
 func TestASignerLeavesDecisionsAsTheyAre(t *testing.T) {
 	r, old := &csr{}, &csr{}
-	old.Status.Conditions = []condition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "right"}}
-	r.Status.Conditions = []condition{{Type: certificatesv1.CertificateFailed}, {Type: certificatesv1.CertificateApproved, Reason: "forged"}}
+	old.Status.Conditions = []condition{
+		{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "right"}}
+	r.Status.Conditions = []condition{{Type: certificatesv1.CertificateFailed},
+		{Type: certificatesv1.CertificateApproved, Reason: "forged"}}
 	keepDecisions(r, old)
-	if got := r.Status.Conditions[1]; got.Reason != "right" || r.Status.Conditions[0].Type != certificatesv1.CertificateFailed {
+	if got := r.Status.Conditions[1]; got.Reason != "right" ||
+		r.Status.Conditions[0].Type != certificatesv1.CertificateFailed {
 		t.Errorf("%+v", r.Status.Conditions)
 	}
 }

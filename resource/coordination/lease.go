@@ -25,8 +25,8 @@ func lease() *registry.Kind {
 		Versions: []registry.Version{declare.Version[coordinationv1.Lease]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "leases"},
 		Requests: registry.Requests{
-			// Coordinated leader election, and with it strategy and preferredHolder, is
-			// off.
+			// strategy and preferredHolder belong to coordinated leader election, which is
+			// disabled.
 			CreateOnUpdate: true,
 		},
 		Metadata: registry.Metadata{AnyFinalizer: true},
@@ -64,7 +64,7 @@ func lease() *registry.Kind {
 	}
 }
 
-// validateLease checks the numbers of a Lease.
+// validateLease validates the numbers of a Lease.
 func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList

@@ -21,7 +21,8 @@ func TestValidateLease(t *testing.T) {
 		{ptr.To[int32](-1294967296), nil, "[spec.leaseDurationSeconds: Invalid value: -1294967296: must be greater than 0]"},
 		{nil, ptr.To[int32](-1), "[spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0]"},
 	} {
-		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: c.duration, LeaseTransitions: c.transitions}}
+		l := &coordinationv1.Lease{
+			Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: c.duration, LeaseTransitions: c.transitions}}
 		text := "[]"
 		if errs := strategy.Validate(t.Context(), l); len(errs) > 0 {
 			text = "[" + errs.ToAggregate().Error() + "]"

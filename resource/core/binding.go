@@ -15,9 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// bindings is the older way to reach pods/binding: the binding's own name is the
-// pod's. It has no objects; the subresource without a name is the POST on the
-// resource itself.
+// bindings declares the older API for pods/binding: POST to the resource itself, with the name
+// of the pod as the name of the Binding. No Bindings are stored.
 func bindings() *registry.Kind {
 	post := bindingSubresource("")
 	return &registry.Kind{
@@ -38,8 +37,8 @@ func bindingSubresource(name string) registry.Subresource {
 	}
 }
 
-// bind assigns a pod to a node. A nil object with a nil error is answered as a
-// Status of success.
+// bind assigns a pod to a node. It returns a nil object and a nil error for success, which is
+// answered with a Status.
 func bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
 	b := req.Body.(*corev1.Binding)
 	name := req.Name
@@ -92,36 +91,38 @@ func assign(p *corev1.Pod, b *corev1.Binding) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, p.Name, fmt.Errorf("%s", problem))
 	}
 	p.Spec.NodeName = b.Target.Name
-	addTo(&p.Annotations, b.Annotations)
-	addTo(&p.Labels, b.Labels)
+	mergeMap(&p.Annotations, b.Annotations)
+	mergeMap(&p.Labels, b.Labels)
 	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
 }
 
-// bindingPreconditions hold the pod to the UID and the version that the binding
-// was made for.
+// bindingPreconditions returns an error unless the pod has the UID and the resourceVersion of
+// the Binding, if the Binding has any.
 func bindingPreconditions(p *corev1.Pod, b *corev1.Binding) error {
 	var problem string
 	switch {
 	case b.UID != "" && b.UID != p.UID:
 		problem = fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", b.UID, p.UID)
 	case b.ResourceVersion != "" && b.ResourceVersion != p.ResourceVersion:
-		problem = fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", b.ResourceVersion, p.ResourceVersion)
+		problem = fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+			b.ResourceVersion, p.ResourceVersion)
 	default:
 		return nil
 	}
 	return apierrors.NewConflict(corev1.Resource("pods"), p.Name, fmt.Errorf(
-		"StorageError: invalid object, Code: 4, Key: /registry/pods/%s/%s, ResourceVersion: 0, AdditionalErrorMsg: %s", p.Namespace, p.Name, problem))
+		"StorageError: invalid object, Code: 4, Key: /registry/pods/%s/%s, ResourceVersion: 0, "+
+			"AdditionalErrorMsg: %s", p.Namespace, p.Name, problem))
 }
 
-func addTo(m *map[string]string, more map[string]string) {
+func mergeMap(m *map[string]string, more map[string]string) {
 	if *m == nil && len(more) > 0 {
 		*m = map[string]string{}
 	}
 	maps.Copy(*m, more)
 }
 
-// plainError is answered as 500 with the message alone.
+// plainError returns an error that is answered with code 500 and only the message.
 func plainError(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: message,

@@ -7,8 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// componentStatuses is read only and stored nowhere: an object is made by asking
-// a component for its health.
+// componentStatuses declares a read-only kind that is not stored.
 func componentStatuses() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{

@@ -26,7 +26,7 @@ func validateConfigMap(m *corev1.ConfigMap) field.ErrorList {
 	return append(errs, notTooLarge(size, field.NewPath(""))...)
 }
 
-// notTooLarge bounds the sum of the values' lengths.
+// notTooLarge limits the sum of the lengths of the values.
 func notTooLarge(size int, path *field.Path) field.ErrorList {
 	if size > corev1.MaxSecretSize {
 		return field.ErrorList{field.TooLong(path, "" /* not shown */, corev1.MaxSecretSize)}

@@ -12,19 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podParts is what the validation of a container needs to know of its pod.
-type podParts struct {
+// podValidator validates the containers of a pod. It has the parts of the pod that they refer
+// to.
+type podValidator struct {
 	spec *corev1.PodSpec
-	// volumes are the pod's valid volumes by name.
+	// volumes has the valid volumes of the pod by name.
 	volumes map[string]*corev1.VolumeSource
 	claims  sets.Set[string]
-	// pod is false for the template of a workload.
+	// pod is false for a pod template of a workload.
 	pod bool
 }
 
-func (p *podParts) hostUsers() bool { return p.spec.HostUsers == nil || *p.spec.HostUsers }
+func (p *podValidator) hostUsers() bool { return p.spec.HostUsers == nil || *p.spec.HostUsers }
 
-func (p *podParts) validateContainers(path *field.Path) field.ErrorList {
+func (p *podValidator) validateContainers(path *field.Path) field.ErrorList {
 	if len(p.spec.Containers) == 0 {
 		return field.ErrorList{field.Required(path, "")}
 	}
@@ -48,7 +49,7 @@ func uniqueName(names sets.Set[string], name string, path *field.Path) field.Err
 	return nil
 }
 
-func (p *podParts) validateInitContainers(path *field.Path) field.ErrorList {
+func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i := range p.spec.Containers {
@@ -76,41 +77,46 @@ func (p *podParts) validateInitContainers(path *field.Path) field.ErrorList {
 			{"startupProbe", c.StartupProbe != nil},
 		} {
 			if f.set {
-				errs = append(errs, field.Forbidden(at.Child(f.name), "may not be set for init containers without restartPolicy=Always"))
+				errs = append(errs,
+					field.Forbidden(at.Child(f.name), "may not be set for init containers without restartPolicy=Always"))
 			}
 		}
 	}
 	return errs
 }
 
-// validateContainer checks what containers of all kinds have.
-func (p *podParts) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
+// validateContainer validates the fields that all kinds of containers have.
+func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, label(path.Child("name"), c.Name)...)
+		errs = append(errs, validateDNSLabel(path.Child("name"), c.Name)...)
 	}
 	switch {
 	case c.Image == "":
-		// A template may leave its images to be filled in.
+		// A template may have no image, because something else may set it later.
 		errs = append(errs, field.Required(path.Child("image"), ""))
 	case strings.TrimSpace(c.Image) != c.Image && p.pod:
 		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
 	}
-	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs,
+		oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, corev1.TerminationMessageReadFile,
+			corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
 	errs = append(errs, p.validateEnv(c.Env, path.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
 	errs = append(errs, p.validateMounts(c, path.Child("volumeMounts"))...)
 	errs = append(errs, p.validateDevices(c, path.Child("volumeDevices"))...)
-	errs = append(errs, oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs,
+		oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent,
+			corev1.PullNever)...)
 	errs = append(errs, ValidateResourceRequirements(&c.Resources, p.claims, path.Child("resources"))...)
 	errs = append(errs, p.validateResizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
 	return append(errs, p.validateSecurityContext(c.SecurityContext, path.Child("securityContext"))...)
 }
 
-func (p *podParts) validateHooks(c *corev1.Container, path *field.Path) field.ErrorList {
+func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	grace := p.spec.TerminationGracePeriodSeconds
 	if l := c.Lifecycle; l != nil {
@@ -126,12 +132,14 @@ func (p *podParts) validateHooks(c *corev1.Container, path *field.Path) field.Er
 	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"), false)...)
 	errs = append(errs, validateProbe(c.StartupProbe, path.Child("startupProbe"), true)...)
 	if r := c.ReadinessProbe; r != nil && r.TerminationGracePeriodSeconds != nil {
-		errs = append(errs, field.Invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"), *r.TerminationGracePeriodSeconds, "must not be set for readinessProbes"))
+		errs = append(errs,
+			field.Invalid(path.Child("readinessProbe", "terminationGracePeriodSeconds"), *r.TerminationGracePeriodSeconds,
+				"must not be set for readinessProbes"))
 	}
 	return errs
 }
 
-func (p *podParts) validateContainerRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+func (p *podValidator) validateContainerRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	policy := path.Child("restartPolicy")
 	if c.RestartPolicy == nil {
 		if len(c.RestartPolicyRules) > 0 {
@@ -139,7 +147,8 @@ func (p *podParts) validateContainerRestart(c *corev1.Container, path *field.Pat
 		}
 		return nil
 	}
-	errs := oneOf(policy, *c.RestartPolicy, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
+	errs := oneOf(policy, *c.RestartPolicy, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever,
+		corev1.ContainerRestartPolicyOnFailure)
 	const most = 20
 	rules := path.Child("restartPolicyRules")
 	if len(c.RestartPolicyRules) > most {
@@ -147,12 +156,16 @@ func (p *podParts) validateContainerRestart(c *corev1.Container, path *field.Pat
 	}
 	for i, r := range c.RestartPolicyRules {
 		at := rules.Index(i)
-		errs = append(errs, oneOf(at.Child("action"), r.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		errs = append(errs,
+			oneOf(at.Child("action"), r.Action, corev1.ContainerRestartRuleActionRestart,
+				corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if r.ExitCodes == nil {
 			errs = append(errs, field.Required(at.Child("exitCodes"), "must be specified"))
 			continue
 		}
-		errs = append(errs, oneOf(at.Child("exitCodes", "operator"), r.ExitCodes.Operator, corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+		errs = append(errs,
+			oneOf(at.Child("exitCodes", "operator"), r.ExitCodes.Operator, corev1.ContainerRestartRuleOnExitCodesOpIn,
+				corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		const mostCodes = 255
 		if n := len(r.ExitCodes.Values); n > mostCodes {
 			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, mostCodes))
@@ -180,15 +193,14 @@ func validateProbe(probe *corev1.Probe, path *field.Path, once bool) field.Error
 	return errs
 }
 
-// handlers counts the handlers that are set: the first is checked, the others
-// are refused.
-type handlers struct {
+// handlerChecks validates the first handler that is set, and returns errors for further ones.
+type handlerChecks struct {
 	path *field.Path
 	n    int
 	errs field.ErrorList
 }
 
-func (h *handlers) add(name string, set bool, check func(*field.Path) field.ErrorList) {
+func (h *handlerChecks) add(name string, set bool, check func(*field.Path) field.ErrorList) {
 	if !set {
 		return
 	}
@@ -199,7 +211,7 @@ func (h *handlers) add(name string, set bool, check func(*field.Path) field.Erro
 	h.errs = append(h.errs, check(h.path.Child(name))...)
 }
 
-func (h *handlers) done() field.ErrorList {
+func (h *handlerChecks) done() field.ErrorList {
 	if h.n == 0 {
 		h.errs = append(h.errs, field.Required(h.path, "must specify a handler type"))
 	}
@@ -207,18 +219,19 @@ func (h *handlers) done() field.ErrorList {
 }
 
 func validateProbeHandler(p *corev1.ProbeHandler, path *field.Path) field.ErrorList {
-	h := &handlers{path: path}
+	h := &handlerChecks{path: path}
 	h.add("exec", p.Exec != nil, func(at *field.Path) field.ErrorList { return validateExec(p.Exec, at) })
 	h.add("httpGet", p.HTTPGet != nil, func(at *field.Path) field.ErrorList { return validateHTTPGet(p.HTTPGet, at) })
 	h.add("tcpSocket", p.TCPSocket != nil, func(at *field.Path) field.ErrorList {
 		return portNumberOrName(at.Child("port"), p.TCPSocket.Port)
 	})
-	h.add("grpc", p.GRPC != nil, func(at *field.Path) field.ErrorList { return portNumber(at.Child("port"), p.GRPC.Port) })
+	h.add("grpc", p.GRPC != nil,
+		func(at *field.Path) field.ErrorList { return validatePortNumber(at.Child("port"), p.GRPC.Port) })
 	return h.done()
 }
 
 func validateLifecycleHandler(l *corev1.LifecycleHandler, grace *int64, path *field.Path) field.ErrorList {
-	h := &handlers{path: path}
+	h := &handlerChecks{path: path}
 	h.add("exec", l.Exec != nil, func(at *field.Path) field.ErrorList { return validateExec(l.Exec, at) })
 	h.add("httpGet", l.HTTPGet != nil, func(at *field.Path) field.ErrorList { return validateHTTPGet(l.HTTPGet, at) })
 	h.add("tcpSocket", l.TCPSocket != nil, func(at *field.Path) field.ErrorList {
@@ -230,7 +243,8 @@ func validateLifecycleHandler(l *corev1.LifecycleHandler, grace *int64, path *fi
 			most = *grace
 		}
 		if s := l.Sleep.Seconds; s < 0 || s > most {
-			return field.ErrorList{field.Invalid(at, s, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", most))}
+			return field.ErrorList{
+				field.Invalid(at, s, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", most))}
 		}
 		return nil
 	})
@@ -245,7 +259,7 @@ func validateExec(a *corev1.ExecAction, path *field.Path) field.ErrorList {
 }
 
 func validateHTTPGet(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
-	errs := required(path.Child("path"), a.Path)
+	errs := requireValue(path.Child("path"), a.Path)
 	errs = append(errs, portNumberOrName(path.Child("port"), a.Port)...)
 	errs = append(errs, oneOf(path.Child("scheme"), a.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for _, h := range a.HTTPHeaders {
@@ -269,10 +283,10 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, portNumber(at.Child("containerPort"), p.ContainerPort)...)
+			errs = append(errs, validatePortNumber(at.Child("containerPort"), p.ContainerPort)...)
 		}
 		if p.HostPort != 0 {
-			errs = append(errs, portNumber(at.Child("hostPort"), p.HostPort)...)
+			errs = append(errs, validatePortNumber(at.Child("hostPort"), p.HostPort)...)
 		}
 		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
 	}
@@ -297,7 +311,7 @@ func hostPortConflicts(containers []corev1.Container, path *field.Path) field.Er
 	return errs
 }
 
-func (p *podParts) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
+func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[corev1.ResourceName]()
 	for i, r := range policies {
@@ -316,13 +330,14 @@ func (p *podParts) validateResizePolicy(policies []corev1.ContainerResizePolicy,
 			errs = append(errs, oneOf(path, r.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
 		}
 		if p.spec.RestartPolicy == corev1.RestartPolicyNever && r.RestartPolicy != corev1.NotRequired {
-			errs = append(errs, field.Invalid(path, r.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
+			errs = append(errs,
+				field.Invalid(path, r.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}
 	}
 	return errs
 }
 
-func (p *podParts) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
+func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := sets.New[string]()
 	devices := sets.New[string]()
@@ -331,26 +346,28 @@ func (p *podParts) validateMounts(c *corev1.Container, path *field.Path) field.E
 	}
 	for i := range c.VolumeMounts {
 		m, at := &c.VolumeMounts[i], path.Index(i)
-		errs = append(errs, required(at.Child("name"), m.Name)...)
+		errs = append(errs, requireValue(at.Child("name"), m.Name)...)
 		if p.volumes[m.Name] == nil {
 			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
 		}
-		errs = append(errs, required(at.Child("mountPath"), m.MountPath)...)
+		errs = append(errs, requireValue(at.Child("mountPath"), m.MountPath)...)
 		if paths.Has(m.MountPath) {
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		paths.Insert(m.MountPath)
 		if devices.Has(m.MountPath) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
+			errs = append(errs,
+				field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 		}
 		if m.SubPath != "" {
-			errs = append(errs, descendingPath(path.Child("subPath"), m.SubPath)...)
+			errs = append(errs, validateLocalPath(path.Child("subPath"), m.SubPath)...)
 		}
 		if m.SubPathExpr != "" {
 			if m.SubPath != "" {
-				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+				errs = append(errs,
+					field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
 			}
-			errs = append(errs, descendingPath(path.Child("subPathExpr"), m.SubPathExpr)...)
+			errs = append(errs, validateLocalPath(path.Child("subPathExpr"), m.SubPathExpr)...)
 		}
 		errs = append(errs, validatePropagation(m, c, path)...)
 	}
@@ -361,9 +378,13 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 	var errs field.ErrorList
 	if mp := m.MountPropagation; mp != nil {
 		at := path.Child("mountPropagation")
-		errs = append(errs, oneOf(at, *mp, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)...)
-		if *mp == corev1.MountPropagationBidirectional && (c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged) {
-			errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
+		errs = append(errs,
+			oneOf(at, *mp, corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer,
+				corev1.MountPropagationNone)...)
+		if *mp == corev1.MountPropagationBidirectional &&
+			(c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged) {
+			errs = append(errs,
+				field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
 		}
 	}
 	rro := m.RecursiveReadOnly
@@ -381,12 +402,15 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 			errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
 		}
 	default:
-		errs = append(errs, field.NotSupported(at, *rro, []corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible}))
+		errs = append(errs,
+			field.NotSupported(at, *rro,
+				[]corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled,
+					corev1.RecursiveReadOnlyIfPossible}))
 	}
 	return errs
 }
 
-func (p *podParts) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
+func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths, names := sets.New[string](), sets.New[string]()
 	mounted := sets.New[string]()
@@ -395,14 +419,16 @@ func (p *podParts) validateDevices(c *corev1.Container, path *field.Path) field.
 	}
 	for i, d := range c.VolumeDevices {
 		at := path.Index(i)
-		errs = append(errs, required(at.Child("name"), d.Name)...)
+		errs = append(errs, requireValue(at.Child("name"), d.Name)...)
 		if names.Has(d.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be unique"))
 		}
 		if source := p.volumes[d.Name]; source == nil {
 			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
 		} else if source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+			errs = append(errs,
+				field.Invalid(at.Child("name"), d.Name,
+					"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
 		if d.DevicePath == "" {
 			errs = append(errs, field.Required(at.Child("devicePath"), ""))
@@ -413,7 +439,8 @@ func (p *podParts) validateDevices(c *corev1.Container, path *field.Path) field.
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		}
 		if mounted.Has(d.DevicePath) {
-			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
+			errs = append(errs,
+				field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}
 		names.Insert(d.Name)
 		paths.Insert(d.DevicePath)
@@ -434,7 +461,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 			if name == "" {
 				errs = append(errs, field.Required(at.Child("name"), ""))
 			} else {
-				errs = append(errs, subdomain(at.Child("name"), name)...)
+				errs = append(errs, validateDNSSubdomain(at.Child("name"), name)...)
 			}
 		}
 		if s.ConfigMapRef != nil {
@@ -453,7 +480,7 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 	return errs
 }
 
-func (p *podParts) validateEnv(vars []corev1.EnvVar, path *field.Path) field.ErrorList {
+func (p *podValidator) validateEnv(vars []corev1.EnvVar, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range vars {
 		at := path.Index(i)
@@ -467,14 +494,15 @@ func (p *podParts) validateEnv(vars []corev1.EnvVar, path *field.Path) field.Err
 	return errs
 }
 
-// envFields and fileFields are what the downward API shows of a pod in
+// envFields and fileFields are the fields of a pod that the downward API supports in
 // environment variables and in files.
 var (
-	envFields  = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
+	envFields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+		"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 	fileFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 )
 
-func (p *podParts) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.ErrorList {
+func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.ErrorList {
 	from := v.ValueFrom
 	if from == nil {
 		return nil
@@ -492,13 +520,13 @@ func (p *podParts) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.E
 	if r := from.ConfigMapKeyRef; r != nil {
 		n++
 		at := path.Child("configMapKeyRef")
-		errs = append(errs, subdomain(at.Child("name"), r.Name)...)
+		errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
 		errs = append(errs, configKey(at.Child("key"), r.Key)...)
 	}
 	if r := from.SecretKeyRef; r != nil {
 		n++
 		at := path.Child("secretKeyRef")
-		errs = append(errs, subdomain(at.Child("name"), r.Name)...)
+		errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
 		errs = append(errs, configKey(at.Child("key"), r.Key)...)
 	}
 	if r := from.FileKeyRef; r != nil {
@@ -507,7 +535,9 @@ func (p *podParts) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.E
 	}
 	switch {
 	case n == 0:
-		errs = append(errs, field.Invalid(path, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+		errs = append(errs,
+			field.Invalid(path, "",
+				"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
 	case v.Value != "":
 		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
 	case n > 1:
@@ -516,7 +546,7 @@ func (p *podParts) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.E
 	return errs
 }
 
-func (p *podParts) validateFileKeyRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if r.Key == "" {
 		errs = append(errs, field.Required(path.Child("key"), ""))
@@ -526,17 +556,18 @@ func (p *podParts) validateFileKeyRef(r *corev1.FileKeySelector, path *field.Pat
 	if r.VolumeName == "" {
 		errs = append(errs, field.Required(path.Child("volumeName"), ""))
 	} else {
-		errs = append(errs, label(path.Child("volumeName"), r.VolumeName)...)
+		errs = append(errs, validateDNSLabel(path.Child("volumeName"), r.VolumeName)...)
 	}
 	if r.Path == "" {
 		errs = append(errs, field.Required(path.Child("path"), ""))
 	} else {
-		errs = append(errs, filePath(path.Child("path"), r.Path)...)
+		errs = append(errs, validateLocalFilePath(path.Child("path"), r.Path)...)
 	}
 	if source := p.volumes[r.VolumeName]; source == nil {
 		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
 	} else if source.EmptyDir == nil {
-		errs = append(errs, field.Invalid(path.Child("volumeName"), r.VolumeName, "referenced volume must be of type emptyDir"))
+		errs = append(errs,
+			field.Invalid(path.Child("volumeName"), r.VolumeName, "referenced volume must be of type emptyDir"))
 	}
 	return errs
 }
@@ -561,7 +592,8 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *fie
 		return invalid(path, subscript, validation.IsQualifiedName(key))
 	}
 	switch {
-	case subscripted && slices.Contains([]string{"metadata.name"}, name), !slices.Contains(podFieldLabels, name) || subscripted:
+	case subscripted && slices.Contains([]string{"metadata.name"}, name), !slices.Contains(podFieldLabels, name) ||
+		subscripted:
 		return field.ErrorList{fieldLabelError(at, r.FieldPath, fmt.Errorf("field label not supported: %s", r.FieldPath))}
 	case !slices.Contains(allowed, name):
 		return field.ErrorList{field.NotSupported(at, name, slices.Sorted(slices.Values(allowed)))}
@@ -569,8 +601,8 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *fie
 	return nil
 }
 
-// podFieldLabels are the fields of a pod that the downward API knows, whether it
-// shows them or not.
+// podFieldLabels are all field labels of a pod that kube-apiserver can convert, including
+// those that the downward API does not support.
 var podFieldLabels = []string{
 	"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
 	"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName",
@@ -589,7 +621,8 @@ func splitSubscript(path string) (name, subscript string, ok bool) {
 	return name, subscript, true
 }
 
-var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}
+var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+	"requests.ephemeral-storage", "requests.memory"}
 
 func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path, inFile bool) field.ErrorList {
 	switch {
@@ -597,7 +630,8 @@ func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path,
 		return field.ErrorList{field.Required(path.Child("containerName"), "")}
 	case r.Resource == "":
 		return field.ErrorList{field.Required(path.Child("resource"), "")}
-	case strings.HasPrefix(r.Resource, "limits."+corev1.ResourceHugePagesPrefix), strings.HasPrefix(r.Resource, "requests."+corev1.ResourceHugePagesPrefix):
+	case strings.HasPrefix(r.Resource, "limits."+corev1.ResourceHugePagesPrefix),
+		strings.HasPrefix(r.Resource, "requests."+corev1.ResourceHugePagesPrefix):
 	case !slices.Contains(resourceFields, r.Resource):
 		return field.ErrorList{field.NotSupported(path.Child("resource"), r.Resource, resourceFields)}
 	}
@@ -605,12 +639,15 @@ func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path,
 	if r.Divisor.IsZero() {
 		return nil
 	}
-	cpu, sizes := []string{"1m", "1"}, []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
+	cpu, sizes := []string{"1m", "1"},
+		[]string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 	refuse := func(kind string, allowed []string) field.ErrorList {
 		if slices.Contains(allowed, divisor) {
 			return nil
 		}
-		return field.ErrorList{field.Invalid(path.Child("divisor"), r.Resource, fmt.Sprintf("only divisor's values %s are supported with the %s resource", strings.Join(allowed, ", "), kind))}
+		return field.ErrorList{
+			field.Invalid(path.Child("divisor"), r.Resource,
+				fmt.Sprintf("only divisor's values %s are supported with the %s resource", strings.Join(allowed, ", "), kind))}
 	}
 	switch _, name, _ := strings.Cut(r.Resource, "."); {
 	case name == "cpu":

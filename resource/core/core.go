@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// Kinds are the kinds of the core group, in the order of discovery. Events are
-// served under events.k8s.io too.
+// Kinds returns the kinds of the core group in the order of discovery. Events are also served
+// in the group events.k8s.io.
 func Kinds() []*registry.Kind {
 	return []*registry.Kind{
 		bindings(),
@@ -41,12 +41,13 @@ var (
 	streamVerbs = []string{"create", "get"}
 )
 
-// statusSubresource is the ordinary status subresource.
+// statusSubresource returns a status subresource without special rules.
 func statusSubresource() registry.Subresource {
 	return registry.Subresource{Name: "status", Verbs: statusVerbs, Status: true}
 }
 
-// onlyV1 returns the versions of a kind that has v1 alone, whose objects are of the type *T. defaults may be nil.
+// onlyV1 returns the versions of a kind that has only v1, with objects of type *T. defaults
+// may be nil.
 func onlyV1[T any, P interface {
 	*T
 	registry.Object
@@ -54,17 +55,18 @@ func onlyV1[T any, P interface {
 	return []registry.Version{declare.Version[T]("v1", defaults)}
 }
 
-// labelNotSupported is the answer of the kinds that have selectable fields to a
-// label that is none.
+// labelNotSupported returns the error for an unknown field label, for kinds with selectable
+// fields.
 func labelNotSupported(_, label string) error {
 	return errors.NewBadRequest(fmt.Sprintf("field label not supported: %s", label))
 }
 
-// column makes a column that every table shows; wideColumn one for wide output.
+// column returns a table column that is always shown.
 func column(name, kind, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}
 }
 
+// wideColumn returns a table column that is only shown in wide output.
 func wideColumn(name, kind, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: kind, Priority: 1, Description: description}
 }

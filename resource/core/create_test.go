@@ -40,7 +40,8 @@ var notOurs = map[string][]string{
 	"persistentvolumes":      {"metadata.finalizers"},
 	"persistentvolumeclaims": {"metadata.finalizers"},
 	// Allocation of cluster IPs.
-	"services": {"spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy", "spec.healthCheckNodePort"},
+	"services": {"spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy",
+		"spec.healthCheckNodePort"},
 }
 
 // skipped are recordings that other admission plugins changed, and those that
@@ -106,7 +107,8 @@ func TestCreateWarnings(t *testing.T) {
 		}
 		var want []string
 		for _, w := range c.Warnings {
-			if strings.Contains(w, "ownerReferences contains") || strings.Contains(w, "unknown field") || strings.Contains(w, "metadata.finalizers") {
+			if strings.Contains(w, "ownerReferences contains") || strings.Contains(w, "unknown field") ||
+				strings.Contains(w, "metadata.finalizers") {
 				continue
 			}
 			want = append(want, w)
@@ -257,7 +259,8 @@ func toTree(t *testing.T, obj runtime.Object) map[string]any {
 func strip(c created, tree map[string]any) {
 	delete(tree, "apiVersion")
 	delete(tree, "kind")
-	for _, path := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "namespace", "name", "generateName", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+	for _, path := range []string{"uid", "creationTimestamp", "resourceVersion", "managedFields", "namespace", "name",
+		"generateName", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		remove(tree, "metadata."+path)
 	}
 	if c.Resource != "pods" && c.Resource != "podtemplates" && c.Resource != "replicationcontrollers" {
@@ -294,7 +297,8 @@ func stripPod(tree map[string]any) {
 		}
 	}
 	keep("tolerations", spec, func(m map[string]any) bool {
-		return (m["key"] == corev1.TaintNodeNotReady || m["key"] == corev1.TaintNodeUnreachable) && m["operator"] == "Exists" && m["tolerationSeconds"] == 300.0
+		return (m["key"] == corev1.TaintNodeNotReady || m["key"] == corev1.TaintNodeUnreachable) &&
+			m["operator"] == "Exists" && m["tolerationSeconds"] == 300.0
 	})
 	isToken := func(m map[string]any) bool {
 		name, _ := m["name"].(string)

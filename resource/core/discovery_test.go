@@ -52,8 +52,10 @@ func TestDiscovery(t *testing.T) {
 	for i := range want {
 		w, g := want[i], got[i]
 		w.StorageVersionHash = ""
-		if !slices.Equal(w.ShortNames, g.ShortNames) || !slices.Equal(w.Verbs, g.Verbs) || !slices.Equal(w.Categories, g.Categories) ||
-			w.Name != g.Name || w.SingularName != g.SingularName || w.Kind != g.Kind || w.Group != g.Group || w.Version != g.Version || w.Namespaced != g.Namespaced {
+		if !slices.Equal(w.ShortNames, g.ShortNames) || !slices.Equal(w.Verbs, g.Verbs) ||
+			!slices.Equal(w.Categories, g.Categories) ||
+			w.Name != g.Name || w.SingularName != g.SingularName || w.Kind != g.Kind || w.Group != g.Group ||
+			w.Version != g.Version || w.Namespaced != g.Namespaced {
 			t.Errorf("got  %+v\nwant %+v", g, w)
 		}
 	}

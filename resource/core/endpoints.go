@@ -55,7 +55,7 @@ func endpoints() *registry.Kind {
 	}
 }
 
-// formatEndpoints names the first three ready endpoints.
+// formatEndpoints lists the first three ready endpoints.
 func formatEndpoints(subsets []corev1.EndpointSubset) string {
 	const most = 3
 	var all []string
@@ -77,8 +77,8 @@ func formatEndpoints(subsets []corev1.EndpointSubset) string {
 	return OrNone(strings.Join(all, ","))
 }
 
-// validateEndpoints checks Endpoints. Subsets that the old ones have just so, which may
-// be nil, are left alone: they may be from before there were rules.
+// validateEndpoints validates Endpoints. old is nil on create. Subsets that the update does
+// not change are not validated again, because they may be older than the rules.
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
 	for i := range e.Subsets {
@@ -103,9 +103,9 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 }
 
 func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
-	errs := ValidIP(path.Child("ip"), a.IP, nil)
+	errs := ValidateIP(path.Child("ip"), a.IP, nil)
 	if a.Hostname != "" {
-		errs = append(errs, label(path.Child("hostname"), a.Hostname)...)
+		errs = append(errs, validateDNSLabel(path.Child("hostname"), a.Hostname)...)
 	}
 	if n := a.NodeName; n != nil {
 		for _, m := range apivalidation.NameIsDNSSubdomain(*n, false) {
@@ -118,20 +118,20 @@ func validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.
 func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p.Name != "" {
-		errs = append(errs, label(path.Child("name"), p.Name)...)
+		errs = append(errs, validateDNSLabel(path.Child("name"), p.Name)...)
 	} else if named {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	}
-	errs = append(errs, portNumber(path.Child("port"), p.Port)...)
+	errs = append(errs, validatePortNumber(path.Child("port"), p.Port)...)
 	errs = append(errs, protocol(path.Child("protocol"), p.Protocol)...)
 	if p.AppProtocol != nil {
-		errs = append(errs, qualified(path.Child("appProtocol"), *p.AppProtocol)...)
+		errs = append(errs, validateQualifiedName(path.Child("appProtocol"), *p.AppProtocol)...)
 	}
 	return errs
 }
 
-// endpointsWarnings leaves out what the endpoints controller makes, which writes
-// addresses well.
+// endpointsWarnings returns warnings about the notation of addresses. There are none for
+// objects of the endpoints controller.
 func endpointsWarnings(e *corev1.Endpoints) []string {
 	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 		return nil

@@ -10,11 +10,11 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// eventTTLSeconds is how long events are kept: an hour after their last write.
+// eventTTLSeconds is how long an event is kept after its last write.
 const eventTTLSeconds = 3600
 
-// referenceFields are the fields of an object reference that select events, with
-// their protobuf numbers.
+// referenceFields are the selectable fields of the object reference in an event, with their
+// protobuf numbers.
 var referenceFields = []registry.Field{
 	{Name: "kind", Path: []int32{1}}, {Name: "namespace", Path: []int32{2}}, {Name: "name", Path: []int32{3}},
 	{Name: "uid", Path: []int32{4}}, {Name: "apiVersion", Path: []int32{5}}, {Name: "resourceVersion", Path: []int32{6}},
@@ -32,7 +32,7 @@ func events() *registry.Kind {
 			return firstOf(e.Source.Component, e.ReportingController)
 		}},
 	}
-	// The newer API has labels of its own: these, and none of the old ones.
+	// The group events.k8s.io has other field labels, and does not support the old ones.
 	renamed := map[string]string{"reason": "reason", "type": "type", "reportingController": "reportingComponent"}
 	for _, f := range referenceFields {
 		fields = append(fields, registry.Field{Name: "involvedObject." + f.Name, Path: []int32{2, f.Path[0]}})

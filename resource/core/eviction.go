@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// mostDisruptedPods is how many evictions a budget's controller may be behind.
-	mostDisruptedPods = 2000
-	evictionRetry     = 10
-	evictionRefused   = "Cannot evict pod as it would violate the pod's disruption budget."
+	// maxDisruptedPods is how many evictions may be recorded in a budget that its controller
+	// has not processed yet.
+	maxDisruptedPods = 2000
+	evictionRetry    = 10
+	evictionRefused  = "Cannot evict pod as it would violate the pod's disruption budget."
 )
 
 var budgets = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
 
-// evict deletes a pod if the disruption budget over it allows that, and takes the
-// eviction off the budget.
+// evict deletes a pod if its PodDisruptionBudget allows that, and records the eviction in the
+// budget.
 func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
 	e := req.Body.(*policyv1.Eviction)
 	if e.Name != req.Name {
@@ -44,7 +45,7 @@ func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (
 		return nil, err
 	}
 	pod := obj.(*corev1.Pod)
-	if !budgetMatters(pod) {
+	if !needsBudget(pod) {
 		return nil, evictPod(ctx, a, pod, options, dryRun, false)
 	}
 	budget, err := budgetOf(ctx, a, pod)
@@ -53,19 +54,19 @@ func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (
 	}
 	free, unhealthy := budget == nil, false
 	if budget != nil && !podCondition(pod, corev1.PodReady) {
-		unhealthy = unhealthyMayGo(budget)
+		unhealthy = canEvictUnhealthy(budget)
 	}
 	if !free && !unhealthy {
-		if err := takeFromBudget(ctx, a, pod, budget, dryRun); err != nil {
+		if err := decrementBudget(ctx, a, pod, budget, dryRun); err != nil {
 			return nil, err
 		}
 	}
 	return nil, evictPod(ctx, a, pod, options, dryRun, unhealthy)
 }
 
-// budgetMatters says whether an eviction costs availability: not where the pod
-// has not started, has finished or is going.
-func budgetMatters(p *corev1.Pod) bool {
+// needsBudget reports whether the eviction of the pod has to respect a budget. It does not for
+// a pod that has not started, has finished, or is being deleted.
+func needsBudget(p *corev1.Pod) bool {
 	return !podFinished(p) && p.Status.Phase != corev1.PodPending && p.DeletionTimestamp.IsZero()
 }
 
@@ -82,26 +83,29 @@ func budgetOf(ctx context.Context, a registry.Access, pod *corev1.Pod) (*policyv
 			continue
 		}
 		if found != nil {
-			return nil, plainError("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+			return nil, plainError(
+				"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
 		}
 		found = b
 	}
 	return found, nil
 }
 
-// unhealthyMayGo says whether a pod that is not ready may go without taking from
-// the budget.
-func unhealthyMayGo(b *policyv1.PodDisruptionBudget) bool {
+// canEvictUnhealthy reports whether a pod that is not ready may be evicted without
+// decrementing the budget.
+func canEvictUnhealthy(b *policyv1.PodDisruptionBudget) bool {
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
 		return true
 	}
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-func takeFromBudget(ctx context.Context, a registry.Access, pod *corev1.Pod, b *policyv1.PodDisruptionBudget, dryRun bool) error {
+func decrementBudget(
+	ctx context.Context, a registry.Access, pod *corev1.Pod, b *policyv1.PodDisruptionBudget, dryRun bool,
+) error {
 	_, err := a.Update(ctx, budgets, b.Namespace, b.Name, dryRun, func(obj registry.Object) error {
 		b := obj.(*policyv1.PodDisruptionBudget)
-		if err := mayTake(b); err != nil {
+		if err := checkBudget(b); err != nil {
 			return err
 		}
 		b.Status.DisruptionsAllowed--
@@ -117,22 +121,30 @@ func takeFromBudget(ctx context.Context, a registry.Access, pod *corev1.Pod, b *
 	return err
 }
 
-func mayTake(b *policyv1.PodDisruptionBudget) error {
+func checkBudget(b *policyv1.PodDisruptionBudget) error {
 	s := &b.Status
 	switch {
 	case s.ObservedGeneration < b.Generation:
-		return refuseEviction(evictionRetry, fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
+		return refuseEviction(evictionRetry,
+			fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name))
 	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name, errors.New("pdb disruptions allowed is negative"))
-	case len(s.DisruptedPods) > mostDisruptedPods:
-		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name, errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name,
+			errors.New("pdb disruptions allowed is negative"))
+	case len(s.DisruptedPods) > maxDisruptedPods:
+		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name,
+			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case s.DisruptionsAllowed == 0:
 		for _, c := range s.Conditions {
-			if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse && c.Reason == policyv1.SyncFailedReason {
-				return refuseEviction(0, fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %v", b.Name, c.Message))
+			if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse &&
+				c.Reason == policyv1.SyncFailedReason {
+				return refuseEviction(0,
+					fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %v", b.Name,
+						c.Message))
 			}
 		}
-		return refuseEviction(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+		return refuseEviction(0,
+			fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy,
+				s.CurrentHealthy))
 	}
 	return nil
 }
@@ -144,7 +156,7 @@ func refuseEviction(retrySeconds int, cause string) error {
 	return err
 }
 
-// setDisruptionAllowed says in the budget's conditions that nothing is left of it.
+// setDisruptionAllowed sets the condition that the budget allows no more disruptions.
 func setDisruptionAllowed(b *policyv1.PodDisruptionBudget) {
 	c := metav1.Condition{
 		Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.InsufficientPodsReason,
@@ -162,9 +174,11 @@ func setDisruptionAllowed(b *policyv1.PodDisruptionBudget) {
 	b.Status.Conditions = append(b.Status.Conditions, c)
 }
 
-// evictPod marks the pod as disrupted and deletes it. Where the decision rests on
-// the pod not being ready, it must not have changed since it was read.
-func evictPod(ctx context.Context, a registry.Access, pod *corev1.Pod, options *metav1.DeleteOptions, dryRun, unchanged bool) error {
+// evictPod marks the pod as disrupted and deletes it. If unchanged is true, the decision
+// depends on the pod not being ready, so it fails if the pod has changed since it was read.
+func evictPod(
+	ctx context.Context, a registry.Access, pod *corev1.Pod, options *metav1.DeleteOptions, dryRun, unchanged bool,
+) error {
 	o := registry.DeleteOptions{GracePeriodSeconds: options.GracePeriodSeconds, DryRun: dryRun}
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil {
@@ -177,16 +191,19 @@ func evictPod(ctx context.Context, a registry.Access, pod *corev1.Pod, options *
 		o.ResourceVersion = &pod.ResourceVersion
 	}
 	if !dryRun && preconditionsHold(o, pod) {
-		updated, err := a.Update(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, false, func(obj registry.Object) error {
-			p := obj.(*corev1.Pod)
-			if o.ResourceVersion != nil && *o.ResourceVersion != p.ResourceVersion {
-				return apierrors.NewConflict(corev1.Resource("pods"), p.Name, errors.New("the pod changed while its eviction was decided"))
-			}
-			setPodCondition(&p.Status, corev1.PodCondition{
-				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
+		updated, err := a.Update(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, false,
+			func(obj registry.Object) error {
+				p := obj.(*corev1.Pod)
+				if o.ResourceVersion != nil && *o.ResourceVersion != p.ResourceVersion {
+					return apierrors.NewConflict(corev1.Resource("pods"), p.Name,
+						errors.New("the pod changed while its eviction was decided"))
+				}
+				setPodCondition(&p.Status, corev1.PodCondition{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+					Message: "Eviction API: evicting",
+				})
+				return nil
 			})
-			return nil
-		})
 		if err != nil {
 			return err
 		}
@@ -198,8 +215,9 @@ func evictPod(ctx context.Context, a registry.Access, pod *corev1.Pod, options *
 	return a.Delete(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name, o)
 }
 
-// preconditionsHold says whether the delete would be allowed: else the pod must
-// not be marked, and Delete words the refusal.
+// preconditionsHold reports whether the preconditions of the deletion are met. If they are
+// not, the pod must not be marked; Delete then returns the error.
 func preconditionsHold(o registry.DeleteOptions, pod *corev1.Pod) bool {
-	return (o.UID == nil || *o.UID == string(pod.UID)) && (o.ResourceVersion == nil || *o.ResourceVersion == pod.ResourceVersion)
+	return (o.UID == nil || *o.UID == string(pod.UID)) &&
+		(o.ResourceVersion == nil || *o.ResourceVersion == pod.ResourceVersion)
 }

@@ -24,7 +24,7 @@ func limitRanges() *registry.Kind {
 	}
 }
 
-// nameLimitRange gives a LimitRange without a name a UUID as name.
+// nameLimitRange sets a UUID as the name of a LimitRange without a name.
 func nameLimitRange(_ context.Context, r *corev1.LimitRange) {
 	if r.Name == "" {
 		r.Name = string(uuid.NewUUID())
@@ -34,7 +34,8 @@ func nameLimitRange(_ context.Context, r *corev1.LimitRange) {
 func defaultLimitRange(r *corev1.LimitRange) {
 	for i := range r.Spec.Limits {
 		item := &r.Spec.Limits[i]
-		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio} {
+		for _, list := range []corev1.ResourceList{item.Max, item.Min, item.Default, item.DefaultRequest,
+			item.MaxLimitRequestRatio} {
 			roundUpResources(list)
 		}
 		if item.Type != corev1.LimitTypeContainer {
@@ -46,7 +47,7 @@ func defaultLimitRange(r *corev1.LimitRange) {
 	}
 }
 
-// fillResources adds to list what only from has.
+// fillResources adds the resources to list that are only in from.
 func fillResources(list *corev1.ResourceList, from corev1.ResourceList) {
 	if *list == nil {
 		*list = corev1.ResourceList{}

@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// protectedNamespaces may not be deleted.
+// protectedNamespaces cannot be deleted.
 var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
 func namespaces() *registry.Kind {
@@ -28,7 +28,7 @@ func namespaces() *registry.Kind {
 		Versions: onlyV1[corev1.Namespace](labelNamespace),
 		Storage:  registry.Storage{Version: "v1", Path: "namespaces"},
 		Requests: registry.Requests{
-			// No collection may be deleted.
+			// Namespaces have no deletecollection.
 			Verbs:               []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 			UnconditionalUpdate: true, ReturnDeleted: true,
 		},
@@ -76,7 +76,8 @@ func namespaces() *registry.Kind {
 				if !slices.Contains(protectedNamespaces, n.Name) {
 					return nil
 				}
-				return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name, errors.New("this namespace may not be deleted"))
+				return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name,
+					errors.New("this namespace may not be deleted"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.Namespace]{
@@ -92,7 +93,7 @@ func namespaces() *registry.Kind {
 	}
 }
 
-// labelNamespace keeps the label by which selectors can name the namespace.
+// labelNamespace sets the label with the namespace's own name, which label selectors use.
 func labelNamespace(n *corev1.Namespace) {
 	if n.Name == "" {
 		return
@@ -130,14 +131,16 @@ func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNamespacePhase keeps phase and deletion in step.
+// validateNamespacePhase requires that the phase is Terminating exactly if the namespace is
+// being deleted.
 func validateNamespacePhase(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
 	path := field.NewPath("status", "Phase")
 	switch {
 	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:
 		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
 	case !n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceTerminating:
-		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+		return field.ErrorList{
+			field.Invalid(path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func nodes() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
-			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
+			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true,
+				Connect: true},
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
 				Prepare: prepareNodeStatus,
 				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
@@ -37,8 +38,8 @@ func nodes() *registry.Kind {
 			FieldError: labelNotSupported,
 		},
 		Strategy: registry.Strategy[*corev1.Node]{
-			// There is no Status, because a kubelet that registers its node sends the
-			// status with it: what is created keeps it, what is updated does not.
+			// Status is not set, because a kubelet that registers its node sends the status
+			// too. So a create keeps the status; PrepareUpdate resets it on update.
 			Spec:          func(n *corev1.Node) any { return &n.Spec },
 			PrepareCreate: func(_ context.Context, n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil },
 			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
@@ -71,8 +72,8 @@ func nodes() *registry.Kind {
 	}
 }
 
-// prepareNodeStatus takes everything but the status from the old node. What
-// kubelets said of their dynamic configuration can be taken back, and no more.
+// prepareNodeStatus resets all fields except the status to their old values. status.config can
+// only be removed, because dynamic kubelet configuration no longer exists.
 func prepareNodeStatus(_ context.Context, obj, old registry.Object) {
 	n, before := obj.(*corev1.Node), old.(*corev1.Node)
 	n.Spec = before.Spec

@@ -31,7 +31,7 @@ func validateNode(n *corev1.Node) field.ErrorList {
 func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, cidr := range cidrs {
-		errs = append(errs, ValidCIDR(path.Index(i), cidr, nil)...)
+		errs = append(errs, ValidateCIDR(path.Index(i), cidr, nil)...)
 	}
 	if len(cidrs) > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(cidrs)
@@ -45,7 +45,7 @@ func validatePodCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// Annotations that were fields before there were fields.
+// Annotations that are older than the fields that replaced them.
 const (
 	taintsAnnotation    = "scheduler.alpha.kubernetes.io/taints"
 	avoidPodsAnnotation = corev1.PreferAvoidPodsAnnotationKey
@@ -84,7 +84,7 @@ func validateAvoidPods(text string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeResources checks the quantities that a kubelet reports.
+// validateNodeResources validates the quantities that a kubelet reports.
 func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, list := range []struct {
@@ -98,8 +98,8 @@ func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeResource demands whole numbers of what is counted: standard things,
-// and the extended resources of devices.
+// validateNodeResource requires whole numbers for resources that are counted: the standard
+// ones such as pods, and extended resources.
 func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	errs := ValidateNonNegativeQuantity(q, path)
 	if (isCounted(string(name)) || isExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
@@ -110,15 +110,20 @@ func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *f
 
 var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// validateDeclaredFeatures checks the features that a kubelet says it has.
+// validateDeclaredFeatures validates the features that a kubelet declares.
 func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, f := range features {
 		at := path.Index(i)
 		if most := validation.DNS1123SubdomainMaxLength; len(f) > most {
-			errs = append(errs, field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, most)))
+			errs = append(errs,
+				field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", f, most)))
 		} else if !declaredFeature.MatchString(f) {
-			errs = append(errs, field.Invalid(at, f, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", f)))
+			errs = append(errs,
+				field.Invalid(at, f,
+					fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent "+
+						"segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric "+
+						"characters and slashes", f)))
 		}
 		if i == 0 {
 			continue
@@ -166,13 +171,13 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeUpdate checks an update of the node itself. kube-apiserver checks most
-// of it twice.
+// validateNodeUpdate validates an update of a Node. Like kube-apiserver, it checks most fields
+// twice.
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	return append(validateNode(n), validateNodeStatusUpdate(n, old)...)
 }
 
-// validateNodeStatusUpdate checks what may change through any way.
+// validateNodeStatusUpdate checks the rules for updates of a Node and of its status.
 func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 	meta, spec, status := field.NewPath("metadata"), field.NewPath("spec"), field.NewPath("status")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
@@ -185,9 +190,10 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 		}
 		seen[a] = true
 	}
-	errs = append(errs, validatePodCIDRsKept(n.Spec.PodCIDRs, old.Spec.PodCIDRs, spec.Child("podCIDRs"))...)
+	errs = append(errs, validatePodCIDRsUpdate(n.Spec.PodCIDRs, old.Spec.PodCIDRs, spec.Child("podCIDRs"))...)
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(spec.Child("providerID"), `node updates may not change providerID except from "" to valid`))
+		errs = append(errs,
+			field.Forbidden(spec.Child("providerID"), `node updates may not change providerID except from "" to valid`))
 	}
 	if s := n.Spec.ConfigSource; s != nil {
 		errs = append(errs, validateConfigSource(s, spec.Child("configSource"), false)...)
@@ -209,9 +215,9 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 	return errs
 }
 
-// validatePodCIDRsKept reports each range that changed; a node without any gets
-// them once.
-func validatePodCIDRsKept(cidrs, old []string, path *field.Path) field.ErrorList {
+// validatePodCIDRsUpdate returns an error for each CIDR that has changed. A node without CIDRs
+// can get them once.
+func validatePodCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
 	changed := field.Forbidden(path, `node updates may not change podCIDR except from "" to valid`)
 	if len(old) == 0 {
 		return nil
@@ -228,8 +234,8 @@ func validatePodCIDRsKept(cidrs, old []string, path *field.Path) field.ErrorList
 	return errs
 }
 
-// validateConfigSource checks where a kubelet reads its configuration; in a status
-// it says which version of it, in a spec it must not.
+// validateConfigSource validates the source of a kubelet's configuration. In a status it must
+// have the UID and resourceVersion of the ConfigMap, in a spec it must not.
 func validateConfigSource(s *corev1.NodeConfigSource, path *field.Path, inStatus bool) field.ErrorList {
 	if s.ConfigMap == nil {
 		return field.ErrorList{field.Invalid(path, declare.Internal(s), "exactly one reference subfield must be non-nil")}

@@ -129,13 +129,14 @@ func orUnsetPointer[S ~string](p *S) string {
 	return string(*p)
 }
 
-// accessModes writes modes by their short names in the usual order, each once.
+// accessModes returns the short names of access modes in a fixed order, without duplicates.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var out []string
 	for _, m := range []struct {
 		mode  corev1.PersistentVolumeAccessMode
 		short string
-	}{{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"}} {
+	}{{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"}} {
 		if slices.Contains(modes, m.mode) {
 			out = append(out, m.short)
 		}
@@ -153,7 +154,7 @@ func persistentVolumeClaims() *registry.Kind {
 		Versions: onlyV1[corev1.PersistentVolumeClaim](DefaultPersistentVolumeClaim),
 		Storage: registry.Storage{
 			Version: "v1", Path: "persistentvolumeclaims",
-			// A new claim is stored without its phase.
+			// The phase of a new claim is not stored.
 			DefaultOnRead: [][]int32{{3, 1}},
 		},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
@@ -164,18 +165,18 @@ func persistentVolumeClaims() *registry.Kind {
 			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 				c.Status = corev1.PersistentVolumeClaimStatus{}
-				dropCrossNamespaceSource(&c.Spec)
-				dropUnknownSource(&c.Spec)
-				alignDataSources(&c.Spec)
+				dropCrossNamespaceDataSource(&c.Spec)
+				dropUnsupportedDataSource(&c.Spec)
+				syncDataSources(&c.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
 				if r := old.Spec.DataSourceRef; r == nil || r.Namespace == nil {
-					dropCrossNamespaceSource(&c.Spec)
+					dropCrossNamespaceDataSource(&c.Spec)
 				}
 				if old.Spec.DataSource == nil && old.Spec.DataSourceRef == nil {
-					dropUnknownSource(&c.Spec)
+					dropUnsupportedDataSource(&c.Spec)
 				}
-				alignDataSources(&c.Spec)
+				syncDataSources(&c.Spec)
 			},
 			Validate: func(_ context.Context, o *corev1.PersistentVolumeClaim) field.ErrorList {
 				return ValidatePersistentVolumeClaimSpec(&o.Spec, field.NewPath("spec"))
@@ -204,8 +205,8 @@ func persistentVolumeClaims() *registry.Kind {
 	}
 }
 
-// DefaultPersistentVolumeClaim sets the defaults of a whole claim, as a claim of
-// its own and as a template in a StatefulSet has them.
+// DefaultPersistentVolumeClaim sets the defaults of a PersistentVolumeClaim, or of a claim
+// template of a StatefulSet.
 func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	DefaultPersistentVolumeClaimSpec(&c.Spec)
 	setDefault(&c.Status.Phase, corev1.ClaimPending)
@@ -213,17 +214,17 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	roundUpResources(c.Status.AllocatedResources)
 }
 
-// dropCrossNamespaceSource takes away a data source in another namespace, which
-// only a feature that is off would serve.
-func dropCrossNamespaceSource(s *corev1.PersistentVolumeClaimSpec) {
+// dropCrossNamespaceDataSource removes a data source in another namespace, because that
+// feature is disabled.
+func dropCrossNamespaceDataSource(s *corev1.PersistentVolumeClaimSpec) {
 	if s.DataSourceRef != nil && s.DataSourceRef.Namespace != nil {
 		s.DataSourceRef = nil
 	}
 }
 
-// dropUnknownSource takes away a dataSource that is neither a claim nor a
-// snapshot: the old field always ignored it, the new one does not.
-func dropUnknownSource(s *corev1.PersistentVolumeClaimSpec) {
+// dropUnsupportedDataSource removes a dataSource that is neither a claim nor a snapshot. This
+// field has always ignored other kinds, in contrast to dataSourceRef.
+func dropUnsupportedDataSource(s *corev1.PersistentVolumeClaimSpec) {
 	d := s.DataSource
 	if d == nil {
 		return
@@ -239,13 +240,16 @@ func dropUnknownSource(s *corev1.PersistentVolumeClaimSpec) {
 	}
 }
 
-// alignDataSources sets the one of dataSource and dataSourceRef that is missing.
-func alignDataSources(s *corev1.PersistentVolumeClaimSpec) {
+// syncDataSources sets dataSource from dataSourceRef or the other way round, if one is
+// missing.
+func syncDataSources(s *corev1.PersistentVolumeClaimSpec) {
 	switch {
 	case s.DataSource != nil && s.DataSourceRef == nil:
-		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
+		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind,
+			Name: s.DataSource.Name}
 	case s.DataSource == nil && s.DataSourceRef != nil && s.DataSourceRef.Namespace == nil:
-		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind, Name: s.DataSourceRef.Name}
+		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind,
+			Name: s.DataSourceRef.Name}
 	}
 }
 

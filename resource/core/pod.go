@@ -34,7 +34,7 @@ func pods() *registry.Kind {
 				{Name: "spec.hostNetwork", Path: []int32{2, 11}, Type: registry.Bool},
 				{Name: "status.phase", Path: []int32{3, 1}},
 				{Name: "status.podIP", Path: []int32{3, 6}},
-				// A known label that no pod has a value for.
+				// kube-apiserver knows this label, but it is always empty.
 				{Name: "status.podIPs", Get: func(registry.Object) string { return "" }},
 				{Name: "status.nominatedNodeName", Path: []int32{3, 11}},
 			},
@@ -60,7 +60,9 @@ func pods() *registry.Kind {
 				NameColumn,
 				column("Ready", "string", "The aggregate readiness state of this pod for accepting traffic."),
 				column("Status", "string", "The aggregate status of the containers in this pod."),
-				column("Restarts", "string", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted."),
+				column("Restarts", "string",
+					"The number of times the containers in this pod have been restarted and when the last container in "+
+						"this pod has restarted."),
 				AgeColumn,
 				wideColumn("IP", "string", status["podIP"]),
 				wideColumn("Node", "string", spec["nodeName"]),
@@ -70,7 +72,7 @@ func pods() *registry.Kind {
 			Cells: podCells,
 		}.Untyped(),
 	}
-	// A version with aliases lists all its labels.
+	// A version with aliases has to list all its labels.
 	labels := map[string]string{"spec.host": "spec.nodeName"}
 	for _, f := range k.Selection.Fields {
 		labels[f.Name] = f.Name
@@ -103,8 +105,8 @@ func podSubresources() []registry.Subresource {
 	}
 }
 
-// defaultPod sets what a pod has beyond a pod template: a template keeps saying
-// only what was written, a pod says what will run.
+// defaultPod sets the defaults of a pod. Some of them do not apply to pod templates: see
+// DefaultPodTemplate.
 func defaultPod(p *corev1.Pod) {
 	dropObsoleteInitAnnotations(p.Annotations)
 	s := &p.Spec
@@ -115,9 +117,9 @@ func defaultPod(p *corev1.Pod) {
 	setDefaultPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
-			requestLimits(&list[i].Resources)
+			defaultRequestsToLimits(&list[i].Resources)
 			if s.HostNetwork {
-				openHostPorts(list[i].Ports)
+				defaultHostPorts(list[i].Ports)
 			}
 		}
 	}
@@ -130,15 +132,16 @@ func defaultPod(p *corev1.Pod) {
 	}
 }
 
-// requestLimits requests what is limited and not requested.
-func requestLimits(r *corev1.ResourceRequirements) {
+// defaultRequestsToLimits sets the requests that are missing to the limits.
+func defaultRequestsToLimits(r *corev1.ResourceRequirements) {
 	if r.Limits != nil {
 		fillResources(&r.Requests, r.Limits)
 	}
 }
 
-// openHostPorts gives containers in the host's network the port they listen on.
-func openHostPorts(ports []corev1.ContainerPort) {
+// defaultHostPorts sets host ports that are missing to the container ports, for pods in the
+// host's network.
+func defaultHostPorts(ports []corev1.ContainerPort) {
 	for i := range ports {
 		setDefault(&ports[i].HostPort, ports[i].ContainerPort)
 	}
@@ -158,14 +161,15 @@ func preparePodCreate(_ context.Context, p *corev1.Pod) {
 	syncAppArmor(p)
 }
 
-// preparePodStatusUpdate keeps owner references, which old kubelets spoil, and
-// the QoS class, which they leave out.
+// preparePodStatusUpdate keeps the owner references, which old kubelets overwrite, and the QoS
+// class if the new status has none.
 func preparePodStatusUpdate(_ context.Context, p, old *corev1.Pod) {
 	p.OwnerReferences = old.OwnerReferences
 	setDefault(&p.Status.QOSClass, old.Status.QOSClass)
 }
 
-// podGrace is the time a pod is given to stop: none where no kubelet runs it.
+// podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the
+// pod.
 func podGrace(p *corev1.Pod, options *metav1.DeleteOptions) (int64, bool) {
 	var seconds int64
 	switch {
@@ -187,11 +191,11 @@ func podFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// now is the present as objects hold it, in whole seconds.
+// now returns the current time in whole seconds, the resolution of times in objects.
 func now() metav1.Time { return metav1.NewTime(time.Now().UTC().Truncate(time.Second)) }
 
-// setPodCondition adds or changes a condition and keeps the time of the last
-// transition while the status stays.
+// setPodCondition adds or replaces a condition. It keeps the time of the last transition if
+// the status of the condition does not change.
 func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
 	c.LastTransitionTime = now()
 	for i := range s.Conditions {
@@ -215,8 +219,9 @@ func podCondition(p *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// restorePod makes obj what old was, but for what identifies the request.
-func restorePod(p, old *corev1.Pod) {
+// resetPod sets p to a copy of old, except for the UID and the resourceVersion, which are
+// preconditions of the request.
+func resetPod(p, old *corev1.Pod) {
 	version := p.ResourceVersion
 	uid := p.UID
 	*p = *old.DeepCopy()
@@ -226,24 +231,24 @@ func restorePod(p, old *corev1.Pod) {
 func prepareEphemeralContainers(_ context.Context, obj, old registry.Object) {
 	p := obj.(*corev1.Pod)
 	containers := p.Spec.EphemeralContainers
-	restorePod(p, old.(*corev1.Pod))
+	resetPod(p, old.(*corev1.Pod))
 	p.Spec.EphemeralContainers = containers
-	countPodChange(p, old.(*corev1.Pod))
+	updatePodGeneration(p, old.(*corev1.Pod))
 }
 
-// countPodChange keeps the generation of a pod that is changed through a subresource.
-func countPodChange(p, old *corev1.Pod) {
+// updatePodGeneration increments the generation if a subresource has changed the spec.
+func updatePodGeneration(p, old *corev1.Pod) {
 	if !equality.Semantic.DeepEqual(p.Spec, old.Spec) {
 		p.Generation++
 	}
 }
 
-// prepareResize keeps the resources of the pod and its containers, by name, and
-// takes the rest from the old pod.
+// prepareResize keeps the changed resources of the pod and of its containers, matched by name,
+// and resets everything else to the old pod.
 func prepareResize(_ context.Context, obj, old registry.Object) {
 	p := obj.(*corev1.Pod)
 	wanted := p.Spec
-	restorePod(p, old.(*corev1.Pod))
+	resetPod(p, old.(*corev1.Pod))
 	p.Spec.Resources = wanted.Resources
 	for _, part := range []struct{ have, want []corev1.Container }{
 		{p.Spec.Containers, wanted.Containers}, {p.Spec.InitContainers, wanted.InitContainers},
@@ -258,5 +263,5 @@ func prepareResize(_ context.Context, obj, old registry.Object) {
 			}
 		}
 	}
-	countPodChange(p, old.(*corev1.Pod))
+	updatePodGeneration(p, old.(*corev1.Pod))
 }

@@ -14,8 +14,8 @@ const (
 	appArmorLocalhost      = corev1.DeprecatedAppArmorBetaProfileNamePrefix
 )
 
-// syncAppArmor takes the AppArmor profiles of a new pod's containers from the
-// annotations that once said them, where no field does.
+// syncAppArmor sets the AppArmor profiles of a new pod's containers from the deprecated
+// annotations, unless the fields are set.
 func syncAppArmor(p *corev1.Pod) {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
 		return

@@ -6,8 +6,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// obsoleteInitAnnotations held init containers before they had a field; the
-// server drops them from everything that has a pod's metadata.
+// obsoleteInitAnnotations contained init containers before there was a field for them. The
+// server removes them from pods and pod templates.
 var obsoleteInitAnnotations = []string{
 	"pod.beta.kubernetes.io/init-containers",
 	"pod.alpha.kubernetes.io/init-containers",
@@ -21,15 +21,14 @@ func dropObsoleteInitAnnotations(annotations map[string]string) {
 	}
 }
 
-// DefaultPodTemplate sets the defaults of a pod template in a workload. It does
-// less than a Pod's own defaults: requests are not taken from limits, and host
-// ports are not filled in, so that a template keeps meaning what was written.
+// DefaultPodTemplate sets the defaults of a pod template in a workload. Unlike defaultPod, it
+// does not set requests to limits and does not fill in host ports.
 func DefaultPodTemplate(t *corev1.PodTemplateSpec) {
 	dropObsoleteInitAnnotations(t.Annotations)
 	DefaultPodSpec(&t.Spec)
 }
 
-// DefaultPodSpec sets the defaults that pods and pod templates share.
+// DefaultPodSpec sets the defaults that pods and pod templates have in common.
 func DefaultPodSpec(s *corev1.PodSpec) {
 	if s.ServiceAccountName == "" {
 		s.ServiceAccountName = s.DeprecatedServiceAccount
@@ -69,8 +68,7 @@ func DefaultPodSpec(s *corev1.PodSpec) {
 	}
 }
 
-// roundUpResources rounds quantities up to thousandths, the finest the API
-// keeps.
+// roundUpResources rounds quantities up to thousandths, the highest precision in the API.
 func roundUpResources(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
@@ -78,7 +76,7 @@ func roundUpResources(list corev1.ResourceList) {
 	}
 }
 
-// setDefault sets *p where it is the zero value.
+// setDefault sets *p if it is the zero value.
 func setDefault[T comparable](p *T, value T) {
 	var zero T
 	if *p == zero {
@@ -86,7 +84,7 @@ func setDefault[T comparable](p *T, value T) {
 	}
 }
 
-// setDefaultPointer sets *p where it is nil.
+// setDefaultPointer sets *p if it is nil.
 func setDefaultPointer[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value
@@ -154,8 +152,7 @@ func defaultVolume(v *corev1.Volume) {
 	if v.VolumeSource == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
-	// A volume should have one source, yet validation comes later: each that is
-	// there gets its defaults.
+	// A valid volume has one source. Validation comes later, so each source gets its defaults.
 	if s := v.HostPath; s != nil {
 		setDefaultPointer(&s.Type, corev1.HostPathUnset)
 	}
@@ -226,8 +223,8 @@ func defaultAzureDisk(s *corev1.AzureDiskVolumeSource) {
 	setDefaultPointer(&s.ReadOnly, false)
 }
 
-// DefaultPersistentVolumeClaimSpec sets the defaults of a claim's spec, in a
-// claim, a StatefulSet's templates and an ephemeral volume.
+// DefaultPersistentVolumeClaimSpec sets the defaults of a claim's spec in a
+// PersistentVolumeClaim, in a template of a StatefulSet and in an ephemeral volume.
 func DefaultPersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec) {
 	roundUpResources(s.Resources.Limits)
 	roundUpResources(s.Resources.Requests)

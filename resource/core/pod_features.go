@@ -2,10 +2,9 @@ package core
 
 import corev1 "k8s.io/api/core/v1"
 
-// DropDisabledPodFields takes away the fields of features that are off, of a
-// pod's spec or a template's, where old (nil on create) does not use them
-// already: a stop signal of its own, trust bundles and certificates in projected
-// volumes, and scheduling groups.
+// DropDisabledPodFields removes the fields of disabled features from the spec of a pod or a
+// template, unless old already uses them: stop signals, trust bundles and pod certificates in
+// projected volumes, and scheduling groups. old is nil on create.
 func DropDisabledPodFields(s, old *corev1.PodSpec) {
 	if old == nil {
 		old = &corev1.PodSpec{}
@@ -45,7 +44,7 @@ func usesStopSignal(s *corev1.PodSpec) bool {
 	return used
 }
 
-// eachContainer visits containers of all sorts, in no certain order.
+// eachContainer calls f for all containers: init, regular and ephemeral ones.
 func eachContainer(s *corev1.PodSpec, f func(*corev1.Container)) {
 	for i := range s.InitContainers {
 		f(&s.InitContainers[i])

@@ -9,10 +9,10 @@ import (
 
 // The grammar of image references (github.com/distribution/reference).
 var (
-	imageName = regexp.MustCompile(`^(?:` + imageDomain + `/)?` + imagePath + `(?:/` + imagePath + `)*$`)
-	imageTag  = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
-	imageID   = regexp.MustCompile(`^[a-f0-9]{64}$`)
-	digests   = regexp.MustCompile(`^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$`)
+	imageName   = regexp.MustCompile(`^(?:` + imageDomain + `/)?` + imagePath + `(?:/` + imagePath + `)*$`)
+	imageTag    = regexp.MustCompile(`^\w[\w.-]{0,127}$`)
+	imageID     = regexp.MustCompile(`^[a-f0-9]{64}$`)
+	imageDigest = regexp.MustCompile(`^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$`)
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 	imagePath   = `[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*`
 )
 
-// pullPolicy is the default policy for an image: Always for the tag latest,
-// which is implied where there is neither tag nor digest. What is no image
-// reference has no tag.
+// pullPolicy returns the default pull policy of an image: Always for the tag latest, which is
+// implied if there is neither a tag nor a digest. A text that is not a valid image reference
+// has no tag.
 func pullPolicy(image string) corev1.PullPolicy {
 	if imageTagOf(image) == "latest" {
 		return corev1.PullAlways
@@ -36,14 +36,14 @@ func imageTagOf(image string) string {
 		return ""
 	}
 	name, digest, digested := strings.Cut(image, "@")
-	if digested && !digests.MatchString(digest) {
+	if digested && !imageDigest.MatchString(digest) {
 		return ""
 	}
 	tag, tagged := "", false
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
 		name, tag, tagged = name[:colon], name[colon+1:], true
 	}
-	if tagged && !imageTag.MatchString(tag) || !imageName.MatchString(name) || len(familiarName(name)) > 255 {
+	if tagged && !imageTag.MatchString(tag) || !imageName.MatchString(name) || len(fullImageName(name)) > 255 {
 		return ""
 	}
 	if !tagged && !digested {
@@ -52,9 +52,9 @@ func imageTagOf(image string) string {
 	return tag
 }
 
-// familiarName is the full repository that a short name stands for: its length
-// is what is limited. A first part that is no host belongs to the path.
-func familiarName(name string) string {
+// fullImageName returns the repository with the default domain and path, because the limit of
+// the length applies to that. A first part that is not a host name belongs to the path.
+func fullImageName(name string) string {
 	first, _, found := strings.Cut(name, "/")
 	switch {
 	case !found:

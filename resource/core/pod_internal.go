@@ -7,9 +7,9 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// internalSpec is a pod's spec in kube-apiserver's internal version, which shows
-// in messages: other fields come first, and those of the host's namespaces are
-// in the security context.
+// internalSpec has the fields of a PodSpec in the order of kube-apiserver's internal version,
+// which appears in error messages. There, the fields for host namespaces are in the security
+// context.
 type internalSpec struct {
 	Volumes                       []corev1.Volume
 	InitContainers                []corev1.Container
@@ -75,22 +75,22 @@ type internalTemplate struct {
 	Spec internalSpec
 }
 
-// InternalForm marks it for messages.
-func (internalTemplate) InternalForm() {}
+// IsInternalType implements declare.InternalType.
+func (internalTemplate) IsInternalType() {}
 
-// InternalPodSpec is a pod's spec for an error message.
+// InternalPodSpec returns a pod's spec as it appears in error messages.
 func InternalPodSpec(s *corev1.PodSpec) any { return declare.Internal(internalPodSpec(s)) }
 
-// InternalTemplate is a template of pods for an error message.
+// InternalTemplate returns a pod template as it appears in error messages.
 func InternalTemplate(t *corev1.PodTemplateSpec) any {
 	return declare.Internal(internalTemplate{t.ObjectMeta, internalPodSpec(&t.Spec)})
 }
 
-// InternalForm marks it for messages.
-func (internalSpec) InternalForm() {}
+// IsInternalType implements declare.InternalType.
+func (internalSpec) IsInternalType() {}
 
-// InternalForm marks it for messages.
-func (internalSecurity) InternalForm() {}
+// IsInternalType implements declare.InternalType.
+func (internalSecurity) IsInternalType() {}
 
 func internalPodSpec(s *corev1.PodSpec) internalSpec {
 	c := s.SecurityContext
@@ -98,10 +98,12 @@ func internalPodSpec(s *corev1.PodSpec) internalSpec {
 		c = &corev1.PodSecurityContext{}
 	}
 	return internalSpec{
-		Volumes: s.Volumes, InitContainers: s.InitContainers, Containers: s.Containers, EphemeralContainers: s.EphemeralContainers,
-		RestartPolicy: s.RestartPolicy, TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds,
+		Volumes: s.Volumes, InitContainers: s.InitContainers, Containers: s.Containers,
+		EphemeralContainers: s.EphemeralContainers,
+		RestartPolicy:       s.RestartPolicy, TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds,
 		ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, DNSPolicy: s.DNSPolicy, NodeSelector: s.NodeSelector,
-		ServiceAccountName: s.ServiceAccountName, AutomountServiceAccountToken: s.AutomountServiceAccountToken, NodeName: s.NodeName,
+		ServiceAccountName: s.ServiceAccountName, AutomountServiceAccountToken: s.AutomountServiceAccountToken,
+		NodeName: s.NodeName,
 		SecurityContext: &internalSecurity{
 			HostNetwork: s.HostNetwork, HostPID: s.HostPID, HostIPC: s.HostIPC,
 			ShareProcessNamespace: s.ShareProcessNamespace, HostUsers: s.HostUsers,
@@ -111,8 +113,9 @@ func internalPodSpec(s *corev1.PodSpec) internalSpec {
 			FSGroup: c.FSGroup, FSGroupChangePolicy: c.FSGroupChangePolicy, Sysctls: c.Sysctls,
 			SeccompProfile: c.SeccompProfile, AppArmorProfile: c.AppArmorProfile, SELinuxChangePolicy: c.SELinuxChangePolicy,
 		},
-		ImagePullSecrets: s.ImagePullSecrets, Hostname: s.Hostname, Subdomain: s.Subdomain, SetHostnameAsFQDN: s.SetHostnameAsFQDN,
-		Affinity: s.Affinity, SchedulerName: s.SchedulerName, Tolerations: s.Tolerations, HostAliases: s.HostAliases,
+		ImagePullSecrets: s.ImagePullSecrets, Hostname: s.Hostname, Subdomain: s.Subdomain,
+		SetHostnameAsFQDN: s.SetHostnameAsFQDN,
+		Affinity:          s.Affinity, SchedulerName: s.SchedulerName, Tolerations: s.Tolerations, HostAliases: s.HostAliases,
 		PriorityClassName: s.PriorityClassName, Priority: s.Priority, PreemptionPolicy: s.PreemptionPolicy,
 		DNSConfig: s.DNSConfig, ReadinessGates: s.ReadinessGates, RuntimeClassName: s.RuntimeClassName, Overhead: s.Overhead,
 		EnableServiceLinks: s.EnableServiceLinks, TopologySpreadConstraints: s.TopologySpreadConstraints, OS: s.OS,

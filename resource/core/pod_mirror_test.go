@@ -27,7 +27,8 @@ func TestMirrorPods(t *testing.T) {
 		return false
 	}
 	const mirror = corev1.MirrorPodAnnotationKey
-	marked, changed, armored := map[string]string{mirror: "x"}, map[string]string{mirror: "y"}, map[string]string{appArmorPrefix + "c": "unconfined"}
+	marked, changed, armored := map[string]string{mirror: "x"}, map[string]string{mirror: "y"},
+		map[string]string{appArmorPrefix + "c": "unconfined"}
 	ctx := context.Background()
 	for _, c := range []struct {
 		name     string
@@ -52,18 +53,20 @@ func TestMirrorPods(t *testing.T) {
 		}
 	}
 	claim := pod("n", marked, corev1.PodResourceClaim{Name: "a"})
-	for name, errs := range map[string]field.ErrorList{"create": validatePod(ctx, claim), "update": validatePodUpdate(ctx, claim, claim)} {
+	for name, errs := range map[string]field.ErrorList{"create": validatePod(ctx, claim),
+		"update": validatePodUpdate(ctx, claim, claim)} {
 		if !has(errs, "static pods do not support resource claims") {
 			t.Errorf("claims, %s: %v", name, errs)
 		}
 	}
-	if errs := validateEphemeralContainers(ctx, pod("n", marked), pod("n", marked)); !has(errs, "static pods do not support ephemeral containers") {
+	if errs := validateEphemeralContainers(ctx, pod("n", marked), pod("n", marked)); !has(errs,
+		"static pods do not support ephemeral containers") {
 		t.Errorf("ephemeral containers: %v", errs)
 	}
 	if errs := validateResize(ctx, pod("n", marked), pod("n", marked)); !has(errs, "static pods cannot be resized") {
 		t.Errorf("resize: %v", errs)
 	}
-	if errs := validateKeptAnnotations(pod("n", marked), pod("n", marked)); len(errs) > 0 {
+	if errs := validateImmutableAnnotations(pod("n", marked), pod("n", marked)); len(errs) > 0 {
 		t.Errorf("an annotation that stays: %v", errs)
 	}
 }

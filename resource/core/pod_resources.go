@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podLevelResource says whether a whole pod may ask for the resource.
-func podLevelResource(name corev1.ResourceName) bool {
+// isPodLevelResource reports whether the resource can be requested for a pod as a whole.
+func isPodLevelResource(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
 }
 
@@ -18,15 +18,16 @@ func hugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// defaultPodResources completes resources of the pod as a whole, where it has
-// limits: huge pages are limited to what containers are, and what is limited is
-// requested as containers together request it, or else as limited.
+// defaultPodResources sets defaults of the resources of the pod as a whole, if it has any
+// limits. A missing limit of huge pages becomes the total of the containers' limits. A missing
+// request becomes the total of the containers' requests or, if they have none, the limit.
 func defaultPodResources(s *corev1.PodSpec) {
 	r := s.Resources
 	if r == nil {
 		return
 	}
-	for name, q := range containersTogether(s, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
+	for name, q := range aggregateContainerResources(s,
+		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
 		if _, ok := r.Limits[name]; hugePages(name) && !ok {
 			if r.Limits == nil {
 				r.Limits = corev1.ResourceList{}
@@ -41,13 +42,14 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if requests == nil {
 		requests = corev1.ResourceList{}
 	}
-	for name, q := range containersTogether(s, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
-		if _, ok := requests[name]; !ok && podLevelResource(name) && !hugePages(name) {
+	for name, q := range aggregateContainerResources(s,
+		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
+		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !hugePages(name) {
 			requests[name] = q
 		}
 	}
 	for name, q := range r.Limits {
-		if _, ok := requests[name]; !ok && podLevelResource(name) {
+		if _, ok := requests[name]; !ok && isPodLevelResource(name) {
 			requests[name] = q.DeepCopy()
 		}
 	}
@@ -56,10 +58,12 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 }
 
-// containersTogether is what a pod's containers need at the same time at most:
-// the sum of containers and sidecars, or an init container with the sidecars
-// started before it, where that is more.
-func containersTogether(s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
+// aggregateContainerResources returns the most that the containers of a pod need at one time.
+// This is the sum of the regular containers and sidecars or, if larger, an init container
+// together with the sidecars that are started before it.
+func aggregateContainerResources(
+	s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList,
+) corev1.ResourceList {
 	total, sidecars, starting := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range s.Containers {
 		addResources(total, of(&s.Containers[i].Resources))
@@ -101,8 +105,8 @@ func maxResources(to, list corev1.ResourceList) {
 	}
 }
 
-// qosClass is the quality of service that requests and limits of CPU and memory
-// make: those of the pod where it has any, else those of all containers.
+// qosClass returns the quality of service class. It depends on the requests and limits of CPU
+// and memory of the pod or, if the pod has no resources, of all containers.
 func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	guaranteed := true
@@ -141,8 +145,8 @@ func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// mergeMatchLabelKeys writes matchLabelKeys and mismatchLabelKeys, which name
-// labels of the pod itself, into the label selectors that they qualify.
+// mergeMatchLabelKeys adds requirements for matchLabelKeys and mismatchLabelKeys to the label
+// selectors that they belong to, with the values of the pod's own labels.
 func mergeMatchLabelKeys(p *corev1.Pod) {
 	merge := func(selector *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOperator) {
 		for _, key := range keys {
@@ -158,10 +162,12 @@ func mergeMatchLabelKeys(p *corev1.Pod) {
 	}
 	if a := p.Spec.Affinity; a != nil {
 		if a.PodAffinity != nil {
-			eachTerm(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
+			eachTerm(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
 		}
 		if a.PodAntiAffinity != nil {
-			eachTerm(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
+			eachTerm(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, term)
 		}
 	}
 	for i := range p.Spec.TopologySpreadConstraints {
@@ -170,7 +176,9 @@ func mergeMatchLabelKeys(p *corev1.Pod) {
 	}
 }
 
-func eachTerm(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, f func(*corev1.PodAffinityTerm)) {
+func eachTerm(
+	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, f func(*corev1.PodAffinityTerm),
+) {
 	for i := range required {
 		f(&required[i])
 	}

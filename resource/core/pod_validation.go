@@ -14,8 +14,11 @@ import (
 )
 
 const (
-	podUpdateForbidden = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-	noAddRemove        = "pod updates may not add or remove containers"
+	podUpdateForbidden = "pod updates may not change fields other than " +
+		"`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
+		"`spec.tolerations` (only additions to existing tolerations)," +
+		"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+	noAddRemove = "pod updates may not add or remove containers"
 )
 
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
@@ -26,21 +29,24 @@ func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
 	}
 	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+		errs = append(errs,
+			field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
 	}
 	return errs
 }
 
-// validatePodUpdate allows what may change of a pod: what is allowed is set as it
-// was, and then nothing may differ.
+// validatePodUpdate validates an update of a pod.
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
 	whole = append(whole, validateMirrorPod(p)...)
-	whole = append(whole, validateKeptAnnotations(p, old)...)
+	whole = append(whole, validateImmutableAnnotations(p, old)...)
 	return append(whole, validatePodChanges(p, old, path)...)
 }
 
+// validatePodChanges returns errors for changes of fields that cannot be updated. It sets the
+// fields that may change to their old values in a copy of the spec, and then requires that the
+// copy equals the old spec.
 func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	if len(p.Spec.Containers) != len(old.Spec.Containers) {
 		return field.ErrorList{field.Forbidden(path.Child("containers"), noAddRemove)}
@@ -50,7 +56,8 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	}
 	errs := validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
-	errs = append(errs, validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
+	errs = append(errs,
+		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -66,23 +73,26 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	same.ActiveDeadlineSeconds = old.Spec.ActiveDeadlineSeconds
 	same.Tolerations = old.Spec.Tolerations
 	same.SchedulingGates = old.Spec.SchedulingGates
-	if was, is := old.Spec.TerminationGracePeriodSeconds, p.Spec.TerminationGracePeriodSeconds; was != nil && *was < 0 && is != nil && *is == 1 {
+	if was, is := old.Spec.TerminationGracePeriodSeconds, p.Spec.TerminationGracePeriodSeconds; was != nil && *was < 0 &&
+		is != nil && *is == 1 {
 		same.TerminationGracePeriodSeconds = was
 	}
 	if len(old.Spec.SchedulingGates) > 0 {
-		errs = append(errs, validateGatedPlacement(same, &old.Spec, path)...)
+		errs = append(errs, validateGatedPodScheduling(same, &old.Spec, path)...)
 	}
 	if !equality.Semantic.DeepEqual(same, &old.Spec) {
-		errs = append(errs, field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(&old.Spec), internalPodSpec(same))))
+		errs = append(errs,
+			field.Forbidden(path, podUpdateForbidden+"\n"+declare.Diff(internalPodSpec(&old.Spec), internalPodSpec(same))))
 	}
 	return errs
 }
 
-// requireImages says once more what new pods are refused for.
+// requireImages returns an error for each container without an image, in addition to the
+// validation of the pod, as kube-apiserver does.
 func requireImages(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range containers {
-		errs = append(errs, required(path.Index(i).Child("image"), containers[i].Image)...)
+		errs = append(errs, requireValue(path.Index(i).Child("image"), containers[i].Image)...)
 	}
 	return errs
 }
@@ -122,19 +132,23 @@ func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) 
 	var errs field.ErrorList
 	for i, g := range is {
 		if !had[g.Name] {
-			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
+			errs = append(errs,
+				field.Forbidden(path.Index(i).Child("name"),
+					fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", g.Name)))
 		}
 	}
 	return errs
 }
 
-// validateGatedPlacement lets a gated pod's node selector and required node
-// affinity grow, and puts both back in spec as they were.
-func validateGatedPlacement(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+// validateGatedPodScheduling allows a pod with scheduling gates to extend its node selector
+// and its required node affinity. It resets both in spec to their old values.
+func validateGatedPodScheduling(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for k, v := range old.NodeSelector {
 		if now, ok := spec.NodeSelector[k]; !ok || now != v {
-			errs = append(errs, field.Invalid(path.Child("nodeSelector"), spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			errs = append(errs,
+				field.Invalid(path.Child("nodeSelector"), spec.NodeSelector,
+					"only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 			break
 		}
 	}
@@ -146,10 +160,10 @@ func validateGatedPlacement(spec, old *corev1.PodSpec, path *field.Path) field.E
 	if old.Affinity != nil {
 		was = old.Affinity.NodeAffinity
 	}
-	errs = append(errs, validateNodeAffinityGrown(is, was, path.Child("affinity", "nodeAffinity"))...)
+	errs = append(errs, validateGatedNodeAffinity(is, was, path.Child("affinity", "nodeAffinity"))...)
 	switch {
 	case spec.Affinity == nil && old.Affinity != nil && was != nil:
-		// Required terms taken away were refused above.
+		// The removal of required terms was refused above.
 		spec.Affinity = old.Affinity
 	case spec.Affinity != nil:
 		spec.Affinity.NodeAffinity = was
@@ -160,20 +174,24 @@ func validateGatedPlacement(spec, old *corev1.PodSpec, path *field.Path) field.E
 	return errs
 }
 
-func validateNodeAffinityGrown(is, was *corev1.NodeAffinity, path *field.Path) field.ErrorList {
+func validateGatedNodeAffinity(is, was *corev1.NodeAffinity, path *field.Path) field.ErrorList {
 	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
 	path = path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 	const message = "only additions are allowed (no mutations or deletions)"
 	old := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil || len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
-		return field.ErrorList{field.Invalid(path, declare.Internal(terms(is)), "no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
+	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+		len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(old) {
+		return field.ErrorList{
+			field.Invalid(path, declare.Internal(requiredTerms(is)),
+				"no additions/deletions to non-empty NodeSelectorTerms list are allowed")}
 	}
 	var errs field.ErrorList
 	for i, t := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		switch before := old[i]; {
-		case len(before.MatchExpressions) == 0 && len(before.MatchFields) == 0 && (len(t.MatchExpressions) > 0 || len(t.MatchFields) > 0):
+		case len(before.MatchExpressions) == 0 && len(before.MatchFields) == 0 &&
+			(len(t.MatchExpressions) > 0 || len(t.MatchFields) > 0):
 			errs = append(errs, field.Invalid(path.Index(i), declare.Internal(t), message))
 		case !hasPrefix(t.MatchExpressions, before.MatchExpressions) || !hasPrefix(t.MatchFields, before.MatchFields):
 			errs = append(errs, field.Invalid(path.Index(i), declare.Internal(t), message))
@@ -182,7 +200,7 @@ func validateNodeAffinityGrown(is, was *corev1.NodeAffinity, path *field.Path) f
 	return errs
 }
 
-func terms(a *corev1.NodeAffinity) []corev1.NodeSelectorTerm {
+func requiredTerms(a *corev1.NodeAffinity) []corev1.NodeSelectorTerm {
 	if a == nil || a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
@@ -194,26 +212,35 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 }
 
 func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-	errs := validateKeptAnnotations(p, old)
+	errs := validateImmutableAnnotations(p, old)
 	errs = append(errs, validateMirrorNode(p)...)
-	errs = append(errs, apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))...)
+	errs = append(errs,
+		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))...)
 	if p.Status.ObservedGeneration < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("status", "observedGeneration"), p.Status.ObservedGeneration, "must be a non-negative integer"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("status", "observedGeneration"), p.Status.ObservedGeneration,
+				"must be a non-negative integer"))
 	}
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs
 	}
-	errs = append(errs, validateStillTerminated(p.Status.ContainerStatuses, old.Status.ContainerStatuses, field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
+	errs = append(errs,
+		validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
+			field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
 	sidecar := map[string]bool{}
 	for i := range p.Spec.InitContainers {
 		sidecar[p.Spec.InitContainers[i].Name] = isSidecar(&p.Spec.InitContainers[i])
 	}
-	return append(errs, validateStillTerminated(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses, field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
+	return append(errs,
+		validateTerminatedContainers(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses,
+			field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
 }
 
-// validateStillTerminated keeps a container that will not be restarted in its end
-// state.
-func validateStillTerminated(is, was []corev1.ContainerStatus, path *field.Path, policy corev1.RestartPolicy, sidecar map[string]bool) field.ErrorList {
+// validateTerminatedContainers requires that a container that will not be restarted stays
+// terminated.
+func validateTerminatedContainers(
+	is, was []corev1.ContainerStatus, path *field.Path, policy corev1.RestartPolicy, sidecar map[string]bool,
+) field.ErrorList {
 	var errs field.ErrorList
 	for _, before := range was {
 		ended := before.State.Terminated
@@ -222,7 +249,8 @@ func validateStillTerminated(is, was []corev1.ContainerStatus, path *field.Path,
 		}
 		for i := range is {
 			if is[i].Name == before.Name && is[i].State.Terminated == nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+				errs = append(errs,
+					field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
 			}
 		}
 	}
@@ -232,7 +260,7 @@ func validateStillTerminated(is, was []corev1.ContainerStatus, path *field.Path,
 func validateEphemeralContainers(_ context.Context, obj, old registry.Object) field.ErrorList {
 	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
 	if isMirrorPod(before) {
-		return field.ErrorList{notOfStaticPods("static pods do not support ephemeral containers")}
+		return field.ErrorList{staticPodForbidden("static pods do not support ephemeral containers")}
 	}
 	path := field.NewPath("spec", "ephemeralContainers")
 	names, taken := map[string]*corev1.EphemeralContainer{}, map[string]bool{}
@@ -256,9 +284,11 @@ func validateEphemeralContainers(_ context.Context, obj, old registry.Object) fi
 	for i := range before.Spec.EphemeralContainers {
 		c := &before.Spec.EphemeralContainers[i]
 		if now := names[c.Name]; now == nil {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", c.Name)))
+			errs = append(errs,
+				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", c.Name)))
 		} else if !equality.Semantic.DeepEqual(now, c) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", c.Name)))
+			errs = append(errs,
+				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", c.Name)))
 		}
 	}
 	return errs
@@ -299,12 +329,13 @@ func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) fie
 func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList {
 	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
 	if isMirrorPod(before) {
-		return field.ErrorList{notOfStaticPods("static pods cannot be resized")}
+		return field.ErrorList{staticPodForbidden("static pods cannot be resized")}
 	}
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if qosClass(&p.Spec) != before.Status.QOSClass {
-		errs = append(errs, field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+		errs = append(errs,
+			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}
 	same := p.Spec.DeepCopy()
 	same.Resources = before.Spec.Resources
@@ -319,8 +350,12 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 		for i := range part.is {
 			at := path.Child(part.name).Index(i).Child("resources")
 			errs = append(errs, validateRequestsWithinLimits(&part.is[i].Resources, at)...)
-			errs = append(errs, validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits, at.Child("limits"), "resource limits cannot be removed")...)
-			errs = append(errs, validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests, at.Child("requests"), "resource requests cannot be removed")...)
+			errs = append(errs,
+				validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits, at.Child("limits"),
+					"resource limits cannot be removed")...)
+			errs = append(errs,
+				validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests, at.Child("requests"),
+					"resource requests cannot be removed")...)
 			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
 			part.restored[i].ResizePolicy = part.was[i].ResizePolicy
 		}
@@ -335,7 +370,9 @@ func validateRequestsWithinLimits(r *corev1.ResourceRequirements, path *field.Pa
 	var errs field.ErrorList
 	for name, q := range r.Requests {
 		if limit, ok := r.Limits[name]; ok && q.Cmp(limit) > 0 {
-			errs = append(errs, field.Invalid(path.Child("requests"), q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			errs = append(errs,
+				field.Invalid(path.Child("requests"), q.String(),
+					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		}
 	}
 	return errs
@@ -350,7 +387,7 @@ func validateNotRemoved(is, was corev1.ResourceList, path *field.Path, message s
 	return nil
 }
 
-// restoreCPUAndMemory puts back what a resize may change.
+// restoreCPUAndMemory resets the resources that a resize may change to their old values.
 func restoreCPUAndMemory(r, old *corev1.ResourceRequirements) {
 	restore := func(list *corev1.ResourceList, old corev1.ResourceList) {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// nodeLabelNews says of labels of nodes that have a successor since when.
-var nodeLabelNews = map[string]string{
+// deprecatedNodeLabels has the texts of the warnings about deprecated node labels.
+var deprecatedNodeLabels = map[string]string{
 	"beta.kubernetes.io/arch":                  `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                    `deprecated since v1.14; use "kubernetes.io/os" instead`,
 	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
@@ -26,14 +26,15 @@ func warnPod(_ context.Context, p, old *corev1.Pod) []string {
 	var warnings []string
 	if old == nil {
 		if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
-			warnings = append(warnings, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v", problems))
+			warnings = append(warnings,
+				fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising "+
+					"behavior; a DNS label is recommended: %v", problems))
 		}
 	}
 	return append(warnings, podWarnings(nil, &p.Spec, p.Annotations)...)
 }
 
-// PodTemplateWarnings are the warnings for a pod template at path; old is nil on
-// create.
+// PodTemplateWarnings returns the warnings about a pod template at path. old is nil on create.
 func PodTemplateWarnings(path *field.Path, new, old *corev1.PodTemplateSpec) []string {
 	if new == nil {
 		return nil
@@ -41,14 +42,14 @@ func PodTemplateWarnings(path *field.Path, new, old *corev1.PodTemplateSpec) []s
 	return podWarnings(path, &new.Spec, new.Annotations)
 }
 
-// warnings collects sentences about places.
+// warnings is a list of warnings.
 type warnings []string
 
 func (w *warnings) add(at *field.Path, format string, args ...any) {
 	*w = append(*w, at.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// podWarnings are the warnings for a pod, or a template, at path.
+// podWarnings returns the warnings about the spec of a pod or a template at the path.
 func podWarnings(at *field.Path, s *corev1.PodSpec, annotations map[string]string) []string {
 	var w warnings
 	spec := field.NewPath("spec")
@@ -64,11 +65,11 @@ func podWarnings(at *field.Path, s *corev1.PodSpec, annotations map[string]strin
 	w.names(spec, s)
 	w.containers(spec, s)
 	if s.Overhead != nil {
-		w.fractions(spec.Child("overhead"), s.Overhead)
+		w.fractionalValues(spec.Child("overhead"), s.Overhead)
 	}
 	if r := s.Resources; r != nil {
-		w.fractions(spec.Child("resources", "limits"), r.Limits)
-		w.fractions(spec.Child("resources", "requests"), r.Requests)
+		w.fractionalValues(spec.Child("resources", "limits"), r.Limits)
+		w.fractionalValues(spec.Child("resources", "requests"), r.Requests)
 	}
 	return w
 }
@@ -77,13 +78,13 @@ const matchesNothing = "a null labelSelector results in matching no pod"
 
 func (w *warnings) placement(spec *field.Path, s *corev1.PodSpec) {
 	for label := range s.NodeSelector {
-		if news := nodeLabelNews[label]; news != "" {
+		if news := deprecatedNodeLabels[label]; news != "" {
 			w.add(spec.Child("nodeSelector").Key(label), "%s", news)
 		}
 	}
 	for i, c := range s.TopologySpreadConstraints {
 		at := spec.Child("topologySpreadConstraints").Index(i)
-		if news := nodeLabelNews[c.TopologyKey]; news != "" {
+		if news := deprecatedNodeLabels[c.TopologyKey]; news != "" {
 			w.add(at.Child("topologyKey"), "%s is %s", c.TopologyKey, news)
 		}
 		if c.LabelSelector == nil {
@@ -95,7 +96,8 @@ func (w *warnings) placement(spec *field.Path, s *corev1.PodSpec) {
 		return
 	}
 	spec = spec.Child("affinity")
-	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
+		"preferredDuringSchedulingIgnoredDuringExecution"
 	if n := a.NodeAffinity; n != nil {
 		at := spec.Child("nodeAffinity")
 		if n.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -120,18 +122,21 @@ func (w *warnings) placement(spec *field.Path, s *corev1.PodSpec) {
 		}
 	}
 	if p := a.PodAffinity; p != nil {
-		terms(spec.Child("podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms(spec.Child("podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if p := a.PodAntiAffinity; p != nil {
-		terms(spec.Child("podAntiAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+		terms(spec.Child("podAntiAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 }
 
-// nodeTerm also names values that no label can have, where they are no error.
+// nodeTerm adds the warnings about a node selector term. If values is true, it also warns
+// about values that no label can have; otherwise those are validation errors.
 func (w *warnings) nodeTerm(at *field.Path, t *corev1.NodeSelectorTerm, values bool) {
 	for i, e := range t.MatchExpressions {
 		e, at := e, at.Child("matchExpressions").Index(i)
-		if news := nodeLabelNews[e.Key]; news != "" {
+		if news := deprecatedNodeLabels[e.Key]; news != "" {
 			w.add(at.Child("key"), "%s is %s", e.Key, news)
 		}
 		if !values {
@@ -181,35 +186,39 @@ func (w *warnings) volume(at *field.Path, v *corev1.Volume) {
 		}
 	}
 	if e := v.Ephemeral; e != nil && e.VolumeClaimTemplate != nil {
-		*w = append(*w, claimSpecWarnings(at.Child("ephemeral", "volumeClaimTemplate", "spec"), &e.VolumeClaimTemplate.Spec)...)
+		*w = append(*w,
+			claimSpecWarnings(at.Child("ephemeral", "volumeClaimTemplate", "spec"), &e.VolumeClaimTemplate.Spec)...)
 	}
 	switch {
 	case v.ConfigMap != nil:
-		w.overlaps(fmt.Sprintf("volume %q (ConfigMap %q): overlapping paths", v.Name, v.ConfigMap.Name), keyFiles("", v.ConfigMap.Items))
+		w.overlappingFiles(fmt.Sprintf("volume %q (ConfigMap %q): overlapping paths", v.Name, v.ConfigMap.Name),
+			keyFiles("", v.ConfigMap.Items))
 	case v.Secret != nil:
-		w.overlaps(fmt.Sprintf("volume %q (Secret %q): overlapping paths", v.Name, v.Secret.SecretName), keyFiles("", v.Secret.Items))
+		w.overlappingFiles(fmt.Sprintf("volume %q (Secret %q): overlapping paths", v.Name, v.Secret.SecretName),
+			keyFiles("", v.Secret.Items))
 	case v.DownwardAPI != nil:
-		w.overlaps(fmt.Sprintf("volume %q (DownwardAPI): overlapping paths", v.Name), downwardFiles("", v.DownwardAPI.Items))
+		w.overlappingFiles(fmt.Sprintf("volume %q (DownwardAPI): overlapping paths", v.Name),
+			downwardFiles("", v.DownwardAPI.Items))
 	case v.Projected != nil:
 		w.projected(v.Name, v.Projected)
 	}
 }
 
-// volumeFile is a file that a volume makes; of names its source.
-type volumeFile struct{ path, of string }
+// volumeFile is the path of a file in a volume. source describes where its content comes from.
+type volumeFile struct{ path, source string }
 
-func keyFiles(of string, items []corev1.KeyToPath) []volumeFile {
+func keyFiles(source string, items []corev1.KeyToPath) []volumeFile {
 	var out []volumeFile
 	for _, i := range items {
-		out = append(out, volumeFile{i.Path, of})
+		out = append(out, volumeFile{i.Path, source})
 	}
 	return out
 }
 
-func downwardFiles(of string, items []corev1.DownwardAPIVolumeFile) []volumeFile {
+func downwardFiles(source string, items []corev1.DownwardAPIVolumeFile) []volumeFile {
 	var out []volumeFile
 	for _, i := range items {
-		out = append(out, volumeFile{i.Path, of})
+		out = append(out, volumeFile{i.Path, source})
 	}
 	return out
 }
@@ -235,23 +244,24 @@ func (w *warnings) projected(name string, p *corev1.ProjectedVolumeSource) {
 			}
 			files = append(files, volumeFile{s.ClusterTrustBundle.Path, of})
 		case s.PodCertificate != nil:
-			for _, f := range []string{s.PodCertificate.CredentialBundlePath, s.PodCertificate.KeyPath, s.PodCertificate.CertificateChainPath} {
+			for _, f := range []string{s.PodCertificate.CredentialBundlePath, s.PodCertificate.KeyPath,
+				s.PodCertificate.CertificateChainPath} {
 				if f != "" {
 					files = append(files, volumeFile{f, "PodCertificate chain"})
 				}
 			}
 		}
 	}
-	w.overlaps(fmt.Sprintf("volume %q (Projected): overlapping paths", name), files)
+	w.overlappingFiles(fmt.Sprintf("volume %q (Projected): overlapping paths", name), files)
 }
 
-// overlaps names files that are the same as, above or below an earlier one.
-func (w *warnings) overlaps(what string, files []volumeFile) {
+// overlappingFiles warns about paths that are equal to, above or below an earlier path.
+func (w *warnings) overlappingFiles(what string, files []volumeFile) {
 	named := func(f volumeFile) string {
-		if f.of == "" {
+		if f.source == "" {
 			return fmt.Sprintf("%q", f.path)
 		}
-		return fmt.Sprintf("%q (%s)", f.path, f.of)
+		return fmt.Sprintf("%q (%s)", f.path, f.source)
 	}
 	for i, f := range files {
 		a := path.Clean(f.path)
@@ -285,14 +295,14 @@ func (w *warnings) names(spec *field.Path, s *corev1.PodSpec) {
 	}
 }
 
-// namedPort is a container's port at a place.
+// namedPort is a container port and its path.
 type namedPort struct {
 	port corev1.ContainerPort
 	at   *field.Path
 }
 
 func (w *warnings) containers(spec *field.Path, s *corev1.PodSpec) {
-	// Ports of containers that run together are compared with each other.
+	// Only ports of containers that run at the same time are compared.
 	var ports []namedPort
 	for i := range s.InitContainers {
 		c, at := &s.InitContainers[i], spec.Child("initContainers").Index(i)
@@ -311,8 +321,8 @@ func (w *warnings) containers(spec *field.Path, s *corev1.PodSpec) {
 }
 
 func (w *warnings) container(at *field.Path, c *corev1.Container) {
-	w.fractions(at.Child("resources", "limits"), c.Resources.Limits)
-	w.fractions(at.Child("resources", "requests"), c.Resources.Requests)
+	w.fractionalValues(at.Child("resources", "limits"), c.Resources.Limits)
+	w.fractionalValues(at.Child("resources", "requests"), c.Resources.Requests)
 	seen := map[string]bool{}
 	for i, e := range c.Env {
 		if seen[e.Name] && !strings.Contains(e.Value, "$("+e.Name+")") {
@@ -322,8 +332,9 @@ func (w *warnings) container(at *field.Path, c *corev1.Container) {
 	}
 }
 
-func (w *warnings) fractions(at *field.Path, list corev1.ResourceList) {
-	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceStorage} {
+func (w *warnings) fractionalValues(at *field.Path, list corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+		corev1.ResourceStorage} {
 		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
 			w.add(at.Key(string(name)), "fractional byte value %q is invalid, must be an integer", q.String())
 		}
@@ -337,14 +348,16 @@ func (w *warnings) ports(at *field.Path, c *corev1.Container, others []namedPort
 			w.add(at, "hostIP set without hostPort: %+v", p)
 		}
 		for _, o := range others {
-			if p.Protocol == o.port.Protocol && p.ContainerPort == o.port.ContainerPort && p.HostPort == o.port.HostPort && sameHost(p.HostIP, o.port.HostIP) {
+			if p.Protocol == o.port.Protocol && p.ContainerPort == o.port.ContainerPort && p.HostPort == o.port.HostPort &&
+				hostAddressesOverlap(p.HostIP, o.port.HostIP) {
 				w.add(at, "duplicate port definition with %s", o.at)
 				break
 			}
 		}
 		for _, o := range others {
 			if p.Name != "" && p.Name == o.port.Name {
-				w.add(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, o.at, o.at)
+				w.add(at, "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, o.at,
+					o.at)
 				break
 			}
 		}
@@ -353,8 +366,8 @@ func (w *warnings) ports(at *field.Path, c *corev1.Container, others []namedPort
 	return others
 }
 
-// sameHost says whether two host addresses meet: an unspecified one is every.
-func sameHost(a, b string) bool {
+// hostAddressesOverlap reports whether two host IPs are equal or one of them is unspecified.
+func hostAddressesOverlap(a, b string) bool {
 	every := func(s string) bool {
 		ip, err := netip.ParseAddr(s)
 		return s == "" || err == nil && ip.IsUnspecified()
@@ -364,8 +377,8 @@ func sameHost(a, b string) bool {
 
 func claimSpecWarnings(at *field.Path, s *corev1.PersistentVolumeClaimSpec) []string {
 	var w warnings
-	w.fractions(at.Child("resources", "limits"), s.Resources.Limits)
-	w.fractions(at.Child("resources", "requests"), s.Resources.Requests)
+	w.fractionalValues(at.Child("resources", "limits"), s.Resources.Limits)
+	w.fractionalValues(at.Child("resources", "requests"), s.Resources.Requests)
 	return w
 }
 
@@ -377,7 +390,8 @@ func persistentVolumeClaimWarnings(c *corev1.PersistentVolumeClaim) []string {
 
 func (w *warnings) storageClass(annotations map[string]string) {
 	if _, ok := annotations[storageClassAnnotation]; ok {
-		w.add(field.NewPath("metadata", "annotations").Key(storageClassAnnotation), `deprecated since v1.8; use "storageClassName" attribute instead`)
+		w.add(field.NewPath("metadata", "annotations").Key(storageClassAnnotation),
+			`deprecated since v1.8; use "storageClassName" attribute instead`)
 	}
 }
 
@@ -385,15 +399,18 @@ func persistentVolumeWarnings(v *corev1.PersistentVolume) []string {
 	var w warnings
 	w.storageClass(v.Annotations)
 	if _, ok := v.Annotations[mountOptionsAnnotation]; ok {
-		w.add(field.NewPath("metadata", "annotations").Key(mountOptionsAnnotation), `deprecated since v1.31; use "mountOptions" attribute instead`)
+		w.add(field.NewPath("metadata", "annotations").Key(mountOptionsAnnotation),
+			`deprecated since v1.31; use "mountOptions" attribute instead`)
 	}
 	spec := field.NewPath("spec")
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		w.add(spec.Child("persistentVolumeReclaimPolicy"), "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+		w.add(spec.Child("persistentVolumeReclaimPolicy"),
+			"The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
 	}
 	if n := v.Spec.NodeAffinity; n != nil && n.Required != nil {
 		for i := range n.Required.NodeSelectorTerms {
-			w.nodeTerm(spec.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i), &n.Required.NodeSelectorTerms[i], false)
+			w.nodeTerm(spec.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i), &n.Required.NodeSelectorTerms[i],
+				false)
 		}
 	}
 	for _, old := range []struct {

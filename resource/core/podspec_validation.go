@@ -15,28 +15,31 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// ValidatePodTemplateSpec checks the template of pods in a workload, its labels
-// and annotations included.
+// ValidatePodTemplateSpec validates the pod template of a workload, with its labels and
+// annotations.
 func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+		errs = append(errs,
+			field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
 	return errs
 }
 
-// validatePodSpec checks what pods and templates have in common. name is the
-// pod's, empty for a template.
+// validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
+// "" for a template.
 func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path) field.ErrorList {
-	p := &podParts{spec: s, pod: pod, claims: sets.New[string]()}
+	p := &podValidator{spec: s, pod: pod, claims: sets.New[string]()}
 	var errs field.ErrorList
 	p.volumes, errs = validateVolumes(s.Volumes, name, path.Child("volumes"))
 	errs = append(errs, p.validateClaims(path.Child("resourceClaims"))...)
 	errs = append(errs, p.validateContainers(path.Child("containers"))...)
 	errs = append(errs, p.validateInitContainers(path.Child("initContainers"))...)
-	errs = append(errs, oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
+	errs = append(errs,
+		oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
+			corev1.RestartPolicyNever)...)
 	errs = append(errs, validateDNS(s, path)...)
 	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
@@ -68,7 +71,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	return errs
 }
 
-func (p *podParts) validateClaims(path *field.Path) field.ErrorList {
+func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range p.spec.ResourceClaims {
 		c, at := &p.spec.ResourceClaims[i], path.Index(i)
@@ -78,20 +81,23 @@ func (p *podParts) validateClaims(path *field.Path) field.ErrorList {
 		case p.claims.Has(c.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		default:
-			errs = append(errs, label(at.Child("name"), c.Name)...)
+			errs = append(errs, validateDNSLabel(at.Child("name"), c.Name)...)
 			p.claims.Insert(c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
-			errs = append(errs, field.Invalid(at, declare.Internal(c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+			errs = append(errs,
+				field.Invalid(at, declare.Internal(c),
+					"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		}
 		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
-			errs = append(errs, field.Invalid(at, declare.Internal(c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+			errs = append(errs,
+				field.Invalid(at, declare.Internal(c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if n := c.ResourceClaimName; n != nil {
-			errs = append(errs, subdomain(at.Child("resourceClaimName"), *n)...)
+			errs = append(errs, validateDNSSubdomain(at.Child("resourceClaimName"), *n)...)
 		}
 		if n := c.ResourceClaimTemplateName; n != nil {
-			errs = append(errs, subdomain(at.Child("resourceClaimTemplateName"), *n)...)
+			errs = append(errs, validateDNSSubdomain(at.Child("resourceClaimTemplateName"), *n)...)
 		}
 	}
 	return errs
@@ -103,7 +109,9 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.DNSPolicy == "" {
 		errs = append(errs, field.Required(policy, ""))
 	} else {
-		errs = append(errs, oneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
+		errs = append(errs,
+			oneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault,
+				corev1.DNSNone)...)
 	}
 	path = path.Child("dnsConfig")
 	c := s.DNSConfig
@@ -112,7 +120,8 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 			return append(errs, field.Required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
 		}
 		if len(c.Nameservers) == 0 {
-			return append(errs, field.Required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+			return append(errs,
+				field.Required(path.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None"))
 		}
 	}
 	if c == nil {
@@ -120,23 +129,30 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	}
 	const mostServers, mostSearches, longestSearches = 3, 32, 2048
 	if len(c.Nameservers) > mostServers {
-		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", mostServers)))
+		errs = append(errs,
+			field.Invalid(path.Child("nameservers"), c.Nameservers,
+				fmt.Sprintf("must not have more than %v nameservers", mostServers)))
 	}
 	for i, ip := range c.Nameservers {
-		errs = append(errs, ValidIP(path.Child("nameservers").Index(i), ip, nil)...)
+		errs = append(errs, ValidateIP(path.Child("nameservers").Index(i), ip, nil)...)
 	}
 	if len(c.Searches) > mostSearches {
-		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %v search paths", mostSearches)))
+		errs = append(errs,
+			field.Invalid(path.Child("searches"), c.Searches,
+				fmt.Sprintf("must not have more than %v search paths", mostSearches)))
 	}
 	if len(strings.Join(c.Searches, " ")) > longestSearches {
-		errs = append(errs, field.Invalid(path.Child("searches"), c.Searches, fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
+		errs = append(errs,
+			field.Invalid(path.Child("searches"), c.Searches,
+				fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
 	}
 	for i, search := range c.Searches {
 		if search == "." {
 			continue
 		}
 		search = strings.TrimSuffix(search, ".")
-		errs = append(errs, invalid(path.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
+		errs = append(errs,
+			invalid(path.Child("searches").Index(i), search, validation.IsDNS1123SubdomainWithUnderscore(search))...)
 	}
 	for i, o := range c.Options {
 		if o.Name == "" {
@@ -149,12 +165,13 @@ func validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, g := range s.ReadinessGates {
-		errs = append(errs, qualified(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
+		errs = append(errs,
+			validateQualifiedName(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
 	}
 	seen := sets.New[string]()
 	for i, g := range s.SchedulingGates {
 		at := path.Child("schedulingGates").Index(i)
-		errs = append(errs, qualified(at, g.Name)...)
+		errs = append(errs, validateQualifiedName(at, g.Name)...)
 		if seen.Has(g.Name) {
 			errs = append(errs, field.Duplicate(at, g.Name))
 		}
@@ -163,8 +180,8 @@ func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// qualified accepts a name with an optional prefix.
-func qualified(path *field.Path, name string) field.ErrorList {
+// validateQualifiedName validates a name with an optional DNS prefix.
+func validateQualifiedName(path *field.Path, name string) field.ErrorList {
 	return invalid(path, name, validation.IsQualifiedName(name))
 }
 
@@ -174,23 +191,23 @@ func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		name, value string
 		check       func(*field.Path, string) field.ErrorList
 	}{
-		{"serviceAccountName", s.ServiceAccountName, subdomain},
-		{"nodeName", s.NodeName, subdomain},
-		{"hostname", s.Hostname, label},
-		{"subdomain", s.Subdomain, label},
-		{"priorityClassName", s.PriorityClassName, subdomain},
+		{"serviceAccountName", s.ServiceAccountName, validateDNSSubdomain},
+		{"nodeName", s.NodeName, validateDNSSubdomain},
+		{"hostname", s.Hostname, validateDNSLabel},
+		{"subdomain", s.Subdomain, validateDNSLabel},
+		{"priorityClassName", s.PriorityClassName, validateDNSSubdomain},
 	} {
 		if n.value != "" {
 			errs = append(errs, n.check(path.Child(n.name), n.value)...)
 		}
 	}
 	if n := s.RuntimeClassName; n != nil {
-		errs = append(errs, subdomain(path.Child("runtimeClassName"), *n)...)
+		errs = append(errs, validateDNSSubdomain(path.Child("runtimeClassName"), *n)...)
 	}
 	if n := s.HostnameOverride; n != nil {
 		const longest = 64
 		at := path.Child("hostnameOverride")
-		errs = append(errs, subdomain(at, *n)...)
+		errs = append(errs, validateDNSSubdomain(at, *n)...)
 		if len(*n) > longest {
 			errs = append(errs, field.TooLong(at, *n, longest))
 		}
@@ -207,16 +224,16 @@ func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range list {
-		errs = append(errs, ValidIP(path.Index(i).Child("ip"), a.IP, nil)...)
+		errs = append(errs, ValidateIP(path.Index(i).Child("ip"), a.IP, nil)...)
 		for j, name := range a.Hostnames {
-			errs = append(errs, subdomain(path.Index(i).Child("hostnames").Index(j), name)...)
+			errs = append(errs, validateDNSSubdomain(path.Index(i).Child("hostnames").Index(j), name)...)
 		}
 	}
 	return errs
 }
 
-// validateOS refuses what the named operating system does not have.
-func (p *podParts) validateOS(path *field.Path) field.ErrorList {
+// validateOS returns errors for fields that the operating system of the pod does not support.
+func (p *podValidator) validateOS(path *field.Path) field.ErrorList {
 	os := p.spec.OS
 	switch {
 	case os == nil:
@@ -231,19 +248,22 @@ func (p *podParts) validateOS(path *field.Path) field.ErrorList {
 	return oneOf(path.Child("os"), os.Name, corev1.Linux, corev1.Windows)
 }
 
-// validatePodResources checks resources of the pod as a whole, which bound those
-// of its containers.
-func (p *podParts) validatePodResources(path *field.Path) field.ErrorList {
+// validatePodResources validates the resources of the pod as a whole, which limit the
+// resources of its containers.
+func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 	r := p.spec.Resources
 	if r == nil {
 		return nil
 	}
 	errs := ValidateResourceRequirements(r, p.claims, path)
-	together := containersTogether(p.spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	together := aggregateContainerResources(p.spec,
+		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
 	for _, name := range sortedResources(r.Requests) {
 		q := r.Requests[name]
 		if sum, ok := together[name]; ok && q.Cmp(sum) < 0 {
-			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), q.String(), fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
+			errs = append(errs,
+				field.Invalid(path.Child("requests").Key(string(name)), q.String(),
+					fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
 		}
 	}
 	return errs

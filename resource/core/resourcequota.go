@@ -33,7 +33,8 @@ func resourceQuotas() *registry.Kind {
 			Columns: []metav1.TableColumnDefinition{
 				NameColumn,
 				column("Request", "string", "Request represents a minimum amount of cpu/memory that a container may consume."),
-				column("Limit", "string", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
+				column("Limit", "string",
+					"Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node."),
 				AgeColumn,
 			},
 			Cells: resourceQuotaCells,

@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateResourceRequirements checks what a container (or anything that asks
-// like one) requests and is limited to. claims are the names of the pod's
-// resource claims.
-func ValidateResourceRequirements(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
+// ValidateResourceRequirements validates requests and limits. claims are the names of the
+// pod's resource claims.
+func ValidateResourceRequirements(
+	r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path,
+) field.ErrorList {
 	limits, requests := path.Child("limits"), path.Child("requests")
 	var errs field.ErrorList
 	huge, cpuOrMemory := false, false
@@ -37,9 +38,12 @@ func ValidateResourceRequirements(r *corev1.ResourceRequirements, claims sets.Se
 		limit, limited := r.Limits[name]
 		switch {
 		case limited && q.Cmp(limit) != 0 && !overcommitAllowed(name):
-			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
+			errs = append(errs,
+				field.Invalid(requests, q.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String())))
 		case limited && q.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(requests, q.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
+			errs = append(errs,
+				field.Invalid(requests, q.String(),
+					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		case !limited && !overcommitAllowed(name):
 			errs = append(errs, field.Required(limits, "Limit must be set for non overcommitable resources"))
 		}
@@ -62,7 +66,7 @@ func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], pa
 		key := c.Name
 		if c.Request != "" {
 			key += "/" + c.Request
-			errs = append(errs, label(at.Child("request"), c.Request)...)
+			errs = append(errs, validateDNSLabel(at.Child("request"), c.Request)...)
 		}
 		if parts.Has(key) || whole.Has(c.Name) {
 			errs = append(errs, field.Duplicate(at, key))
@@ -124,7 +128,7 @@ var (
 	}
 )
 
-// ValidateResourceName accepts standard resources and qualified names.
+// ValidateResourceName accepts the names of standard resources, and qualified names.
 func ValidateResourceName(name string, path *field.Path) field.ErrorList {
 	errs := invalid(path, name, validation.IsQualifiedName(name))
 	if len(errs) == 0 && !strings.Contains(name, "/") && !slices.Contains(standardResources, name) &&
@@ -158,5 +162,7 @@ func validateResourceValue(name corev1.ResourceName, q resource.Quantity, path *
 }
 
 func isCounted(name string) bool {
-	return slices.Contains([]string{"pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps", "services.nodeports", "services.loadbalancers"}, name)
+	return slices.Contains(
+		[]string{"pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims",
+			"configmaps", "services.nodeports", "services.loadbalancers"}, name)
 }

@@ -22,28 +22,33 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 			errs = append(errs, ValidateNodeSelector(r, path.Child("requiredDuringSchedulingIgnoredDuringExecution"))...)
 		}
 		for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-			p, at := &n.PreferredDuringSchedulingIgnoredDuringExecution[i], path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
-			errs = append(errs, weight(p.Weight, at)...)
+			p, at := &n.PreferredDuringSchedulingIgnoredDuringExecution[i],
+				path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+			errs = append(errs, validateWeight(p.Weight, at)...)
 			errs = append(errs, validateNodeTerm(&p.Preference, at.Child("preference"))...)
 		}
 	}
 	if p := a.PodAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))...)
+		errs = append(errs,
+			validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution,
+				path.Child("podAffinity"))...)
 	}
 	if p := a.PodAntiAffinity; p != nil {
-		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))...)
+		errs = append(errs,
+			validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution,
+				path.Child("podAntiAffinity"))...)
 	}
 	return errs
 }
 
-func weight(n int32, path *field.Path) field.ErrorList {
+func validateWeight(n int32, path *field.Path) field.ErrorList {
 	if n <= 0 || n > 100 {
 		return field.ErrorList{field.Invalid(path.Child("weight"), n, "must be in the range 1-100")}
 	}
 	return nil
 }
 
-// ValidateNodeSelector checks a selector of nodes, of a pod or a volume.
+// ValidateNodeSelector validates the node selector of a pod or a volume.
 func ValidateNodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	path = path.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
@@ -94,7 +99,9 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+			errs = append(errs,
+				field.Required(path.Child("values"),
+					"must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
 		}
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "not a valid selector operator"))
@@ -103,19 +110,22 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
 	for i, v := range r.Values {
-		errs = append(errs, subdomain(path.Child("values").Index(i), v)...)
+		errs = append(errs, validateDNSSubdomain(path.Child("values").Index(i), v)...)
 	}
 	return errs
 }
 
-func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path) field.ErrorList {
+func validatePodTerms(
+	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := range required {
-		errs = append(errs, validatePodTerm(&required[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
+		errs = append(errs,
+			validatePodTerm(&required[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))...)
 	}
 	for i := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
-		errs = append(errs, weight(preferred[i].Weight, at)...)
+		errs = append(errs, validateWeight(preferred[i].Weight, at)...)
 		errs = append(errs, validatePodTerm(&preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"))...)
 	}
 	return errs
@@ -124,13 +134,15 @@ func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.Weig
 func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.LabelSelector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(t.LabelSelector, selectorOptions, path.Child("labelSelector"))...)
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(t.LabelSelector, selectorOptions, path.Child("labelSelector"))...)
 	}
 	if t.NamespaceSelector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(t.NamespaceSelector, selectorOptions, path.Child("namespaceSelector"))...)
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(t.NamespaceSelector, selectorOptions, path.Child("namespaceSelector"))...)
 	}
 	for _, name := range t.Namespaces {
-		errs = append(errs, label(path.Child("namespace"), name)...)
+		errs = append(errs, validateDNSLabel(path.Child("namespace"), name)...)
 	}
 	errs = append(errs, validateTermKeys(t, path)...)
 	if t.TopologyKey == "" {
@@ -139,8 +151,8 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
 
-// validateTermKeys checks the keys that were merged into the selector: each is
-// there once.
+// validateTermKeys checks that each of matchLabelKeys and mismatchLabelKeys is in the label
+// selector exactly once.
 func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	match := sets.New(t.MatchLabelKeys...)
@@ -158,18 +170,20 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 	}
 	for i, key := range t.MismatchLabelKeys {
 		if match.Has(key) {
-			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
+			errs = append(errs,
+				field.Invalid(path.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
 	if t.LabelSelector == nil {
 		return errs
 	}
-	return append(errs, onceInSelector(t.LabelSelector, t.MatchLabelKeys, path)...)
+	return append(errs, requireKeysOnce(t.LabelSelector, t.MatchLabelKeys, path)...)
 }
 
-// onceInSelector wants each key that was merged into a selector to be there once.
-// The path is that of what has the selector, with the last place of the key.
-func onceInSelector(s *metav1.LabelSelector, keys []string, path *field.Path) field.ErrorList {
+// requireKeysOnce returns an error unless each key occurs in the selector exactly once. path
+// is the path of the object with the selector; the error's index is the last position of the
+// key.
+func requireKeysOnce(s *metav1.LabelSelector, keys []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	used := sets.New[string]()
 	for key := range s.MatchLabels {
@@ -203,10 +217,13 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 	}
 	operator := path.Child("operator")
 	if t.Key == "" && t.Operator != corev1.TolerationOpExists {
-		errs = append(errs, field.Invalid(operator, t.Operator, "operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
+		errs = append(errs,
+			field.Invalid(operator, t.Operator,
+				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
 	}
 	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
+		errs = append(errs,
+			field.Invalid(path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"))
 	}
 	switch t.Operator {
 	case corev1.TolerationOpEqual, "":
@@ -216,9 +233,14 @@ func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 			errs = append(errs, field.Invalid(operator, t.Value, "value must be empty when `operator` is 'Exists'"))
 		}
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
-		errs = append(errs, field.NotSupported(operator, t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
+		errs = append(errs,
+			field.NotSupported(operator, t.Operator,
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt,
+					corev1.TolerationOpGt}))
 	default:
-		errs = append(errs, field.NotSupported(operator, t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+		errs = append(errs,
+			field.NotSupported(operator, t.Operator,
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 	}
 	if t.Effect != "" {
 		errs = append(errs, taintEffect(t.Effect, path.Child("effect"))...)
@@ -240,10 +262,13 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 		if c.TopologyKey == "" {
 			errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
 		}
-		errs = append(errs, oneOf(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		errs = append(errs,
+			oneOf(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
 		for j := i + 1; j < len(list); j++ {
 			if list[j].TopologyKey == c.TopologyKey && list[j].WhenUnsatisfiable == c.WhenUnsatisfiable {
-				errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
+				errs = append(errs,
+					field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
+						fmt.Sprintf("{%s, %s}", c.TopologyKey, c.WhenUnsatisfiable)))
 				break
 			}
 		}
@@ -252,14 +277,22 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 				errs = append(errs, field.Invalid(at.Child("minDomains"), *m, mustBePositive))
 			}
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				errs = append(errs, field.Invalid(at.Child("minDomains"), *m, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, c.WhenUnsatisfiable)))
+				errs = append(errs,
+					field.Invalid(at.Child("minDomains"), *m,
+						fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule,
+							c.WhenUnsatisfiable)))
 			}
 		}
-		errs = append(errs, optionalOneOf(at.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
-		errs = append(errs, optionalOneOf(at.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)...)
+		errs = append(errs,
+			optionalOneOf(at.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor,
+				corev1.NodeInclusionPolicyIgnore)...)
+		errs = append(errs,
+			optionalOneOf(at.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor,
+				corev1.NodeInclusionPolicyIgnore)...)
 		errs = append(errs, validateSpreadKeys(c, at)...)
 		if c.LabelSelector != nil {
-			errs = append(errs, metav1validation.ValidateLabelSelector(c.LabelSelector, selectorOptions, at.Child("labelSelector"))...)
+			errs = append(errs,
+				metav1validation.ValidateLabelSelector(c.LabelSelector, selectorOptions, at.Child("labelSelector"))...)
 		}
 	}
 	return errs
@@ -277,5 +310,5 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	for i, key := range c.MatchLabelKeys {
 		errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i))...)
 	}
-	return append(errs, onceInSelector(c.LabelSelector, c.MatchLabelKeys, path)...)
+	return append(errs, requireKeysOnce(c.LabelSelector, c.MatchLabelKeys, path)...)
 }

@@ -44,7 +44,7 @@ func secrets() *registry.Kind {
 	}
 }
 
-// defaultSecret also moves stringData, which is write-only, into data.
+// defaultSecret sets defaults, and moves the write-only stringData to data.
 func defaultSecret(s *corev1.Secret) {
 	setDefault(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
@@ -70,7 +70,7 @@ func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorL
 	return errs
 }
 
-// warnSecret warns of a TLS secret whose certificate and key do not go together.
+// warnSecret returns a warning if the certificate and the key of a TLS secret do not match.
 func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil

@@ -13,26 +13,26 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func userID(path *field.Path, id *int64) field.ErrorList {
+func validateUserID(path *field.Path, id *int64) field.ErrorList {
 	if id == nil {
 		return nil
 	}
 	return invalid(path, *id, validation.IsValidUserID(*id))
 }
 
-func groupID(path *field.Path, id *int64) field.ErrorList {
+func validateGroupID(path *field.Path, id *int64) field.ErrorList {
 	if id == nil {
 		return nil
 	}
 	return invalid(path, *id, validation.IsValidGroupID(*id))
 }
 
-func (p *podParts) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
+func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
-	errs := userID(path.Child("runAsUser"), c.RunAsUser)
-	errs = append(errs, groupID(path.Child("runAsGroup"), c.RunAsGroup)...)
+	errs := validateUserID(path.Child("runAsUser"), c.RunAsUser)
+	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
 	if m := c.ProcMount; m != nil {
 		at := path.Child("procMount")
 		errs = append(errs, oneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
@@ -44,12 +44,15 @@ func (p *podParts) validateSecurityContext(c *corev1.SecurityContext, path *fiel
 	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
 	if c.AllowPrivilegeEscalation != nil && !*c.AllowPrivilegeEscalation {
 		if c.Privileged != nil && *c.Privileged {
-			errs = append(errs, field.Invalid(path, declare.Internal(c), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+			errs = append(errs,
+				field.Invalid(path, declare.Internal(c), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 		}
 		if c.Capabilities != nil {
 			for _, added := range c.Capabilities.Add {
 				if added == "CAP_SYS_ADMIN" {
-					errs = append(errs, field.Invalid(path, declare.Internal(c), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+					errs = append(errs,
+						field.Invalid(path, declare.Internal(c),
+							"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 				}
 			}
 		}
@@ -65,7 +68,8 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 		if s.Type == "" {
 			return field.ErrorList{field.Required(path.Child("type"), "type is required when seccompProfile is set")}
 		}
-		return oneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+		return oneOf(path.Child("type"), s.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault,
+			corev1.SeccompProfileTypeUnconfined)
 	}()
 	at := path.Child("localhostProfile")
 	switch {
@@ -75,7 +79,7 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	case s.LocalhostProfile == nil || *s.LocalhostProfile == "":
 		errs = append(errs, field.Required(at, "must be set when seccomp type is Localhost"))
 	default:
-		errs = append(errs, descendingPath(at, *s.LocalhostProfile)...)
+		errs = append(errs, validateLocalPath(at, *s.LocalhostProfile)...)
 	}
 	return errs
 }
@@ -104,7 +108,8 @@ func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 			return field.ErrorList{field.Invalid(at, a.LocalhostProfile, "can only be set when AppArmor type is Localhost")}
 		}
 	default:
-		return oneOf(path.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+		return oneOf(path.Child("type"), a.Type, corev1.AppArmorProfileTypeLocalhost,
+			corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
 	}
 	return nil
 }
@@ -121,14 +126,17 @@ func validateWindows(o *corev1.WindowsSecurityContextOptions, path *field.Path) 
 	}
 	var errs field.ErrorList
 	if n := o.GMSACredentialSpecName; n != nil {
-		errs = append(errs, subdomain(path.Child("gmsaCredentialSpecName"), *n)...)
+		errs = append(errs, validateDNSSubdomain(path.Child("gmsaCredentialSpecName"), *n)...)
 	}
 	if s := o.GMSACredentialSpec; s != nil {
 		const kib = 64
 		if *s == "" {
-			errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), *s, "gmsaCredentialSpec cannot be an empty string"))
+			errs = append(errs,
+				field.Invalid(path.Child("gmsaCredentialSpec"), *s, "gmsaCredentialSpec cannot be an empty string"))
 		} else if len(*s) > kib*1024 {
-			errs = append(errs, field.Invalid(path.Child("gmsaCredentialSpec"), *s, fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", kib)))
+			errs = append(errs,
+				field.Invalid(path.Child("gmsaCredentialSpec"), *s,
+					fmt.Sprintf("gmsaCredentialSpec size must be under %d KiB", kib)))
 		}
 	}
 	if u := o.RunAsUserName; u != nil {
@@ -139,7 +147,8 @@ func validateWindows(o *corev1.WindowsSecurityContextOptions, path *field.Path) 
 	return errs
 }
 
-// windowsUserProblems says what is wrong with DOMAIN\USER or USER.
+// windowsUserProblems returns messages for a user name that is not valid. Valid names have the
+// format DOMAIN\USER or USER.
 func windowsUserProblems(name string) []string {
 	const longestDomain, longestUser = 256, 104
 	if name == "" {
@@ -169,7 +178,8 @@ func windowsUserProblems(name string) []string {
 	case user == "":
 		problems = append(problems, "runAsUserName's User cannot be empty")
 	case len(user) > longestUser:
-		problems = append(problems, fmt.Sprintf("runAsUserName's User length must not be longer than %d characters", longestUser))
+		problems = append(problems,
+			fmt.Sprintf("runAsUserName's User length must not be longer than %d characters", longestUser))
 	}
 	if strings.Trim(user, " .") == "" && user != "" {
 		problems = append(problems, `runAsUserName's User cannot contain only periods or spaces`)
@@ -182,22 +192,27 @@ func windowsUserProblems(name string) []string {
 
 var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9]([-_a-z0-9]*[a-z0-9])?)$`)
 
-func (p *podParts) validatePodSecurityContext(c *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
+func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
-	errs := groupID(path.Child("fsGroup"), c.FSGroup)
-	errs = append(errs, userID(path.Child("runAsUser"), c.RunAsUser)...)
-	errs = append(errs, groupID(path.Child("runAsGroup"), c.RunAsGroup)...)
+	errs := validateGroupID(path.Child("fsGroup"), c.FSGroup)
+	errs = append(errs, validateUserID(path.Child("runAsUser"), c.RunAsUser)...)
+	errs = append(errs, validateGroupID(path.Child("runAsGroup"), c.RunAsGroup)...)
 	for i := range c.SupplementalGroups {
-		errs = append(errs, groupID(path.Child("supplementalGroups").Index(i), &c.SupplementalGroups[i])...)
+		errs = append(errs, validateGroupID(path.Child("supplementalGroups").Index(i), &c.SupplementalGroups[i])...)
 	}
 	errs = append(errs, validateSysctls(c.Sysctls, path.Child("sysctls"))...)
-	errs = append(errs, optionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+	errs = append(errs,
+		optionalOneOf(path.Child("fsGroupChangePolicy"), c.FSGroupChangePolicy, corev1.FSGroupChangeAlways,
+			corev1.FSGroupChangeOnRootMismatch)...)
 	errs = append(errs, validateSeccomp(c.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateAppArmor(c.AppArmorProfile, path.Child("appArmorProfile"))...)
-	errs = append(errs, optionalOneOf(path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
-	errs = append(errs, optionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)...)
+	errs = append(errs,
+		optionalOneOf(path.Child("supplementalGroupsPolicy"), c.SupplementalGroupsPolicy,
+			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
+	errs = append(errs,
+		optionalOneOf(path.Child("seLinuxChangePolicy"), c.SELinuxChangePolicy, corev1.SELinuxChangePolicyRecursive)...)
 	return append(errs, validateWindows(c.WindowsOptions, path.Child("windowsOptions"))...)
 }
 
@@ -211,7 +226,9 @@ func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
 		case s.Name == "":
 			errs = append(errs, field.Required(at, ""))
 		case len(s.Name) > longest || !sysctlPattern.MatchString(s.Name):
-			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern)))
+			errs = append(errs,
+				field.Invalid(at, s.Name,
+					fmt.Sprintf("must have at most %d characters and match regex %s", longest, sysctlPattern)))
 		case names.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
@@ -220,9 +237,9 @@ func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateHostPorts wants ports of containers in the host's network to be the
-// same on both sides.
-func (p *podParts) validateHostPorts(path *field.Path) field.ErrorList {
+// validateHostPorts requires that host port and container port are equal in the host's
+// network.
+func (p *podValidator) validateHostPorts(path *field.Path) field.ErrorList {
 	if !p.spec.HostNetwork {
 		return nil
 	}
@@ -243,9 +260,9 @@ func (p *podParts) validateHostPorts(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateHostProcess checks Windows host process containers: all or none, and
-// in the host's network.
-func (p *podParts) validateHostProcess(path *field.Path) field.ErrorList {
+// validateHostProcess validates Windows host process containers. All containers of a pod have
+// to be host process containers, or none, and the pod has to be in the host's network.
+func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var ofPod *bool
 	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
@@ -257,7 +274,9 @@ func (p *podParts) validateHostProcess(path *field.Path) field.ErrorList {
 		if c != nil && c.WindowsOptions != nil && c.WindowsOptions.HostProcess != nil {
 			own = c.WindowsOptions.HostProcess
 			if ofPod != nil && *own != *ofPod {
-				errs = append(errs, field.Invalid(path.Child(name).Index(i).Child("securityContext", "windowsOptions", "hostProcess"), *own, fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *ofPod)))
+				errs = append(errs,
+					field.Invalid(path.Child(name).Index(i).Child("securityContext", "windowsOptions", "hostProcess"), *own,
+						fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *ofPod)))
 			}
 		}
 		if own != nil && *own {
@@ -279,16 +298,20 @@ func (p *podParts) validateHostProcess(path *field.Path) field.ErrorList {
 		return errs
 	}
 	if lack {
-		errs = append(errs, field.Invalid(path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
+		errs = append(errs,
+			field.Invalid(path, "",
+				"If pod contains any hostProcess containers then all containers must be HostProcess containers"))
 	}
 	if !p.spec.HostNetwork {
-		errs = append(errs, field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork, "hostNetwork must be true if pod contains any hostProcess containers"))
+		errs = append(errs,
+			field.Invalid(path.Child("hostNetwork"), p.spec.HostNetwork,
+				"hostNetwork must be true if pod contains any hostProcess containers"))
 	}
 	return errs
 }
 
-// eachSecurityContext visits the containers that have one.
-func (p *podParts) eachSecurityContext(path *field.Path, visit func(*corev1.SecurityContext, *field.Path)) {
+// eachSecurityContext calls visit for each container that has a security context.
+func (p *podValidator) eachSecurityContext(path *field.Path, visit func(*corev1.SecurityContext, *field.Path)) {
 	each := func(name string, i int, c *corev1.SecurityContext) {
 		if c != nil {
 			visit(c, path.Child(name).Index(i).Child("securityContext"))
@@ -305,7 +328,7 @@ func (p *podParts) eachSecurityContext(path *field.Path, visit func(*corev1.Secu
 	}
 }
 
-func (p *podParts) validateLinux(path *field.Path) field.ErrorList {
+func (p *podValidator) validateLinux(path *field.Path) field.ErrorList {
 	const message = "windows options cannot be set for a linux pod"
 	var errs field.ErrorList
 	if c := p.spec.SecurityContext; c != nil && c.WindowsOptions != nil {
@@ -319,7 +342,7 @@ func (p *podParts) validateLinux(path *field.Path) field.ErrorList {
 	return errs
 }
 
-func (p *podParts) validateWindowsPod(path *field.Path) field.ErrorList {
+func (p *podValidator) validateWindowsPod(path *field.Path) field.ErrorList {
 	const message = "cannot be set for a windows pod"
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {

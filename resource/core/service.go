@@ -29,11 +29,12 @@ func services() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "services/specs"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{
-			// Service names may begin with a digit, since 1.36.
+			// Since Kubernetes 1.36, the name of a Service may begin with a digit.
 			ValidateName: apivalidation.NameIsDNSLabel,
 		},
 		Subresources: []registry.Subresource{
-			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
+			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions"), Verbs: proxyVerbs, Unserved: true,
+				Connect: true},
 			statusSubresource(),
 		},
 		Selection: registry.Selection{
@@ -47,7 +48,7 @@ func services() *registry.Kind {
 			Spec:   func(s *corev1.Service) any { return &s.Spec },
 			Status: func(s *corev1.Service) any { return &s.Status },
 			PrepareCreate: func(_ context.Context, s *corev1.Service) {
-				completeAddresses(s)
+				inferAddressFields(s)
 				dropInternalTraffic(s)
 			},
 			PrepareUpdate: prepareServiceUpdate,
@@ -86,7 +87,8 @@ func defaultService(s *corev1.Service) {
 	case corev1.ServiceAffinityClientIP:
 		if c := spec.SessionAffinityConfig; c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil {
 			timeout := corev1.DefaultClientIPServiceAffinitySeconds
-			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
+			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
 		}
 	}
 	setDefault(&spec.Type, corev1.ServiceTypeClusterIP)
@@ -131,12 +133,13 @@ func hasExternalTraffic(s *corev1.Service) bool {
 }
 
 func hasHealthCheckPort(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// completeAddresses fills in what an address that the client chose says by itself:
-// that it is the only one, and of which family.
-func completeAddresses(s *corev1.Service) {
+// inferAddressFields sets clusterIPs, ipFamilies and ipFamilyPolicy as far as they follow from
+// the cluster IP that the client has chosen.
+func inferAddressFields(s *corev1.Service) {
 	spec := &s.Spec
 	ip, err := netip.ParseAddr(spec.ClusterIP)
 	if !hasClusterIP(s) || err != nil || len(spec.ClusterIPs) > 1 {
@@ -155,13 +158,13 @@ func completeAddresses(s *corev1.Service) {
 	setDefaultPointer(&spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack)
 }
 
-// prepareServiceUpdate lets a service change its type by naming the type alone:
-// what only the old type had, and the client left as it was, goes.
+// prepareServiceUpdate lets a client change the type of a Service by changing only the field
+// type. It removes the fields that only the old type had, if the client has not changed them.
 func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
 	dropInternalTraffic(s)
 	if before.Type != corev1.ServiceTypeExternalName && spec.Type == corev1.ServiceTypeExternalName {
-		dropAddresses(spec, before)
+		dropUnchangedAddresses(spec, before)
 	}
 	if mayHaveNodePorts(old) && !mayHaveNodePorts(s) && sameNodePorts(s, old) {
 		for i := range spec.Ports {
@@ -171,7 +174,8 @@ func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	if hasHealthCheckPort(old) && !hasHealthCheckPort(s) && spec.HealthCheckNodePort == before.HealthCheckNodePort {
 		spec.HealthCheckNodePort = 0
 	}
-	wasLoadBalancer, isLoadBalancer := before.Type == corev1.ServiceTypeLoadBalancer, spec.Type == corev1.ServiceTypeLoadBalancer
+	wasLoadBalancer, isLoadBalancer := before.Type == corev1.ServiceTypeLoadBalancer,
+		spec.Type == corev1.ServiceTypeLoadBalancer
 	if wasLoadBalancer && !isLoadBalancer {
 		if samePointer(spec.AllocateLoadBalancerNodePorts, before.AllocateLoadBalancerNodePorts) {
 			spec.AllocateLoadBalancerNodePorts = nil
@@ -188,8 +192,8 @@ func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	}
 }
 
-// dropAddresses drops what the client left as it was.
-func dropAddresses(spec, before *corev1.ServiceSpec) {
+// dropUnchangedAddresses removes the cluster IPs if the client has not changed them.
+func dropUnchangedAddresses(spec, before *corev1.ServiceSpec) {
 	if spec.ClusterIP == before.ClusterIP && slices.Equal(spec.ClusterIPs, before.ClusterIPs) {
 		spec.ClusterIP, spec.ClusterIPs = "", nil
 	}
@@ -201,10 +205,12 @@ func dropAddresses(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-// dropInternalTraffic drops what a Service that is only a name once had by default.
+// dropInternalTraffic removes internalTrafficPolicy from a Service of type ExternalName. Older
+// versions set it as a default.
 func dropInternalTraffic(s *corev1.Service) {
 	p := s.Spec.InternalTrafficPolicy
-	if s.Spec.Type == corev1.ServiceTypeExternalName && p != nil && (*p == corev1.ServiceInternalTrafficPolicyCluster || *p == corev1.ServiceInternalTrafficPolicyLocal) {
+	if s.Spec.Type == corev1.ServiceTypeExternalName && p != nil &&
+		(*p == corev1.ServiceInternalTrafficPolicyCluster || *p == corev1.ServiceInternalTrafficPolicyLocal) {
 		s.Spec.InternalTrafficPolicy = nil
 	}
 }
@@ -213,7 +219,7 @@ func mayHaveNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// sameNodePorts says that s has no node ports but those of old.
+// sameNodePorts reports whether all node ports of s are also in old.
 func sameNodePorts(s, old *corev1.Service) bool {
 	had := map[int32]bool{0: true}
 	for _, p := range old.Spec.Ports {
@@ -286,15 +292,19 @@ func serviceWarnings(s *corev1.Service) []string {
 		}
 	}
 	_, hints := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
-	warn(hints, fmt.Sprintf("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
+	warn(hints, fmt.Sprintf("annotation %s is deprecated, please use %s instead",
+		corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
 	if spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
 		warnings = append(warnings, warnIPs(path.Child("clusterIPs"), spec.ClusterIPs)...)
 	}
-	warn(headless && spec.LoadBalancerIP != "", "spec.loadBalancerIP is ignored for headless services") //nolint:staticcheck // deprecated, still served
+	warn(headless && spec.LoadBalancerIP != "",
+		"spec.loadBalancerIP is ignored for headless services") //nolint:staticcheck // deprecated, still served
 	warn(headless && len(spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
-	warn(headless && spec.SessionAffinity != corev1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
+	warn(headless && spec.SessionAffinity != corev1.ServiceAffinityNone,
+		"spec.SessionAffinity is ignored for headless services")
 	warnings = append(warnings, warnIPs(path.Child("externalIPs"), spec.ExternalIPs)...)
-	warn(len(spec.ExternalIPs) > 0 && !headless && !external, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+	warn(len(spec.ExternalIPs) > 0 && !headless && !external,
+		"spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	if ip := spec.LoadBalancerIP; netutils.ParseIPSloppy(ip) != nil { //nolint:staticcheck // deprecated, still served
 		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP"), ip)...)
 	}
@@ -304,7 +314,8 @@ func serviceWarnings(s *corev1.Service) []string {
 	warn(external && len(spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
 	warn(!external && spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
 	d := spec.TrafficDistribution
-	warn(d != nil && *d == corev1.ServiceTrafficDistributionPreferClose, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
+	warn(d != nil && *d == corev1.ServiceTrafficDistributionPreferClose,
+		`spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
 	return warnings
 }
 

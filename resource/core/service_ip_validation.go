@@ -12,8 +12,8 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// mostClusterIPs is one address of each family.
-const mostClusterIPs = 2
+// maxClusterIPs is two: one address of each IP family.
+const maxClusterIPs = 2
 
 func isHeadless(s *corev1.Service) bool {
 	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
@@ -26,11 +26,13 @@ func validateTopologyAnnotations(annotations map[string]string) field.ErrorList 
 		return nil
 	}
 	path := field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode)
-	return field.ErrorList{field.Invalid(path, mode, fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints))}
+	return field.ErrorList{
+		field.Invalid(path, mode,
+			fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints))}
 }
 
-// ValidateServiceIPs checks clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy.
-// Addresses that the old Service had, which may be nil, are left alone.
+// ValidateServiceIPs validates clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy. old is
+// nil on create. Addresses that the old Service had are not validated again.
 func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
 	at := path.Child("clusterIPs")
@@ -50,10 +52,12 @@ func ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, validateFamilies(spec, path)...)
 	if p := spec.IPFamilyPolicy; p != nil {
-		errs = append(errs, oneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
+		errs = append(errs,
+			oneOf(path.Child("ipFamilyPolicy"), *p, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
+				corev1.IPFamilyPolicySingleStack)...)
 	}
 	wrong := validateEachClusterIP(spec, old, at)
-	if errs = append(errs, wrong...); len(spec.ClusterIPs) > mostClusterIPs {
+	if errs = append(errs, wrong...); len(spec.ClusterIPs) > maxClusterIPs {
 		errs = append(errs, field.Invalid(at, spec.ClusterIPs, "may only hold up to 2 values"))
 	}
 	if len(wrong) > 0 {
@@ -68,7 +72,8 @@ func validateNoIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 		name string
 		set  bool
 	}{
-		{"clusterIPs", len(spec.ClusterIPs) > 0}, {"ipFamilies", len(spec.IPFamilies) > 0}, {"ipFamilyPolicy", spec.IPFamilyPolicy != nil},
+		{"clusterIPs", len(spec.ClusterIPs) > 0}, {"ipFamilies", len(spec.IPFamilies) > 0},
+		{"ipFamilyPolicy", spec.IPFamilyPolicy != nil},
 	} {
 		if f.set {
 			errs = append(errs, field.Forbidden(path.Child(f.name), "may not be set for ExternalName services"))
@@ -104,13 +109,13 @@ func validateEachClusterIP(spec *corev1.ServiceSpec, old *corev1.Service, path *
 			}
 			continue
 		}
-		errs = append(errs, ValidIP(path.Index(i), ip, before)...)
+		errs = append(errs, ValidateIP(path.Index(i), ip, before)...)
 	}
 	return errs
 }
 
-// validateClusterIPFamilies checks valid addresses against each other, and against the
-// families that are asked for.
+// validateClusterIPFamilies checks that valid addresses agree with each other and with
+// ipFamilies.
 func validateClusterIPFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
 	spec := &s.Spec
 	var errs field.ErrorList
@@ -127,7 +132,8 @@ func validateClusterIPFamilies(s *corev1.Service, path *field.Path) field.ErrorL
 	for i := range min(len(spec.ClusterIPs), len(spec.IPFamilies)) {
 		ip, family := spec.ClusterIPs[i], spec.IPFamilies[i]
 		if six := netutils.IsIPv6String(ip); family == corev1.IPv4Protocol && six || family == corev1.IPv6Protocol && !six {
-			errs = append(errs, field.Invalid(path.Index(i), ip, fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%v]`", family, i)))
+			errs = append(errs,
+				field.Invalid(path.Index(i), ip, fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%v]`", family, i)))
 		}
 	}
 	return errs
@@ -141,7 +147,7 @@ func validateExternalIPs(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range s.Spec.ExternalIPs {
 		at := field.NewPath("spec", "externalIPs").Index(i)
-		if wrong := ValidIP(at, ip, before); len(wrong) > 0 {
+		if wrong := ValidateIP(at, ip, before); len(wrong) > 0 {
 			errs = append(errs, wrong...)
 		} else {
 			errs = append(errs, ValidateEndpointIP(ip, at)...)
@@ -150,8 +156,8 @@ func validateExternalIPs(s, old *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// validateSourceRanges checks who may use a load balancer, which was an annotation
-// once.
+// validateSourceRanges validates loadBalancerSourceRanges, or the annotation that is older
+// than this field.
 func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 	const notBalancer = "may only be used when `type` is 'LoadBalancer'"
 	balancer := s.Spec.Type == corev1.ServiceTypeLoadBalancer
@@ -168,7 +174,7 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 			}
 		}
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-			errs = append(errs, ValidCIDR(at.Index(i), strings.TrimSpace(cidr), before)...)
+			errs = append(errs, ValidateCIDR(at.Index(i), strings.TrimSpace(cidr), before)...)
 		}
 		return errs
 	}
@@ -181,18 +187,20 @@ func validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 	if !balancer {
 		errs = append(errs, field.Forbidden(at, notBalancer))
 	}
-	if value = strings.TrimSpace(value); value == "" || old != nil && old.Annotations[annotation] == s.Annotations[annotation] {
+	if value = strings.TrimSpace(value); value == "" || old != nil &&
+		old.Annotations[annotation] == s.Annotations[annotation] {
 		return errs
 	}
 	for cidr := range strings.SplitSeq(value, ",") {
-		errs = append(errs, ValidCIDR(at, strings.TrimSpace(cidr), nil)...)
+		errs = append(errs, ValidateCIDR(at, strings.TrimSpace(cidr), nil)...)
 	}
 	return errs
 }
 
-// validateClusterIPsKept lets a Service get or lose its second address, and no more.
-func validateClusterIPsKept(s, old *corev1.Service) field.ErrorList {
-	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) && isHeadless(old) {
+// validateClusterIPsUpdate allows to add or remove the secondary address, and no other change.
+func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) &&
+		isHeadless(old) {
 		return nil
 	}
 	path, is, was := field.NewPath("spec", "clusterIPs"), s.Spec.ClusterIPs, old.Spec.ClusterIPs
@@ -213,7 +221,9 @@ func validateClusterIPsKept(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Index(0), is, changed))
 	}
 	if len(is) < len(was) && len(is) == 1 && !isSingleStack(s) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary clusterIP"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+				"must be set to 'SingleStack' when releasing the secondary clusterIP"))
 	}
 	return errs
 }
@@ -222,9 +232,11 @@ func isSingleStack(s *corev1.Service) bool {
 	return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
 }
 
-// validateFamiliesKept is validateClusterIPsKept for the families.
-func validateFamiliesKept(s, old *corev1.Service) field.ErrorList {
-	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) || isHeadless(old) {
+// validateIPFamiliesUpdate allows to add or remove the secondary IP family, and no other
+// change.
+func validateIPFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
+	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) ||
+		isHeadless(old) {
 		return nil
 	}
 	at, is, was := field.NewPath("spec", "ipFamilies").Index(0), s.Spec.IPFamilies, old.Spec.IPFamilies
@@ -245,12 +257,14 @@ func validateFamiliesKept(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(at, s.Spec.ClusterIPs, changed))
 	}
 	if len(is) < len(was) && len(is) == 1 && !isSingleStack(s) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy, "must be set to 'SingleStack' when releasing the secondary ipFamily"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+				"must be set to 'SingleStack' when releasing the secondary ipFamily"))
 	}
 	return errs
 }
 
-// validateServiceStatus checks where load balancers serve a Service.
+// validateServiceStatus validates the load balancer status.
 func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	path, list := field.NewPath("status", "loadBalancer", "ingress"), s.Status.LoadBalancer.Ingress
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(list) > 0 {
@@ -265,7 +279,7 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	for i, in := range list {
 		at := path.Index(i)
 		if in.IP != "" {
-			errs = append(errs, ValidIP(at.Child("ip"), in.IP, before)...)
+			errs = append(errs, ValidateIP(at.Child("ip"), in.IP, before)...)
 		}
 		switch mode := at.Child("ipMode"); {
 		case in.IPMode == nil && in.IP != "":

@@ -13,8 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// validateService checks a Service. Addresses that the old one had, which may be nil,
-// are left alone.
+// validateService validates a Service. old is nil on create. Addresses that the old Service
+// had are not validated again.
 func validateService(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
 	errs := validateTopologyAnnotations(s.Annotations)
@@ -24,27 +24,32 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("ports"), ""))
 	}
 	if headless && (balancer || spec.Type == corev1.ServiceTypeNodePort) {
-		errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone, fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
+		errs = append(errs,
+			field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
+				fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
 	}
-	errs = append(errs, oneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+	errs = append(errs,
+		oneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName,
+			corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	if external {
 		at := path.Child("externalName")
 		if spec.ExternalName == "" {
 			errs = append(errs, field.Required(at, ""))
 		} else {
-			errs = append(errs, subdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
+			errs = append(errs, validateDNSSubdomain(at, strings.TrimSuffix(spec.ExternalName, "."))...)
 		}
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	if spec.Selector != nil {
 		errs = append(errs, metav1validation.ValidateLabels(spec.Selector, path.Child("selector"))...)
 	}
-	errs = append(errs, validateAffinityOfClients(spec, path)...)
+	errs = append(errs, validateSessionAffinity(spec, path)...)
 	errs = append(errs, ValidateServiceIPs(s, old)...)
 	errs = append(errs, validateExternalIPs(s, old)...)
 	errs = append(errs, validateSourceRanges(s, old)...)
 	if !balancer && spec.AllocateLoadBalancerNodePorts != nil {
-		errs = append(errs, field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
+		errs = append(errs,
+			field.Forbidden(path.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
 	}
 	errs = append(errs, validateLoadBalancerClass(spec, path.Child("loadBalancerClass"))...)
 	errs = append(errs, validateTraffic(s, path)...)
@@ -64,14 +69,14 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 		if len(s.Spec.Ports) > 1 && p.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else if p.Name != "" {
-			errs = append(errs, label(at.Child("name"), p.Name)...)
+			errs = append(errs, validateDNSLabel(at.Child("name"), p.Name)...)
 			errs = append(errs, uniqueName(names, p.Name, at)...)
 		}
-		errs = append(errs, portNumber(at.Child("port"), p.Port)...)
+		errs = append(errs, validatePortNumber(at.Child("port"), p.Port)...)
 		errs = append(errs, protocol(at.Child("protocol"), p.Protocol)...)
 		errs = append(errs, portNumberOrName(at.Child("targetPort"), p.TargetPort)...)
 		if p.AppProtocol != nil {
-			errs = append(errs, qualified(at.Child("appProtocol"), *p.AppProtocol)...)
+			errs = append(errs, validateQualifiedName(at.Child("appProtocol"), *p.AppProtocol)...)
 		}
 		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
 			errs = append(errs, field.Forbidden(at.Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
@@ -91,18 +96,23 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateAffinityOfClients(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
+func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	if spec.SessionAffinity == "" {
 		return field.ErrorList{field.Required(path.Child("sessionAffinity"), "")}
 	}
-	errs := oneOf(path.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	errs := oneOf(path.Child("sessionAffinity"), spec.SessionAffinity, corev1.ServiceAffinityClientIP,
+		corev1.ServiceAffinityNone)
 	c := spec.SessionAffinityConfig
 	switch {
 	case spec.SessionAffinity == corev1.ServiceAffinityNone && c != nil:
-		errs = append(errs, field.Forbidden(path.Child("sessionAffinityConfig"), "must not be set when session affinity is None"))
-	case spec.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil:
+		errs = append(errs,
+			field.Forbidden(path.Child("sessionAffinityConfig"), "must not be set when session affinity is None"))
+	case spec.SessionAffinity == corev1.ServiceAffinityClientIP && c != nil && c.ClientIP != nil &&
+		c.ClientIP.TimeoutSeconds != nil:
 		if t := *c.ClientIP.TimeoutSeconds; t <= 0 || t > 86400 {
-			errs = append(errs, field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t, "must be greater than 0 and less than 86400"))
+			errs = append(errs,
+				field.Invalid(path.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t,
+					"must be greater than 0 and less than 86400"))
 		}
 	}
 	return errs
@@ -116,20 +126,27 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 		if !hasExternalTraffic(s) {
 			errs = append(errs, field.Invalid(at, p, "may only be set for externally-accessible services"))
 		} else {
-			errs = append(errs, oneOf(at, p, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+			errs = append(errs,
+				oneOf(at, p, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
 		}
 	} else if hasExternalTraffic(s) {
 		errs = append(errs, field.Required(path.Child("externalTrafficPolicy"), ""))
 	}
 	if n, at := spec.HealthCheckNodePort, path.Child("healthCheckNodePort"); n != 0 {
 		if !hasHealthCheckPort(s) {
-			errs = append(errs, field.Invalid(at, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+			errs = append(errs,
+				field.Invalid(at, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 		} else {
-			errs = append(errs, portNumber(at, n)...)
+			errs = append(errs, validatePortNumber(at, n)...)
 		}
 	}
-	errs = append(errs, optionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
-	return append(errs, optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution, corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
+	errs = append(errs,
+		optionalOneOf(path.Child("internalTrafficPolicy"), spec.InternalTrafficPolicy,
+			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	return append(errs,
+		optionalOneOf(path.Child("trafficDistribution"), spec.TrafficDistribution,
+			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+			corev1.ServiceTrafficDistributionPreferSameNode)...)
 }
 
 func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
@@ -139,16 +156,17 @@ func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field
 	case spec.Type != corev1.ServiceTypeLoadBalancer:
 		return field.ErrorList{field.Forbidden(path, "may only be used when `type` is 'LoadBalancer'")}
 	default:
-		return qualified(path, *c)
+		return validateQualifiedName(path, *c)
 	}
 }
 
-// validateServiceUpdate checks an update. kube-apiserver checks the class of load
-// balancers twice.
+// validateServiceUpdate validates an update. Like kube-apiserver, it checks loadBalancerClass
+// twice.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
-	errs := append(validateClusterIPsKept(s, old), validateFamiliesKept(s, old)...)
+	errs := append(validateClusterIPsUpdate(s, old), validateIPFamiliesUpdate(s, old)...)
 	path := field.NewPath("spec")
-	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer && !samePointer(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		!samePointer(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
 		var value any = json.RawMessage("null")
 		if c := s.Spec.LoadBalancerClass; c != nil {
 			value = *c

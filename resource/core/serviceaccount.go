@@ -12,8 +12,9 @@ import (
 
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
-// tokenSeconds is how long a token lives that is asked for without saying.
-const tokenSeconds = 60 * 60
+// defaultTokenSeconds is the lifetime of a token for which the client requests none, in
+// seconds.
+const defaultTokenSeconds = 60 * 60
 
 func serviceAccounts() *registry.Kind {
 	return &registry.Kind{
@@ -30,17 +31,18 @@ func serviceAccounts() *registry.Kind {
 			GVK: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
 			New: func() registry.Object { return &authenticationv1.TokenRequest{} },
 			Default: func(o registry.Object) {
-				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, tokenSeconds)
+				setDefaultPointer(&o.(*authenticationv1.TokenRequest).Spec.ExpirationSeconds, defaultTokenSeconds)
 			},
 		}},
 		Strategy: registry.Strategy[*corev1.ServiceAccount]{
-			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { keepSecretNames(s) },
-			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { keepSecretNames(s) },
+			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
+			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
 			Warn: func(_ context.Context, s, _ *corev1.ServiceAccount) []string {
 				if _, ok := s.Annotations[mountableSecretsAnnotation]; !ok {
 					return nil
 				}
-				return []string{"metadata.annotations[" + mountableSecretsAnnotation + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+				return []string{"metadata.annotations[" + mountableSecretsAnnotation +
+					"]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.ServiceAccount]{
@@ -52,8 +54,8 @@ func serviceAccounts() *registry.Kind {
 	}
 }
 
-// keepSecretNames leaves of references to secrets what has a meaning: the name.
-func keepSecretNames(s *corev1.ServiceAccount) {
+// dropSecretReferenceFields removes all fields of references to secrets except the name.
+func dropSecretReferenceFields(s *corev1.ServiceAccount) {
 	for i := range s.Secrets {
 		s.Secrets[i] = corev1.ObjectReference{Name: s.Secrets[i].Name}
 	}

@@ -43,7 +43,9 @@ func (c *cluster) List(_ context.Context, _ schema.GroupResource, _ string) ([]r
 	return out, nil
 }
 
-func (c *cluster) Update(ctx context.Context, r schema.GroupResource, ns, name string, dryRun bool, change func(registry.Object) error) (registry.Object, error) {
+func (c *cluster) Update(
+	ctx context.Context, r schema.GroupResource, ns, name string, dryRun bool, change func(registry.Object) error,
+) (registry.Object, error) {
 	obj, err := c.Get(ctx, r, ns, name)
 	if err != nil {
 		return nil, err
@@ -74,17 +76,20 @@ func (c *cluster) Delete(_ context.Context, _ schema.GroupResource, _, name stri
 
 func runningPod(ready corev1.ConditionStatus) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n", UID: "u", ResourceVersion: "5", Labels: map[string]string{"app": "x"}},
-		Spec:       corev1.PodSpec{NodeName: "n1"},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n", UID: "u", ResourceVersion: "5",
+			Labels: map[string]string{"app": "x"}},
+		Spec: corev1.PodSpec{NodeName: "n1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}},
 	}
 }
 
 func budget(name string, status policyv1.PodDisruptionBudgetStatus) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", Generation: 1},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
-		Status:     status,
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
+		Status: status,
 	}
 }
 
@@ -105,18 +110,23 @@ func TestEvict(t *testing.T) {
 		taken   bool
 	}{
 		{name: "no budget", pod: runningPod("True")},
-		{name: "not processed", pod: runningPod("True"), budgets: []*policyv1.PodDisruptionBudget{budget("b", policyv1.PodDisruptionBudgetStatus{})},
-			code: 429, cause: "The disruption budget b is still being processed by the server."},
+		{name: "not processed", pod: runningPod("True"),
+			budgets: []*policyv1.PodDisruptionBudget{budget("b", policyv1.PodDisruptionBudgetStatus{})},
+			code:    429, cause: "The disruption budget b is still being processed by the server."},
 		{name: "blocked", pod: runningPod("True"), budgets: []*policyv1.PodDisruptionBudget{budget("b", blocked)},
 			code: 429, cause: "The disruption budget b needs 1 healthy pods and has 1 currently"},
-		{name: "blocked dry run", pod: runningPod("True"), dryRun: true, budgets: []*policyv1.PodDisruptionBudget{budget("b", blocked)},
-			code: 429, cause: "The disruption budget b needs 1 healthy pods and has 1 currently"},
+		{name: "blocked dry run", pod: runningPod("True"), dryRun: true,
+			budgets: []*policyv1.PodDisruptionBudget{budget("b", blocked)},
+			code:    429, cause: "The disruption budget b needs 1 healthy pods and has 1 currently"},
 		{name: "free", pod: runningPod("True"), budgets: []*policyv1.PodDisruptionBudget{budget("b", free)}, taken: true},
-		{name: "free dry run", pod: runningPod("True"), dryRun: true, budgets: []*policyv1.PodDisruptionBudget{budget("b", free)}},
-		{name: "two", pod: runningPod("True"), budgets: []*policyv1.PodDisruptionBudget{budget("b", free), budget("c", free)}, code: 500},
+		{name: "free dry run", pod: runningPod("True"), dryRun: true,
+			budgets: []*policyv1.PodDisruptionBudget{budget("b", free)}},
+		{name: "two", pod: runningPod("True"), budgets: []*policyv1.PodDisruptionBudget{budget("b", free), budget("c", free)},
+			code: 500},
 		{name: "pending", pod: pending, budgets: []*policyv1.PodDisruptionBudget{budget("b", blocked)}},
 		{name: "unready, always", pod: runningPod("False"), budgets: []*policyv1.PodDisruptionBudget{always}},
-		{name: "unready, budget healthy", pod: runningPod("False"), budgets: []*policyv1.PodDisruptionBudget{budget("b", blocked)}},
+		{name: "unready, budget healthy", pod: runningPod("False"),
+			budgets: []*policyv1.PodDisruptionBudget{budget("b", blocked)}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -132,7 +142,8 @@ func TestEvict(t *testing.T) {
 				if !errors.As(err, &status) || status.ErrStatus.Code != test.code {
 					t.Fatalf("got %v", err)
 				}
-				if test.cause != "" && (status.ErrStatus.Message != evictionRefused || status.ErrStatus.Details.Causes[0].Message != test.cause) {
+				if test.cause != "" &&
+					(status.ErrStatus.Message != evictionRefused || status.ErrStatus.Details.Causes[0].Message != test.cause) {
 					t.Errorf("got %+v", status.ErrStatus)
 				}
 				if len(c.deleted) > 0 {
@@ -159,7 +170,8 @@ func TestBind(t *testing.T) {
 		return err
 	}
 	binding := func(name, node string) *corev1.Binding {
-		return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"k": "v"}}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}
+		return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"k": "v"}},
+			Target: corev1.ObjectReference{Kind: "Node", Name: node}}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n", UID: "u"}}
 	c := &cluster{pods: map[string]*corev1.Pod{"a": pod}}
@@ -178,9 +190,12 @@ func TestBind(t *testing.T) {
 		{binding("b", "n1"), "a", 400, "name in URL does not match name in Binding object"},
 		{binding("", "n1"), "", 400, "Name parameter required."},
 		{binding("z", "n1"), "", 404, `pods "z" not found`},
-		{other, "a", 409, `Operation cannot be fulfilled on pods "a": StorageError: invalid object, Code: 4, Key: /registry/pods/n/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: w, UID in object meta: u`},
+		{other, "a", 409, `Operation cannot be fulfilled on pods "a": StorageError: invalid object, Code: 4, Key: ` +
+			`/registry/pods/n/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: w,` +
+			` UID in object meta: u`},
 		{binding("a", "n1"), "a", 0, ""},
-		{binding("a", "n2"), "", 409, `Operation cannot be fulfilled on pods/binding "a": pod a is already assigned to node "n1"`},
+		{binding("a", "n2"), "", 409,
+			`Operation cannot be fulfilled on pods/binding "a": pod a is already assigned to node "n1"`},
 	} {
 		err := bindTo(c, test.b, test.name)
 		if test.code == 0 {
@@ -217,7 +232,8 @@ func TestGrace(t *testing.T) {
 		{scheduled(func(p *corev1.Pod) { p.Spec.NodeName = "" }), ptr.To[int64](100), 0},
 		{scheduled(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), nil, 0},
 	} {
-		if got, graceful := podGrace(test.pod, &metav1.DeleteOptions{GracePeriodSeconds: test.ask}); got != test.want || !graceful {
+		if got, graceful := podGrace(test.pod, &metav1.DeleteOptions{GracePeriodSeconds: test.ask}); got != test.want ||
+			!graceful {
 			t.Errorf("%+v: got %d", test.pod.Spec, got)
 		}
 	}
@@ -237,10 +253,13 @@ func TestPodUpdates(t *testing.T) {
 		{"image", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "y" }, ""},
 		{"deadline", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](5) }, ""},
 		{"toleration", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "k"}} }, ""},
-		{"env", func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}} }, "spec: Forbidden: " + podUpdateForbidden},
+		{"env", func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}} },
+			"spec: Forbidden: " + podUpdateForbidden},
 		{"node", func(p *corev1.Pod) { p.Spec.NodeName = "n" }, "spec: Forbidden: " + podUpdateForbidden},
-		{"container", func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, validContainer("d")) }, "spec.containers: Forbidden: " + noAddRemove},
-		{"gate", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "c"}} }, "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"},
+		{"container", func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, validContainer("d")) },
+			"spec.containers: Forbidden: " + noAddRemove},
+		{"gate", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "c"}} },
+			"spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'"},
 	} {
 		p := old.DeepCopy()
 		test.change(p)
@@ -278,7 +297,8 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 		t.Error(errs)
 	}
 	p.Spec.Containers[0].Resources.Limits = resources("cpu", "200m", "ephemeral-storage", "1Gi")
-	if errs := validateResize(t.Context(), p, old); len(errs) != 1 || !strings.Contains(errs[0].Detail, "only cpu and memory") {
+	if errs := validateResize(t.Context(), p, old); len(errs) != 1 ||
+		!strings.Contains(errs[0].Detail, "only cpu and memory") {
 		t.Error(errs)
 	}
 }
@@ -294,9 +314,11 @@ func resources(pairs ...string) corev1.ResourceList {
 func TestPullPolicy(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("a", 64)
 	for image, want := range map[string]corev1.PullPolicy{
-		"x": "Always", "x:latest": "Always", "x:1": "IfNotPresent", "x" + digest: "IfNotPresent", "x:latest" + digest: "Always",
-		"host:5000/x": "Always", "host:5000/x:1": "IfNotPresent", "Bad_Value!": "IfNotPresent", "": "IfNotPresent",
-		"Upper/x": "Always", "docker.io/Upper": "IfNotPresent", strings.Repeat("a", 64): "IfNotPresent", strings.Repeat("a", 260): "IfNotPresent",
+		"x": "Always", "x:latest": "Always", "x:1": "IfNotPresent", "x" + digest: "IfNotPresent",
+		"x:latest" + digest: "Always",
+		"host:5000/x":       "Always", "host:5000/x:1": "IfNotPresent", "Bad_Value!": "IfNotPresent", "": "IfNotPresent",
+		"Upper/x": "Always", "docker.io/Upper": "IfNotPresent", strings.Repeat("a", 64): "IfNotPresent",
+		strings.Repeat("a", 260): "IfNotPresent",
 	} {
 		if got := pullPolicy(image); got != want {
 			t.Errorf("%q: got %s, want %s", image, got, want)

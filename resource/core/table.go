@@ -11,24 +11,26 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// Unknown, None and Unset are what tables print where there is nothing to print.
+// Unknown, None and Unset are the texts of cells without a value.
 const (
 	Unknown = "<unknown>"
 	None    = "<none>"
 	Unset   = "<unset>"
 )
 
-// Columns that many tables begin or end with. Their descriptions are those of
-// the fields, as kube-apiserver gives them.
+// NameColumn and AgeColumn are in many tables. Their descriptions are those of the fields, as
+// in kube-apiserver.
 var (
-	NameColumn = metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}
-	AgeColumn  = metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]}
+	NameColumn = metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name",
+		Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}
+	AgeColumn = metav1.TableColumnDefinition{Name: "Age", Type: "string",
+		Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]}
 )
 
-// HumanDuration writes a duration as tables do, e.g. "5m", "3d2h".
+// HumanDuration returns a duration as in tables, for example "5m" or "3d2h".
 func HumanDuration(d time.Duration) string { return duration.HumanDuration(d) }
 
-// Age is a cell with the time since t.
+// Age returns a cell with the time since t.
 func Age(t metav1.Time) any {
 	if t.IsZero() {
 		return Unknown
@@ -36,11 +38,10 @@ func Age(t metav1.Time) any {
 	return registry.Elapsed{Since: t.Time}
 }
 
-// MicroAge is Age for a time of finer resolution.
+// MicroAge is Age for a MicroTime.
 func MicroAge(t metav1.MicroTime) any { return Age(metav1.Time{Time: t.Time}) }
 
-// ContainerNames lists names and images of a pod's containers, separated by
-// commas.
+// ContainerNames returns the names and the images of a pod's containers, separated by commas.
 func ContainerNames(s *corev1.PodSpec) (names, images string) {
 	var n, i []string
 	for _, c := range s.Containers {
@@ -49,7 +50,7 @@ func ContainerNames(s *corev1.PodSpec) (names, images string) {
 	return strings.Join(n, ","), strings.Join(i, ",")
 }
 
-// OrNone is s, or <none> where it is empty.
+// OrNone returns s, or <none> if it is empty.
 func OrNone(s string) string {
 	if s == "" {
 		return None
@@ -57,7 +58,7 @@ func OrNone(s string) string {
 	return s
 }
 
-// OrUnset is s, or <unset> where it is empty.
+// OrUnset returns s, or <unset> if it is empty.
 func OrUnset(s string) string {
 	if s == "" {
 		return Unset
@@ -65,7 +66,7 @@ func OrUnset(s string) string {
 	return s
 }
 
-// FormatLabels writes a set of labels as tables do.
+// FormatLabels returns labels as in tables.
 func FormatLabels(labels map[string]string) string {
 	return OrNone(metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels}))
 }

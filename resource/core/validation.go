@@ -19,7 +19,7 @@ const (
 	mustBePositive = "must be greater than zero"
 )
 
-// invalid makes an Invalid error of every message.
+// invalid returns an Invalid error for each message.
 func invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range messages {
@@ -28,16 +28,16 @@ func invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	return errs
 }
 
-// required refuses an empty text.
-func required(path *field.Path, value string) field.ErrorList {
+// requireValue returns an error if the value is empty.
+func requireValue(path *field.Path, value string) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	return nil
 }
 
-// oneOf refuses what is not among the allowed values, which are reported in the
-// order given.
+// oneOf returns an error unless the value is one of the allowed values. The error lists them
+// in the given order.
 func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -56,16 +56,16 @@ func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
 	return apivalidation.ValidateNonnegativeField(int64(value), path)
 }
 
-func label(path *field.Path, value string) field.ErrorList {
+func validateDNSLabel(path *field.Path, value string) field.ErrorList {
 	return invalid(path, value, validation.IsDNS1123Label(value))
 }
 
-func subdomain(path *field.Path, value string) field.ErrorList {
+func validateDNSSubdomain(path *field.Path, value string) field.ErrorList {
 	return invalid(path, value, validation.IsDNS1123Subdomain(value))
 }
 
-// portNumber refuses numbers that no port has.
-func portNumber(path *field.Path, port int32) field.ErrorList {
+// validatePortNumber returns an error unless the port is between 1 and 65535.
+func validatePortNumber(path *field.Path, port int32) field.ErrorList {
 	return invalid(path, port, validation.IsValidPortNum(int(port)))
 }
 
@@ -73,11 +73,11 @@ func portNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList
 	if port.Type == intstr.String {
 		return invalid(path, port.StrVal, validation.IsValidPortName(port.StrVal))
 	}
-	return portNumber(path, port.IntVal)
+	return validatePortNumber(path, port.IntVal)
 }
 
-// descendingPath accepts relative paths that stay below where they start.
-func descendingPath(path *field.Path, value string) field.ErrorList {
+// validateLocalPath returns an error for an absolute path, or one that contains "..".
+func validateLocalPath(path *field.Path, value string) field.ErrorList {
 	if strings.HasPrefix(value, "/") {
 		return field.ErrorList{field.Invalid(path, value, "must be a relative path")}
 	}
@@ -93,10 +93,10 @@ func noBacksteps(path *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-// filePath is a descending path that leaves names that begin with two dots to
-// the kubelet.
-func filePath(path *field.Path, value string) field.ErrorList {
-	errs := descendingPath(path, value)
+// validateLocalFilePath is validateLocalPath, and also refuses names that begin with two dots,
+// because the kubelet uses such names itself.
+func validateLocalFilePath(path *field.Path, value string) field.ErrorList {
+	errs := validateLocalPath(path, value)
 	if len(errs) == 0 && strings.HasPrefix(value, "..") {
 		errs = append(errs, field.Invalid(path, value, "must not start with '..'"))
 	}
@@ -110,7 +110,7 @@ func fileMode(path *field.Path, mode *int32) field.ErrorList {
 	return nil
 }
 
-// ValidateNonNegativeQuantity refuses less than nothing.
+// ValidateNonNegativeQuantity returns an error for a negative quantity.
 func ValidateNonNegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() < 0 {
 		return field.ErrorList{field.Invalid(path, q.String(), notNegative)}
@@ -118,7 +118,7 @@ func ValidateNonNegativeQuantity(q resource.Quantity, path *field.Path) field.Er
 	return nil
 }
 
-// configKey is the name of an entry of a ConfigMap or Secret.
+// configKey validates a key of a ConfigMap or a Secret.
 func configKey(path *field.Path, key string) field.ErrorList {
 	if key == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -144,18 +144,18 @@ func fieldLabelError(path *field.Path, label string, err error) *field.Error {
 	return field.Invalid(path, label, fmt.Sprintf("error converting fieldPath: %v", err))
 }
 
-// ValidIP checks an address in a field that has always taken addresses. What the
-// object had before is left alone, however it is written.
-func ValidIP(path *field.Path, ip string, before []string) field.ErrorList {
+// ValidateIP validates an IP address in a field of a kind that has existed for long. Addresses
+// that the object had before are always valid, in any notation.
+func ValidateIP(path *field.Path, ip string, before []string) field.ErrorList {
 	return validation.IsValidIPForLegacyField(path, ip, true, before)
 }
 
-// ValidCIDR checks a range of addresses under the conditions of ValidIP.
-func ValidCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
+// ValidateCIDR validates an address range in the same way as ValidateIP.
+func ValidateCIDR(path *field.Path, cidr string, before []string) field.ErrorList {
 	return validation.IsValidCIDRForLegacyField(path, cidr, true, before)
 }
 
-// ValidateEndpointIP refuses addresses that no endpoint of a Service can have.
+// ValidateEndpointIP returns an error for addresses that an endpoint of a Service cannot have.
 func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {

@@ -18,9 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateVolumes returns the volumes that are valid too: only these can be
-// mounted.
-func validateVolumes(volumes []corev1.Volume, podName string, at *field.Path) (map[string]*corev1.VolumeSource, field.ErrorList) {
+// validateVolumes also returns the valid volumes by name, because only these can be mounted.
+func validateVolumes(
+	volumes []corev1.Volume, podName string, at *field.Path,
+) (map[string]*corev1.VolumeSource, field.ErrorList) {
 	var errs field.ErrorList
 	valid := map[string]*corev1.VolumeSource{}
 	for i := range volumes {
@@ -30,7 +31,7 @@ func validateVolumes(volumes []corev1.Volume, podName string, at *field.Path) (m
 		case v.Name == "":
 			own = append(own, field.Required(at.Child("name"), ""))
 		default:
-			own = append(own, label(at.Child("name"), v.Name)...)
+			own = append(own, validateDNSLabel(at.Child("name"), v.Name)...)
 		}
 		if valid[v.Name] != nil {
 			own = append(own, field.Duplicate(at.Child("name"), v.Name))
@@ -43,21 +44,20 @@ func validateVolumes(volumes []corev1.Volume, podName string, at *field.Path) (m
 	return valid, errs
 }
 
-// sources counts the sources that are set: the first is checked, the others are
-// refused.
-type sources struct {
+// volumeSources validates the first source that is set, and returns errors for further ones.
+type volumeSources struct {
 	path *field.Path
 	many string
 	n    int
 	errs field.ErrorList
 }
 
-func (s *sources) add(name string, set bool, check func(*field.Path) field.ErrorList) {
+func (s *volumeSources) add(name string, set bool, check func(*field.Path) field.ErrorList) {
 	s.addAs(name, name, set, check)
 }
 
-// addAs is for sources that have another name when they are too many.
-func (s *sources) addAs(name, refused string, set bool, check func(*field.Path) field.ErrorList) {
+// addAs is add for a source whose error has another field name if it is one too many.
+func (s *volumeSources) addAs(name, refused string, set bool, check func(*field.Path) field.ErrorList) {
 	if !set {
 		return
 	}
@@ -69,7 +69,7 @@ func (s *sources) addAs(name, refused string, set bool, check func(*field.Path) 
 }
 
 func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *field.Path) field.ErrorList {
-	s := &sources{path: at, many: "may not specify more than 1 volume type"}
+	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
 	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList {
 		if limit := v.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
 			return field.ErrorList{field.Forbidden(at.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity")}
@@ -78,45 +78,55 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	})
 	s.add("hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) })
 	s.add("gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("repository"), v.GitRepo.Repository), descendingPath(at.Child("directory"), v.GitRepo.Directory)...)
+		return append(requireValue(at.Child("repository"), v.GitRepo.Repository),
+			validateLocalPath(at.Child("directory"), v.GitRepo.Directory)...)
 	})
 	s.addAs("persistentDisk", "gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("pdName"), v.GCEPersistentDisk.PDName), partition(v.GCEPersistentDisk.Partition, at)...)
+		return append(requireValue(at.Child("pdName"), v.GCEPersistentDisk.PDName),
+			validatePartition(v.GCEPersistentDisk.Partition, at)...)
 	})
 	s.add("awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID), partition(v.AWSElasticBlockStore.Partition, at)...)
+		return append(requireValue(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID),
+			validatePartition(v.AWSElasticBlockStore.Partition, at)...)
 	})
 	s.add("secret", v.Secret != nil, func(at *field.Path) field.ErrorList {
-		errs := required(at.Child("secretName"), v.Secret.SecretName)
+		errs := requireValue(at.Child("secretName"), v.Secret.SecretName)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.Secret.DefaultMode)...)
 		return append(errs, validateKeyToPaths(v.Secret.Items, at.Child("items"))...)
 	})
 	s.add("nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) })
 	s.add("iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
 		i := v.ISCSI
-		return validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth || i.SessionCHAPAuth, i.SecretRef != nil, at)
+		return validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth || i.SessionCHAPAuth,
+			i.SecretRef != nil, at)
 	})
 	if i := v.ISCSI; i != nil && i.InitiatorName != nil && len(name+":"+i.TargetPortal) > 64 {
-		s.errs = append(s.errs, field.Invalid(at.Child("name"), name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
+		s.errs = append(s.errs,
+			field.Invalid(at.Child("name"), name,
+				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName "+
+					"is specified."))
 	}
 	s.add("glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("endpoints"), v.Glusterfs.EndpointsName), required(at.Child("path"), v.Glusterfs.Path)...)
+		return append(requireValue(at.Child("endpoints"), v.Glusterfs.EndpointsName),
+			requireValue(at.Child("path"), v.Glusterfs.Path)...)
 	})
 	s.add("flocker", v.Flocker != nil, func(at *field.Path) field.ErrorList { return validateFlocker(v.Flocker, at) })
 	s.add("persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
-		return required(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+		return requireValue(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
 	})
 	s.add("rbd", v.RBD != nil, func(at *field.Path) field.ErrorList {
-		return append(someOf(at.Child("monitors"), v.RBD.CephMonitors), required(at.Child("image"), v.RBD.RBDImage)...)
+		return append(requireNonEmpty(at.Child("monitors"), v.RBD.CephMonitors),
+			requireValue(at.Child("image"), v.RBD.RBDImage)...)
 	})
 	s.add("cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
-		errs := required(at.Child("volumeID"), v.Cinder.VolumeID)
+		errs := requireValue(at.Child("volumeID"), v.Cinder.VolumeID)
 		if r := v.Cinder.SecretRef; r != nil {
-			errs = append(errs, required(at.Child("secretRef", "name"), r.Name)...)
+			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
 		}
 		return errs
 	})
-	s.addAs("cephfs", "cephFS", v.CephFS != nil, func(at *field.Path) field.ErrorList { return someOf(at.Child("monitors"), v.CephFS.Monitors) })
+	s.addAs("cephfs", "cephFS", v.CephFS != nil,
+		func(at *field.Path) field.ErrorList { return requireNonEmpty(at.Child("monitors"), v.CephFS.Monitors) })
 	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
 	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
@@ -127,39 +137,43 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	})
 	s.add("fc", v.FC != nil, func(at *field.Path) field.ErrorList { return validateFC(v.FC, at) })
 	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("secretName"), v.AzureFile.SecretName), required(at.Child("shareName"), v.AzureFile.ShareName)...)
+		return append(requireValue(at.Child("secretName"), v.AzureFile.SecretName),
+			requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
 	})
 	s.add("configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
-		errs := required(at.Child("name"), v.ConfigMap.Name)
+		errs := requireValue(at.Child("name"), v.ConfigMap.Name)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)...)
 		return append(errs, validateKeyToPaths(v.ConfigMap.Items, at.Child("items"))...)
 	})
-	s.add("azureDisk", v.AzureDisk != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(v.AzureDisk, at) })
+	s.add("azureDisk", v.AzureDisk != nil,
+		func(at *field.Path) field.ErrorList { return validateAzureDisk(v.AzureDisk, at) })
 	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
-		errs := storageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
+		errs := validateStorageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
 		if r := v.StorageOS.SecretRef; r != nil {
-			errs = append(errs, required(at.Child("secretRef", "name"), r.Name)...)
+			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
 		}
 		return errs
 	})
 	s.add("vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
-		return required(at.Child("volumePath"), v.VsphereVolume.VolumePath)
+		return requireValue(at.Child("volumePath"), v.VsphereVolume.VolumePath)
 	})
 	s.add("portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
-		return required(at.Child("volumeID"), v.PortworxVolume.VolumeID)
+		return requireValue(at.Child("volumeID"), v.PortworxVolume.VolumeID)
 	})
 	s.add("flexVolume", v.FlexVolume != nil, func(at *field.Path) field.ErrorList {
 		return validateFlex(v.FlexVolume.Driver, v.FlexVolume.Options, at)
 	})
 	s.add("photonPersistentDisk", v.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return required(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
+		return requireValue(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
 	})
-	s.add("projected", v.Projected != nil, func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) })
+	s.add("projected", v.Projected != nil,
+		func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) })
 	s.add("scaleIO", v.ScaleIO != nil, func(at *field.Path) field.ErrorList {
-		return scaleIO(v.ScaleIO.Gateway, v.ScaleIO.System, v.ScaleIO.VolumeName, at)
+		return validateScaleIO(v.ScaleIO.Gateway, v.ScaleIO.System, v.ScaleIO.VolumeName, at)
 	})
 	s.add("csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSI(v.CSI, at) })
-	s.add("ephemeral", v.Ephemeral != nil, func(at *field.Path) field.ErrorList { return validateEphemeral(v.Ephemeral, at) })
+	s.add("ephemeral", v.Ephemeral != nil,
+		func(at *field.Path) field.ErrorList { return validateEphemeral(v.Ephemeral, at) })
 	if v.Ephemeral != nil && s.n == 1 && podName != "" && name != "" {
 		claim := podName + "-" + name
 		for _, m := range validation.IsDNS1123Subdomain(claim) {
@@ -167,7 +181,8 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 		}
 	}
 	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("reference"), v.Image.Reference), oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+		return append(requireValue(at.Child("reference"), v.Image.Reference),
+			oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	})
 	if s.n == 0 {
 		s.errs = append(s.errs, field.Required(at, "must specify a volume type"))
@@ -175,14 +190,14 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	return s.errs
 }
 
-func partition(n int32, at *field.Path) field.ErrorList {
+func validatePartition(n int32, at *field.Path) field.ErrorList {
 	if n < 0 || n > 255 {
 		return field.ErrorList{field.Invalid(at.Child("partition"), n, validation.InclusiveRangeError(1, 255))}
 	}
 	return nil
 }
 
-func someOf[T any](at *field.Path, list []T) field.ErrorList {
+func requireNonEmpty[T any](at *field.Path, list []T) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(at, "")}
 	}
@@ -194,36 +209,41 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 		return field.ErrorList{field.Required(at.Child("path"), "")}
 	}
 	errs := noBacksteps(at.Child("path"), h.Path)
-	return append(errs, optionalOneOf(at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
+	return append(errs,
+		optionalOneOf(at.Child("type"), h.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev,
+			corev1.HostPathDirectory, corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate,
+			corev1.HostPathSocket)...)
 }
 
 func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
-	errs := required(at.Child("server"), n.Server)
-	errs = append(errs, required(at.Child("path"), n.Path)...)
+	errs := requireValue(at.Child("server"), n.Server)
+	errs = append(errs, requireValue(at.Child("path"), n.Path)...)
 	if !path.IsAbs(n.Path) {
 		errs = append(errs, field.Invalid(at.Child("path"), n.Path, "must be an absolute path"))
 	}
 	return errs
 }
 
-func validateISCSI(portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path) field.ErrorList {
-	errs := required(at.Child("targetPortal"), portal)
+func validateISCSI(
+	portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path,
+) field.ErrorList {
+	errs := requireValue(at.Child("targetPortal"), portal)
 	if iqn == "" {
 		errs = append(errs, field.Required(at.Child("iqn"), ""))
 	} else {
-		errs = append(errs, iscsiName(at.Child("iqn"), iqn)...)
+		errs = append(errs, validateISCSIName(at.Child("iqn"), iqn)...)
 	}
 	errs = append(errs, inclusiveRange(at.Child("lun"), int64(lun), 0, 255)...)
 	if chap && !secret {
 		errs = append(errs, field.Required(at.Child("secretRef"), ""))
 	}
 	if initiator != nil {
-		errs = append(errs, iscsiName(at.Child("initiatorname"), *initiator)...)
+		errs = append(errs, validateISCSIName(at.Child("initiatorname"), *initiator)...)
 	}
 	return errs
 }
 
-func iscsiName(at *field.Path, name string) field.ErrorList {
+func validateISCSIName(at *field.Path, name string) field.ErrorList {
 	for _, prefix := range []string{"iqn", "eui", "naa"} {
 		if strings.HasPrefix(name, prefix) {
 			return nil
@@ -260,7 +280,7 @@ func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorL
 			}
 		}
 	}
-	return append(errs, required(at.Child("volume"), q.Volume)...)
+	return append(errs, requireValue(at.Child("volume"), q.Volume)...)
 }
 
 func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
@@ -269,7 +289,8 @@ func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
 	case len(f.TargetWWNs) == 0 && len(f.WWIDs) == 0:
 		errs = append(errs, field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both"))
 	case len(f.TargetWWNs) != 0 && len(f.WWIDs) != 0:
-		errs = append(errs, field.Invalid(at.Child("targetWWNs"), f.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
+		errs = append(errs,
+			field.Invalid(at.Child("targetWWNs"), f.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
 	}
 	if len(f.TargetWWNs) == 0 {
 		return errs
@@ -281,42 +302,50 @@ func validateFC(f *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
 }
 
 func validateAzureDisk(d *corev1.AzureDiskVolumeSource, at *field.Path) field.ErrorList {
-	errs := required(at.Child("diskName"), d.DiskName)
-	errs = append(errs, required(at.Child("diskURI"), d.DataDiskURI)...)
-	errs = append(errs, optionalOneOf(at.Child("cachingMode"), d.CachingMode, corev1.AzureDataDiskCachingNone, corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
-	errs = append(errs, optionalOneOf(at.Child("kind"), d.Kind, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk, corev1.AzureSharedBlobDisk)...)
-	// Each kind of disk has its own kind of address.
+	errs := requireValue(at.Child("diskName"), d.DiskName)
+	errs = append(errs, requireValue(at.Child("diskURI"), d.DataDiskURI)...)
+	errs = append(errs,
+		optionalOneOf(at.Child("cachingMode"), d.CachingMode, corev1.AzureDataDiskCachingNone,
+			corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)...)
+	errs = append(errs,
+		optionalOneOf(at.Child("kind"), d.Kind, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk,
+			corev1.AzureSharedBlobDisk)...)
+	// The format of diskURI depends on the kind of the disk.
 	managed := d.Kind != nil && *d.Kind == corev1.AzureManagedDisk
 	switch {
 	case managed && !strings.HasPrefix(d.DataDiskURI, "/subscriptions/"):
-		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI, []string{"/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"}))
+		errs = append(errs,
+			field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
+				[]string{"/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"}))
 	case d.Kind != nil && !managed && !strings.HasPrefix(d.DataDiskURI, "https://"):
-		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI, []string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}))
+		errs = append(errs,
+			field.NotSupported(at.Child("diskURI"), d.DataDiskURI,
+				[]string{"https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"}))
 	}
 	return errs
 }
 
-func storageOSNames(name, namespace string, at *field.Path) field.ErrorList {
+func validateStorageOSNames(name, namespace string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
 		errs = append(errs, field.Required(at.Child("volumeName"), ""))
 	} else {
-		errs = append(errs, label(at.Child("volumeName"), name)...)
+		errs = append(errs, validateDNSLabel(at.Child("volumeName"), name)...)
 	}
 	if namespace != "" {
-		errs = append(errs, label(at.Child("volumeNamespace"), namespace)...)
+		errs = append(errs, validateDNSLabel(at.Child("volumeNamespace"), namespace)...)
 	}
 	return errs
 }
 
-func scaleIO(gateway, system, volume string, at *field.Path) field.ErrorList {
-	errs := required(at.Child("gateway"), gateway)
-	errs = append(errs, required(at.Child("system"), system)...)
-	return append(errs, required(at.Child("volumeName"), volume)...)
+func validateScaleIO(gateway, system, volume string, at *field.Path) field.ErrorList {
+	errs := requireValue(at.Child("gateway"), gateway)
+	errs = append(errs, requireValue(at.Child("system"), system)...)
+	return append(errs, requireValue(at.Child("volumeName"), volume)...)
 }
 
 func validateFlex(driver string, options map[string]string, at *field.Path) field.ErrorList {
-	errs := required(at.Child("driver"), driver)
+	errs := requireValue(at.Child("driver"), driver)
 	for key := range options {
 		namespace := key
 		if before, _, ok := strings.Cut(key, "/"); ok {
@@ -324,13 +353,14 @@ func validateFlex(driver string, options map[string]string, at *field.Path) fiel
 		}
 		normal := "." + strings.ToLower(namespace)
 		if strings.HasSuffix(normal, ".kubernetes.io") || strings.HasSuffix(normal, ".k8s.io") {
-			errs = append(errs, field.Invalid(at.Child("options").Key(key), key, "kubernetes.io and k8s.io namespaces are reserved"))
+			errs = append(errs,
+				field.Invalid(at.Child("options").Key(key), key, "kubernetes.io and k8s.io namespaces are reserved"))
 		}
 	}
 	return errs
 }
 
-// ValidateCSIDriverName checks the name of a driver.
+// ValidateCSIDriverName validates the name of a CSI driver.
 func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	const longest = 63
 	var errs field.ErrorList
@@ -349,7 +379,7 @@ func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
 		if r.Name == "" {
 			errs = append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 		} else {
-			errs = append(errs, subdomain(at.Child("name"), r.Name)...)
+			errs = append(errs, validateDNSSubdomain(at.Child("name"), r.Name)...)
 		}
 	}
 	return errs
@@ -359,22 +389,23 @@ func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorLis
 	var errs field.ErrorList
 	for i, item := range items {
 		at := at.Index(i)
-		errs = append(errs, required(at.Child("key"), item.Key)...)
-		errs = append(errs, required(at.Child("path"), item.Path)...)
-		errs = append(errs, filePath(at.Child("path"), item.Path)...)
+		errs = append(errs, requireValue(at.Child("key"), item.Key)...)
+		errs = append(errs, requireValue(at.Child("path"), item.Path)...)
+		errs = append(errs, validateLocalFilePath(at.Child("path"), item.Path)...)
 		errs = append(errs, fileMode(at.Child("mode"), item.Mode)...)
 	}
 	return errs
 }
 
 func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
-	errs := required(at.Child("path"), f.Path)
-	errs = append(errs, filePath(at.Child("path"), f.Path)...)
+	errs := requireValue(at.Child("path"), f.Path)
+	errs = append(errs, validateLocalFilePath(at.Child("path"), f.Path)...)
 	switch {
 	case f.FieldRef != nil:
 		errs = append(errs, validateFieldRef(f.FieldRef, fileFields, at.Child("fieldRef"))...)
 		if f.ResourceFieldRef != nil {
-			errs = append(errs, field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+			errs = append(errs,
+				field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
 		}
 	case f.ResourceFieldRef != nil:
 		errs = append(errs, validateResourceFieldRef(f.ResourceFieldRef, at.Child("resourceFieldRef"), true)...)
@@ -398,8 +429,8 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 	}
 	for i := range p.Sources {
 		source := &p.Sources[i]
-		s := &sources{path: at.Child("sources").Index(i), many: "may not specify more than 1 volume type per source"}
-		// The source itself is refused, not its part.
+		s := &volumeSources{path: at.Child("sources").Index(i), many: "may not specify more than 1 volume type per source"}
+		// The error is about the source as a whole.
 		add := func(name string, set bool, check func(*field.Path)) {
 			if !set {
 				return
@@ -410,14 +441,14 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 			check(s.path.Child(name))
 		}
 		add("secret", source.Secret != nil, func(at *field.Path) {
-			errs = append(errs, required(at.Child("name"), source.Secret.Name)...)
+			errs = append(errs, requireValue(at.Child("name"), source.Secret.Name)...)
 			errs = append(errs, validateKeyToPaths(source.Secret.Items, at.Child("items"))...)
 			for _, item := range source.Secret.Items {
 				unique(item.Path, source.Secret.Name)
 			}
 		})
 		add("configMap", source.ConfigMap != nil, func(at *field.Path) {
-			errs = append(errs, required(at.Child("name"), source.ConfigMap.Name)...)
+			errs = append(errs, requireValue(at.Child("name"), source.ConfigMap.Name)...)
 			errs = append(errs, validateKeyToPaths(source.ConfigMap.Items, at.Child("items"))...)
 			for _, item := range source.ConfigMap.Items {
 				unique(item.Path, source.ConfigMap.Name)
@@ -433,14 +464,16 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 		add("serviceAccountToken", source.ServiceAccountToken != nil, func(own *field.Path) {
 			token := source.ServiceAccountToken
 			if s := token.ExpirationSeconds; s != nil && *s < 10*60 {
-				errs = append(errs, field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
+				errs = append(errs,
+					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
 			} else if s != nil && *s > 1<<32 {
-				errs = append(errs, field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
+				errs = append(errs,
+					field.Invalid(own.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
 			}
 			if token.Path == "" {
 				errs = append(errs, field.Required(at.Child("path"), ""))
 			} else {
-				errs = append(errs, filePath(at.Child("path"), token.Path)...)
+				errs = append(errs, validateLocalFilePath(at.Child("path"), token.Path)...)
 			}
 		})
 	}
@@ -467,8 +500,7 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 	return append(errs, ValidatePersistentVolumeClaimSpec(&t.Spec, at.Child("spec"))...)
 }
 
-// ValidatePersistentVolumeClaimSpec checks the spec of a claim or of a template
-// of claims.
+// ValidatePersistentVolumeClaimSpec validates the spec of a claim or of a claim template.
 func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Selector != nil {
@@ -489,11 +521,13 @@ func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *
 		}
 	}
 	if n := s.StorageClassName; n != nil && *n != "" {
-		errs = append(errs, subdomain(at.Child("storageClassName"), *n)...)
+		errs = append(errs, validateDNSSubdomain(at.Child("storageClassName"), *n)...)
 	}
-	errs = append(errs, optionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	errs = append(errs,
+		optionalOneOf(at.Child("volumeMode"), s.VolumeMode, corev1.PersistentVolumeBlock,
+			corev1.PersistentVolumeFilesystem)...)
 	if n := s.VolumeAttributesClassName; n != nil && *n != "" {
-		errs = append(errs, subdomain(at.Child("volumeAttributesClassName"), *n)...)
+		errs = append(errs, validateDNSSubdomain(at.Child("volumeAttributesClassName"), *n)...)
 	}
 	if d := s.DataSource; d != nil {
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, at.Child("dataSource"))...)
@@ -502,7 +536,7 @@ func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *
 		path := at.Child("dataSourceRef")
 		errs = append(errs, validateDataSource(r.APIGroup, r.Kind, r.Name, path)...)
 		if r.Namespace != nil && *r.Namespace != "" {
-			errs = append(errs, label(path.Child("namespace"), *r.Namespace)...)
+			errs = append(errs, validateDNSLabel(path.Child("namespace"), *r.Namespace)...)
 		}
 	}
 	return append(errs, validateSourcesAgree(s, at)...)
@@ -510,7 +544,7 @@ func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *
 
 func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	r := s.DataSourceRef
-	// kube-apiserver reports the path as the value, which shows as nothing.
+	// kube-apiserver passes the path as the value of the error, which appears as {}.
 	nothing := json.RawMessage("{}")
 	if r != nil && r.Namespace != nil && *r.Namespace != "" {
 		if s.DataSource != nil {
@@ -528,8 +562,8 @@ func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) f
 }
 
 func validateDataSource(group *string, kind, name string, at *field.Path) field.ErrorList {
-	errs := required(at.Child("name"), name)
-	errs = append(errs, required(at.Child("kind"), kind)...)
+	errs := requireValue(at.Child("name"), name)
+	errs = append(errs, requireValue(at.Child("kind"), kind)...)
 	g := ""
 	if group != nil {
 		g = *group
@@ -538,7 +572,7 @@ func validateDataSource(group *string, kind, name string, at *field.Path) field.
 		errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
 	}
 	if g != "" {
-		errs = append(errs, subdomain(at.Child("apiGroup"), g)...)
+		errs = append(errs, validateDNSSubdomain(at.Child("apiGroup"), g)...)
 	}
 	return errs
 }
@@ -546,9 +580,11 @@ func validateDataSource(group *string, kind, name string, at *field.Path) field.
 func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range modes {
-		errs = append(errs, oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
+		errs = append(errs,
+			oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
 	}
-	if slices.Contains(modes, corev1.ReadWriteOncePod) && slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadWriteOncePod }) {
+	if slices.Contains(modes, corev1.ReadWriteOncePod) &&
+		slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadWriteOncePod }) {
 		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
 	}
 	return errs

@@ -10,15 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateWorkload checks the selector and the template of a workload whose pods
-// run for good: the labels must be what the selector selects. kind is what the
-// message about an empty selector says, broken the one about a selector that is
-// none.
-func ValidateWorkload(selector *metav1.LabelSelector, t *corev1.PodTemplateSpec, kind, broken string, spec *field.Path) field.ErrorList {
+// ValidateWorkload validates the selector and the template of a workload whose pods are always
+// restarted. The labels of the template have to match the selector. kind is the kind of the
+// workload in the message about an empty selector; invalidSelector is the message about a
+// selector that cannot be parsed.
+func ValidateWorkload(
+	selector *metav1.LabelSelector, t *corev1.PodTemplateSpec, kind, invalidSelector string, spec *field.Path,
+) field.ErrorList {
 	path := spec.Child("selector")
 	var errs field.ErrorList
 	if selector == nil {
-		if broken != "-" {
+		if invalidSelector != "-" {
 			errs = append(errs, field.Required(path, ""))
 		}
 	} else {
@@ -29,31 +31,37 @@ func ValidateWorkload(selector *metav1.LabelSelector, t *corev1.PodTemplateSpec,
 	}
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		if broken != "-" {
-			errs = append(errs, field.Invalid(path, selector, broken))
+		if invalidSelector != "-" {
+			errs = append(errs, field.Invalid(path, selector, invalidSelector))
 		}
 	}
-	return append(errs, ValidateRunningTemplate(s, t, spec.Child("template"))...)
+	return append(errs, ValidateAlwaysRestartedTemplate(s, t, spec.Child("template"))...)
 }
 
-// ValidateRunningTemplate checks a template of pods that are always restarted.
-// selector is nil where it is not to be looked at.
-func ValidateRunningTemplate(selector labels.Selector, t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+// ValidateAlwaysRestartedTemplate validates a template of pods that are always restarted. If
+// selector is nil, the labels are not compared with it.
+func ValidateAlwaysRestartedTemplate(
+	selector labels.Selector, t *corev1.PodTemplateSpec, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if selector != nil && !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
+		errs = append(errs,
+			field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
 	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
 	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs,
+			field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
+				[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if t.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
+		errs = append(errs,
+			field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
 	}
 	return errs
 }
 
-// ValidateIntOrPercent accepts numbers that are not negative and percentages.
+// ValidateIntOrPercent accepts non-negative numbers and percentages.
 func ValidateIntOrPercent(v intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v.Type == intstr.String {
 		return invalid(path, v, validation.IsValidPercent(v.StrVal))
@@ -61,8 +69,8 @@ func ValidateIntOrPercent(v intstr.IntOrString, path *field.Path) field.ErrorLis
 	return nonNegative(path, v.IntVal)
 }
 
-// ValidateAtMostAll refuses more than a hundred percent.
-func ValidateAtMostAll(v intstr.IntOrString, path *field.Path) field.ErrorList {
+// ValidateAtMost100Percent returns an error for more than 100%.
+func ValidateAtMost100Percent(v intstr.IntOrString, path *field.Path) field.ErrorList {
 	if n, ok := percent(v); ok && n > 100 {
 		return field.ErrorList{field.Invalid(path, v, "must not be greater than 100%")}
 	}
@@ -77,7 +85,7 @@ func percent(v intstr.IntOrString) (int, bool) {
 	return n, err == nil
 }
 
-// IntOrPercentValue is the number, whether it is a percentage or not.
+// IntOrPercentValue returns the number, of a percentage without the percent sign.
 func IntOrPercentValue(v intstr.IntOrString) int {
 	if v.Type == intstr.String {
 		if n, ok := percent(v); ok {
@@ -101,5 +109,7 @@ func validateReplicationController(c *corev1.ReplicationController) field.ErrorL
 	if c.Spec.Template == nil {
 		return append(errs, field.Required(path.Child("template"), ""))
 	}
-	return append(errs, ValidateRunningTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(), c.Spec.Template, path.Child("template"))...)
+	return append(errs,
+		ValidateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(), c.Spec.Template,
+			path.Child("template"))...)
 }

@@ -37,25 +37,26 @@ func endpointSlice() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "endpointslices"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*discoveryv1.EndpointSlice]{
-			// The generation is kept here: what is compared is the slice as it was
-			// sent, with the topology that is dropped then.
+			// The generation is set here, because the comparison uses the slice as the client
+			// has sent it, before the deprecated topology is removed.
 			PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
 				s.Generation = 1
-				dropTopology(s, nil)
+				dropDeprecatedTopology(s, nil)
 			},
 			PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
-				if !equality.Semantic.DeepEqual(content(s), content(old)) {
+				if !equality.Semantic.DeepEqual(generationContent(s), generationContent(old)) {
 					s.Generation = old.Generation + 1
 				}
 				if !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
-					dropTopology(s, old.Endpoints)
+					dropDeprecatedTopology(s, old.Endpoints)
 				}
 			},
 			Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
 				return validateSlice(s, nil)
 			},
 			ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
-				errs := append(validateSlice(s, old), declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+				errs := append(validateSlice(s, old),
+					declare.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 				return append(errs, validateGenerateName(s.GenerateName)...)
 			},
 			Warn: warnSlice,
@@ -75,28 +76,30 @@ func endpointSlice() *registry.Kind {
 	}
 }
 
-// sliceControllers make slices of what others wrote, and write addresses well.
-var sliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+// endpointSliceControllers do not get warnings about addresses: they copy addresses of others.
+var endpointSliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
 func warnSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
 	var warnings []string
 	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
 		warnings = append(warnings, field.NewPath("spec", "addressType").String()+": FQDN endpoints are deprecated")
 	}
-	if s.AddressType == discoveryv1.AddressTypeFQDN || slices.Contains(sliceControllers, s.Labels[discoveryv1.LabelManagedBy]) {
+	if s.AddressType == discoveryv1.AddressTypeFQDN ||
+		slices.Contains(endpointSliceControllers, s.Labels[discoveryv1.LabelManagedBy]) {
 		return warnings
 	}
 	for i := range s.Endpoints {
 		for j, a := range s.Endpoints[i].Addresses {
-			warnings = append(warnings, validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+			warnings = append(warnings,
+				validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
 		}
 	}
 	return warnings
 }
 
-// content is what the generation counts the changes of. There is no spec:
-// everything but metadata counts, and the labels, which say whose slice it is.
-func content(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+// generationContent returns the fields whose changes increment the generation: everything
+// except metadata, and the labels, because they name the Service.
+func generationContent(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Labels: s.Labels},
 		AddressType: s.AddressType, Endpoints: s.Endpoints, Ports: s.Ports,
@@ -115,7 +118,7 @@ func ports(list []discoveryv1.EndpointPort) string {
 			words[i] = "*"
 		}
 	}
-	return core.OrUnset(declare.SomeOf(words, 3, ","))
+	return core.OrUnset(declare.FirstOf(words, 3, ","))
 }
 
 func endpoints(list []discoveryv1.Endpoint) string {
@@ -123,13 +126,12 @@ func endpoints(list []discoveryv1.Endpoint) string {
 	for _, e := range list {
 		words = append(words, e.Addresses...)
 	}
-	return core.OrUnset(declare.SomeOf(words, 3, ","))
+	return core.OrUnset(declare.FirstOf(words, 3, ","))
 }
 
-// dropTopology clears the deprecated topology, which this version only shows.
-// A node's name that was there before only in the topology becomes the
-// endpoint's nodeName.
-func dropTopology(s *discoveryv1.EndpointSlice, old []discoveryv1.Endpoint) {
+// dropDeprecatedTopology removes the deprecated topology, which clients of v1 can only read.
+// If the old slice has a node name only there, it becomes the nodeName of the endpoint.
+func dropDeprecatedTopology(s *discoveryv1.EndpointSlice, old []discoveryv1.Endpoint) {
 	known := map[string]bool{}
 	for i := range old {
 		if node, there := old[i].DeprecatedTopology[corev1.LabelHostname]; there && len(old[i].DeprecatedTopology) == 1 {

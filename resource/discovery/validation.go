@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/core"
 )
 
-// The most of each that a slice may have.
+// Limits of the lists in a slice.
 const (
 	mostTopologyLabels = 16
 	mostAddresses      = 100
@@ -25,8 +25,8 @@ const (
 	mostHints          = 8
 )
 
-// validateSlice checks a slice. Endpoints that the old one has just so, which may be
-// nil, are left alone: they may be from before there were rules.
+// validateSlice validates a slice. old is nil on create. Endpoints that the update does not
+// change are not validated again, because they may be older than the rules.
 func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	errs := validateAddressType(s.AddressType)
 	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
@@ -37,7 +37,7 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	return append(errs, wrong...)
 }
 
-// validateGenerateName checks what the generic rules of an update leave alone.
+// validateGenerateName validates generateName, which the generic rules do not check on update.
 func validateGenerateName(name string) field.ErrorList {
 	if name == "" {
 		return nil
@@ -47,7 +47,8 @@ func validateGenerateName(name string) field.ErrorList {
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
 	path := field.NewPath("addressType")
-	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	types := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4,
+		discoveryv1.AddressTypeIPv6}
 	switch {
 	case t == "":
 		return field.ErrorList{field.Required(path, "")}
@@ -122,7 +123,9 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 	}
 	errs = append(errs, metav1validation.ValidateLabels(e.DeprecatedTopology, topology)...)
 	if _, there := e.DeprecatedTopology[corev1.LabelTopologyZone]; there {
-		errs = append(errs, field.InternalError(topology.Key(corev1.LabelTopologyZone), errors.New("reserved key was not removed in conversion")))
+		errs = append(errs,
+			field.InternalError(topology.Key(corev1.LabelTopologyZone),
+				errors.New("reserved key was not removed in conversion")))
 	}
 	if e.Hostname != nil {
 		errs = append(errs, invalid(path.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
@@ -133,12 +136,12 @@ func validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType
 	return errs
 }
 
-// validateAddress checks the address at index i of the list at path.
+// validateAddress validates the address at index i of the list at path.
 func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i int) field.ErrorList {
 	at := path.Index(i)
 	switch kind {
 	case discoveryv1.AddressTypeIPv4:
-		errs := core.ValidIP(at, a, nil)
+		errs := core.ValidateIP(at, a, nil)
 		if len(errs) > 0 {
 			return errs
 		}
@@ -161,7 +164,7 @@ func validateAddress(a string, kind discoveryv1.AddressType, path *field.Path, i
 	return nil
 }
 
-// validateHints checks whom an endpoint is meant for.
+// validateHints validates the topology hints of an endpoint.
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
 	zones := make([]string, len(h.ForZones))
 	for i, z := range h.ForZones {
@@ -181,7 +184,9 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorLi
 	return append(errs, more...)
 }
 
-func validateHintNames(names []string, path *field.Path, check func(string, *field.Path) field.ErrorList) (errs field.ErrorList, tooMany bool) {
+func validateHintNames(
+	names []string, path *field.Path, check func(string, *field.Path) field.ErrorList,
+) (errs field.ErrorList, tooMany bool) {
 	if len(names) > mostHints {
 		return field.ErrorList{field.TooMany(path, len(names), mostHints)}, true
 	}
@@ -199,7 +204,7 @@ func validateNodeName(name string, path *field.Path) field.ErrorList {
 	return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
 }
 
-// invalid is one error for each message.
+// invalid returns one error for each message.
 func invalid(path *field.Path, value string, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range messages {

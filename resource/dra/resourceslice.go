@@ -34,7 +34,7 @@ func resourceSlice() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "resourceslices"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Selection: registry.Selection{
-			// A kubelet reads the slices of its node.
+			// A kubelet selects the slices of its node by this field.
 			Fields: []registry.Field{
 				{Name: "spec.nodeName", Path: []int32{2, 3}, Index: true},
 				{Name: "spec.driver", Path: []int32{2, 1}},
@@ -43,18 +43,18 @@ func resourceSlice() *registry.Kind {
 		},
 		Strategy: registry.Strategy[*resourcev1.ResourceSlice]{
 			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
-			// The generation is kept here: what is compared is the slice as it was
-			// sent, with the mappings that are dropped then.
+			// The generation is set here, because the comparison uses the slice as the client
+			// has sent it, before the mappings are removed.
 			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
 				s.Generation = 1
-				dropMappings(s)
+				dropNodeAllocatableMappings(s)
 			},
 			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
 				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 					s.Generation = old.Generation + 1
 				}
 				if !hasMappings(old) {
-					dropMappings(s)
+					dropNodeAllocatableMappings(s)
 				}
 			},
 			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
@@ -85,6 +85,8 @@ func resourceSlice() *registry.Kind {
 
 // nodeAllocatableResourceMappings belong to a feature that is off.
 
+// hasMappings reports whether a device has nodeAllocatableResourceMappings, which belong to a
+// disabled feature.
 func hasMappings(s *resourcev1.ResourceSlice) bool {
 	for i := range s.Spec.Devices {
 		if s.Spec.Devices[i].NodeAllocatableResourceMappings != nil {
@@ -94,7 +96,7 @@ func hasMappings(s *resourcev1.ResourceSlice) bool {
 	return false
 }
 
-func dropMappings(s *resourcev1.ResourceSlice) {
+func dropNodeAllocatableMappings(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
 	}

@@ -48,7 +48,8 @@ func flowSchema() *registry.Kind {
 						break
 					}
 				}
-				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method, core.Age(f.CreationTimestamp), missing}
+				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method,
+					core.Age(f.CreationTimestamp), missing}
 			}),
 		}.Untyped(),
 	}

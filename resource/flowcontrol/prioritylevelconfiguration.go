@@ -16,7 +16,8 @@ func priorityLevelConfiguration() *registry.Kind {
 			Group: group, Package: "flowcontrol", Resource: "prioritylevelconfigurations",
 			Singular: "prioritylevelconfiguration", Name: "PriorityLevelConfiguration",
 		},
-		Versions:     []registry.Version{declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},
+		Versions: []registry.Version{
+			declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},
 		Storage:      registry.Storage{Version: "v1", Path: "prioritylevelconfigurations"},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
@@ -30,7 +31,8 @@ func priorityLevelConfiguration() *registry.Kind {
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,
 				declare.Column("Type", "string", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
-				declare.Column("NominalConcurrencyShares", "string", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+				declare.Column("NominalConcurrencyShares", "string",
+					flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
 				declare.Column("Queues", "string", queuing["queues"]),
 				declare.Column("HandSize", "string", queuing["handSize"]),
 				declare.Column("QueueLengthLimit", "string", queuing["queueLengthLimit"]),

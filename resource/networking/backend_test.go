@@ -13,10 +13,12 @@ func TestResourceBackends(t *testing.T) {
 	for _, c := range []struct{ kind, name, want string }{
 		{"Bucket", "static", "[]"},
 		{"", "", "[resource.kind: Required value, resource.name: Required value]"},
-		{"a/b", "50%", "[resource.kind: Invalid value: \"a/b\": may not contain '/', resource.name: Invalid value: \"50%\": may not contain '%']"},
+		{"a/b", "50%", "[resource.kind: Invalid value: \"a/b\": may not contain '/', resource.name: Invalid " +
+			"value: \"50%\": may not contain '%']"},
 		{"..", "a", "[resource.kind: Invalid value: \"..\": may not be '..']"},
 	} {
-		errs := validateBackend(&networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: c.kind, Name: c.name}}, nil)
+		errs := validateBackend(
+			&networkingv1.IngressBackend{Resource: &corev1.TypedLocalObjectReference{Kind: c.kind, Name: c.name}}, nil)
 		if got := text(errs); got != c.want {
 			t.Errorf("%s/%s: %s, want %s", c.kind, c.name, got, c.want)
 		}

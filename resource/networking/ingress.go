@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// classAnnotation chose the class before there was a field.
+// classAnnotation is older than the field ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 func ingress() *registry.Kind {
@@ -52,7 +52,8 @@ func ingress() *registry.Kind {
 		Table: registry.Table[*networkingv1.Ingress]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,
-				declare.Column("Class", "string", "The name of the IngressClass resource that should be used for additional configuration"),
+				declare.Column("Class", "string",
+					"The name of the IngressClass resource that should be used for additional configuration"),
 				declare.Column("Hosts", "string", "Hosts that incoming requests are matched against before the ingress rule"),
 				declare.Column("Address", "string", "Address is a list containing ingress points for the load-balancer"),
 				declare.Column("Ports", "string", "Ports of TLS configurations that open"),
@@ -66,7 +67,8 @@ func ingress() *registry.Kind {
 				if len(i.Spec.TLS) > 0 {
 					ports = "80, 443"
 				}
-				return []any{i.Name, class, hosts(i.Spec.Rules), addresses(&i.Status.LoadBalancer), ports, core.Age(i.CreationTimestamp)}
+				return []any{i.Name, class, hosts(i.Spec.Rules), addresses(&i.Status.LoadBalancer), ports,
+					core.Age(i.CreationTimestamp)}
 			}),
 		}.Untyped(),
 	}
@@ -82,7 +84,7 @@ func hosts(rules []networkingv1.IngressRule) string {
 	if len(names) == 0 {
 		return "*"
 	}
-	return declare.SomeOf(names, 3, ",")
+	return declare.FirstOf(names, 3, ",")
 }
 
 func addresses(status *networkingv1.IngressLoadBalancerStatus) string {

@@ -41,13 +41,14 @@ func ipAddress() *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
 				path := field.NewPath("spec", "parentRef")
-				return append(validateParent(a.Spec.ParentRef, path), declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
+				return append(validateParent(a.Spec.ParentRef, path),
+					declare.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, path)...)
 			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IPAddress]{
 			Columns: []metav1.TableColumnDefinition{
 				core.NameColumn,
-				// The rows have one cell more, the age; kube-apiserver has no column for it.
+				// Like in kube-apiserver, rows have an additional cell, the age, without a column.
 				declare.Column("ParentRef", "string", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"]),
 			},
 			Cells: declare.Cells(func(a *networkingv1.IPAddress) []any {
@@ -68,7 +69,8 @@ func ipAddress() *registry.Kind {
 	}
 }
 
-// validateParent checks what has an address. The core group has no name.
+// validateParent validates the reference to the object that has the address. The core group
+// has an empty name.
 func validateParent(p *networkingv1.ParentReference, path *field.Path) field.ErrorList {
 	if p == nil {
 		return field.ErrorList{field.Required(path, "")}

@@ -26,8 +26,8 @@ func networkPolicy() *registry.Kind {
 		Strategy: registry.Strategy[*networkingv1.NetworkPolicy]{
 			Spec:       func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
 			Generation: true,
-			// An empty list where there was none counts as a change.
-			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.Exactly(p.Spec) },
+			// A change from nil to an empty list increments the generation, too.
+			GenerationOf: func(p *networkingv1.NetworkPolicy) any { return declare.ExactText(p.Spec) },
 			Validate: func(_ context.Context, o *networkingv1.NetworkPolicy) field.ErrorList {
 				return validateNetworkPolicy(o, nil)
 			},

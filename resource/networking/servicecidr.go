@@ -48,33 +48,37 @@ func serviceCIDR() *registry.Kind {
 	}
 }
 
-// mostCIDRs is one range of each family.
-const mostCIDRs = 2
+// maxCIDRs is two: one range of each IP family.
+const maxCIDRs = 2
 
 func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	switch {
 	case len(cidrs) == 0:
 		return field.ErrorList{field.Required(path, "at least one CIDR required")}
-	case len(cidrs) > mostCIDRs:
-		return field.ErrorList{field.Invalid(path, declare.Internal(networkingv1.ServiceCIDRSpec{CIDRs: cidrs}), "may only hold up to 2 values")}
+	case len(cidrs) > maxCIDRs:
+		return field.ErrorList{
+			field.Invalid(path, declare.Internal(networkingv1.ServiceCIDRSpec{CIDRs: cidrs}), "may only hold up to 2 values")}
 	}
 	var errs field.ErrorList
 	for i, cidr := range cidrs {
 		errs = append(errs, validation.IsValidCIDR(path.Index(i), cidr)...)
 	}
-	if len(cidrs) == mostCIDRs {
-		if family := netutils.IPFamilyOfCIDRString(cidrs[0]); family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(cidrs[1]) {
-			errs = append(errs, field.Invalid(path, cidrs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+	if len(cidrs) == maxCIDRs {
+		if family := netutils.IPFamilyOfCIDRString(cidrs[0]); family != netutils.IPFamilyUnknown &&
+			family == netutils.IPFamilyOfCIDRString(cidrs[1]) {
+			errs = append(errs,
+				field.Invalid(path, cidrs,
+					"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
 		}
 	}
 	return errs
 }
 
-// validateCIDRsUpdate lets a range of one family get one of the other.
+// validateCIDRsUpdate allows to add a range of the other IP family, and no other change.
 func validateCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
 	const immutable = "field is immutable"
 	var errs field.ErrorList
-	added := len(old) == 1 && len(cidrs) == mostCIDRs
+	added := len(old) == 1 && len(cidrs) == maxCIDRs
 	if len(cidrs) != len(old) && !added {
 		return field.ErrorList{field.Invalid(path, cidrs, immutable)}
 	}

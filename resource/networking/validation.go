@@ -35,7 +35,7 @@ func required(path *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-// requiredSegment wants a text that can be a segment of a path.
+// requiredSegment requires a value that is a valid segment of a URL path.
 func requiredSegment(path *field.Path, value string) field.ErrorList {
 	return append(required(path, value), invalid(path, value, apipath.IsValidPathSegmentName(value))...)
 }
@@ -47,8 +47,8 @@ func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateNetworkPolicy checks a policy. The ranges of addresses that the old one
-// had, which may be nil, are left alone wherever they are now.
+// validateNetworkPolicy validates a policy. old is nil on create. CIDRs that the old policy
+// has anywhere are not validated again.
 func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	had := policyCIDRs(old)
 	path, s := field.NewPath("spec"), &p.Spec
@@ -65,7 +65,8 @@ func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	}
 	types := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	if len(s.PolicyTypes) > len(types) {
-		return append(errs, field.Invalid(path.Child("policyTypes"), s.PolicyTypes, "may not specify more than two policyTypes"))
+		return append(errs,
+			field.Invalid(path.Child("policyTypes"), s.PolicyTypes, "may not specify more than two policyTypes"))
 	}
 	for i, t := range s.PolicyTypes {
 		if !slices.Contains(types, t) {
@@ -107,7 +108,7 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 	return errs
 }
 
-// ipBlocks returns the blocks of a policy with where they are.
+// ipBlocks returns the IP blocks of a policy with their paths.
 func ipBlocks(p *networkingv1.NetworkPolicy) map[*networkingv1.IPBlock]*field.Path {
 	blocks, path := map[*networkingv1.IPBlock]*field.Path{}, field.NewPath("spec")
 	add := func(peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
@@ -173,7 +174,7 @@ func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) fi
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
-	errs := core.ValidCIDR(path.Child("cidr"), b.CIDR, had)
+	errs := core.ValidateCIDR(path.Child("cidr"), b.CIDR, had)
 	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs
@@ -181,7 +182,7 @@ func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) fi
 	bits, _ := whole.Mask.Size()
 	for i, e := range b.Except {
 		at := path.Child("except").Index(i)
-		errs = append(errs, core.ValidCIDR(at, e, had)...)
+		errs = append(errs, core.ValidateCIDR(at, e, had)...)
 		_, part, err := netutils.ParseCIDRSloppy(e)
 		if err != nil {
 			continue
@@ -197,7 +198,8 @@ func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 	path, s := field.NewPath("spec"), &i.Spec
 	var errs field.ErrorList
 	if len(s.Rules) == 0 && s.DefaultBackend == nil {
-		errs = append(errs, field.Invalid(path, declare.Internal(s.Rules), "either `defaultBackend` or `rules` must be specified"))
+		errs = append(errs,
+			field.Invalid(path, declare.Internal(s.Rules), "either `defaultBackend` or `rules` must be specified"))
 	}
 	if s.DefaultBackend != nil {
 		errs = append(errs, validateBackend(s.DefaultBackend, path.Child("defaultBackend"))...)
@@ -251,7 +253,8 @@ func validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field
 		return field.ErrorList{field.Required(path, "")}
 	}
 	var errs field.ErrorList
-	types := []networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix}
+	types := []networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific,
+		networkingv1.PathTypePrefix}
 	for i := range paths {
 		p, at := &paths[i], path.Index(i)
 		switch {
@@ -326,7 +329,7 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 	return errs
 }
 
-// validateIngressStatusUpdate checks where load balancers serve an ingress.
+// validateIngressStatusUpdate validates the load balancer status of an ingress.
 func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	var had []string
@@ -337,7 +340,7 @@ func validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	for k, in := range i.Status.LoadBalancer.Ingress {
 		at := path.Index(k)
 		if in.IP != "" {
-			errs = append(errs, core.ValidIP(at.Child("ip"), in.IP, had)...)
+			errs = append(errs, core.ValidateIP(at.Child("ip"), in.IP, had)...)
 		}
 		if in.Hostname != "" {
 			errs = append(errs, invalid(at.Child("hostname"), in.Hostname, validation.IsDNS1123Subdomain(in.Hostname))...)

@@ -28,7 +28,7 @@ func podDisruptionBudget() *registry.Kind {
 		Versions: []registry.Version{declare.Version[policyv1.PodDisruptionBudget]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "poddisruptionbudgets"},
 		Metadata: registry.Metadata{
-			// kube-apiserver does not check the name of a PodDisruptionBudget.
+			// kube-apiserver does not validate the name of a PodDisruptionBudget.
 			ValidateName: func(string, bool) []string { return nil },
 			AnyFinalizer: true, OnUpdate: registry.MetaNothing,
 		},

@@ -21,13 +21,15 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 	share := func(name string, v *intstr.IntOrString) {
 		if v != nil {
 			errs = append(errs, core.ValidateIntOrPercent(*v, path.Child(name))...)
-			errs = append(errs, core.ValidateAtMostAll(*v, path.Child(name))...)
+			errs = append(errs, core.ValidateAtMost100Percent(*v, path.Child(name))...)
 		}
 	}
 	share("minAvailable", s.MinAvailable)
 	share("maxUnavailable", s.MaxUnavailable)
 	if s.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{},
+				path.Child("selector"))...)
 	}
 	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
 	if p := s.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {

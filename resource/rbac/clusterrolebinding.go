@@ -36,7 +36,9 @@ func clusterRoleBinding() *registry.Kind {
 			},
 		}.Untyped(),
 		Table: registry.Table[*rbacv1.ClusterRoleBinding]{
-			Columns: bindingColumns("RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.", "clusterRoleBinding"),
+			Columns: bindingColumns(
+				"RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, "+
+					"the Authorizer must return an error.", "clusterRoleBinding"),
 			Cells: declare.Cells(func(b *rbacv1.ClusterRoleBinding) []any {
 				return bindingCells(&b.ObjectMeta, b.RoleRef, b.Subjects)
 			}),

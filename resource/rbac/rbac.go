@@ -29,7 +29,7 @@ func defaultSubjects(subjects []rbacv1.Subject) {
 	}
 }
 
-// bindingColumns of a RoleBinding or ClusterRoleBinding.
+// bindingColumns returns the columns of a RoleBinding or a ClusterRoleBinding.
 func bindingColumns(roleRef, kind string) []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		core.NameColumn,

@@ -30,7 +30,8 @@ func validateRule(r *rbacv1.PolicyRule, namespaced bool, path *field.Path) field
 			errs = append(errs, field.Invalid(at, r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
 		}
 		if len(r.APIGroups) > 0 || len(r.Resources) > 0 || len(r.ResourceNames) > 0 {
-			errs = append(errs, field.Invalid(at, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+			errs = append(errs,
+				field.Invalid(at, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
 		}
 		return errs
 	}
@@ -54,7 +55,8 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	}
 	for i := range r.AggregationRule.ClusterRoleSelectors {
 		s := &r.AggregationRule.ClusterRoleSelectors[i]
-		errs = append(errs, metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path.Index(i))...)
+		errs = append(errs,
+			metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path.Index(i))...)
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 			errs = append(errs, field.Invalid(path.Index(i), nil, "invalid label selector."))
 		}
@@ -62,8 +64,8 @@ func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	return errs
 }
 
-// validateBinding checks what a binding refers to. Only bindings in a namespace
-// may leave out that of a service account.
+// validateBinding validates roleRef and subjects. In a RoleBinding, the namespace of a service
+// account is optional.
 func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced bool, kinds ...string) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("roleRef")
@@ -110,7 +112,9 @@ func validateSubject(s *rbacv1.Subject, namespaced bool, path *field.Path) field
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		group(rbacv1.GroupName)
 	default:
-		errs = append(errs, field.NotSupported(path.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		errs = append(errs,
+			field.NotSupported(path.Child("kind"), s.Kind,
+				[]string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
 	}
 	return errs
 }

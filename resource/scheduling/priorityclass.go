@@ -30,7 +30,7 @@ func priorityClass() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "priorityclasses"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Strategy: registry.Strategy[*schedulingv1.PriorityClass]{
-			// The generation is 1 from the beginning and never moves.
+			// The generation is always 1.
 			Generation:   true,
 			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
 			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validate(c) },
@@ -39,11 +39,12 @@ func priorityClass() *registry.Kind {
 				if c.Value != old.Value {
 					errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 				}
-				return append(errs, declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+				return append(errs,
+					declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
 			},
 		}.Untyped(),
 		Deletion: registry.Deletion[*schedulingv1.PriorityClass]{
-			Before: func(_ context.Context, c *schedulingv1.PriorityClass) error { return keepSystemClass(c.Name) },
+			Before: func(_ context.Context, c *schedulingv1.PriorityClass) error { return forbidSystemClassDeletion(c.Name) },
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1.PriorityClass]{
 			Columns: []metav1.TableColumnDefinition{

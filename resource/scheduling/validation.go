@@ -26,19 +26,21 @@ func validate(c *schedulingv1.PriorityClass) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case strings.HasPrefix(c.Name, systemPrefix):
-		if err := checkSystemClass(c); err != nil {
+		if err := validateSystemClass(c); err != nil {
 			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
 				"priority class names with '"+systemPrefix+"' prefix are reserved for system use only. error: "+err.Error()))
 		}
 	case c.Value > highestUserPriority:
-		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
+		errs = append(errs,
+			field.Forbidden(field.NewPath("value"),
+				fmt.Sprintf("maximum allowed value of a user defined priority is %d", highestUserPriority)))
 	}
 	return append(errs, validatePreemption(c.PreemptionPolicy)...)
 }
 
-// checkSystemClass demands that a class with a name of the system is what it has
-// to be.
-func checkSystemClass(c *schedulingv1.PriorityClass) error {
+// validateSystemClass returns an error if a class has the name of a system class, but other
+// values.
+func validateSystemClass(c *schedulingv1.PriorityClass) error {
 	value, known := systemClasses[c.Name]
 	switch {
 	case !known:
@@ -62,13 +64,15 @@ func validatePreemption(p *corev1.PreemptionPolicy) field.ErrorList {
 	case "":
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return field.ErrorList{field.NotSupported(path, p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever})}
+	return field.ErrorList{
+		field.NotSupported(path, p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever})}
 }
 
-// keepSystemClass refuses to delete what pods of the system need.
-func keepSystemClass(name string) error {
+// forbidSystemClassDeletion returns an error for the system classes.
+func forbidSystemClassDeletion(name string) error {
 	if _, ok := systemClasses[name]; !ok {
 		return nil
 	}
-	return kerrors.NewForbidden(schedulingv1.Resource("priorityclasses"), name, errors.New("this is a system priority class and cannot be deleted"))
+	return kerrors.NewForbidden(schedulingv1.Resource("priorityclasses"), name,
+		errors.New("this is a system priority class and cannot be deleted"))
 }

@@ -15,11 +15,16 @@ func TestClassesOfTheSystemAreItsOwn(t *testing.T) {
 		class schedulingv1.PriorityClass
 		want  string
 	}{
-		"high":                    {schedulingv1.PriorityClass{Value: 1000000000}, ""},
-		"too-high":                {schedulingv1.PriorityClass{Value: 1000000001}, "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
-		"system-x":                {schedulingv1.PriorityClass{}, "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-x is not a known system priority class"},
-		"system-node-critical":    {schedulingv1.PriorityClass{Value: 1}, "value of system-node-critical PriorityClass must be 2000001000"},
-		"system-cluster-critical": {schedulingv1.PriorityClass{Value: 2000000000, GlobalDefault: true}, "globalDefault of system-cluster-critical PriorityClass must be false"},
+		"high": {schedulingv1.PriorityClass{Value: 1000000000}, ""},
+		"too-high": {schedulingv1.PriorityClass{Value: 1000000001},
+			"value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
+		"system-x": {schedulingv1.PriorityClass{},
+			"metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. " +
+				"error: system-x is not a known system priority class"},
+		"system-node-critical": {schedulingv1.PriorityClass{Value: 1},
+			"value of system-node-critical PriorityClass must be 2000001000"},
+		"system-cluster-critical": {schedulingv1.PriorityClass{Value: 2000000000, GlobalDefault: true},
+			"globalDefault of system-cluster-critical PriorityClass must be false"},
 	} {
 		c.class.ObjectMeta = metav1.ObjectMeta{Name: name}
 		err := validate(&c.class).ToAggregate()
@@ -31,10 +36,10 @@ func TestClassesOfTheSystemAreItsOwn(t *testing.T) {
 	if errs := validatePreemption(&whenever); len(errs) != 1 {
 		t.Errorf("%v", errs)
 	}
-	if err := keepSystemClass("system-node-critical"); !kerrors.IsForbidden(err) {
+	if err := forbidSystemClassDeletion("system-node-critical"); !kerrors.IsForbidden(err) {
 		t.Errorf("a class of the system goes: %v", err)
 	}
-	if err := keepSystemClass("mine"); err != nil {
+	if err := forbidSystemClassDeletion("mine"); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,7 +25,7 @@ func csiDriver() *registry.Kind {
 		Requests: registry.Requests{ReturnDeleted: true},
 		Strategy: registry.Strategy[*storagev1.CSIDriver]{
 			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
-			// A feature that is off.
+			// This field belongs to a disabled feature.
 			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) {
 				d.Spec.PreventPodSchedulingIfMissing = nil
 			},
@@ -33,16 +33,18 @@ func csiDriver() *registry.Kind {
 				if old.Spec.PreventPodSchedulingIfMissing == nil {
 					d.Spec.PreventPodSchedulingIfMissing = nil
 				}
-				// The generation counts changes only: there is none at first.
+				// A new CSIDriver has no generation; the first change sets it to 1.
 				if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 					d.Generation = old.Generation + 1
 				}
 			},
 			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
 				path := field.NewPath("spec")
-				// kube-apiserver names the first field like this.
+				// The field has this name in kube-apiserver's error.
 				errs := declare.Immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachedRequired"))
-				return append(errs, declare.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
+				return append(errs,
+					declare.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes,
+						path.Child("volumeLifecycleModes"))...)
 			},
 			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
 				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
@@ -51,7 +53,8 @@ func csiDriver() *registry.Kind {
 				if old != nil && len(old.Spec.TokenRequests) > 0 {
 					return nil
 				}
-				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to " +
+					"true to prevent possible logging of tokens in volume attributes"}
 			},
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSIDriver]{

@@ -22,7 +22,8 @@ func csiStorageCapacity() *registry.Kind {
 		Strategy: registry.Strategy[*storagev1.CSIStorageCapacity]{
 			ValidateUpdate: func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 				errs := declare.Immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))
-				return append(errs, declare.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+				return append(errs,
+					declare.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
 			},
 		}.Untyped(),
 	}

@@ -7,5 +7,6 @@ const group = "storage.k8s.io"
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds() []*registry.Kind {
-	return []*registry.Kind{csiDriver(), csiNode(), csiStorageCapacity(), storageClass(), volumeAttachment(), volumeAttributesClass()}
+	return []*registry.Kind{csiDriver(), csiNode(), csiStorageCapacity(), storageClass(), volumeAttachment(),
+		volumeAttributesClass()}
 }

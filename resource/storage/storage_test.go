@@ -7,5 +7,6 @@ import (
 )
 
 func TestKinds(t *testing.T) {
-	kindtest.Run(t, Kinds(), kindtest.Options{NotOurs: map[string][]string{"volumeattributesclasses": {"metadata.finalizers"}}})
+	kindtest.Run(t, Kinds(),
+		kindtest.Options{SetByOthers: map[string][]string{"volumeattributesclasses": {"metadata.finalizers"}}})
 }

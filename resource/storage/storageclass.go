@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-// The annotations that make a class the default one.
+// The annotations that mark the default class.
 const (
 	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
 	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
@@ -68,13 +68,14 @@ func storageClass() *registry.Kind {
 				if c.VolumeBindingMode != nil {
 					mode = string(*c.VolumeBindingMode)
 				}
-				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion, core.Age(c.CreationTimestamp)}
+				return []any{name, c.Provisioner, policy, mode, c.AllowVolumeExpansion != nil && *c.AllowVolumeExpansion,
+					core.Age(c.CreationTimestamp)}
 			}),
 		}.Untyped(),
 	}
 }
 
-// deprecatedTopology are the node labels that got new names.
+// deprecatedTopology maps deprecated node labels to the labels that replaced them.
 var deprecatedTopology = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
 	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
@@ -86,5 +87,6 @@ func validateStorageClassUpdate(_ context.Context, c, old *storagev1.StorageClas
 	errs := declare.Immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))
 	errs = append(errs, declare.Immutable(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
 	errs = append(errs, declare.Immutable(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
-	return append(errs, declare.Immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	return append(errs,
+		declare.Immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }

@@ -54,8 +54,8 @@ func volumeAttachment() *registry.Kind {
 	}
 }
 
-// defaultVolumeAttachment sets the defaults of an inline volume's source; its
-// spec as a whole gets none.
+// defaultVolumeAttachment sets the defaults of the source of an inline volume. The rest of its
+// spec has no defaults.
 func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
 	inline := a.Spec.Source.InlineVolumeSpec
 	if inline == nil {

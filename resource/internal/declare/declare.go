@@ -1,5 +1,5 @@
-// Package declare holds what the declarations of built-in kinds share: columns,
-// defaults of single fields, common subresources and wordings.
+// Package declare has helpers for the declarations of built-in kinds: table columns, defaults
+// of single fields, common subresources and error messages.
 package declare
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// Value sets *p where it is the zero value.
+// Value sets *p if it is the zero value.
 func Value[T comparable](p *T, value T) {
 	var zero T
 	if *p == zero {
@@ -27,14 +27,14 @@ func Value[T comparable](p *T, value T) {
 	}
 }
 
-// Pointer sets *p where it is nil.
+// Pointer sets *p if it is nil.
 func Pointer[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value
 	}
 }
 
-// RoundUp rounds quantities up to thousandths, the finest the API keeps.
+// RoundUp rounds quantities up to thousandths, the highest precision in the API.
 func RoundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
@@ -42,34 +42,36 @@ func RoundUp(list corev1.ResourceList) {
 	}
 }
 
-// Column is a column of a table. The description is mostly that of the field it
-// shows.
+// Column returns a table column. The description is usually that of the field in the column.
 func Column(name, kind, description string) metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: name, Type: kind, Description: description}
 }
 
-// Wide is a column that is shown on request only.
+// Wide returns a column that is only shown in wide output.
 func Wide(name, kind, description string) metav1.TableColumnDefinition {
 	c := Column(name, kind, description)
 	c.Priority = 1
 	return c
 }
 
-// Cells makes the Cells of a registry.Table whose rows have no conditions.
+// Cells returns the Cells function of a registry.Table whose rows have no conditions.
 func Cells[T any](cells func(T) []any) func(T) ([]any, []metav1.TableRowCondition) {
 	return func(obj T) ([]any, []metav1.TableRowCondition) { return cells(obj), nil }
 }
 
-// PartVerbs are the verbs of a subresource that shows a part of its parent.
+// PartVerbs are the verbs of a subresource that is a part of its parent object, such as
+// status.
 var PartVerbs = []string{"get", "patch", "update"}
 
-// Status declares the status subresource.
+// Status returns a status subresource.
 func Status() registry.Subresource {
 	return registry.Subresource{Name: "status", Verbs: PartVerbs, Status: true}
 }
 
-// Scale declares the scale subresource of a T.
-func Scale[T registry.Object](get func(T) (spec, status int32, selector string), set func(T, int32)) registry.Subresource {
+// Scale returns a scale subresource for objects of type T.
+func Scale[T registry.Object](
+	get func(T) (spec, status int32, selector string), set func(T, int32),
+) registry.Subresource {
 	return registry.Subresource{
 		Name:  "scale",
 		GVK:   schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
@@ -81,7 +83,7 @@ func Scale[T registry.Object](get func(T) (spec, status int32, selector string),
 	}
 }
 
-// Selector writes a label selector as the scale subresource and tables do.
+// Selector returns a label selector as text, as in the scale subresource and in tables.
 func Selector(s *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -90,7 +92,8 @@ func Selector(s *metav1.LabelSelector) string {
 	return selector.String()
 }
 
-// Version declares one version of a kind, whose objects are of the type *T. set sets its defaults; nil sets none.
+// Version returns a version of a kind with objects of type *T. set sets the defaults; it may
+// be nil.
 func Version[T any, P interface {
 	*T
 	registry.Object
@@ -102,19 +105,19 @@ func Version[T any, P interface {
 	return v
 }
 
-// FieldLabel words an unknown field label for kinds that say no more than that.
+// FieldLabel returns the error for an unknown field label, without the name of the kind.
 func FieldLabel(_, label string) error {
 	return kerrors.NewBadRequest("field label not supported: " + label)
 }
 
-// FieldLabelForKind words it with the kind's name.
+// FieldLabelForKind returns a function that makes this error with the name of the kind.
 func FieldLabelForKind(kind string) func(version, label string) error {
 	return func(_, label string) error {
 		return kerrors.NewBadRequest(fmt.Sprintf("field label %q not supported for %s", label, kind))
 	}
 }
 
-// FieldLabelForGVK words it with the kind's group, version and name.
+// FieldLabelForGVK returns a function that makes this error with group, version and kind.
 func FieldLabelForGVK(group, kind string) func(version, label string) error {
 	return func(version, label string) error {
 		gvk := schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
@@ -122,26 +125,28 @@ func FieldLabelForGVK(group, kind string) func(version, label string) error {
 	}
 }
 
-// PodNameWarnings warns about the name of an object from which Pods take their
-// names and hostnames, where it is no DNS label.
+// PodNameWarnings returns a warning if a name is not a DNS label, for objects whose pods have
+// names and hostnames with that name.
 func PodNameWarnings(name string) []string {
 	msgs := validation.IsDNS1123Label(name)
 	if len(msgs) == 0 {
 		return nil
 	}
 	path := field.NewPath("metadata", "name")
-	return []string{fmt.Sprintf("%s: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v", path, msgs)}
+	return []string{
+		fmt.Sprintf("%s: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "+
+			"label is recommended: %v", path, msgs)}
 }
 
-// SomeOf joins the first of the words, and counts the rest.
-func SomeOf(words []string, most int, separator string) string {
+// FirstOf joins the first words, at most most of them, and adds the number of the others.
+func FirstOf(words []string, most int, separator string) string {
 	if len(words) <= most {
 		return strings.Join(words, separator)
 	}
 	return fmt.Sprintf("%s + %d more...", strings.Join(words[:most], separator), len(words)-most)
 }
 
-// PathSegment is the rule of names that allows whatever can stand in a URL.
+// PathSegment validates a name that may be any valid segment of a URL path.
 func PathSegment(name string, prefix bool) []string {
 	if prefix {
 		return path.IsValidPathSegmentPrefix(name)

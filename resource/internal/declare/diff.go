@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Diff shows how two values of the internal version differ, as a unified diff
-// with three lines around each change. It is part of messages to clients, so it has to
-// be the same as kube-apiserver's: the algorithm is that of Ratcliff and Obershelp, which
-// looks for the longest matching blocks.
+// Diff returns the differences between two values of the internal version as a unified diff
+// with three lines of context. It is part of messages to clients, so it must be identical to
+// kube-apiserver's, which uses the algorithm of Ratcliff and Obershelp: find the longest
+// matching block of lines, then do the same to the left and to the right of it.
 func Diff(a, b any) string {
 	d := differ{a: lines(a), b: lines(b)}
 	d.index()
@@ -28,14 +28,14 @@ func lines(v any) []string {
 // differ finds blocks of equal lines.
 type differ struct {
 	a, b   []string
-	places map[string][]int // of b's lines, but for popular ones
-	blocks []block          // in order, not adjacent
+	places map[string][]int // the positions of b's lines, without frequent lines
+	blocks []block          // sorted; adjacent blocks are merged
 }
 
 type block struct{ a, b, n int }
 
-// index leaves out lines that are more than a hundredth of a long text: they say
-// nothing about where it matches.
+// index leaves out the lines that make up more than a hundredth of a long text, because they
+// are not useful for finding matches.
 func (d *differ) index() {
 	d.places = make(map[string][]int, len(d.b))
 	for i, line := range d.b {
@@ -51,8 +51,8 @@ func (d *differ) index() {
 	}
 }
 
-// match finds the blocks of a[alo:ahi] and b[blo:bhi], the longest first and
-// then those to its left and right.
+// match finds the blocks in a[alo:ahi] and b[blo:bhi]: first the longest one, then those to
+// its left and right.
 func (d *differ) match(alo, ahi, blo, bhi int) {
 	m := d.longest(alo, ahi, blo, bhi)
 	if m.n == 0 {
@@ -73,7 +73,7 @@ func (d *differ) match(alo, ahi, blo, bhi int) {
 
 func (d *differ) longest(alo, ahi, blo, bhi int) block {
 	best := block{a: alo, b: blo}
-	ending := map[int]int{} // by where in b: the length of the match that ends here
+	ending := map[int]int{} // by position in b: the length of the match that ends there
 	for i := alo; i < ahi; i++ {
 		next := map[int]int{}
 		for _, j := range d.places[d.a[i]] {
@@ -100,16 +100,16 @@ func (d *differ) longest(alo, ahi, blo, bhi int) block {
 	return best
 }
 
-// unified writes changes that are near each other as one hunk.
+// unified writes the diff. Changes that are close to each other are in one hunk.
 func (d *differ) unified() string {
 	const around = 3
 	var out strings.Builder
 	var hunk []string
 	var a0, b0 int // where the hunk starts
-	a, b := 0, 0   // up to where all is written
+	a, b := 0, 0   // everything before these positions is written
 	flush := func() {
 		if len(hunk) > 0 {
-			fmt.Fprintf(&out, "@@ -%s +%s @@\n", span(a0, a), span(b0, b))
+			fmt.Fprintf(&out, "@@ -%s +%s @@\n", hunkRange(a0, a), hunkRange(b0, b))
 			out.WriteString(strings.Join(hunk, ""))
 		}
 		hunk = nil
@@ -121,7 +121,7 @@ func (d *differ) unified() string {
 	}
 	for k, m := range append(d.blocks, block{len(d.a), len(d.b), 0}) {
 		if k == 0 && m.a == 0 && m.b == 0 {
-			// What is equal at the start is written when a change follows.
+			// The equal lines at the start are written together with the first change.
 			a, b = m.n, m.n
 			continue
 		}
@@ -157,8 +157,8 @@ func (d *differ) unified() string {
 	return out.String()
 }
 
-// span is a range of lines as hunks are headed with.
-func span(from, to int) string {
+// hunkRange returns a range of lines as in the header of a hunk.
+func hunkRange(from, to int) string {
 	switch n := to - from; n {
 	case 1:
 		return fmt.Sprint(from + 1)

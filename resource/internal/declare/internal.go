@@ -12,19 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Internal is a value for an error message. kube-apiserver validates its internal
-// types, which have no JSON names: fields of API structs are written with their
-// Go names, and none is left out. Types of apimachinery (selectors, quantities,
-// metadata) look as they do everywhere.
+// Internal returns a value as JSON for an error message. kube-apiserver validates its internal
+// types, which have no JSON names: fields of API structs have their Go names, and none is
+// omitted. Types of apimachinery (selectors, quantities, metadata) have their usual JSON.
 func Internal(v any) json.RawMessage {
 	var w internalWriter
 	w.write(reflect.ValueOf(v))
 	return w.Bytes()
 }
 
-// Exactly is a text that differs where values do, also by an empty list in the
-// place of none.
-func Exactly(v any) string {
+// ExactText returns a text that is different for different values, even for nil and an empty
+// list.
+func ExactText(v any) string {
 	w := internalWriter{all: true}
 	w.write(reflect.ValueOf(v))
 	return w.String()
@@ -32,22 +31,22 @@ func Exactly(v any) string {
 
 type internalWriter struct {
 	bytes.Buffer
-	all bool // write apimachinery's structs by their Go names too
+	all bool // also write apimachinery's structs with Go names
 }
 
 func (b *internalWriter) open(t reflect.Type) bool {
-	return strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || t.Implements(internalForm) || b.all && !t.Implements(marshaler)
+	return strings.HasPrefix(t.PkgPath(), "k8s.io/api/") || t.Implements(internalType) || b.all && !t.Implements(marshaler)
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// Form is embedded in structs that give an API type the shape that it has in the internal
-// version of kube-apiserver, where that is another.
-type Form interface{ InternalForm() }
+// InternalType is implemented by structs that have the fields of kube-apiserver's internal
+// version of an API type, if that differs from the external version.
+type InternalType interface{ IsInternalType() }
 
-var internalForm = reflect.TypeFor[Form]()
+var internalType = reflect.TypeFor[InternalType]()
 
-// Immutable refuses a change of what may not be changed.
+// Immutable returns an error if a value differs from its old value.
 func Immutable(value, old any, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateImmutableField(value, old, path)
 	for _, err := range errs {
@@ -104,7 +103,7 @@ func (b *internalWriter) writeMembers(v reflect.Value, first *bool) {
 	}
 }
 
-// writeEmbedded writes what is inlined: of metadata with its own names.
+// writeEmbedded writes embedded structs; metadata has its JSON names.
 func (b *internalWriter) writeEmbedded(v reflect.Value, first *bool) {
 	if b.open(v.Type()) {
 		b.writeMembers(v, first)
@@ -154,8 +153,8 @@ func (b *internalWriter) writeJSON(v reflect.Value) {
 	b.Write(text)
 }
 
-// internalOrder names, by a field, the one that it comes after in the internal
-// type where that is not the one before it.
+// internalOrder has, by type and field, the field before it in the internal type, where the
+// order differs from that of the external type.
 var internalOrder = map[reflect.Type]map[string]string{
 	reflect.TypeFor[corev1.VolumeSource]():           {"Quobyte": "RBD"},
 	reflect.TypeFor[corev1.PersistentVolumeSource](): {"Quobyte": "RBD", "FlexVolume": "ISCSI"},

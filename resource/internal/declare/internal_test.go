@@ -22,14 +22,15 @@ func TestInternal(t *testing.T) {
 		{appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromString("25%"))}, `{"MaxUnavailable":null,"MaxSurge":"25%"}`},
 		{corev1.ConfigMap{Data: map[string]string{"b": "1", "a": "2"}}.Data, `{"a":"2","b":"1"}`},
 		{[]byte("hi"), `"aGk="`},
-		{corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"x": "y"}}}.ObjectMeta, `{"labels":{"x":"y"}}`},
+		{corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"x": "y"}}}.ObjectMeta,
+			`{"labels":{"x":"y"}}`},
 	} {
 		if got := string(Internal(c.value)); got != c.want {
 			t.Errorf("%T: got %s, want %s", c.value, got, c.want)
 		}
 	}
 	none, empty := metav1.LabelSelector{}, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{}}
-	if Exactly(none) == Exactly(empty) {
+	if ExactText(none) == ExactText(empty) {
 		t.Error("an empty list is as none")
 	}
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// refused is a recorded create that was refused, with the causes in order. Those
-// that concern metadata are left out: the generic pipeline finds them.
-type refused struct {
+// rejectedCreate is a recorded create that kube-apiserver rejected, with the causes in order.
+// Causes about metadata are left out, because the generic validation finds them.
+type rejectedCreate struct {
 	Name, Resource, Version string
 	Body                    json.RawMessage
 	Causes                  []string
 }
 
-// Invalid checks that strategies refuse the creates of invalid.jsonl.gz for the
-// recorded reasons, each as often as recorded.
+// Invalid checks that strategies reject the creates of invalid.jsonl.gz for the recorded
+// reasons, each as often as recorded.
 func Invalid(t *testing.T, kinds []*registry.Kind) {
-	for c := range read[refused](t, "invalid.jsonl.gz", "") {
+	for c := range read[rejectedCreate](t, "invalid.jsonl.gz", "") {
 		kind := find(t, kinds, c.Resource)
 		obj, err := decode(kind, c.Version, c.Body)
 		if err != nil {
@@ -50,7 +50,7 @@ func Invalid(t *testing.T, kinds []*registry.Kind) {
 	}
 }
 
-// fill sets what the generic pipeline sets before it validates a new object.
+// fill sets the fields that the generic pipeline sets before it validates a new object.
 func fill(kind *registry.Kind, obj registry.Object) context.Context {
 	obj.SetUID(someUID)
 	obj.SetCreationTimestamp(metav1.Now())

@@ -1,7 +1,7 @@
-// Package kindtest compares declarations of kinds with what kube-apiserver
-// answered and stored. A group's testdata has, as compressed JSON lines,
-// create.jsonl.gz (creates and their answers), table.jsonl.gz (objects and the
-// rows that show them) and stored.jsonl.gz (values as they were stored).
+// Package kindtest compares the declarations of kinds with recorded responses and stored
+// values of kube-apiserver. The testdata of a group are compressed JSON lines:
+// create.jsonl.gz (requests and responses of creates), table.jsonl.gz (objects and their
+// table rows) and stored.jsonl.gz (values in the store).
 package kindtest
 
 import (
@@ -32,15 +32,14 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// Options say where a group differs from what the recordings show.
+// Options describe intended differences of a group from the recordings.
 type Options struct {
-	// Skip gives the reason for which a recording is left out, by name.
+	// Skip has the reason why a recording is not used, by its name.
 	Skip map[string]string
-	// NotOurs are dotted paths, by resource, that admission plugins and
+	// SetByOthers has the dotted paths, by resource, of fields that admission plug-ins and
 	// controllers set.
-	NotOurs map[string][]string
-	// FieldNames maps a field label to the JSON path of what it selects where
-	// the two differ.
+	SetByOthers map[string][]string
+	// FieldNames maps a field label to the JSON path of its field, if the two differ.
 	FieldNames map[string]string
 }
 
@@ -82,7 +81,9 @@ func creates(t *testing.T, kinds []*registry.Kind, o Options) {
 			t.Errorf("%s: warnings %q, want %q", c.Name, got, c.warnings(t))
 		}
 		shown := show(t, kind, c.Version, obj)
-		drop := slices.Concat(c.Ignore, o.NotOurs[c.Resource], []string{"metadata.managedFields", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp", "metadata.name"})
+		drop := slices.Concat(c.Ignore, o.SetByOthers[c.Resource],
+			[]string{"metadata.managedFields", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp",
+				"metadata.name"})
 		for _, path := range drop {
 			remove(shown, strings.Split(path, "."))
 			remove(c.Expect, strings.Split(path, "."))
@@ -93,8 +94,7 @@ func creates(t *testing.T, kinds []*registry.Kind, o Options) {
 	}
 }
 
-// create does what the generic pipeline does to an object before it is
-// validated.
+// create does what the generic pipeline does with an object before validation.
 func create(kind *registry.Kind, c created) (registry.Object, error) {
 	obj, err := decode(kind, c.Version, c.Body)
 	if err != nil {
@@ -130,14 +130,14 @@ func create(kind *registry.Kind, c created) (registry.Object, error) {
 			return nil, fmt.Errorf("name: %q", msgs)
 		}
 	}
-	return reread(kind, obj)
+	return storeAndRead(kind, obj)
 }
 
 const someUID = "11111111-2222-3333-4444-555555555555"
 
-// reread stores an object and reads it again: an answer shows what was stored,
-// where empty lists have gone, with the defaults of reading.
-func reread(kind *registry.Kind, obj registry.Object) (registry.Object, error) {
+// storeAndRead encodes an object for storage and decodes it again: a response shows the stored
+// object, without empty lists and with the defaults that are set after decoding.
+func storeAndRead(kind *registry.Kind, obj registry.Object) (registry.Object, error) {
 	if kind.Storage.JSON {
 		return obj, nil
 	}
@@ -156,7 +156,7 @@ func reread(kind *registry.Kind, obj registry.Object) (registry.Object, error) {
 	return again, nil
 }
 
-// decode reads a document of a version as an object of the storage version.
+// decode decodes a document of a version to an object of the storage version.
 func decode(kind *registry.Kind, version string, body []byte) (registry.Object, error) {
 	v := kind.Version(version)
 	if v == nil {
@@ -175,7 +175,7 @@ func decode(kind *registry.Kind, version string, body []byte) (registry.Object, 
 	return obj, nil
 }
 
-// show is the JSON tree of an object of the storage version in another version.
+// show converts an object of the storage version to another version, as a JSON tree.
 func show(t *testing.T, kind *registry.Kind, version string, obj registry.Object) map[string]any {
 	v := kind.Version(version)
 	if v.FromStorage != nil {
@@ -219,7 +219,7 @@ func warnings(kind *registry.Kind, obj registry.Object) []string {
 	return out
 }
 
-// warnings are the recorded ones that come from the kind's Strategy.
+// warnings returns the recorded warnings that come from the kind's Strategy.
 func (c created) warnings(t *testing.T) []string {
 	var out []string
 	for _, w := range c.Warnings {
@@ -246,7 +246,7 @@ type table struct {
 	}
 }
 
-// genericColumns are the pipeline's for kinds that declare none.
+// genericColumns are the columns of kinds that declare none.
 var genericColumns = []string{"Name", "Created At"}
 
 func tables(t *testing.T, kinds []*registry.Kind, o Options) {
@@ -269,7 +269,8 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 			t.Errorf("%s: columns of %s: %s", c.Name, kind.Resource, d)
 		}
 		for _, row := range c.Rows {
-			text := strings.NewReplacer(`"<time>"`, `"2024-01-01T00:00:00Z"`, `<uid>`, someUID, `"<resourceVersion>"`, `"1"`).Replace(string(row.Object))
+			text := strings.NewReplacer(`"<time>"`, `"2024-01-01T00:00:00Z"`, `<uid>`, someUID, `"<resourceVersion>"`,
+				`"1"`).Replace(string(row.Object))
 			obj, err := decode(kind, c.Version, []byte(text))
 			if err != nil {
 				t.Errorf("%s: %v", c.Name, err)
@@ -364,8 +365,8 @@ func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 	}
 }
 
-// fields follows each label's JSON path through the Go type, and holds the
-// numbers met against the declared path.
+// fields follows the JSON path of each field label through the Go type, and compares the
+// protobuf numbers on the way with the declared path.
 func fields(t *testing.T, kinds []*registry.Kind, o Options) {
 	for _, kind := range kinds {
 		for _, f := range kind.Selection.Fields {
@@ -395,7 +396,8 @@ func fields(t *testing.T, kinds []*registry.Kind, o Options) {
 			if !slices.Equal(numbers, f.Path) {
 				t.Errorf("%s: path of %s is %v, declared %v", kind.Resource, f.Name, numbers, f.Path)
 			}
-			want := map[reflect.Kind]registry.FieldType{reflect.String: registry.String, reflect.Bool: registry.Bool, reflect.Int32: registry.Int, reflect.Int64: registry.Int}
+			want := map[reflect.Kind]registry.FieldType{reflect.String: registry.String, reflect.Bool: registry.Bool,
+				reflect.Int32: registry.Int, reflect.Int64: registry.Int}
 			if want[at.Kind()] != f.Type {
 				t.Errorf("%s: %s is a %s", kind.Resource, f.Name, at.Kind())
 			}
@@ -419,7 +421,7 @@ func protoField(in reflect.Type, name string) (reflect.Type, int32) {
 	return nil, 0
 }
 
-// declarations checks what no recording is needed for.
+// declarations checks the rules that need no recording.
 func declarations(t *testing.T, kinds []*registry.Kind) {
 	for _, kind := range kinds {
 		storage := kind.Version(kind.Storage.Version)
@@ -429,7 +431,7 @@ func declarations(t *testing.T, kinds []*registry.Kind) {
 		for _, v := range kind.Versions {
 			obj := v.New()
 			if v.Default != nil {
-				v.Default(obj) // an empty object must not fail
+				v.Default(obj) // must not panic for an empty object
 			}
 			if (v.Name != kind.Storage.Version) != (v.ToStorage != nil && v.FromStorage != nil) {
 				t.Errorf("%s: conversions of %s", kind.Resource, v.Name)
@@ -464,7 +466,7 @@ func find(t *testing.T, kinds []*registry.Kind, resource string) *registry.Kind 
 	return nil
 }
 
-// read yields a file's values. It yields nothing where there is no such file.
+// read returns an iterator over the values in a file. It is empty if there is no such file.
 func read[T any](t *testing.T, file, suffix string) func(func(T) bool) {
 	path := filepath.Join("testdata", file)
 	if dir := os.Getenv(DirVar); dir != "" && suffix != "" {
@@ -515,8 +517,8 @@ func toTree(t *testing.T, v any) any {
 	return tree
 }
 
-// What a recording forgets because it differs from run to run.
-var forgotten = []struct {
+// normalized are the values in recordings that differ from run to run.
+var normalized = []struct {
 	pattern *regexp.Regexp
 	word    string
 }{
@@ -549,7 +551,7 @@ func normal(tree any) any {
 		}
 		return out
 	case string:
-		for _, f := range forgotten {
+		for _, f := range normalized {
 			v = f.pattern.ReplaceAllString(v, f.word)
 		}
 		return v
@@ -572,7 +574,7 @@ func remove(tree any, path []string) {
 	}
 }
 
-// diff names the first place where two trees differ, "" where they do not.
+// diff returns the first path where two trees differ, "" if they are equal.
 func diff(path string, got, want any) string {
 	switch w := want.(type) {
 	case map[string]any:
@@ -594,7 +596,7 @@ func diff(path string, got, want any) string {
 			a, inGot := g[name]
 			b, inWant := w[name]
 			if inGot != inWant {
-				return fmt.Sprintf("%s.%s: got %v, want %v", path, name, text(a, inGot), text(b, inWant))
+				return fmt.Sprintf("%s.%s: got %v, want %v", path, name, describe(a, inGot), describe(b, inWant))
 			}
 			if d := diff(path+"."+name, a, b); d != "" {
 				return d
@@ -614,12 +616,12 @@ func diff(path string, got, want any) string {
 		return ""
 	}
 	if !reflect.DeepEqual(got, want) {
-		return fmt.Sprintf("%s: got %s, want %s", path, text(got, true), text(want, true))
+		return fmt.Sprintf("%s: got %s, want %s", path, describe(got, true), describe(want, true))
 	}
 	return ""
 }
 
-func text(v any, there bool) string {
+func describe(v any, there bool) string {
 	if !there {
 		return "nothing"
 	}

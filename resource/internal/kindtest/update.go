@@ -13,23 +13,23 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// updated is a recorded create, and updates of what it made, each on its own.
-type updated struct {
+// recordedUpdates is a recorded create and independent updates of the created object.
+type recordedUpdates struct {
 	created
 	Updates []struct {
 		Name     string
 		Body     json.RawMessage
-		Expect   map[string]any // nil for a refusal
-		Causes   []string       // of the refusal
+		Expect   map[string]any // nil if the update was rejected
+		Causes   []string       // of the rejection
 		Warnings []string
 	}
 }
 
-// updates checks what accepted updates make, and that strategies refuse for no other
-// reasons than the recorded ones. Causes that no strategy gives yet are counted.
+// updates checks the results of accepted updates, and that strategies reject updates only for
+// the recorded reasons. It counts recorded causes that no strategy returns yet.
 func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 	var given, missing int
-	for c := range read[updated](t, "update.jsonl.gz", ".update.gz") {
+	for c := range read[recordedUpdates](t, "update.jsonl.gz", ".update.gz") {
 		kind := find(t, kinds, c.Resource)
 		old, err := create(kind, c.created)
 		if err != nil {
@@ -78,12 +78,14 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 			if want := (created{Warnings: u.Warnings}).warnings(t); !slices.Equal(warned, want) {
 				t.Errorf("%s: warnings %q, want %q", u.Name, warned, want)
 			}
-			if obj, err = reread(kind, obj); err != nil {
+			if obj, err = storeAndRead(kind, obj); err != nil {
 				t.Errorf("%s: %v", u.Name, err)
 				continue
 			}
 			shown := show(t, kind, c.Version, obj)
-			for _, path := range slices.Concat(o.NotOurs[c.Resource], []string{"metadata.managedFields", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp", "metadata.resourceVersion", "metadata.selfLink"}) {
+			for _, path := range slices.Concat(o.SetByOthers[c.Resource],
+				[]string{"metadata.managedFields", "metadata.namespace", "metadata.uid", "metadata.creationTimestamp",
+					"metadata.resourceVersion", "metadata.selfLink"}) {
 				remove(shown, strings.Split(path, "."))
 				remove(u.Expect, strings.Split(path, "."))
 			}
@@ -97,8 +99,7 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 	}
 }
 
-// update does what the generic pipeline does to an update before it is
-// validated.
+// update does what the generic pipeline does with an update before validation.
 func update(kind *registry.Kind, version string, body []byte, old registry.Object) (registry.Object, error) {
 	obj, err := decode(kind, version, body)
 	if err != nil {
