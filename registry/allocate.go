@@ -53,7 +53,7 @@ func (r *Resource) StoreKey(namespace, name string) string { return r.prefix + r
 
 // PutOp is the operation that stores obj, which is complete, as it is.
 func (r *Resource) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
-	value, err := r.codec.encode(ctx, obj)
+	value, err := r.codec.value(ctx, obj)
 	if err != nil {
 		return storage.Op{}, err
 	}

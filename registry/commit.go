@@ -10,7 +10,6 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 )
@@ -65,11 +64,11 @@ func (r *Resource) Insert(ctx context.Context, obj Object, c Commit) (Result, er
 		}
 		return r.dryResult(ctx, key, obj)
 	}
-	value, err := r.codec.encode(ctx, obj)
+	value, err := r.codec.value(ctx, obj)
 	if err != nil {
 		return Result{}, err
 	}
-	item, err := r.preview(ctx, obj, value)
+	item, err := r.codec.preview(ctx, obj, value)
 	if err != nil {
 		return Result{}, err
 	}
@@ -82,7 +81,7 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 	if c.DryRun {
 		return r.Unstored(ctx, found, obj)
 	}
-	value, err := r.codec.encode(ctx, obj)
+	value, err := r.codec.value(ctx, obj)
 	if err != nil {
 		return Result{}, err
 	}
@@ -95,7 +94,7 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 			return Result{Object: found}, err
 		}
 	}
-	item, err := r.preview(ctx, obj, value)
+	item, err := r.codec.preview(ctx, obj, value)
 	if err != nil {
 		// What could not be shown before the write may stay so: it can be deleted.
 		if _, before := r.encode(ctx, found, r.codec.storage); before == nil {
@@ -172,30 +171,6 @@ func (r *Resource) put(ctx context.Context, key string, plain []byte) (storage.O
 	return storage.Put(r.prefix+key, value), err
 }
 
-// preview makes the JSON of an object that is about to be stored as a plain value, in the storage version and
-// without the resourceVersion that it will have: what cannot be shown is not stored. It is nil where values
-// are stored as they are served.
-func (r *Resource) preview(ctx context.Context, obj Object, value []byte) ([]byte, error) {
-	if r.codec.storedAsServed() {
-		return nil, nil
-	}
-	data, err := r.codec.open(value)
-	if err != nil {
-		return nil, err
-	}
-	if r.codec.readsAsWritten(data) {
-		return scheme.EncodeStoredItem(obj)
-	}
-	if data, err = r.codec.plain(value); err != nil {
-		return nil, err
-	}
-	read, err := r.codec.decode(ctx, data)
-	if err != nil {
-		return nil, err
-	}
-	return scheme.EncodeItem(read)
-}
-
 // written makes the result of a committed plain value of which preview returned item, and hands its JSON to
 // the cache: the client is likely to have asked for it.
 func (r *Resource) written(key string, value, item []byte, revision int64) (Result, error) {
@@ -250,7 +225,7 @@ func objectAt(key string, revision int64, h cache.Header) *cache.Object {
 func (r *Resource) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
 	version := obj.GetResourceVersion()
 	revision, _ := strconv.ParseInt(version, 10, 64)
-	value, err := r.codec.encode(ctx, obj)
+	value, err := r.codec.value(ctx, obj)
 	if err != nil {
 		return Result{}, err
 	}
@@ -263,7 +238,7 @@ func (r *Resource) dryResult(ctx context.Context, key string, obj Object) (Resul
 		// client sent, which need not be a number.
 		if version != "" {
 			obj.SetResourceVersion(version)
-			if value, err = r.codec.encodeWhole(ctx, obj); err != nil {
+			if value, err = r.codec.encode(ctx, obj); err != nil {
 				return Result{}, err
 			}
 		}
@@ -283,7 +258,7 @@ func (r *Resource) Computed(ctx context.Context, obj Object) (*cache.Object, err
 
 // ResultJSON returns the item JSON of a result in version v.
 func (r *Resource) ResultJSON(ctx context.Context, res Result, v *Version) ([]byte, error) {
-	if res.item != nil && r.stored(v) {
+	if res.item != nil && v.isStored() {
 		return res.item, nil
 	}
 	return r.encodeItem(ctx, res.Object, v)

@@ -1,22 +1,29 @@
 package registry
 
-import "context"
+import (
+	"context"
+
+	"github.com/keelson-dev/keelson/scheme/wire"
+)
 
 // Reencode decodes a stored value, without what reading adds to it, and encodes
 // it again.
 func (r *Resource) Reencode(value []byte) ([]byte, error) {
-	obj, err := r.codec.reopen(value)
+	data, err := r.bare(value)
 	if err != nil {
 		return nil, err
 	}
-	return r.codec.encode(context.Background(), obj)
+	obj, err := r.codec.decode(context.Background(), data)
+	if err != nil {
+		return nil, err
+	}
+	return r.codec.value(context.Background(), obj)
 }
 
-// reopen makes the object of a stored value alone.
-func (c *codec) reopen(value []byte) (Object, error) {
-	data, err := c.open(value)
-	if err != nil {
-		return nil, err
+// bare returns the data of a stored value alone.
+func (r *Resource) bare(value []byte) ([]byte, error) {
+	if _, ok := r.codec.encoding.(*protobufEncoding); ok {
+		return wire.Raw(value)
 	}
-	return c.decode(context.Background(), data)
+	return r.codec.unstamped(value)
 }

@@ -102,6 +102,9 @@ func (k *Kind) GroupVersion(v *Version) schema.GroupVersion {
 	return schema.GroupVersion{Group: k.Group, Version: v.Name}
 }
 
+// Unstructured returns whether the objects of the kind have no Go type: they are custom resources.
+func (k *Kind) Unstructured() bool { return k.Storage.Documents != nil }
+
 // Version returns the served version of that name, nil if there is none.
 func (k *Kind) Version(name string) *Version {
 	for i := range k.Versions {
@@ -164,6 +167,17 @@ type Version struct {
 	FieldAliases map[string]string
 	// Warning is sent with every request for a deprecated version.
 	Warning string
+}
+
+// isStored returns whether objects are stored in this version.
+func (v *Version) isStored() bool { return v.FromStorage == nil }
+
+// fromStorage converts an object from the storage version to this one.
+func (v *Version) fromStorage(ctx context.Context, obj Object) (Object, error) {
+	if v.FromStorage == nil {
+		return obj, nil
+	}
+	return v.FromStorage(ctx, obj)
 }
 
 // Defaulter makes a function of a Go type one of any Object.

@@ -16,28 +16,21 @@ func (r *Resource) GroupForm(g cache.Group, id cache.FormID, make func() ([]byte
 // and notes that they are now.
 func (r *Resource) AskedAgain(id cache.FormID) bool { return r.cache.AskedAgain(id) }
 
-// ItemForm names the form of items in version v, as JSON or as protobuf messages.
+// ItemForm returns the form of items in version v, as JSON or as protobuf messages.
 func (r *Resource) ItemForm(v *Version, proto bool) cache.FormID {
-	if r.Kind.Unstructured() {
-		v = r.codec.storage
+	if proto {
+		return r.protoForm(v)
 	}
-	id := r.versionForm(v)
-	switch {
-	case proto:
-		id++
-	case r.stored(v) && !r.Kind.Unstructured():
-		id = FormJSON
-	}
-	return id
+	return r.codec.jsonForm(v)
 }
 
 // ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
 func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if id := r.ItemForm(v, false); !r.Kind.Unstructured() && o.Err() == nil && !(id == FormJSON && r.codec.storedAsServed()) {
-		if data, ok := o.Kept(id); ok {
-			return data, nil
-		}
-		return r.encodeItem(ctx, o, v)
+	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
+		return o.Data, nil
 	}
-	return r.ItemJSON(ctx, o, v)
+	if data, ok := o.Kept(r.codec.jsonForm(v)); ok {
+		return data, nil
+	}
+	return r.encodeItem(ctx, o, v)
 }

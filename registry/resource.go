@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -32,6 +32,8 @@ type Resource struct {
 	all   *cache.Cache
 	cache *cache.Resource
 	codec *codec
+	// indexes are the fields that the cache has an index of, in the order of cache.Object.Fields.
+	indexes []*Field
 	// prefix is the storage key of the collection, ended by a slash.
 	prefix string
 	now    func() time.Time
@@ -44,14 +46,25 @@ func newResource(k *Kind, store storage.Store, c *cache.Cache, now func() time.T
 	if err != nil {
 		return nil, err
 	}
-	r := &Resource{Kind: k, store: store, all: c, codec: codec, prefix: Root + k.Storage.Path + "/", now: now}
+	r := &Resource{
+		Kind: k, store: store, all: c, codec: codec, indexes: k.Selection.indexed(),
+		prefix: Root + k.Storage.Path + "/", now: now,
+	}
 	if k.Storage.Path != "" {
 		r.cache = c.Resource(cache.Config{
 			Resource: k.GroupResource().String(), Prefix: r.prefix,
-			Namespaced: k.Namespaced, Indexes: codec.indexNames(), Codec: codec,
+			Namespaced: k.Namespaced, Indexes: r.indexNames(), Codec: codec,
 		})
 	}
 	return r, nil
+}
+
+func (r *Resource) indexNames() []string {
+	names := make([]string, len(r.indexes))
+	for i, f := range r.indexes {
+		names[i] = f.Name
+	}
+	return names
 }
 
 // Virtual says that the kind has no stored objects (reviews, bindings).
@@ -140,12 +153,27 @@ func (r *Resource) Decode(ctx context.Context, o *cache.Object) (Object, error) 
 	return r.codec.decode(ctx, o.Data)
 }
 
+// DecodeStored makes the object of o in the version that it was written in, without a conversion: deleting an object,
+// and its metadata, must not depend on a webhook. The caller owns it.
+func (r *Resource) DecodeStored(o *cache.Object) (Object, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	return r.codec.decodeAsWritten(o.Data)
+}
+
+// DecodeAs makes the object of o in version v. The caller owns it.
+func (r *Resource) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
+	obj, err := r.Decode(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return v.fromStorage(ctx, obj)
+}
+
 // ToVersion converts an object from the storage version.
 func (r *Resource) ToVersion(ctx context.Context, obj Object, v *Version) (Object, error) {
-	if v.FromStorage == nil {
-		return obj, nil
-	}
-	return v.FromStorage(ctx, obj)
+	return v.fromStorage(ctx, obj)
 }
 
 // ToStorage converts an object to the storage version.
@@ -161,30 +189,57 @@ func (r *Resource) ToStorage(ctx context.Context, obj Object, v *Version) (Objec
 	return v.ToStorage(ctx, obj)
 }
 
-// ItemJSON returns the JSON of o in version v without apiVersion and kind. For
-// the storage version it is made once and kept.
-//
-// That of a tree is the whole document.
+// ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole document
+// for a custom resource. What has to be made for it is kept beside o. The result must not be changed.
 func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if r.Kind.Unstructured() {
-		return r.document(ctx, o)
-	}
-	if r.stored(v) {
-		if r.codec.storedAsServed() && o.Err() == nil {
-			return o.Data, nil
-		}
-		return r.cache.Form(o, FormJSON, func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
-	}
-	return r.cache.Form(o, r.versionForm(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
-}
-
-// ItemProto returns the protobuf message of o in version v.
-func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if r.stored(v) && !r.Kind.Storage.JSON && o.Err() == nil {
+	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
-	return r.cache.Form(o, r.versionForm(v)+1, func() ([]byte, error) {
-		obj, err := r.decodeAs(ctx, o, v)
+	return r.cache.Form(o, r.codec.jsonForm(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
+}
+
+// Prepare makes at once what ItemJSON has to make of the objects, if that costs less than one after the other: a list
+// of custom resources calls a conversion webhook once and not for each object.
+func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
+	batch, ok := r.codec.encoding.(batchEncoding)
+	if !ok {
+		return nil
+	}
+	v := r.codec.storage
+	form := batch.jsonForm(v)
+	var lacking []*cache.Object
+	var data [][]byte
+	for _, o := range objects {
+		if o.Err() != nil || batch.isJSON(o.Data, v) {
+			continue
+		}
+		if _, ok := o.Kept(form); !ok {
+			lacking = append(lacking, o)
+			data = append(data, o.Data)
+		}
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	items, err := batch.items(ctx, data)
+	if err != nil {
+		return err
+	}
+	for i, o := range lacking {
+		if _, err := r.cache.Form(o, form, func() ([]byte, error) { return items[i], nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ItemProto returns the protobuf message of o in version v. A custom resource has none.
+func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
+	if o.Err() == nil && r.codec.isProto(v) {
+		return o.Data, nil
+	}
+	return r.cache.Form(o, r.protoForm(v), func() ([]byte, error) {
+		obj, err := r.DecodeAs(ctx, o, v)
 		if err != nil {
 			return nil, err
 		}
@@ -192,39 +247,45 @@ func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) (
 	})
 }
 
-// documentOfMetadata is the JSON that o's metadata is taken from. That of a tree is
-// as it was written, whatever the version: those who collect garbage and empty
-// namespaces ask for metadata alone, and must not depend on a webhook.
-func (r *Resource) documentOfMetadata(ctx context.Context, o *cache.Object) ([]byte, error) {
-	if r.Kind.Unstructured() && o.Err() == nil {
-		return o.Data, nil
-	}
-	return r.ItemJSON(ctx, o, r.codec.storage)
-}
-
-// MetadataJSON returns the JSON of o's metadata: a part of its item JSON where that
-// is there or as good as there, and else made without the rest of the object.
+// MetadataJSON returns the JSON of o's metadata: a part of its item JSON if that is kept, and else made without the
+// rest of the object.
 func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
 	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
-		if _, ok := o.Kept(FormJSON); !ok && !r.Kind.Storage.JSON && o.Err() == nil {
-			meta, err := r.codec.metadataAlone(o.Data)
-			if err != nil {
-				return nil, err
-			}
-			return r.ShownMetadata(meta)
+		if err := o.Err(); err != nil {
+			return nil, kerrors.NewInternalError(err)
 		}
-		item, err := r.documentOfMetadata(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		meta, _, _, found, err := wire.Member(item, "metadata")
-		if err == nil && !found {
-			err = wire.ErrMalformedJSON
+		var meta []byte
+		var err error
+		if item, ok := o.Kept(FormJSON); ok {
+			meta, err = metadataOf(item)
+		} else {
+			meta, err = r.codec.metadata(o.Data)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return r.ShownMetadata(meta)
+	})
+}
+
+// MetadataProto returns the message of a PartialObjectMetadata with o's metadata.
+func (r *Resource) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, error) {
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
+	}
+	message, err := r.codec.metadataProto(o.Data)
+	if err != nil {
+		return nil, err
+	}
+	if message != nil {
+		return r.shownMetadataProto(message)
+	}
+	return r.cache.Form(o, FormMetadataProto, func() ([]byte, error) {
+		meta, err := r.MetadataJSON(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return partialProto(meta)
 	})
 }
 
@@ -242,8 +303,8 @@ func (r *Resource) ShownMetadata(meta []byte) ([]byte, error) {
 	return json.Marshal(&m)
 }
 
-// ShownProtoMetadata is ShownMetadata for the message of metadata.
-func (r *Resource) ShownProtoMetadata(meta []byte) ([]byte, error) {
+// shownMetadataProto is ShownMetadata for the message of a PartialObjectMetadata.
+func (r *Resource) shownMetadataProto(meta []byte) ([]byte, error) {
 	hidden := r.Kind.Metadata.HiddenAnnotation
 	if hidden == "" || !bytes.Contains(meta, []byte(hidden)) {
 		return meta, nil
@@ -256,55 +317,30 @@ func (r *Resource) ShownProtoMetadata(meta []byte) ([]byte, error) {
 	return m.Marshal()
 }
 
-func (r *Resource) stored(v *Version) bool { return v.FromStorage == nil }
+// protoForm returns the form of the protobuf message in a version that is not the stored one.
+func (r *Resource) protoForm(v *Version) cache.FormID { return r.Kind.formOf(v) + 1 }
 
-func (r *Resource) versionForm(v *Version) cache.FormID {
-	for i := range r.Kind.Versions {
-		if &r.Kind.Versions[i] == v {
-			return FormVersions + cache.FormID(formsOfVersion*i)
-		}
-	}
-	return FormVersions
-}
+// rowForm returns the form of a table's row. Cells are made from the storage version; a custom resource has a Kind for
+// each of its versions, of which that is the storage version.
+func (r *Resource) rowForm() cache.FormID { return r.Kind.formOf(r.codec.storage) + 2 }
 
-// rowForm is where a table's row is kept. Cells are made of the storage version; a
-// custom resource has a Kind for each of its versions, whose Storage that version is.
-func (r *Resource) rowForm() cache.FormID { return r.versionForm(r.codec.storage) + 2 }
-
-// encodeItem makes the JSON of a stored object in version v. An object that cannot be encoded, which a
-// server that checked less may have stored, is shown all the same, so that lists of others do
-// not fail for it: see unshown.
+// encodeItem makes the item JSON of o in version v. An object that cannot be encoded is shown all the same, so that
+// lists of others do not fail for it: see unshowableError.
 func (r *Resource) encodeItem(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	item, err := r.encode(ctx, o, v)
-	if err == nil || r.Kind.Unstructured() {
-		return item, err
+	var unshowable *unshowableError
+	if errors.As(err, &unshowable) {
+		return unshowable.item()
 	}
-	return r.unshown(ctx, o, v, err)
+	return item, err
 }
 
 // encode is encodeItem for an object that can be encoded.
 func (r *Resource) encode(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
-	if r.Kind.Unstructured() {
-		return r.document(ctx, o)
+	if err := o.Err(); err != nil {
+		return nil, kerrors.NewInternalError(err)
 	}
-	obj, err := r.decodeAs(ctx, o, v)
-	if err != nil {
-		return nil, err
-	}
-	return scheme.EncodeItem(obj)
-}
-
-// DecodeAs makes the object of o in version v.
-func (r *Resource) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
-	return r.decodeAs(ctx, o, v)
-}
-
-func (r *Resource) decodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
-	obj, err := r.Decode(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	return r.ToVersion(ctx, obj, v)
+	return r.codec.item(ctx, o.Data, v)
 }
 
 // FieldValue returns the value of a selectable field of o.
@@ -318,7 +354,7 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 	if err := o.Err(); err != nil {
 		return "", kerrors.NewInternalError(err)
 	}
-	for i, f := range r.codec.indexes {
+	for i, f := range r.indexes {
 		if f.Name == name {
 			return o.Fields[i], nil
 		}
@@ -328,12 +364,12 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 		switch {
 		case f.Name != name:
 		case f.Members != nil:
-			doc, err := r.document(ctx, o)
+			doc, err := r.ItemJSON(ctx, o, r.codec.storage)
 			if err != nil {
 				return "", err
 			}
 			return documentText(doc, f.Members)
-		case f.Get != nil || r.Kind.Storage.JSON:
+		case f.Get != nil:
 			obj, err := r.Decode(ctx, o)
 			if err != nil {
 				return "", err

@@ -8,6 +8,17 @@ type Selection struct {
 	FieldError func(version, label string) error
 }
 
+// indexed returns the fields that the cache has an index of.
+func (s *Selection) indexed() []*Field {
+	var out []*Field
+	for i := range s.Fields {
+		if s.Fields[i].Index {
+			out = append(out, &s.Fields[i])
+		}
+	}
+	return out
+}
+
 // Field is a selectable field. It is read from the stored protobuf without
 // decoding the object.
 type Field struct {

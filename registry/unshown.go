@@ -1,26 +1,31 @@
 package registry
 
 import (
-	"context"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/scheme"
 )
 
 // AnnotationUnshown is in the metadata of an object whose fields cannot be encoded, and says why.
 const AnnotationUnshown = "keelson.dev/cannot-be-shown"
 
-// unshown makes the JSON of an object that cannot be encoded for the reason why: its metadata without
-// managedFields, with an annotation that says so. Readers see that something is missing, lists and watches
-// of other objects go on, and the object can be deleted. In protobuf it is served as it is stored.
-func (r *Resource) unshown(ctx context.Context, o *cache.Object, v *Version, why error) ([]byte, error) {
-	obj, err := r.decodeAs(ctx, o, v)
-	if err != nil {
-		return nil, err
-	}
-	annotations := map[string]string{AnnotationUnshown: why.Error()}
+// unshowableError is the error of an object that was decoded and cannot be encoded as JSON. A server that checked less
+// may have stored it.
+type unshowableError struct {
+	obj Object
+	err error
+}
+
+func (u *unshowableError) Error() string { return u.err.Error() }
+
+func (u *unshowableError) Unwrap() error { return u.err }
+
+// item returns the JSON that is shown in place of the object: its metadata without managedFields, with an annotation
+// that says so. Readers see that something is missing, lists and watches of other objects go on, and the object can be
+// deleted. In protobuf it is served as it is stored.
+func (u *unshowableError) item() ([]byte, error) {
+	obj := u.obj
+	annotations := map[string]string{AnnotationUnshown: u.err.Error()}
 	for name, value := range obj.GetAnnotations() {
 		annotations[name] = value
 	}

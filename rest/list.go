@@ -414,7 +414,7 @@ func (s *served) protoListHead(accepted negotiate.Accepted, p *page) (wire.Envel
 // listedProto is the message of a list's item.
 func (s *served) listedProto(ctx context.Context, o *cache.Object, partial bool) ([]byte, error) {
 	if partial {
-		return s.protoMetadata(ctx, view{o: o})
+		return s.MetadataProto(ctx, o)
 	}
 	return s.ItemProto(ctx, o, s.Version)
 }

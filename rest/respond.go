@@ -254,7 +254,7 @@ func appendPartialHead(b []byte, version string) []byte {
 
 func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
 	if accepted.As == negotiate.PartialMetadata {
-		meta, err := s.protoMetadata(ctx, v)
+		meta, err := s.MetadataProto(ctx, v.o)
 		if err != nil {
 			return b, err
 		}
@@ -268,25 +268,6 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 		return b, err
 	}
 	return s.objectProto.Append(b, raw), nil
-}
-
-// protoMetadata returns a PartialObjectMetadata message.
-func (s *served) protoMetadata(ctx context.Context, v view) ([]byte, error) {
-	if !s.Kind.Storage.JSON {
-		meta, err := wire.MetadataField(v.o.Data)
-		if err != nil {
-			return nil, err
-		}
-		return s.ShownProtoMetadata(meta)
-	}
-	if s.Kind.Unstructured() {
-		return s.PartialProto(ctx, v.o)
-	}
-	raw, err := s.ItemProto(ctx, v.o, s.Version)
-	if err != nil {
-		return nil, err
-	}
-	return wire.MetadataField(raw)
 }
 
 // objectsFor negotiates the response of a request for objects of s, or of its

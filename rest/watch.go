@@ -455,7 +455,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 // can be shown in protobuf.
 func (st *watchStream) bookmarkProto(obj registry.Object) ([]byte, error) {
 	if st.s.Kind.Unstructured() {
-		return registry.PartialOf(obj)
+		return registry.PartialMetadata(obj)
 	}
 	return scheme.EncodeProto(obj)
 }

@@ -1,0 +1,23 @@
+package registry
+
+// BindVersions binds the kinds of the versions of one custom resource to the store on which place puts them. The caller
+// may serve them; the registry does not keep them.
+func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
+	out := make([]*Resource, 0, len(kinds))
+	for _, k := range kinds {
+		on := g.place(k, Root+k.Storage.Path+"/")
+		r, err := newResource(k, on.Store, on.Cache, g.now)
+		if err != nil {
+			return nil, err
+		}
+		if g.transformer != nil {
+			r.codec.transformer = g.transformer(k.GroupResource())
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Unbind drops what is in memory of a resource that BindVersions made, for all versions of the custom resource. Watches
+// end.
+func (r *Resource) Unbind() { r.all.Remove(r.prefix) }
