@@ -49,6 +49,7 @@ type world struct {
 	// conversions counts the objects that a converter was asked for; broken makes it
 	// fail.
 	conversions atomic.Int64
+	calls       atomic.Int64 // of the converter
 	broken      atomic.Bool
 	// hanging makes it wait for the end of its context, and say so.
 	hanging atomic.Bool
@@ -56,6 +57,7 @@ type world struct {
 
 // Convert implements convert.Converter: spec.size of v1 is spec.length of v2.
 func (w *world) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+	w.calls.Add(1)
 	w.conversions.Add(int64(len(objs)))
 	if w.broken.Load() {
 		return nil, errors.New("conversion webhook failed")
@@ -333,6 +335,63 @@ func TestListConvertsOnce(t *testing.T) {
 	}
 	if n := w.conversions.Load(); n != objects {
 		t.Errorf("%d objects were converted, want %d: each once, and kept", n, objects)
+	}
+}
+
+// TestOneConversionForAList counts the calls of the converter for lists in a version that is not stored.
+func TestOneConversionForAList(t *testing.T) {
+	const objects = 20
+	for name, list := range map[string]struct {
+		method, query, accept string
+		items                 int
+	}{
+		"whole":              {"GET", "", "application/json", objects},
+		"by label":           {"GET", "?labelSelector=half%3Dfirst", "application/json", objects / 2},
+		"by field":           {"GET", "?fieldSelector=spec.color%3Dred", "application/json", objects / 2},
+		"by label and field": {"GET", "?labelSelector=half%3Dfirst&fieldSelector=spec.color%3Dred", "application/json", objects / 4},
+		"page by field":      {"GET", "?fieldSelector=spec.color%3Dred&limit=3", "application/json", 3},
+		"table":              {"GET", "", "application/json;as=Table;g=meta.k8s.io;v=v1", objects},
+		"table by field":     {"GET", "?fieldSelector=spec.color%3Dred", "application/json;as=Table;g=meta.k8s.io;v=v1", objects / 2},
+		"YAML":               {"GET", "", "application/yaml", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			const group = "k.example.com"
+			selectable := `{"selectableFields":[{"jsonPath":".spec.color"}],`
+			first := versionOf("v1", "true", "size")
+			second := selectable + `"additionalPrinterColumns":[{"name":"Color","type":"string","jsonPath":".spec.color"}],` +
+				versionOf("v2", "false", "length")[1:]
+			w.must(201, "POST", definitions, asJSON, definition(group, first, second))
+			const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
+			w.await(200, v1)
+			for i := range objects {
+				color, half := []string{"red", "blue"}[i%2], []string{"first", "second"}[i*2/objects]
+				body := widget(group, "v1", fmt.Sprintf("w%02d", i), fmt.Sprintf(`{"size":%d,"color":%q}`, i, color))
+				body = strings.Replace(body, `"metadata":{`, fmt.Sprintf(`"metadata":{"labels":{"half":%q},`, half), 1)
+				w.must(201, "POST", v1, asJSON, body)
+			}
+			w.calls.Store(0)
+			r, err := http.NewRequest(list.method, w.server.URL+v2+list.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Accept", list.accept)
+			response, err := w.server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			var body struct{ Items, Rows []any }
+			if err := json.NewDecoder(response.Body).Decode(&body); err != nil && list.items >= 0 || response.StatusCode != 200 {
+				t.Fatal(response.StatusCode, err)
+			}
+			if n := len(body.Items) + len(body.Rows); list.items >= 0 && n != list.items {
+				t.Errorf("%d items, want %d", n, list.items)
+			}
+			if n := w.calls.Load(); n != 1 {
+				t.Errorf("the converter was called %d times, want once", n)
+			}
+		})
 	}
 }
 

@@ -71,8 +71,8 @@ type encoding interface {
 	metadataProto(data []byte) ([]byte, error)
 }
 
-// A batchEncoding makes the item JSON of many objects with less than one object at a time costs: one request to a
-// conversion webhook instead of one an object.
+// A batchEncoding makes the item JSON of many objects at once for less than what one after the other costs: one request
+// to a conversion webhook instead of one for each object. Its item JSON is data as well: decodeAsWritten reads it.
 type batchEncoding interface {
 	encoding
 	// items makes the item JSON of each data, in the storage version. An error concerns all of them.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -150,6 +151,11 @@ func (r *Resource) Decode(ctx context.Context, o *cache.Object) (Object, error) 
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
+	if batch, ok := r.codec.encoding.(batchEncoding); ok {
+		if item, ok := o.Kept(batch.jsonForm(r.codec.storage)); ok {
+			return batch.decodeAsWritten(item)
+		}
+	}
 	return r.codec.decode(ctx, o.Data)
 }
 
@@ -231,6 +237,14 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 		}
 	}
 	return nil
+}
+
+// PreparesFields returns whether Prepare should be called for objects before FieldValue is asked for a field of them.
+func (r *Resource) PreparesFields(name string) bool {
+	if _, ok := r.codec.encoding.(batchEncoding); !ok {
+		return false
+	}
+	return slices.ContainsFunc(r.Kind.Selection.Fields, func(f Field) bool { return f.Name == name && f.Members != nil })
 }
 
 // ItemProto returns the protobuf message of o in version v. A custom resource has none.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/apierr"
@@ -15,11 +14,6 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/write/patch"
 )
-
-// decoder reads bodies of the resource's kind.
-func (s *served) decoder() scheme.Decoder {
-	return scheme.Decoder{GVK: s.GVK, Tree: s.Kind.Unstructured(), Internal: s.Kind.Package + "." + s.Kind.Name, New: func() runtime.Object { return s.Version.New() }}
-}
 
 // decodeBody reads an object of the resource's kind from the body, with the
 // version's defaults. What strict decoding finds becomes warnings or the error,
@@ -74,10 +68,8 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	case err != nil:
 		return nil, err
 	}
-	obj, gvk := decoded.(registry.Object), s.GVK
-	if d.Tree {
-		gvk = declaredGVK(obj)
-	}
+	obj := decoded.(registry.Object)
+	gvk := s.bodyKind(obj)
 	unknown, err := s.coerce(obj, track)
 	if err != nil {
 		return nil, d.CannotHandle(gvk, err)

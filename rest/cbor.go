@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/rest/negotiate"
@@ -49,9 +48,7 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 		if err != nil {
 			return err
 		}
-		if !s.Kind.Unstructured() {
-			obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-		}
+		s.listedCBOR(obj)
 		items[i] = obj
 	}
 	body, err := scheme.AppendCBOR(nil, map[string]any{

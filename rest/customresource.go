@@ -1,23 +1,14 @@
 package rest
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
-
-// Custom resources are kinds whose objects are trees. Their documents are stored
-// and served whole, apiVersion and kind included, so that the heads that typed
-// objects get are empty, and a list's own members come in the order of a tree's.
-
-// treeHead is the head of an object that has its apiVersion and kind itself.
-var treeHead = []byte("{")
 
 // A CustomResource is one version of a custom resource as the handler serves it.
 type CustomResource struct {
@@ -29,7 +20,7 @@ type CustomResource struct {
 // refuses new objects: the definition is on its way out.
 func (h *Handler) Bind(r *registry.Resource, v *registry.Version, terminating bool) *CustomResource {
 	s := newServed(registry.NewServed(r, v))
-	s.objectHead, s.Terminating = treeHead, terminating
+	s.Terminating = terminating
 	return &CustomResource{h: h, s: s}
 }
 
@@ -92,30 +83,4 @@ func (b *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
 		}
 	}
 	return verb
-}
-
-// treeListTail is what ends the list of a tree's kind.
-func (s *served) treeListTail(b []byte, p *page) []byte {
-	kind, _ := json.Marshal(s.Kind.List()) // a string
-	b = append(b, `],"kind":`...)
-	b = append(b, kind...)
-	b = append(b, `,"metadata":{"continue":"`...)
-	b = append(b, p.next...)
-	if p.remaining > 0 {
-		b = append(b, `","remainingItemCount":`...)
-		b = strconv.AppendInt(b, p.remaining, 10)
-		b = append(b, `,"resourceVersion":"`...)
-	} else {
-		b = append(b, `","resourceVersion":"`...)
-	}
-	b = strconv.AppendInt(b, p.revision, 10)
-	return append(b, "\"}}\n"...)
-}
-
-// treeListHead is what begins it.
-func (s *served) treeListHead(b []byte) []byte {
-	version, _ := json.Marshal(s.GVK.GroupVersion().String()) // a string
-	b = append(b, `{"apiVersion":`...)
-	b = append(b, version...)
-	return append(b, `,"items":[`...)
 }

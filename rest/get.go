@@ -8,7 +8,6 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/negotiate"
 )
 
 // get answers one object.
@@ -23,12 +22,6 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	o, err := s.read(r, info)
 	if err != nil {
 		return err
-	}
-	if s.Kind.Unstructured() && accepted.As != negotiate.PartialMetadata {
-		// A conversion ends with the request.
-		if err := s.Prepare(r.Context(), []*cache.Object{o}); err != nil {
-			return err
-		}
 	}
 	return h.writeView(w, r, s, http.StatusOK, accepted, view{o: o})
 }

@@ -69,26 +69,12 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 // readPage reads up to limit objects, 0 being all, at or above start.
 func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View, start string, limit int) (*page, error) {
 	p := &page{}
-	more := false // there are objects beyond the limit
-	var failed error
-	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool {
-		var ok bool
-		if limit > 0 && len(p.objects) == limit {
-			// Whether it matches or not: who continues finds out.
-			more = true
-			return false
-		}
-		if o, failed = s.Readable(ctx, o); failed == nil {
-			ok, failed = sel.matches(ctx, o)
-		}
-		if ok && failed == nil {
-			p.objects = append(p.objects, o)
-		}
-		return failed == nil
-	})
+	c := collector{sel: sel, limit: limit, batch: sel.needsPreparing()}
+	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool { return c.add(ctx, o) })
 	if err == nil {
-		err = failed
+		err = c.finish(ctx)
 	}
+	p.objects = c.objects
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +82,7 @@ func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View,
 	if sel.everything() && view.Held() && view.Snapshot().Unread() == 0 {
 		p.groups = func(yield func(cache.Group) bool) { view.Snapshot().Groups(start, sel.prefix(), yield) }
 	}
-	if !more {
+	if !c.more {
 		return p, nil
 	}
 	next := p.objects[len(p.objects)-1].Key + "\x00"
@@ -105,6 +91,73 @@ func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View,
 		p.remaining, err = view.Rest(ctx, sel.prefix(), start, next, len(p.objects))
 	}
 	return p, err
+}
+
+// A collector chooses the objects of a page from those that it is given, in their order.
+type collector struct {
+	sel     *selection
+	limit   int // 0: none
+	objects []*cache.Object
+	// more is set when an object was met beyond the limit. Whether it is selected is not known: who continues finds out.
+	more bool
+	err  error
+	// batch keeps objects waiting, to prepare lookAt of them at once before their fields are looked at.
+	batch   bool
+	waiting []*cache.Object
+}
+
+// add returns false when the collector wants no more objects.
+func (c *collector) add(ctx context.Context, o *cache.Object) bool {
+	if c.full() {
+		return false
+	}
+	if o, c.err = c.sel.s.Readable(ctx, o); c.err != nil {
+		return false
+	}
+	switch {
+	case !c.sel.matchesLabels(o):
+		return true
+	case !c.batch:
+		return c.choose(ctx, o)
+	}
+	c.waiting = append(c.waiting, o)
+	return len(c.waiting) < lookAt || c.chooseWaiting(ctx)
+}
+
+// full returns whether the page is full, and notes that there is another object.
+func (c *collector) full() bool {
+	c.more = c.limit > 0 && len(c.objects) == c.limit
+	return c.more
+}
+
+// choose adds an object to the page if its fields are those that are selected.
+func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
+	var ok bool
+	if ok, c.err = c.sel.matchesFields(ctx, o); ok && c.err == nil {
+		c.objects = append(c.objects, o)
+	}
+	return c.err == nil
+}
+
+func (c *collector) chooseWaiting(ctx context.Context) bool {
+	if c.err = c.sel.s.Prepare(ctx, c.waiting); c.err != nil {
+		return false
+	}
+	for _, o := range c.waiting {
+		if c.full() || !c.choose(ctx, o) {
+			return false
+		}
+	}
+	c.waiting = c.waiting[:0]
+	return true
+}
+
+// finish chooses from what waits, and returns the error that ended the collecting.
+func (c *collector) finish(ctx context.Context) error {
+	if c.err == nil && !c.more {
+		c.chooseWaiting(ctx)
+	}
+	return c.err
 }
 
 // most is how many objects a list with a limit looks at, as cache.View.Ascend is
@@ -200,7 +253,7 @@ func expired(err error, token *continueToken) error {
 
 // writeList answers a page in the shape that was asked for.
 func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page) error {
-	if err := s.showsAs(accepted); err != nil {
+	if err := s.checkFormat(accepted); err != nil {
 		return err
 	}
 	if accepted.As != negotiate.PartialMetadataList {
@@ -219,7 +272,7 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 		}
 		return h.writeTable(w, r, s, http.StatusOK, accepted, tableMeta{p.revision, p.next, p.remaining}, views)
 	case negotiate.PartialMetadata:
-		return apierr.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (" + s.internalName() + "List)")
+		return apierr.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)")
 	}
 	if done, err := s.writeByGroups(w, r, accepted, p); done || err != nil {
 		return err
@@ -313,27 +366,21 @@ func (s *served) jsonList(ctx context.Context, accepted negotiate.Accepted, p *p
 
 // jsonListHead appends a list's document up to its first item.
 func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []byte {
-	switch {
-	case accepted.As == negotiate.PartialMetadataList:
-		b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
-		b = append(b, accepted.AsVersion...)
-		b = append(b, `",`...)
-		return appendListHead(b, p)
-	case s.Kind.Unstructured():
-		return s.treeListHead(b)
+	if accepted.As != negotiate.PartialMetadataList {
+		return s.listHead(b, p)
 	}
-	return appendListHead(append(b, s.listHead...), p)
+	b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
+	b = append(b, accepted.AsVersion...)
+	b = append(b, `",`...)
+	return appendListHead(b, p)
 }
 
 // jsonListTail appends what follows the last item.
 func (s *served) jsonListTail(b []byte, accepted negotiate.Accepted, p *page) []byte {
-	switch {
-	case s.Kind.Unstructured() && accepted.As != negotiate.PartialMetadataList:
-		return s.treeListTail(b, p)
-	case s.Kind.Unstructured() && len(p.objects) == 0:
-		return append(b[:len(b)-1], "null}\n"...) // as kube-apiserver has it
+	if accepted.As == negotiate.PartialMetadataList {
+		return s.metadataListTail(b, p)
 	}
-	return append(b, "]}\n"...)
+	return s.listTail(b, p)
 }
 
 // appendListHead appends a list's metadata and what opens its items.

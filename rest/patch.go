@@ -121,8 +121,8 @@ func (p *patcher) patched(ctx context.Context, c *write.Current, live registry.O
 			return nil, err
 		}
 	}
-	if p.s.Kind.Unstructured() && obj.GetObjectKind().GroupVersionKind().Version == "" {
-		return nil, kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
+	if err := p.s.checkPatched(obj); err != nil {
+		return nil, err
 	}
 	if p.s.Version.Default != nil {
 		p.s.Version.Default(obj)
@@ -151,10 +151,8 @@ func (p *patcher) patchDocument(ctx context.Context, c *write.Current, obj regis
 }
 
 func (p *patcher) decodePatched(after []byte, strict []error, obj registry.Object) ([]string, error) {
-	if !p.s.Kind.Unstructured() {
-		if hasNoVersion(after) {
-			return unknownMembers(after), nil
-		}
+	if p.s.patchedWithoutVersion() && hasNoVersion(after) {
+		return unknownMembers(after), nil
 	}
 	d := p.s.decoder()
 	d.New = func() runtime.Object { return obj }

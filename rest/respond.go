@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/gzipsplice"
 	"github.com/keelson-dev/keelson/rest/negotiate"
@@ -186,41 +184,6 @@ func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, c
 	return writeBody(w, r, code, accepted, *buf)
 }
 
-// showsAs refuses the forms in which the kind's objects cannot be shown.
-func (s *served) showsAs(accepted negotiate.Accepted) error {
-	if s.Kind.Unstructured() && accepted.Media == scheme.Protobuf && accepted.As == negotiate.Plain {
-		return errNoProto
-	}
-	return nil
-}
-
-// encodeItem encodes an object that is not from the cache as its item JSON.
-func (s *served) encodeItem(obj registry.Object) ([]byte, error) {
-	if s.Kind.Unstructured() {
-		return scheme.MarshalTree(obj)
-	}
-	return scheme.EncodeItem(obj)
-}
-
-// errNoProto refuses to show a custom resource in protobuf.
-var errNoProto = apierr.NotAcceptable("object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message")
-
-// notAList refuses to show one object as a list.
-func (s *served) notAList() error {
-	if s.Kind.Unstructured() {
-		return apierr.New(http.StatusInternalServerError, "", "content is not a list")
-	}
-	return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + s.internalName() + ")")
-}
-
-// internalName is the name that kube-apiserver's messages give the kind.
-func (s *served) internalName() string {
-	if s.Kind.Unstructured() {
-		return "*unstructured.Unstructured"
-	}
-	return "*" + s.Kind.Package + "." + s.Kind.Name
-}
-
 // appendObject appends one object with its apiVersion and kind (the envelope, in
 // protobuf). YAML is made of the JSON later.
 func (s *served) appendObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
@@ -260,8 +223,8 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 		}
 		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), nil
 	}
-	if s.Kind.Unstructured() {
-		return b, errNoProto
+	if err := s.checkFormat(accepted); err != nil {
+		return b, err
 	}
 	raw, err := s.ItemProto(ctx, v.o, s.Version)
 	if err != nil {
@@ -273,10 +236,9 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 // objectsFor negotiates the response of a request for objects of s, or of its
 // subresources.
 func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
-	return h.formats.Response(r, negotiate.Endpoint{
+	return h.formats.Response(r, s.endpoint(negotiate.Endpoint{
 		Transforms: true,
 		NoTable:    !s.Kind.HasVerb("list"), // questions
 		List:       info.Name == "" && r.Method == http.MethodGet,
-		Trees:      s.Kind.Unstructured(),
-	})
+	}))
 }

@@ -72,11 +72,12 @@ type servedKey struct{ group, version, resource string }
 // served is one resource in one version, with what its answers begin with.
 type served struct {
 	*registry.Served
+	representation
 	gr schema.GroupResource
 
-	objectHead, listHead   []byte
-	objectProto, listProto wire.EnvelopeHead
-	fields                 *fieldSet
+	objectHead, typedListHead []byte
+	objectProto, listProto    wire.EnvelopeHead
+	fields                    *fieldSet
 }
 
 // New makes the handler.
@@ -110,14 +111,19 @@ func (h *Handler) add(r *registry.Resource, v *registry.Version) {
 
 func newServed(r *registry.Served) *served {
 	gv, kind := r.GVK.GroupVersion(), r.Kind
-	return &served{
+	s := &served{
 		Served: r, gr: r.GroupResource(),
-		objectHead:  scheme.JSONHead(r.GVK),
-		listHead:    scheme.JSONHead(gv.WithKind(kind.List())),
-		objectProto: wire.NewEnvelopeHead(gv.String(), kind.Name),
-		listProto:   wire.NewEnvelopeHead(gv.String(), kind.List()),
-		fields:      newFieldSet(kind, r.Version),
+		objectHead:    scheme.JSONHead(r.GVK),
+		typedListHead: scheme.JSONHead(gv.WithKind(kind.List())),
+		objectProto:   wire.NewEnvelopeHead(gv.String(), kind.Name),
+		listProto:     wire.NewEnvelopeHead(gv.String(), kind.List()),
+		fields:        newFieldSet(kind, r.Version),
 	}
+	s.representation = typedRepresentation{s}
+	if kind.Unstructured() {
+		s.representation, s.objectHead = unstructuredRepresentation{s}, unstructuredHead
+	}
+	return s
 }
 
 // ServeHTTP implements http.Handler. The request's Info must be in its context.

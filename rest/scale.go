@@ -58,16 +58,11 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 	scale.SetGroupVersionKind(write.ScaleKind)
 	switch accepted.As {
 	case negotiate.Table:
-		table, err := scaleTable(r, accepted, scale)
+		table, err := newScaleTable(r, accepted, scale)
 		if err != nil {
 			return err
 		}
-		if s.Kind.Unstructured() {
-			table.ColumnDefinitions = treeScaleColumns
-			if scale.Spec.Replicas == 0 {
-				table.Rows[0].Cells[1] = nil // a Scale as JSON has no such member, where the cell is from
-			}
-		}
+		s.scaleTable(table, scale.Spec.Replicas)
 		return writeTyped(w, r, http.StatusOK, accepted, wire.EnvelopeHead{}, table)
 	case negotiate.PartialMetadata:
 		partial := partialScale(accepted, scale)
@@ -86,16 +81,8 @@ var scaleColumns = []metav1.TableColumnDefinition{
 	{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
 }
 
-// treeScaleColumns are those of custom resources.
-var treeScaleColumns = []metav1.TableColumnDefinition{
-	{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
-	{Name: "Desired", Type: "integer", Description: "Number of desired replicas"},
-	{Name: "Available", Type: "integer", Description: "Number of actual replicas"},
-	{Name: "Age", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
-}
-
-// scaleTable shows a Scale as a Table of one row.
-func scaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscalingv1.Scale) (*metav1.Table, error) {
+// newScaleTable shows a Scale as a Table of one row.
+func newScaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscalingv1.Scale) (*metav1.Table, error) {
 	include, err := includeObject(r)
 	if err != nil {
 		return nil, err

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,12 +21,8 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 	}
 	sub := s.Kind.Subresource(info.Subresource)
 	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, in)
-	switch {
-	case err != nil && s.Kind.Unstructured():
-		// kube-apiserver fails to name the kind in its message here.
-		return kerrors.NewBadRequest(`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
-	case err != nil:
-		return err
+	if err != nil {
+		return s.scaleDecodeError(err)
 	}
 	noteSent(r, write.ScaleKind, sent)
 	if err := checkName(sent, info); err != nil {

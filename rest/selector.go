@@ -173,14 +173,26 @@ func (sel *selection) everything() bool {
 	return sel.labels == nil && len(sel.fields) == 0 && sel.name == ""
 }
 
-// matches holds an object against the selectors (not the namespace).
+// matches returns whether an object has what is selected by. The namespace is not looked at.
 func (sel *selection) matches(ctx context.Context, o *cache.Object) (bool, error) {
-	if sel.name != "" && o.Name != sel.name {
+	if !sel.matchesLabels(o) {
 		return false, nil
 	}
-	if sel.labels != nil && !sel.labels.Matches(labelSet(o.Labels)) {
-		return false, nil
-	}
+	return sel.matchesFields(ctx, o)
+}
+
+// matchesLabels looks at the name and the labels alone.
+func (sel *selection) matchesLabels(o *cache.Object) bool {
+	return (sel.name == "" || o.Name == sel.name) && (sel.labels == nil || sel.labels.Matches(labelSet(o.Labels)))
+}
+
+// needsPreparing returns whether a field that is selected by is in the item JSON of objects, so that these should be
+// prepared together.
+func (sel *selection) needsPreparing() bool {
+	return slices.ContainsFunc(sel.fields, func(r requirement) bool { return sel.s.PreparesFields(r.field) })
+}
+
+func (sel *selection) matchesFields(ctx context.Context, o *cache.Object) (bool, error) {
 	for _, r := range sel.fields {
 		v, err := sel.s.FieldValue(ctx, o, r.field)
 		if err != nil {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
@@ -43,11 +42,11 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 
 // watch streams the changes of a collection or of one object.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.formats.Response(r, negotiate.Endpoint{Transforms: true, List: true, Stream: true, Trees: s.Kind.Unstructured()})
+	accepted, err := h.formats.Response(r, s.endpoint(negotiate.Endpoint{Transforms: true, List: true, Stream: true}))
 	if err != nil {
 		return err
 	}
-	if err := s.showsAs(accepted); err != nil {
+	if err := s.checkFormat(accepted); err != nil {
 		return err
 	}
 	options, err := parseListOptions(r)
@@ -418,7 +417,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 	o := &cache.Object{Revision: revision}
 	v := view{o: o}
 	if st.accepted.Media == scheme.Protobuf {
-		raw, err := st.bookmarkProto(obj)
+		raw, err := st.s.encodeProto(obj)
 		if err != nil {
 			return b, err
 		}
@@ -449,15 +448,6 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 		b, err = st.s.appendObject(ctx, b, st.accepted, v)
 	}
 	return append(b, "}\n"...), err
-}
-
-// bookmarkProto encodes a bookmark's object. That of a tree has only metadata that
-// can be shown in protobuf.
-func (st *watchStream) bookmarkProto(obj registry.Object) ([]byte, error) {
-	if st.s.Kind.Unstructured() {
-		return registry.PartialMetadata(obj)
-	}
-	return scheme.EncodeProto(obj)
 }
 
 func (st *watchStream) appendStatus(b []byte, status *metav1.Status) ([]byte, error) {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
@@ -94,17 +93,6 @@ func (in *incoming) read(r *http.Request, options string) (err error) {
 	return err
 }
 
-// patchTypes are the accepted Content-Types of a PATCH.
-var patchTypes = []string{
-	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
-}
-
-// treePatchTypes are those of custom resources: a strategic merge wants Go types.
-var treePatchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
-
-// noSuchPatch answers a PATCH of a built-in resource with another Content-Type.
-var noSuchPatch = apierr.WithEmptyDetails(apierr.New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type"))
-
 // patchTypeOf reads the Content-Type.
 func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, error) {
 	header := r.Header.Get("Content-Type")
@@ -112,20 +100,14 @@ func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, erro
 	if err != nil {
 		mediaType = header
 	}
-	accepted := patchTypes
-	if s.Kind.Unstructured() {
-		accepted = treePatchTypes
-	}
+	accepted := s.patchTypes()
 	if h.formats.CBOR {
 		accepted = append(slices.Clone(accepted), string(types.ApplyCBORPatchType))
 	}
 	if slices.Contains(accepted, mediaType) {
 		return types.PatchType(mediaType), nil
 	}
-	if s.Kind.Unstructured() {
-		return "", apierr.UnsupportedMediaType(accepted)
-	}
-	return "", noSuchPatch
+	return "", s.refusePatchType(accepted)
 }
 
 // maxBody is the largest request body, as with kube-apiserver.

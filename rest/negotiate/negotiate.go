@@ -80,9 +80,9 @@ type Endpoint struct {
 	NoTable bool
 	// Stream demands a streaming encoding.
 	Stream bool
-	// Trees says that the objects are custom resources: only their metadata has a
+	// Unstructured means that the objects are custom resources: only their metadata has a
 	// protobuf encoding.
-	Trees bool
+	Unstructured bool
 }
 
 // Response chooses the encoding of the response to r.
@@ -92,10 +92,10 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	if header == "" || header == scheme.TypeJSON || header == "*/*" {
 		return Accepted{Media: scheme.JSON, Pretty: pretty}, nil
 	}
-	if header == scheme.TypeProtobuf && !e.Trees {
+	if header == scheme.TypeProtobuf && !e.Unstructured {
 		return Accepted{Media: scheme.Protobuf}, nil
 	}
-	if !e.Trees && !f.producible(header, e) {
+	if !e.Unstructured && !f.producible(header, e) {
 		return Accepted{}, f.notProducible(e)
 	}
 	clauses := apiresponse.ParseAccept(header)
@@ -157,7 +157,7 @@ func accept(c *apiresponse.Clause, m scheme.Media, e Endpoint) (Accepted, bool) 
 		return a, false
 	}
 	if !c.Transforms() {
-		return a, !e.Trees || m != scheme.Protobuf
+		return a, !e.Unstructured || m != scheme.Protobuf
 	}
 	version := c.Params["v"]
 	if !e.Transforms || c.Params["g"] != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
