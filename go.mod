@@ -6,7 +6,7 @@ require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/google/gnostic-models v0.7.0
 	github.com/klauspost/compress v1.20.1
-	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_golang v1.25.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

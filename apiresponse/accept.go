@@ -1,6 +1,7 @@
 package apiresponse
 
 import (
+	"net/http"
 	"sort"
 	"strconv"
 	"strings"
@@ -115,6 +116,20 @@ func AcceptsAny(clauses []Clause, offered []string) bool {
 			if clauses[i].Matches(mediaType) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// AcceptsGzip reports whether the client reads gzip (RFC 9110 section 12.5.3). A weight
+// of zero is a refusal; other weights are not compared.
+func AcceptsGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, parameter, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			q, isQ := strings.CutPrefix(strings.TrimSpace(parameter), "q=")
+			weight, err := strconv.ParseFloat(q, 64)
+			return !isQ || err == nil && weight > 0
 		}
 	}
 	return false

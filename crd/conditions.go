@@ -19,18 +19,26 @@ import (
 // A definition is served once its names are accepted; that and what else the
 // server finds out about it are its conditions.
 
-// reconcile gives definitions their conditions, one at a time: which names are free
-// depends on what the others were given before.
+// reconcile gives definitions their conditions until ctx ends, one at a time: which names
+// are free depends on what the others were given before.
 func (s *Server) reconcile(ctx context.Context) {
+	stop := context.AfterFunc(ctx, s.work.ShutDown)
+	defer stop()
 	for {
-		name := s.work.next(ctx)
-		if name == "" {
+		name, ended := s.work.Get()
+		if ended || ctx.Err() != nil {
 			return
 		}
-		if err := s.look(ctx, name); err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("a custom resource definition will be looked at again", "name", name, "error", err)
-			time.AfterFunc(retryAfter, func() { s.work.add(name) })
-		}
+		s.reconcileOne(ctx, name)
+	}
+}
+
+// reconcileOne gives one definition its conditions, and tries again later if that fails.
+func (s *Server) reconcileOne(ctx context.Context, name string) {
+	defer s.work.Done(name) // after a panic too: otherwise the name would never be got again
+	if err := s.look(ctx, name); err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("a custom resource definition will be looked at again", "name", name, "error", err)
+		time.AfterFunc(retryAfter, func() { s.work.Add(name) })
 	}
 }
 

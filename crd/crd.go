@@ -21,6 +21,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
@@ -85,10 +86,11 @@ type Server struct {
 
 	// follower brings the definitions; nil before the first of them.
 	follower atomic.Pointer[informer.Informer]
-	work     *queue
-	ready    chan struct{} // closed when the definitions of the start are known
-	known    sync.Once     // guards the closing of ready
-	tasks    sync.WaitGroup
+	// work has the names of the definitions that reconcile has to look at.
+	work  *workqueue.Typed[string]
+	ready chan struct{} // closed when the definitions of the start are known
+	known sync.Once     // guards the closing of ready
+	tasks sync.WaitGroup
 }
 
 // New makes a server; Run makes it work.
@@ -102,7 +104,7 @@ func New(o Options) *Server {
 	return &Server{
 		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
 		byName: map[string]*definition{}, ledgers: map[string]*ledger{},
-		finishing: map[string]bool{}, work: newQueue(), ready: make(chan struct{}),
+		finishing: map[string]bool{}, work: workqueue.NewTyped[string](), ready: make(chan struct{}),
 	}
 }
 
@@ -168,7 +170,7 @@ func (s *Server) apply(changes []informer.Change) {
 			continue
 		}
 		s.put(d)
-		s.work.add(d.name)
+		s.work.Add(d.name)
 	}
 }
 
@@ -234,7 +236,7 @@ func (s *Server) drop(name string) {
 func (s *Server) reconsider(group string) {
 	if l := s.ledgers[group]; l != nil {
 		for name := range l.lacking {
-			s.work.add(name)
+			s.work.Add(name)
 		}
 	}
 }

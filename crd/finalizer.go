@@ -38,7 +38,7 @@ func (s *Server) finish(ctx context.Context, d *definition) {
 		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("the objects of a deleted definition stay for now", "name", d.name, "error", err)
-			time.AfterFunc(retryAfter, func() { s.work.add(d.name) })
+			time.AfterFunc(retryAfter, func() { s.work.Add(d.name) })
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest/gzipsplice"
@@ -73,7 +74,7 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 // groups, and says whether it was. Nothing was written otherwise.
 func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) (bool, error) {
 	size := s.listSize(p)
-	if p.groups == nil || size < leastByGroups || size > mostByGroups || !acceptsGzip(r) {
+	if p.groups == nil || size < leastByGroups || size > mostByGroups || !apiresponse.AcceptsGzip(r) {
 		return false, nil
 	}
 	form, ok := s.itemForm(r.Context(), accepted)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
@@ -77,7 +78,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 
 // sendBody sends a body as it is. The error is that of hold.
 func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Media, body []byte) error {
-	zips := len(body) > gzipThreshold && acceptsGzip(r)
+	zips := len(body) > gzipThreshold && apiresponse.AcceptsGzip(r)
 	if len(body) > freeMemory {
 		memory := cap(body)
 		if zips {

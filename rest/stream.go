@@ -3,8 +3,8 @@ package rest
 import (
 	"net/http"
 	"slices"
-	"strings"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/rest/gzipsplice"
 	"github.com/keelson-dev/keelson/scheme"
 )
@@ -29,7 +29,7 @@ type stream struct {
 // newStream returns a stream of a body in JSON or protobuf that is made of about size
 // bytes. The error is that of hold.
 func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size int) (*stream, error) {
-	st := &stream{w: w, gzips: acceptsGzip(r)}
+	st := &stream{w: w, gzips: apiresponse.AcceptsGzip(r)}
 	memory := min(size, bufferSize)
 	if st.gzips && size > gzipThreshold/2 {
 		memory += bufferSize
@@ -108,17 +108,4 @@ func writeZipped(z *gzipsplice.Writer, text []byte) error {
 		}
 	}
 	return nil
-}
-
-// acceptsGzip says whether the client reads gzip (RFC 9110, 12.5.3). Quality is not
-// weighed, but zero is a refusal.
-func acceptsGzip(r *http.Request) bool {
-	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, quality, _ := strings.Cut(part, ";")
-		if strings.TrimSpace(name) == "gzip" {
-			quality, _ = strings.CutPrefix(strings.TrimSpace(quality), "q=")
-			return strings.Trim(quality, "0.") != "" || quality == ""
-		}
-	}
-	return false
 }

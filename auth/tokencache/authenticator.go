@@ -4,8 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/keelson-dev/keelson/auth/authn"
 )
@@ -19,9 +20,7 @@ type Authenticator struct {
 	now              func() time.Time
 	count            Counter
 	cache            *Cache[result]
-
-	mu       sync.Mutex // guards asking
-	inFlight map[Key]*call
+	calls            singleflight.Group // by key
 }
 
 // result is a cached result.
@@ -30,11 +29,9 @@ type result struct {
 	until    time.Time
 }
 
-// call is one call of the other authenticator.
-type call struct {
-	done     chan struct{} // closed when the following fields are set
+// answer is what a call of the other authenticator returned.
+type answer struct {
 	identity *authn.Identity
-	err      error
 	panicked any // the value of its panic; nil if it did not panic
 }
 
@@ -47,7 +44,7 @@ func NewAuthenticator(
 	tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, count Counter,
 ) *Authenticator {
 	return &Authenticator{tokens: tokens, success: success, failure: failure, now: now, count: count,
-		cache: New[result](cacheSize), inFlight: map[Key]*call{}}
+		cache: New[result](cacheSize)}
 }
 
 // AuthenticateToken implements authn.TokenAuthenticator.
@@ -59,21 +56,17 @@ func (r *Authenticator) AuthenticateToken(
 		r.count.Hit()
 		return a.identity, nil
 	}
-	r.mu.Lock()
-	q, asked := r.inFlight[key]
-	if !asked {
-		q = &call{done: make(chan struct{})}
-		r.inFlight[key] = q
+	calls := r.calls.DoChan(string(key[:]), func() (any, error) {
 		// Other requests may wait for this call after this request has ended.
-		go r.authenticate(context.WithoutCancel(ctx), key, q, t, audiences)
-	}
-	r.mu.Unlock()
+		return r.authenticate(context.WithoutCancel(ctx), key, t, audiences)
+	})
 	select {
-	case <-q.done:
-		if q.panicked != nil {
-			panic(q.panicked) // on the goroutine of the request, where filter/recovery handles it
+	case called := <-calls:
+		a := called.Val.(answer)
+		if a.panicked != nil {
+			panic(a.panicked) // on the goroutine of the request, where filter/recovery handles it
 		}
-		return q.identity, q.err
+		return a.identity, called.Err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -82,25 +75,22 @@ func (r *Authenticator) AuthenticateToken(
 // callTimeout limits a call, for which no request may wait any more.
 const callTimeout = 30 * time.Second
 
-func (r *Authenticator) authenticate(ctx context.Context, key Key, q *call, t authn.BearerToken, audiences []string) {
+func (r *Authenticator) authenticate(
+	ctx context.Context, key Key, t authn.BearerToken, audiences []string,
+) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	defer func() {
-		q.panicked = recover()
-		r.mu.Lock()
-		delete(r.inFlight, key)
-		r.mu.Unlock()
-		close(q.done)
-	}()
-	q.identity, q.err = r.tokens.AuthenticateToken(ctx, t, audiences)
-	r.count.Miss(q.err == nil)
+	defer func() { a.panicked = recover() }()
+	a.identity, err = r.tokens.AuthenticateToken(ctx, t, audiences)
+	r.count.Miss(err == nil)
 	keep := r.success
-	if q.identity == nil {
+	if a.identity == nil {
 		keep = r.failure
 	}
-	if q.err == nil && keep > 0 {
-		r.cache.Put(key, result{q.identity, r.now().Add(keep)})
+	if err == nil && keep > 0 {
+		r.cache.Put(key, result{a.identity, r.now().Add(keep)})
 	}
+	return a, err
 }
 
 // keyOf returns a hash of the token and the audiences.

@@ -29,8 +29,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/munnerz/goautoneg"
-
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
@@ -157,33 +156,17 @@ var (
 )
 
 func negotiate(r *http.Request, types []mediaType) (mediaType, bool) {
-	accept := r.Header.Get("Accept")
-	if accept == "" {
-		accept = "*/*"
-	}
-	for _, clause := range goautoneg.ParseAccept(accept) {
+	for _, clause := range apiresponse.ParseAccept(r.Header.Get("Accept")) {
 		if clause.Type != "*" && clause.Type != "application" {
 			continue
 		}
 		for _, t := range types {
-			if clause.SubType == "*" || clause.SubType == t.subtype {
+			if clause.Subtype == "*" || clause.Subtype == t.subtype {
 				return t, true
 			}
 		}
 	}
 	return mediaType{}, false
-}
-
-func acceptsGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, parameter, _ := strings.Cut(coding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			q, isQ := strings.CutPrefix(strings.TrimSpace(parameter), "q=")
-			weight, err := strconv.ParseFloat(q, 64)
-			return !isQ || err == nil && weight > 0
-		}
-	}
-	return false
 }
 
 // documents calls yield with every document of OpenAPI v3 and the source it is from, nil
@@ -366,7 +349,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, modified time.Time, write func(io.Writer) error) {
 	w.Header().Add("Vary", "Accept-Encoding")
 	read := h.plain
-	if acceptsGzip(r) {
+	if apiresponse.AcceptsGzip(r) {
 		w.Header().Set("Content-Encoding", "gzip")
 		read = h.cache.get
 	}

@@ -53,7 +53,6 @@ var directModules = []string{
 	"github.com/google/cel-go",
 	"github.com/google/gnostic-models",
 	"github.com/klauspost/compress",
-	"github.com/munnerz/goautoneg",
 	"github.com/prometheus/client_golang",
 	"github.com/robfig/cron/v3",
 	"github.com/spf13/cobra",

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -58,7 +59,7 @@ type plugin struct {
 	mu      sync.Mutex // guards what follows
 	open    map[[sha256.Size]byte]Transformer
 	order   [][sha256.Size]byte // of open, the oldest first
-	flights map[[sha256.Size]byte]*flight
+	flights singleflight.Group  // calls to decrypt keys, by the hash of the key
 }
 
 // writeSource is an encrypted seed, and the seed.
@@ -86,7 +87,7 @@ func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger, 
 	return &plugin{
 		name: name, timeout: timeout, log: log, metrics: metrics, now: time.Now,
 		conn: conn, client: kmsv2.NewKeyManagementServiceClient(conn),
-		open: map[[sha256.Size]byte]Transformer{}, flights: map[[sha256.Size]byte]*flight{},
+		open:   map[[sha256.Size]byte]Transformer{},
 		health: errors.New("the plug-in was not asked yet"),
 	}, nil
 }
@@ -256,52 +257,38 @@ func (p *plugin) pending(e *envelope) error {
 	}
 }
 
-// flight is a call to decrypt a key. Everybody who needs that key waits for it.
-type flight struct {
-	done chan struct{} // closed at the end
-	err  error         // valid once done is closed
-}
-
 // obtain has the plug-in decrypt the key of an envelope. There is one call for a key at
-// a time; it does not end with the context of any of those who wait for it.
+// a time, which all who need the key wait for. The call does not end with the context of
+// any of them, but after p.timeout or with the connection.
 func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte) error {
-	p.mu.Lock()
-	if p.open[hash] != nil {
-		p.mu.Unlock()
-		return nil
-	}
-	f := p.flights[hash]
-	if f == nil {
-		f = &flight{done: make(chan struct{})}
-		p.flights[hash] = f
-		go p.decrypt(e, hash, f) // ends after p.timeout, or with the connection
-	}
-	p.mu.Unlock()
+	answer := p.flights.DoChan(string(hash[:]), func() (any, error) { return nil, p.decrypt(e, hash) })
 	select {
-	case <-f.done:
-		return f.err
+	case a := <-answer:
+		return a.Err
 	case <-ctx.Done():
 		return fmt.Errorf("failed to decrypt DEK, error: %w", ctx.Err())
 	}
 }
 
-func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte, f *flight) {
-	defer close(f.done)
+func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte) error {
+	if p.opened(hash) != nil {
+		return nil // by a call that has just ended
+	}
 	p.metrics.misses.Inc()
 	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
 	defer cancel()
 	answer, err := p.client.Decrypt(ctx, &kmsv2.DecryptRequest{
 		Ciphertext: e.source, KeyId: e.keyID, Annotations: e.annotations, Uid: string(uuid.NewUUID()),
 	})
-	var t Transformer
 	if err != nil {
-		f.err = fmt.Errorf("failed to decrypt DEK, error: %w", err)
-	} else if t, f.err = e.open(answer.Plaintext); f.err == nil {
-		p.keep(hash, t)
+		return fmt.Errorf("failed to decrypt DEK, error: %w", err)
 	}
-	p.mu.Lock()
-	delete(p.flights, hash)
-	p.mu.Unlock()
+	t, err := e.open(answer.Plaintext)
+	if err != nil {
+		return err
+	}
+	p.keep(hash, t)
+	return nil
 }
 
 func (p *plugin) keep(hash [sha256.Size]byte, t Transformer) {
