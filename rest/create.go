@@ -32,7 +32,7 @@ func (h *Handler) writeResult(w http.ResponseWriter, r *http.Request, s *served,
 	if err != nil {
 		return err
 	}
-	return h.writeView(w, r, s, code, accepted, view{o: result.Object, item: item})
+	return h.writeObject(w, r, s, code, accepted, view{o: result.Object, item: item})
 }
 
 // codeOf is the status of an update or patch that succeeded.

@@ -23,7 +23,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if err != nil {
 		return err
 	}
-	return h.writeView(w, r, s, http.StatusOK, accepted, view{o: o})
+	return h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
 }
 
 // read returns the object that the request names, as new as its resourceVersion

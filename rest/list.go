@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/rest/negotiate"
-	"github.com/keelson-dev/keelson/scheme"
-	"github.com/keelson-dev/keelson/scheme/wire"
 	"github.com/keelson-dev/keelson/storage"
 )
 
@@ -251,79 +246,6 @@ func expired(err error, token *continueToken) error {
 	return gone
 }
 
-// writeList answers a page in the shape that was asked for.
-func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page) error {
-	if err := s.checkFormat(accepted); err != nil {
-		return err
-	}
-	if accepted.As != negotiate.PartialMetadataList {
-		if err := s.Prepare(r.Context(), p.objects); err != nil {
-			return err
-		}
-	}
-	if err := hold(w, r, s.ownMemory(p)); err != nil {
-		return err
-	}
-	switch accepted.As {
-	case negotiate.Table:
-		views := make([]view, len(p.objects))
-		for i, o := range p.objects {
-			views[i] = view{o: o}
-		}
-		return h.writeTable(w, r, s, http.StatusOK, accepted, tableMeta{p.revision, p.next, p.remaining}, views)
-	case negotiate.PartialMetadata:
-		return apierr.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)")
-	}
-	if done, err := s.writeByGroups(w, r, accepted, p); done || err != nil {
-		return err
-	}
-	if accepted.Media == scheme.Protobuf {
-		return s.writeProtoList(w, r, accepted, p)
-	}
-	if accepted.Media == scheme.CBOR && accepted.As == negotiate.Plain {
-		return s.writeCBORList(w, r, p)
-	}
-	if accepted.Media == scheme.YAML || accepted.Media == scheme.CBOR || accepted.Pretty {
-		// Both need the whole document.
-		add := func(b, item []byte) ([]byte, error) { return append(b, item...), nil }
-		body, err := s.jsonList(r.Context(), accepted, p, add, nil)
-		if err != nil {
-			return err
-		}
-		return writeBody(w, r, http.StatusOK, accepted, body)
-	}
-	// Encode what is missing before the status is sent: later an error could not
-	// be answered any more.
-	encode := func(ctx context.Context, o *cache.Object) ([]byte, error) { return s.ItemJSON(ctx, o, s.Version) }
-	if accepted.As == negotiate.PartialMetadataList {
-		encode = s.MetadataJSON
-	}
-	size := 0
-	for _, o := range p.objects {
-		item, err := encode(r.Context(), o)
-		if err != nil {
-			return err
-		}
-		size += len(item)
-	}
-	out, err := newStream(w, r, scheme.JSON, size)
-	if err != nil {
-		return err
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	b, err := s.jsonList(r.Context(), accepted, p, out.item, (*buf)[:0])
-	if err == nil {
-		_, err = out.flush(b)
-	}
-	out.close()
-	if err != nil {
-		// The status is on its way; cutting the connection is the only honest end.
-		panic(http.ErrAbortHandler)
-	}
-	return nil
-}
-
 // listSize estimates the body's size.
 func (s *served) listSize(p *page) int {
 	n := 0
@@ -331,137 +253,4 @@ func (s *served) listSize(p *page) int {
 		n += len(o.Data)
 	}
 	return n
-}
-
-// jsonList appends the list's document to b and returns what is left of that. Each item is
-// handed to add, which may write what is before it, and the item itself.
-func (s *served) jsonList(ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte) (_ []byte, err error) {
-	b = s.jsonListHead(b, accepted, p)
-	for i, o := range p.objects {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if accepted.As == negotiate.PartialMetadataList {
-			meta, err := s.MetadataJSON(ctx, o)
-			if err != nil {
-				return b, err
-			}
-			b = appendPartialHead(b, accepted.AsVersion)
-			if b, err = add(b, meta); err != nil {
-				return b, err
-			}
-			b = append(b, '}')
-			continue
-		}
-		item, err := s.ItemJSON(ctx, o, s.Version)
-		if err != nil {
-			return b, err
-		}
-		if b, err = add(b, item); err != nil {
-			return b, err
-		}
-	}
-	return s.jsonListTail(b, accepted, p), nil
-}
-
-// jsonListHead appends a list's document up to its first item.
-func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []byte {
-	if accepted.As != negotiate.PartialMetadataList {
-		return s.listHead(b, p)
-	}
-	b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
-	b = append(b, accepted.AsVersion...)
-	b = append(b, `",`...)
-	return appendListHead(b, p)
-}
-
-// jsonListTail appends what follows the last item.
-func (s *served) jsonListTail(b []byte, accepted negotiate.Accepted, p *page) []byte {
-	if accepted.As == negotiate.PartialMetadataList {
-		return s.metadataListTail(b, p)
-	}
-	return s.listTail(b, p)
-}
-
-// appendListHead appends a list's metadata and what opens its items.
-func appendListHead(b []byte, p *page) []byte {
-	b = append(b, `"metadata":`...)
-	b = appendListMeta(b, p)
-	return append(b, `,"items":[`...)
-}
-
-func appendListMeta(b []byte, p *page) []byte {
-	if p.revision == 0 {
-		return append(b, "{}"...) // what is computed has no version, and no pages
-	}
-	b = append(b, `{"resourceVersion":"`...)
-	b = strconv.AppendInt(b, p.revision, 10)
-	b = append(b, '"')
-	if p.next != "" {
-		b = append(b, `,"continue":"`...)
-		b = append(b, p.next...)
-		b = append(b, '"')
-	}
-	if p.remaining > 0 {
-		b = append(b, `,"remainingItemCount":`...)
-		b = strconv.AppendInt(b, p.remaining, 10)
-	}
-	return append(b, '}')
-}
-
-// writeProtoList answers a list as protobuf. The envelope wants the length of
-// what it holds beforehand: it is the sum of the items'.
-func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
-	partial := accepted.As == negotiate.PartialMetadataList
-	head, meta := s.protoListHead(accepted, p)
-	size := len(meta)
-	for _, o := range p.objects {
-		raw, err := s.listedProto(r.Context(), o, partial)
-		if err != nil {
-			return err
-		}
-		size += len(raw) + wire.ItemHeadSize(len(raw))
-	}
-	out, err := newStream(w, r, scheme.Protobuf, size)
-	if err != nil {
-		return err
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	b := head.AppendOpen((*buf)[:0], size)
-	b = append(b, meta...)
-	for _, o := range p.objects {
-		raw, err := s.listedProto(r.Context(), o, partial)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		if b, err = out.item(wire.AppendItemHead(b, len(raw)), raw); err != nil {
-			break // the client is gone
-		}
-	}
-	b = head.AppendClose(b)
-	_, _ = out.flush(b)
-	out.close()
-	return nil
-}
-
-// protoListHead returns the envelope of a list and the fields before its items.
-func (s *served) protoListHead(accepted negotiate.Accepted, p *page) (wire.EnvelopeHead, []byte) {
-	version := ""
-	if p.revision != 0 {
-		version = strconv.FormatInt(p.revision, 10)
-	}
-	meta := wire.AppendListHead(nil, version, p.next, p.remaining)
-	if accepted.As == negotiate.PartialMetadataList {
-		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadataList"), meta
-	}
-	return s.listProto, meta
-}
-
-// listedProto is the message of a list's item.
-func (s *served) listedProto(ctx context.Context, o *cache.Object, partial bool) ([]byte, error) {
-	if partial {
-		return s.MetadataProto(ctx, o)
-	}
-	return s.ItemProto(ctx, o, s.Version)
 }

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -13,16 +12,12 @@ import (
 
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/audit"
-	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/gzipsplice"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
-
-// statusProto is the envelope of a Status.
-var statusProto = wire.NewEnvelopeHead("v1", "Status")
 
 // writeTyped answers one object that is not from the cache.
 func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead, obj runtime.Object) error {
@@ -130,108 +125,6 @@ func putBuffer(b *[]byte) {
 	}
 	*b = (*b)[:0]
 	buffers.Put(b)
-}
-
-// view is one object as an answer shows it: cached bytes, with the JSON at hand
-// where a write has just made it.
-type view struct {
-	o    *cache.Object
-	item []byte
-}
-
-func (s *served) itemJSON(ctx context.Context, v view) ([]byte, error) {
-	if v.item != nil {
-		return v.item, nil
-	}
-	return s.ItemJSON(ctx, v.o, s.Version)
-}
-
-func (s *served) metadataJSON(ctx context.Context, v view) ([]byte, error) {
-	if v.item == nil {
-		return s.MetadataJSON(ctx, v.o)
-	}
-	meta, _, _, _, err := wire.Member(v.item, "metadata")
-	if err != nil {
-		return nil, err
-	}
-	return s.ShownMetadata(meta)
-}
-
-// writeView answers one object in the shape that was asked for.
-func (h *Handler) writeView(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view) error {
-	switch accepted.As {
-	case negotiate.Table:
-		return h.writeTable(w, r, s, code, accepted, tableMeta{version: v.o.Revision}, []view{v})
-	case negotiate.PartialMetadataList:
-		return s.notAList()
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	if accepted.Media == scheme.CBOR && accepted.As == negotiate.Plain {
-		body, err := s.appendCBOR(r.Context(), (*buf)[:0], v)
-		if err != nil {
-			return err
-		}
-		return sendBody(w, r, code, scheme.CBOR, body)
-	}
-	body, err := s.appendObject(r.Context(), (*buf)[:0], accepted, v)
-	*buf = body
-	if err != nil {
-		return err
-	}
-	if accepted.Media != scheme.Protobuf {
-		*buf = append(*buf, '\n')
-	}
-	return writeBody(w, r, code, accepted, *buf)
-}
-
-// appendObject appends one object with its apiVersion and kind (the envelope, in
-// protobuf). YAML is made of the JSON later.
-func (s *served) appendObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
-	if accepted.Media == scheme.Protobuf {
-		return s.appendProtoObject(ctx, b, accepted, v)
-	}
-	if accepted.As == negotiate.PartialMetadata {
-		meta, err := s.metadataJSON(ctx, v)
-		if err != nil {
-			return b, err
-		}
-		return appendPartial(b, accepted.AsVersion, meta), nil
-	}
-	item, err := s.itemJSON(ctx, v)
-	if err != nil {
-		return b, err
-	}
-	return scheme.AppendJSONObject(b, s.objectHead, item), nil
-}
-
-func appendPartial(b []byte, version string, meta []byte) []byte {
-	return append(append(appendPartialHead(b, version), meta...), '}')
-}
-
-// appendPartialHead appends a PartialObjectMetadata up to its metadata.
-func appendPartialHead(b []byte, version string) []byte {
-	b = append(b, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/`...)
-	b = append(b, version...)
-	return append(b, `","metadata":`...)
-}
-
-func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
-	if accepted.As == negotiate.PartialMetadata {
-		meta, err := s.MetadataProto(ctx, v.o)
-		if err != nil {
-			return b, err
-		}
-		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), nil
-	}
-	if err := s.checkFormat(accepted); err != nil {
-		return b, err
-	}
-	raw, err := s.ItemProto(ctx, v.o, s.Version)
-	if err != nil {
-		return b, err
-	}
-	return s.objectProto.Append(b, raw), nil
 }
 
 // objectsFor negotiates the response of a request for objects of s, or of its

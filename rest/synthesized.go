@@ -37,7 +37,7 @@ func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *requ
 	if err != nil {
 		return err
 	}
-	return h.writeView(w, r, s, http.StatusOK, accepted, view{o: o})
+	return h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
 }
 
 // listComputed answers all objects that are selected: there are no pages and no

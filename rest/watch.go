@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -203,10 +202,6 @@ func (st *watchStream) appendInitial(ctx context.Context, b []byte, o *cache.Obj
 // errGone ends a watch whose client went away.
 var errGone = errors.New("the client is gone")
 
-// errNoEvents ends a watch whose events cannot be shown in the form that was asked
-// for, without a word, as kube-apiserver ends it.
-var errNoEvents = errors.New("an event is not a list")
-
 // follow sends the events after revision from.
 func (st *watchStream) follow(ctx context.Context, from int64) error {
 	cursor, err := st.s.Watch(ctx, from, st.sel.interest())
@@ -345,53 +340,6 @@ func (st *watchStream) send(b []byte) error {
 	return nil
 }
 
-// append appends one event about an object.
-func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
-	if st.accepted.As == negotiate.PartialMetadataList {
-		return b, errNoEvents
-	}
-	if st.accepted.Media == scheme.Protobuf {
-		return st.appendProto(b, kind, func(b []byte) ([]byte, error) {
-			return st.s.appendProtoObject(ctx, b, st.accepted, view{o: o})
-		})
-	}
-	if st.accepted.Media == scheme.CBOR {
-		return st.appendCBOR(ctx, b, kind, o)
-	}
-	b = openEvent(b, kind)
-	var err error
-	if st.accepted.As == negotiate.Table {
-		t := tableWriter{s: st.s, accepted: st.accepted, include: st.include, ages: ages{now: st.h.o.Now()}}
-		b, err = t.append(ctx, b, tableMeta{version: o.Revision}, []view{{o: o}}, !st.columnsSent)
-		st.columnsSent = true
-	} else {
-		b, err = st.s.appendObject(ctx, b, st.accepted, view{o: o})
-	}
-	return append(b, "}\n"...), err
-}
-
-func openEvent(b []byte, kind string) []byte {
-	b = append(b, `{"type":"`...)
-	b = append(b, kind...)
-	return append(b, `","object":`...)
-}
-
-// appendProto appends a protobuf event: a length-prefixed WatchEvent message
-// whose object is enveloped.
-func (st *watchStream) appendProto(b []byte, kind string, object func([]byte) ([]byte, error)) ([]byte, error) {
-	buf := getBuffer()
-	defer putBuffer(buf)
-	raw, err := object((*buf)[:0])
-	if err != nil {
-		return b, err
-	}
-	*buf = raw
-	head := wire.WatchEventHead(kind, len(raw))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(head)+len(raw)))
-	b = append(b, head...)
-	return append(b, raw...), nil
-}
-
 func (st *watchStream) sendBookmark(ctx context.Context, revision int64) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -422,7 +370,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 			return b, err
 		}
 		o.Data = raw
-		return st.appendProto(b, bookmark, func(b []byte) ([]byte, error) {
+		return st.appendProtoEvent(b, bookmark, func(b []byte) ([]byte, error) {
 			if st.accepted.As == negotiate.PartialMetadata {
 				meta, err := wire.MetadataField(raw)
 				return wire.NewEnvelopeHead("meta.k8s.io/"+st.accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), err
@@ -452,7 +400,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 
 func (st *watchStream) appendStatus(b []byte, status *metav1.Status) ([]byte, error) {
 	if st.accepted.Media == scheme.Protobuf {
-		return st.appendProto(b, failed, func(b []byte) ([]byte, error) {
+		return st.appendProtoEvent(b, failed, func(b []byte) ([]byte, error) {
 			raw, err := scheme.EncodeProto(status)
 			return statusProto.Append(b, raw), err
 		})
