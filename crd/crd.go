@@ -111,12 +111,16 @@ func New(o Options) *Server {
 // retryAfter is how long the server rests after a failure.
 const retryAfter = time.Second
 
-// Run works until ctx ends or the store is closed.
+// Run works until ctx ends or the store is closed. What it starts has ended when it returns.
 func (s *Server) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.tasks.Wait() // after a panic too: Run is called again then
+	defer cancel()
 	for {
-		f, err := informer.Start(ctx, informer.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
+		f, err := informer.Load(ctx, informer.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
 		if err == nil {
 			s.follower.Store(f)
+			s.tasks.Go(func() { f.Run(ctx) })
 			break
 		}
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
@@ -131,7 +135,6 @@ func (s *Server) Run(ctx context.Context) {
 	}
 	s.known.Do(func() { close(s.ready) }) // Run may be called again after a failure
 	s.reconcile(ctx)
-	s.tasks.Wait()
 }
 
 // Ready waits until the definitions that were there at the start are known.

@@ -133,6 +133,7 @@ func (z *authorization) makeNodeAuthorizer() error {
 	}
 	z.node = node.New(z.work.Context(), node.Options{
 		Registry: z.registry, Rules: rbac.Compile(rules), Log: z.log, Observe: z.metrics.NodeGraph,
+		Background: z.background,
 	})
 	return nil
 }
@@ -296,6 +297,11 @@ func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
 // guardRoles keeps users from granting what they do not have.
 func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
 
+// background runs a function until the server stops.
+func (z *authorization) background(name string, run func(ctx context.Context)) {
+	z.work.Go(name, background.Forever(run))
+}
+
 // start makes the default roles and begins to follow roles, bindings and the
 // configuration.
 func (z *authorization) start(ctx context.Context, c *client.Client) error {
@@ -303,11 +309,13 @@ func (z *authorization) start(ctx context.Context, c *client.Client) error {
 	if err := bootstrap.Run(ctx); err != nil {
 		return err
 	}
-	if err := z.rbac.Start(z.work.Context(), z.registry, z.log); err != nil {
+	if err := z.rbac.Start(z.work.Context(), z.registry, z.log, z.background); err != nil {
 		return err
 	}
 	if z.config.AggregateClusterRoles {
-		aggregation := &rbaccontroller.Aggregation{Registry: z.registry, Client: c.As(rbaccontroller.AggregationManager), Log: z.log}
+		aggregation := &rbaccontroller.Aggregation{
+			Registry: z.registry, Client: c.As(rbaccontroller.AggregationManager), Log: z.log, Background: z.background,
+		}
 		if err := aggregation.Start(z.work.Context()); err != nil {
 			return err
 		}

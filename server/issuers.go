@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/anonymous"
 	"github.com/keelson-dev/keelson/auth/filewatch"
 	"github.com/keelson-dev/keelson/auth/oidc"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
 )
 
@@ -23,7 +24,7 @@ const issuerPatience = time.Minute
 // issuers are those of OpenID Connect.
 type issuers struct {
 	set       *oidc.IssuerSet // nil: none are configured
-	file      []byte    // the AuthenticationConfiguration at the start
+	file      []byte          // the AuthenticationConfiguration at the start
 	anonymous *apiserver.AnonymousAuthConfig
 }
 
@@ -61,7 +62,11 @@ func (a *authentication) openIssuers() error {
 		Algorithms: algorithms, Log: a.log, Cached: a.tokensCached(), Now: time.Now,
 		Dialer: a.issuerDialer(), Observe: a.metrics.IssuerToken,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	a.work.Go("token issuers", background.Forever(a.issuers.set.Run))
+	return nil
 }
 
 // issuerDialer returns how connections to issuers are opened that name a network,

@@ -45,6 +45,8 @@ type Options struct {
 	// Observe, unless nil, is called after each change of the graph with the time it took.
 	Observe func(operation string, took time.Duration)
 	Log     *slog.Logger
+	// Background runs the informers.
+	Background informer.Background
 }
 
 // Authorizer implements authz.Authorizer. It loads the objects that it needs when a node makes
@@ -53,24 +55,23 @@ type Options struct {
 type Authorizer struct {
 	o Options
 
-	mu         sync.Mutex // held while the objects are loaded
-	background context.Context
-	state      atomic.Pointer[graphState]
+	mu    sync.Mutex // held while the objects are loaded
+	ctx   context.Context
+	state atomic.Pointer[graphState]
 }
 
 // graphState is the graph and the informers that keep it up to date.
 type graphState struct {
 	graph     *Graph
 	informers []*informer.Informer
-	stop      context.CancelFunc
 }
 
-// New returns an Authorizer. Its informers run until background is done.
-func New(background context.Context, o Options) *Authorizer {
+// New returns an Authorizer. It can load objects until ctx is done.
+func New(ctx context.Context, o Options) *Authorizer {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration) {}
 	}
-	return &Authorizer{o: o, background: background}
+	return &Authorizer{o: o, ctx: ctx}
 }
 
 // graph returns the graph. The first call loads it.
@@ -83,14 +84,14 @@ func (a *Authorizer) graph() (*graphState, error) {
 	if l := a.state.Load(); l != nil {
 		return l, nil
 	}
-	ctx, stop := context.WithCancel(a.background)
-	l := &graphState{graph: NewGraph(), stop: stop}
+	l := &graphState{graph: NewGraph()}
+	var options []informer.Options
 	for _, s := range a.sources(l.graph) {
 		r := a.o.Registry.Resource(s.resource)
 		if r == nil {
 			continue
 		}
-		f, err := informer.Start(ctx, informer.Options{
+		options = append(options, informer.Options{
 			Resource: r, Concerns: s.concerns, Log: a.o.Log, Apply: s.apply,
 			Reset: func(all []informer.Change) {
 				s.apply(all)
@@ -101,11 +102,10 @@ func (a *Authorizer) graph() (*graphState, error) {
 				l.graph.retain(s.kind, there)
 			},
 		})
-		if err != nil {
-			l.stop()
-			return nil, fmt.Errorf("node authorizer: %w", err)
-		}
-		l.informers = append(l.informers, f)
+	}
+	var err error
+	if l.informers, err = informer.Start(a.ctx, a.o.Background, "node authorizer: ", options...); err != nil {
+		return nil, fmt.Errorf("node authorizer: %w", err)
 	}
 	a.state.Store(l)
 	return l, nil

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,8 +32,10 @@ func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 	}
 	c := cache.New(cache.Options{Store: store})
 	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
 	t.Cleanup(func() {
 		cancel()
+		running.Wait()
 		c.Close()
 		if err := store.Close(); err != nil {
 			t.Error(err)
@@ -46,7 +49,10 @@ func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(ctx, Options{Registry: reg, Rules: rbac.Compile(rules), Log: slog.Default()}), reg
+	return New(ctx, Options{
+		Registry: reg, Rules: rbac.Compile(rules), Log: slog.Default(),
+		Background: func(_ string, run func(context.Context)) { running.Go(func() { run(ctx) }) },
+	}), reg
 }
 
 var kubelet = &request.User{Name: "system:node:n1", Groups: []string{"system:nodes"}}

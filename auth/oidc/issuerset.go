@@ -3,6 +3,7 @@ package oidc
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,17 +28,30 @@ type IssuerSet struct {
 	audiences []string
 	o         Options
 	current   atomic.Pointer[configuredIssuers]
+
+	mu      sync.Mutex     // guards ended, and the beginning of running
+	running sync.WaitGroup // what asks issuers for their metadata
+	ended   bool
 }
 
 // configuredIssuers are the issuers of one configuration.
 type configuredIssuers struct {
 	issuers []*Issuer
 	tokens  authn.TokenAuthenticator
-	stop    context.CancelFunc
+	cancel  context.CancelFunc
+}
+
+// stop ends the use of the issuers.
+func (g *configuredIssuers) stop() {
+	g.cancel()
+	for _, i := range g.issuers {
+		i.client.CloseIdleConnections()
+	}
 }
 
 // NewIssuerSet returns the issuers of a valid configuration, with the mappings that Validate
-// returned. They fetch keys until ctx is done. own are the API server's audiences.
+// returned. They fetch keys until ctx is done. own are the API server's audiences. The caller
+// has to call Run.
 func NewIssuerSet(
 	ctx context.Context, c *apiserver.AuthenticationConfiguration, mappings []*Mapping, own []string, o Options,
 ) (*IssuerSet, error) {
@@ -50,14 +64,41 @@ func NewIssuerSet(
 	return s, nil
 }
 
+// Run waits until ctx is done and what the set runs in the background has ended. ctx must not
+// end before the one of NewIssuerSet.
+func (s *IssuerSet) Run(ctx context.Context) {
+	<-ctx.Done()
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.running.Wait()
+	s.current.Load().stop()
+}
+
+var errEnded = errors.New("oidc: the server stops")
+
+// goUnlessEnded runs f in the background.
+func (s *IssuerSet) goUnlessEnded(f func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return errEnded
+	}
+	s.running.Go(f)
+	return nil
+}
+
 func (s *IssuerSet) startIssuers(
 	ctx context.Context, c *apiserver.AuthenticationConfiguration, mappings []*Mapping,
 ) (*configuredIssuers, error) {
 	g := &configuredIssuers{}
-	ctx, g.stop = context.WithCancel(ctx)
+	ctx, g.cancel = context.WithCancel(ctx)
 	var union authn.TokenUnion
 	for i := range c.JWT {
 		issuer, err := NewIssuer(ctx, &c.JWT[i], mappings[i], s.o)
+		if err == nil {
+			err = s.goUnlessEnded(func() { issuer.Discover(ctx) })
+		}
 		if err != nil {
 			g.stop()
 			return nil, err

@@ -75,7 +75,7 @@ type Issuer struct {
 }
 
 // NewIssuer returns an issuer for a configuration, with the mapping that Validate returned for
-// it. It asks the issuer for its keys in the background until ctx is done.
+// it. It can fetch keys until ctx is done. The caller has to call Discover.
 func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping *Mapping, o Options) (*Issuer, error) {
 	for _, alg := range o.Algorithms {
 		if !slices.Contains(Algorithms(), alg) {
@@ -91,7 +91,6 @@ func NewIssuer(ctx context.Context, config *apiserver.JWTAuthenticator, mapping 
 	if claim := config.ClaimMappings.Groups.Claim; claim != "" {
 		i.groups = newDistributedClaim(ctx, claim, i)
 	}
-	go i.discover(ctx)
 	return i, nil
 }
 
@@ -144,13 +143,16 @@ func (t *discoveryTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return t.next.RoundTrip(r)
 }
 
-// discover asks the issuer for its metadata until it answers.
-func (i *Issuer) discover(ctx context.Context) {
+// Discover asks the issuer for its metadata until it answers or ctx is done.
+func (i *Issuer) Discover(ctx context.Context) {
 	for {
 		verifier, err := i.newVerifier(ctx, i.config.Issuer.URL)
 		if err == nil {
 			i.verifier.Store(verifier)
 			i.health.Store(nil)
+			return
+		}
+		if ctx.Err() != nil {
 			return
 		}
 		i.setUnhealthy(err)

@@ -7,12 +7,14 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -143,6 +145,7 @@ func open(t testing.TB, c apiserver.JWTAuthenticator) *Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	go i.Discover(t.Context())
 	g := &configuredIssuers{issuers: []*Issuer{i}}
 	if err := g.waitHealthy(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
@@ -285,6 +288,7 @@ func TestForgeriesDoNotMakeTheServerAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	go i.Discover(t.Context())
 	if err := (&configuredIssuers{issuers: []*Issuer{i}}).waitHealthy(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -422,4 +426,54 @@ func FuzzIssuerOf(f *testing.F) {
 			t.Errorf("%q is accepted by an issuer without keys", token)
 		}
 	})
+}
+
+// TestRunWaitsForWhatASetStarted: an issuer that does not answer is asked until the server stops, and no longer.
+func TestRunWaitsForWhatASetStarted(t *testing.T) {
+	asked := make(chan struct{}, 10)
+	hangs := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(hangs.Close)
+	config := &apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{{
+		Issuer: apiserver.Issuer{URL: hangs.URL, Audiences: []string{client}, CertificateAuthority: string(pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: hangs.Certificate().Raw}))},
+		ClaimMappings: apiserver.ClaimMappings{Username: apiserver.PrefixedClaimOrExpression{Claim: "sub", Prefix: new(string)}},
+	}}}
+	mappings, errs := Validate(config, nil)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := NewIssuerSet(ctx, config, mappings, nil, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	select {
+	case <-asked:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the issuer was not asked in 20 s")
+	}
+	select {
+	case <-ended:
+		t.Fatal("Run returned before its context ended")
+	default:
+	}
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Run did not return in the 20 s after its context ended")
+	}
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if strings.Contains(string(stacks), "(*IssuerSet).startIssuers") {
+		t.Errorf("a goroutine is left:\n%s", stacks)
+	}
+	if err := s.Replace(t.Context(), time.Minute, config, mappings); !errors.Is(err, errEnded) {
+		t.Errorf("issuers are replaced after the end: %v", err)
+	}
 }

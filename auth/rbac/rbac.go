@@ -5,7 +5,6 @@ package rbac
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -28,11 +27,14 @@ type Authorizer struct {
 // New returns an Authorizer that has no roles, and so allows nothing, until Start.
 func New() *Authorizer { return &Authorizer{index: NewIndex()} }
 
-// Start loads the objects and watches them until ctx is done. It is called once, before
+// Start loads the objects and watches them in the background. It is called once, before
 // requests are served.
-func (a *Authorizer) Start(ctx context.Context, reg *registry.Registry, log *slog.Logger) error {
+func (a *Authorizer) Start(
+	ctx context.Context, reg *registry.Registry, log *slog.Logger, background informer.Background,
+) (err error) {
+	var options []informer.Options
 	for _, kind := range a.kinds() {
-		f, err := informer.Start(ctx, informer.Options{
+		options = append(options, informer.Options{
 			Resource: reg.Resource(rbacv1.Resource(kind.resource)),
 			Reset: func(all []informer.Change) {
 				kind.set(all)
@@ -40,12 +42,9 @@ func (a *Authorizer) Start(ctx context.Context, reg *registry.Registry, log *slo
 			},
 			Apply: kind.set, Log: log,
 		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", kind.resource, err)
-		}
-		a.informers = append(a.informers, f)
 	}
-	return nil
+	a.informers, err = informer.Start(ctx, background, "RBAC: ", options...)
+	return err
 }
 
 // indexedResource is how the objects of one resource get into the index.

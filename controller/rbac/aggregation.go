@@ -34,12 +34,14 @@ type Aggregation struct {
 	Registry *registry.Registry
 	Client   Client // writes as AggregationManager
 	Log      *slog.Logger
+	// Background runs what Start starts.
+	Background informer.Background
 
 	mu    sync.Mutex // guards roles
 	roles map[string]*rbacv1.ClusterRole
 }
 
-// Start brings all aggregates up to date and follows ClusterRoles until ctx ends.
+// Start brings all aggregates up to date, and follows ClusterRoles in the background.
 func (a *Aggregation) Start(ctx context.Context) error {
 	a.roles = map[string]*rbacv1.ClusterRole{}
 	wake := make(chan struct{}, 1)
@@ -58,7 +60,7 @@ func (a *Aggregation) Start(ctx context.Context) error {
 		default:
 		}
 	}
-	_, err := informer.Start(ctx, informer.Options{
+	_, err := informer.Start(ctx, a.Background, "aggregation of ClusterRoles: ", informer.Options{
 		Resource: a.Registry.Resource(rbacv1.Resource("clusterroles")), Apply: note, Log: a.Log,
 		Reset: func(all []informer.Change) {
 			a.mu.Lock()
@@ -73,7 +75,7 @@ func (a *Aggregation) Start(ctx context.Context) error {
 	if err := a.bringUpToDate(ctx); err != nil {
 		return err
 	}
-	go a.run(ctx, wake)
+	a.Background("aggregation of ClusterRoles", func(ctx context.Context) { a.run(ctx, wake) })
 	return nil
 }
 

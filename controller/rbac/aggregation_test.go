@@ -1,8 +1,10 @@
 package rbac
 
 import (
+	"context"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,8 +57,15 @@ func TestAggregatesGatherEachRuleOnce(t *testing.T) {
 func TestAggregatesFollowTheirParts(t *testing.T) {
 	w := newWorld(t, "")
 	w.bootstrap(t)
-	a := &Aggregation{Registry: w.Registry, Client: w.client.As(AggregationManager), Log: slog.Default()}
-	if err := a.Start(t.Context()); err != nil {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	a := &Aggregation{
+		Registry: w.Registry, Client: w.client.As(AggregationManager), Log: slog.Default(),
+		Background: func(_ string, run func(context.Context)) { running.Go(func() { run(ctx) }) },
+	}
+	if err := a.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	view := w.clusterRole(t, "view")

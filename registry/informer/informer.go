@@ -5,6 +5,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -55,9 +56,12 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Informer follows one resource until the context of Start ends.
+// Informer follows one resource.
 type Informer struct {
 	o Options
+	// cursor is where Run begins; nil: it has to load the objects again. It belongs to
+	// the goroutine that follows.
+	cursor *cache.Cursor
 	// missing has the objects that could not be read, by key. It belongs to the
 	// goroutine that follows.
 	missing map[string]*cache.Object
@@ -67,16 +71,42 @@ type Informer struct {
 	moved   chan struct{}
 }
 
-// Start loads the objects, calls Reset, and follows in the background.
-func Start(ctx context.Context, o Options) (*Informer, error) {
+// Background runs a function beside requests, under a name that no other function has, until
+// the server stops; the server waits for it then. It returns at once.
+type Background func(name string, run func(ctx context.Context))
+
+// Load loads the objects and calls Reset. The caller has to call Run then, or Close.
+func Load(ctx context.Context, o Options) (*Informer, error) {
 	f := &Informer{o: o, moved: make(chan struct{})}
-	cursor, err := f.begin(ctx)
-	if err != nil {
+	var err error
+	if f.cursor, err = f.begin(ctx); err != nil {
 		return nil, err
 	}
-	go f.run(ctx, cursor)
 	return f, nil
 }
+
+// Start loads the objects of several resources, and follows all of them in the background.
+// The names of what runs begin with prefix. After an error nothing runs.
+func Start(ctx context.Context, background Background, prefix string, options ...Options) ([]*Informer, error) {
+	var all []*Informer
+	for _, o := range options {
+		f, err := Load(ctx, o)
+		if err != nil {
+			for _, f := range all {
+				f.Close()
+			}
+			return nil, fmt.Errorf("%s: %w", o.Resource.Kind.Resource, err)
+		}
+		all = append(all, f)
+	}
+	for _, f := range all {
+		background(prefix+f.o.Resource.Kind.Resource, f.Run)
+	}
+	return all, nil
+}
+
+// Close ends an informer that is not run.
+func (f *Informer) Close() { f.cursor.Close() }
 
 // begin loads all objects and returns a cursor to what follows.
 func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
@@ -103,28 +133,33 @@ func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
 	return cursor, nil
 }
 
-func (f *Informer) run(ctx context.Context, cursor *cache.Cursor) {
+// Run follows the changes after Load until ctx ends or the store is closed. If it is called
+// again, after a panic, it loads the objects first.
+func (f *Informer) Run(ctx context.Context) {
+	cursor, err := f.cursor, error(nil)
+	f.cursor = nil
 	for {
-		err := f.follow(ctx, cursor)
-		cursor.Close()
-		for {
-			if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
-				return
-			}
+		if cursor != nil {
+			err = f.follow(ctx, cursor)
+		}
+		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
+			return
+		}
+		if err != nil {
 			f.o.Log.Warn("following a resource: starting over", "resource", f.o.Resource.Kind.GroupResource(), "error", err)
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(retryAfter):
 			}
-			if cursor, err = f.begin(ctx); err == nil {
-				break
-			}
 		}
+		cursor, err = f.begin(ctx)
 	}
 }
 
+// follow applies the changes that the cursor brings until there is an error, and closes it.
 func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
+	defer cursor.Close()
 	var changes []Change
 	var look *time.Ticker // runs once an object is missing
 	var tick <-chan time.Time

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,16 +96,65 @@ func create(t *testing.T, r *registry.Resource, name, value string) {
 	}
 }
 
+// start loads the objects and follows them until the test ends.
+func start(ctx context.Context, t *testing.T, o informer.Options) *informer.Informer {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	f, err := informer.Load(ctx, o)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return f
+}
+
+// TestStartRunsInTheBackgroundAlone: what follows a resource runs as what Background is given, and nowhere else, so
+// that the server can wait for it. If it is run again, it takes up what it has missed.
+func TestStartRunsInTheBackgroundAlone(t *testing.T) {
+	r := resource(t)
+	var m mirror
+	runs := map[string]func(context.Context){}
+	all, err := informer.Start(t.Context(), func(name string, run func(context.Context)) { runs[name] = run }, "test: ",
+		informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := runs["test: configmaps"]
+	if len(all) != 1 || len(runs) != 1 || run == nil {
+		t.Fatalf("%d informers, started as %v", len(all), slices.Collect(maps.Keys(runs)))
+	}
+	create(t, r, "one", "1")
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	if strings.Contains(string(stacks), "registry/informer.(") {
+		t.Errorf("something runs that was not started in the background:\n%s", stacks)
+	}
+	for _, name := range []string{"two", "three"} {
+		create(t, r, name, "1")
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { run(ctx); close(ended) }()
+		if err := all[0].Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.state(); got["ns/"+name] != "1" || got["ns/one"] != "1" {
+			t.Errorf("%v", got)
+		}
+		cancel()
+		<-ended
+	}
+}
+
 func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
 	r := resource(t)
 	create(t, r, "before", "0")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var m mirror
-	f, err := informer.Start(ctx, informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := start(ctx, t, informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
 	if got := m.state(); !maps.Equal(got, map[string]string{"ns/before": "0"}) {
 		t.Fatalf("after Start: %v", got)
 	}
@@ -132,13 +184,10 @@ func TestWhatDoesNotConcernIsNotDecoded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var m mirror
-	f, err := informer.Start(ctx, informer.Options{
+	f := start(ctx, t, informer.Options{
 		Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default(),
 		Concerns: func(o, _ *cache.Object) bool { return o.Name != "other" },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	decodes := r.Decodes()
 	create(t, r, "other", "1")
 	written := r.Decodes() - decodes // by the write itself
