@@ -75,18 +75,27 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	return ctx.Err()
+}
+
+// warmUp replaces objects of each kind until so many bytes were written. The server keeps the recent changes of each
+// resource up to a bound in bytes; kinds that are written seldom would take hours to reach it, and memory would grow
+// until then. Somebody has to watch meanwhile: what the server keeps of a deletion grows when it is first sent.
+func (r *run) warmUp(ctx context.Context) error {
+	c := newClient(r.server.url)
+	defer c.end()
 	for _, k := range r.kinds {
 		r.warm(ctx, c, k)
 	}
 	if _, failures := r.figures.takeCounts(); failures > 0 {
 		return fmt.Errorf("while warming up: %s", r.figures.errorsSeen()[0])
 	}
+	for _, d := range []*durations{&r.figures.gets, &r.figures.pages, &r.figures.lags} {
+		d.take()
+	}
 	return ctx.Err()
 }
 
-// warm replaces objects of a kind until so many bytes were written. The server keeps
-// the recent changes of each resource up to a bound in bytes; kinds that are written
-// seldom would take hours to reach it, and memory would grow until then.
 func (r *run) warm(ctx context.Context, c *client, k *kind) {
 	var written atomic.Int64
 	var wg sync.WaitGroup
@@ -122,23 +131,27 @@ func (r *run) fill(ctx context.Context, c *client, k *kind) error {
 	return <-errs
 }
 
-// load runs everything until the time is over, and returns the samples.
+// load warms up, runs everything until the time is over, and returns the samples.
 func (r *run) load(ctx context.Context, csv, progress io.Writer) ([]sample, error) {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, r.o.duration)
-	defer cancel()
+	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { r.write(ctx) })
+	defer wg.Wait()
+	defer cancel()
 	for i := range r.o.watchers {
 		wg.Go(func() { r.watch(ctx, r.kinds[i%len(r.kinds)]) })
 	}
+	if err := r.warmUp(ctx); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "soak: %v of load\n", r.o.duration)
+	began := time.Now()
+	ctx, end := context.WithTimeout(ctx, r.o.duration)
+	defer end()
+	wg.Go(func() { r.write(ctx) })
 	wg.Go(func() { r.get(ctx) })
 	wg.Go(func() { r.page(ctx) })
 	wg.Go(func() { r.comeAndGo(ctx) })
-	samples, err := r.sampleUntil(ctx, began, csv, progress)
-	cancel()
-	wg.Wait()
-	return samples, err
+	return r.sampleUntil(ctx, began, csv, progress)
 }
 
 // write makes the writes at the rate, spread evenly. When the server is so slow that

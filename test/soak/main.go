@@ -102,7 +102,6 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) (err err
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(errOut, "soak: %v of load\n", o.duration)
 	samples, err := r.load(ctx, csv, errOut)
 	if err != nil {
 		return err
