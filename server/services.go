@@ -50,7 +50,7 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 		}
 		a.Families = append(a.Families, family)
 	}
-	if err := a.PreparePorts(ctx); err != nil {
+	if err := a.EnsurePortAllocation(ctx); err != nil {
 		return nil, err
 	}
 	resource.SetAllocator(a)

@@ -17,14 +17,13 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// What is taken and what Services have can only differ where another program wrote
-// one without the other: an API server that claims an address before it writes the
-// Service and stops in between, a restored backup, a Service from before there were
-// claims.
+// The allocated addresses and ports can only differ from those of Services if another program
+// wrote one without the other: an API server that claims an address before it writes the
+// Service and stops in between, a restored backup, or a Service that is older than IPAddresses.
 
-// PreparePorts makes the record of the ports that are taken, if there is none or it is
-// of another range.
-func (s *Services) PreparePorts(ctx context.Context) error {
+// EnsurePortAllocation stores a RangeAllocation with the node ports of all Services, if there
+// is none or it has another range.
+func (s *Services) EnsurePortAllocation(ctx context.Context) error {
 	for {
 		entry, _, err := s.Store.Get(ctx, portsKey, 0)
 		if err != nil {
@@ -35,10 +34,10 @@ func (s *Services) PreparePorts(ctx context.Context) error {
 				return nil
 			}
 		}
-		// What is taken after the record was read makes the commit fail.
+		// If a port is allocated after the RangeAllocation was read, the commit fails.
 		ports := &portSet{within: s.NodePorts}
 		if err := s.eachService(ctx, func(svc *corev1.Service) {
-			for _, p := range append(nodePorts(svc), healthPort(svc)...) {
+			for _, p := range append(nodePorts(svc), healthCheckPort(svc)...) {
 				ports.set(p, true)
 			}
 		}); err != nil {
@@ -67,18 +66,18 @@ func isConflict(err error) bool {
 	return errors.As(err, &conflict)
 }
 
-// page is how many objects are read at a time.
-const page = 500
+// pageSize is how many objects are read at a time.
+const pageSize = 500
 
-// each calls f for all objects of a resource. It asks the store and leaves the
-// resource out of memory.
-func (s *Services) each(ctx context.Context, gr schema.GroupResource, f func(registry.Object)) error {
+// eachObject calls f for all objects of a resource. It reads them from the store and does not
+// load the resource into the cache.
+func (s *Services) eachObject(ctx context.Context, gr schema.GroupResource, f func(registry.Object)) error {
 	r := s.Registry.Resource(gr)
 	prefix := r.StoreKey("", "")
 	if r.Kind.Namespaced {
 		prefix = strings.TrimSuffix(prefix, "/")
 	}
-	request := storage.RangeRequest{Start: prefix, End: storage.PrefixEnd(prefix), Limit: page}
+	request := storage.RangeRequest{Start: prefix, End: storage.PrefixEnd(prefix), Limit: pageSize}
 	for {
 		result, err := s.Store.Range(ctx, request)
 		if err != nil {
@@ -100,39 +99,41 @@ func (s *Services) each(ctx context.Context, gr schema.GroupResource, f func(reg
 }
 
 func (s *Services) eachService(ctx context.Context, f func(*corev1.Service)) error {
-	return s.each(ctx, services, func(obj registry.Object) { f(obj.(*corev1.Service)) })
+	return s.eachObject(ctx, services, func(obj registry.Object) { f(obj.(*corev1.Service)) })
 }
 
-// Leaks are the ports that were seen taken by nobody, with how often in a row.
-type Leaks map[int]int
+// PortLeaks counts, for each allocated port that no Service has, in how many successive rounds
+// that was so.
+type PortLeaks map[int]int
 
-// leakRounds is how often in a row a port must be seen leaked before it is freed: an
-// API server that takes it before it writes the Service needs that time.
+// leakRounds is in how many successive rounds a port must be leaked before it is released.
+// Another API server that allocates the port before it writes the Service needs that time.
 const leakRounds = 3
 
-// RepairPorts takes the ports that Services have, and frees those that no Service has
-// had for some rounds. It returns what was changed, in words. What changes meanwhile
-// is left to the next round.
-func (s *Services) RepairPorts(ctx context.Context, leaks Leaks) ([]string, error) {
+// RepairPorts allocates the ports of Services that are not allocated, and releases leaked
+// ports. It returns descriptions of the changes. If the RangeAllocation changes at the same
+// time, it changes nothing; the next round tries again.
+func (s *Services) RepairPorts(ctx context.Context, leaks PortLeaks) ([]string, error) {
 	entry, _, err := s.Store.Get(ctx, portsKey, 0)
 	if err != nil {
 		return nil, err
 	}
 	if entry.ModRevision == 0 {
-		return nil, s.PreparePorts(ctx)
+		return nil, s.EnsurePortAllocation(ctx)
 	}
 	stored, err := decodePorts(entry.Value)
 	if err != nil || stored.within != s.NodePorts {
-		return nil, s.PreparePorts(ctx)
+		return nil, s.EnsurePortAllocation(ctx)
 	}
 	var changes []string
 	used := &portSet{within: s.NodePorts}
 	err = s.eachService(ctx, func(svc *corev1.Service) {
-		for _, p := range append(nodePorts(svc), healthPort(svc)...) {
+		for _, p := range append(nodePorts(svc), healthCheckPort(svc)...) {
 			used.set(p, true)
 			if s.NodePorts.contains(p) && !stored.has(p) {
 				stored.set(p, true)
-				changes = append(changes, fmt.Sprintf("node port %d of service %s/%s was not taken", p, svc.Namespace, svc.Name))
+				changes = append(changes,
+					fmt.Sprintf("node port %d of service %s/%s was not allocated", p, svc.Namespace, svc.Name))
 			}
 		}
 	})
@@ -147,7 +148,7 @@ func (s *Services) RepairPorts(ctx context.Context, leaks Leaks) ([]string, erro
 		if leaks[p]++; leaks[p] >= leakRounds {
 			stored.set(p, false)
 			delete(leaks, p)
-			changes = append(changes, fmt.Sprintf("node port %d was taken by no service", p))
+			changes = append(changes, fmt.Sprintf("node port %d was allocated, but no service had it", p))
 		}
 	}
 	if len(changes) == 0 {
@@ -162,42 +163,43 @@ func (s *Services) RepairPorts(ctx context.Context, leaks Leaks) ([]string, erro
 	return changes, nil
 }
 
-// addressGrace is how long an IPAddress without its Service is left alone: another API
-// server may be about to write that.
+// addressGrace is the minimum age of an IPAddress without Service before it is deleted,
+// because another API server may be about to write that Service.
 const addressGrace = time.Minute
 
-// RepairAddresses makes the IPAddresses that Services lack, and removes those that no
-// Service has. It returns what was changed, in words.
+// RepairAddresses creates the missing IPAddresses of Services, and deletes those that no
+// Service has. It returns descriptions of the changes.
 func (s *Services) RepairAddresses(ctx context.Context) ([]string, error) {
-	claimed := map[string]*networkingv1.IPAddress{}
-	if err := s.each(ctx, ipAddresses, func(obj registry.Object) {
-		claimed[obj.GetName()] = obj.(*networkingv1.IPAddress)
+	existing := map[string]*networkingv1.IPAddress{}
+	if err := s.eachObject(ctx, ipAddresses, func(obj registry.Object) {
+		existing[obj.GetName()] = obj.(*networkingv1.IPAddress)
 	}); err != nil {
 		return nil, err
 	}
-	var lacking []*corev1.Service
+	var missing []*corev1.Service
 	owned := map[string]bool{}
 	if err := s.eachService(ctx, func(svc *corev1.Service) {
-		for _, name := range addressesOf(svc) {
-			if a := claimed[name]; a != nil && belongsTo(a, svc.Namespace, svc.Name) {
+		for _, name := range ipAddressNames(svc) {
+			if a := existing[name]; a != nil && isOwnedBy(a, svc.Namespace, svc.Name) {
 				owned[name] = true
 			} else {
-				lacking = append(lacking, svc)
+				missing = append(missing, svc)
 			}
 		}
 	}); err != nil {
 		return nil, err
 	}
 	var changes []string
-	for _, svc := range lacking {
-		change, err := s.repairAddresses(ctx, svc, claimed)
+	for _, svc := range missing {
+		change, err := s.repairAddresses(ctx, svc, existing)
 		if err != nil {
 			return changes, err
 		}
 		changes = append(changes, change...)
 	}
-	for name, a := range claimed {
-		if owned[name] || a.Labels[networkingv1.LabelManagedBy] != ManagedBy || s.Now().Sub(a.CreationTimestamp.Time) < addressGrace {
+	for name, a := range existing {
+		if owned[name] || a.Labels[networkingv1.LabelManagedBy] != ManagedBy ||
+			s.Now().Sub(a.CreationTimestamp.Time) < addressGrace {
 			continue
 		}
 		removed, err := s.removeOrphan(ctx, a)
@@ -205,22 +207,26 @@ func (s *Services) RepairAddresses(ctx context.Context) ([]string, error) {
 			return changes, err
 		}
 		if removed {
-			changes = append(changes, fmt.Sprintf("address %s was taken by no service", name))
+			changes = append(changes, fmt.Sprintf("address %s was allocated, but no service had it", name))
 		}
 	}
 	return changes, nil
 }
 
-// repairAddresses claims the addresses that a Service has and that nobody claims.
-func (s *Services) repairAddresses(ctx context.Context, svc *corev1.Service, claimed map[string]*networkingv1.IPAddress) (changes []string, err error) {
+// repairAddresses creates the missing IPAddresses of a Service.
+func (s *Services) repairAddresses(
+	ctx context.Context, svc *corev1.Service, existing map[string]*networkingv1.IPAddress,
+) (changes []string, err error) {
 	revision, err := revisionOf(svc)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range addressesOf(svc) {
-		if a := claimed[name]; a != nil {
-			if !belongsTo(a, svc.Namespace, svc.Name) {
-				changes = append(changes, fmt.Sprintf("service %s/%s has the address %s, which is another's: it must be made anew", svc.Namespace, svc.Name, name))
+	for _, name := range ipAddressNames(svc) {
+		if a := existing[name]; a != nil {
+			if !isOwnedBy(a, svc.Namespace, svc.Name) {
+				changes = append(changes,
+					fmt.Sprintf("service %s/%s has the address %s, which belongs to another object: delete the service and "+
+						"create it again", svc.Namespace, svc.Name, name))
 			}
 			continue
 		}
@@ -228,7 +234,7 @@ func (s *Services) repairAddresses(ctx context.Context, svc *corev1.Service, cla
 		if err != nil {
 			return changes, err
 		}
-		op, err := s.Registry.Resource(ipAddresses).PutOp(ctx, s.addressOf(svc, a))
+		op, err := s.Registry.Resource(ipAddresses).PutOp(ctx, s.newIPAddress(svc, a))
 		if err != nil {
 			return changes, err
 		}
@@ -244,12 +250,12 @@ func (s *Services) repairAddresses(ctx context.Context, svc *corev1.Service, cla
 		if err != nil {
 			return changes, err
 		}
-		changes = append(changes, fmt.Sprintf("address %s of service %s/%s was not taken", name, svc.Namespace, svc.Name))
+		changes = append(changes, fmt.Sprintf("address %s of service %s/%s was not allocated", name, svc.Namespace, svc.Name))
 	}
 	return changes, nil
 }
 
-// removeOrphan removes a claim, unless its Service has the address by now.
+// removeOrphan deletes an IPAddress, unless its Service has the address now.
 func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) (bool, error) {
 	var conditions []storage.Condition
 	if p := a.Spec.ParentRef; p != nil && p.Group == "" && p.Resource == services.Resource {
@@ -260,11 +266,12 @@ func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) 
 		}
 		if entry.ModRevision != 0 {
 			obj, err := r.DecodeEntry(ctx, entry)
-			if err != nil || contains(addressesOf(obj), a.Name) {
+			if err != nil || contains(ipAddressNames(obj), a.Name) {
 				return false, err
 			}
 		}
-		conditions = append(conditions, storage.Condition{Key: r.StoreKey(p.Namespace, p.Name), ModRevision: entry.ModRevision})
+		conditions = append(conditions,
+			storage.Condition{Key: r.StoreKey(p.Namespace, p.Name), ModRevision: entry.ModRevision})
 	}
 	revision, err := revisionOf(a)
 	if err != nil {
@@ -281,11 +288,11 @@ func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) 
 	return err == nil, err
 }
 
-// addressesOf are the addresses of a Service as IPAddresses name them.
-func addressesOf(obj registry.Object) []string {
+// ipAddressNames returns the names of the IPAddresses of a Service.
+func ipAddressNames(obj registry.Object) []string {
 	var names []string
 	svc := obj.(*corev1.Service)
-	if !hasAddresses(svc) {
+	if !hasClusterIPs(svc) {
 		return nil
 	}
 	for _, ip := range svc.Spec.ClusterIPs {

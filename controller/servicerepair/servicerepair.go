@@ -1,5 +1,5 @@
-// Package servicerepair mends what Services have and nobody gave them: cluster IPs and
-// node ports that are not taken, or taken by nobody.
+// Package servicerepair repairs the allocation of cluster IPs and node ports: it allocates
+// those of Services that are not allocated, and releases those that no Service has.
 package servicerepair
 
 import (
@@ -12,31 +12,31 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Interval is the time from one round to the next.
+// Interval is the time between two rounds.
 const Interval = 3 * time.Minute
 
-// Controller mends the claims of Services from time to time.
+// Controller repairs the allocations of Services periodically.
 type Controller struct {
 	Services *serviceallocator.Services
 	Log      *slog.Logger
 
-	leaks serviceallocator.Leaks
+	portLeaks serviceallocator.PortLeaks
 }
 
-// Run mends until ctx ends or the store is closed.
+// Run repairs allocations until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
-	c.leaks = serviceallocator.Leaks{}
+	c.portLeaks = serviceallocator.PortLeaks{}
 	for {
 		for _, round := range []func(context.Context) ([]string, error){c.ports, c.Services.RepairAddresses} {
 			changes, err := round(ctx)
 			for _, change := range changes {
-				c.Log.Warn("claims of services were mended", "what", change)
+				c.Log.Warn("repaired an allocation of a service", "change", change)
 			}
 			if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 				return
 			}
 			if err != nil {
-				c.Log.Warn("claims of services cannot be mended: trying again later", "error", err)
+				c.Log.Warn("cannot repair the allocations of services; will try again", "error", err)
 			}
 		}
 		select {
@@ -48,5 +48,5 @@ func (c *Controller) Run(ctx context.Context) {
 }
 
 func (c *Controller) ports(ctx context.Context) ([]string, error) {
-	return c.Services.RepairPorts(ctx, c.leaks)
+	return c.Services.RepairPorts(ctx, c.portLeaks)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Clock tells the time.
+// Clock returns the current time.
 type Clock func() time.Time
 
 var (
@@ -30,7 +30,7 @@ var (
 	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs").GroupResource()
 )
 
-// ManagedBy is the label of the IPAddresses that belong to Services.
+// ManagedBy is the value of the label managed-by of the IPAddresses that belong to Services.
 const ManagedBy = "ipallocator.k8s.io"
 
 var (
@@ -41,10 +41,11 @@ var (
 	errBadAddress = errors.New("invalid address")
 )
 
-// oneIP takes an address of a family: the one that is wanted, or any where that is "".
-func (w *write) oneIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
+// allocateIP allocates an address of the family: the wanted one, or any free one if wanted is
+// "".
+func (w *allocation) allocateIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
 	if wanted == "" {
-		ip, err := w.anyIP(svc, family)
+		ip, err := w.allocateAnyIP(svc, family)
 		if errors.Is(err, errFull) {
 			return "", kerrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", svc.Name, err))
 		}
@@ -53,26 +54,26 @@ func (w *write) oneIP(svc *corev1.Service, family corev1.IPFamily, wanted string
 		}
 		return ip, nil
 	}
-	if err := w.thisIP(svc, wanted); err != nil {
+	if err := w.allocateRequestedIP(svc, wanted); err != nil {
 		return "", invalidIPs(svc, fmt.Sprintf("failed to allocate IP %v: %v", wanted, err))
 	}
 	return wanted, nil
 }
 
 func invalidIPs(svc *corev1.Service, detail string) error {
-	return kerrors.NewInvalid(serviceKind, svc.Name, field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), svc.Spec.ClusterIPs, detail)})
+	return kerrors.NewInvalid(serviceKind, svc.Name,
+		field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), svc.Spec.ClusterIPs, detail)})
 }
 
-// How new the state must be that a write looks at. An older one does at first, since
-// the transaction fails on what is taken meanwhile.
+// How recent the state is that an allocation reads. The cached state is enough at first,
+// because the transaction fails if an address has been claimed in the meantime.
 const (
-	anyState = iota
+	cachedState = iota
 	latestState
 )
 
-// ranges returns the ranges of a family that addresses may be given out of, the
-// default one first.
-func (w *write) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
+// ranges returns the usable address ranges of a family, the default range first.
+func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 	r := w.s.Registry.Resource(serviceCIDRs)
 	view, err := w.view(r, state)
 	if err != nil {
@@ -95,7 +96,7 @@ func (w *write) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 		for _, text := range c.Spec.CIDRs {
 			p, err := netip.ParsePrefix(text)
 			if err != nil || p.Addr().Is6() != (family == corev1.IPv6Protocol) {
-				continue // another family; what is no prefix was refused when it was written
+				continue // another family; validation guarantees that it is a prefix
 			}
 			if r, ok := newCIDR(p); ok && !slices.Contains(ranges, r) {
 				if c.Name == defaultRange {
@@ -113,17 +114,18 @@ func (w *write) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 	return ranges, err
 }
 
-func (w *write) view(r *registry.Resource, state int) (*cache.View, error) {
+func (w *allocation) view(r *registry.Resource, state int) (*cache.View, error) {
 	if state == latestState {
 		return r.Current(w.ctx)
 	}
 	return r.NotOlderThan(w.ctx, 0)
 }
 
-// defaultRange is the name of the ServiceCIDR that has --service-cluster-ip-range.
+// defaultRange is the name of the ServiceCIDR with the ranges of --service-cluster-ip-range.
 const defaultRange = "kubernetes"
 
-// isReady says whether addresses of a range may be given out.
+// isReady reports whether addresses of a ServiceCIDR may be allocated: it is not being
+// deleted, and its condition Ready is true or missing.
 func isReady(c *networkingv1.ServiceCIDR) bool {
 	if c.DeletionTimestamp != nil {
 		return false
@@ -136,8 +138,8 @@ func isReady(c *networkingv1.ServiceCIDR) bool {
 	return true
 }
 
-// thisIP takes an address that the client chose.
-func (w *write) thisIP(svc *corev1.Service, wanted string) error {
+// allocateRequestedIP allocates the address that the client has chosen.
+func (w *allocation) allocateRequestedIP(svc *corev1.Service, wanted string) error {
 	address, err := parse(wanted)
 	if err != nil {
 		return err
@@ -147,7 +149,7 @@ func (w *write) thisIP(svc *corev1.Service, wanted string) error {
 		return err
 	}
 	if w.dryRun {
-		// A dry run looks at the range alone, and at one range.
+		// Like in kube-apiserver, a dry run only checks the first range.
 		switch {
 		case len(ranges) == 0:
 			return errNotReady
@@ -159,7 +161,7 @@ func (w *write) thisIP(svc *corev1.Service, wanted string) error {
 	if !slices.ContainsFunc(ranges, func(c cidr) bool { return c.contains(address) }) {
 		return errNoNetwork
 	}
-	if entry, ok := latest(w.conflicts, w.addressKey(address)); ok && entry.ModRevision != 0 {
+	if entry, ok := latestConflict(w.conflicts, w.addressKey(address)); ok && entry.ModRevision != 0 {
 		return errTaken
 	}
 	view, err := w.s.Registry.Resource(ipAddresses).Current(w.ctx)
@@ -171,28 +173,28 @@ func (w *write) thisIP(svc *corev1.Service, wanted string) error {
 	} else if taken {
 		return errTaken
 	}
-	return w.takeIP(svc, address)
+	return w.claimIP(svc, address)
 }
 
-// anyIP takes an address that is free.
-func (w *write) anyIP(svc *corev1.Service, family corev1.IPFamily) (string, error) {
-	for _, state := range []int{anyState, latestState} {
-		a, err := w.freeIP(family, state)
+// allocateAnyIP allocates a free address.
+func (w *allocation) allocateAnyIP(svc *corev1.Service, family corev1.IPFamily) (string, error) {
+	for _, state := range []int{cachedState, latestState} {
+		a, err := w.findFreeIP(family, state)
 		switch {
-		case errors.Is(err, errFull) && state == anyState:
+		case errors.Is(err, errFull) && state == cachedState:
 		case err != nil:
 			return "", err
 		case w.dryRun:
 			return a.String(), nil
 		default:
-			return a.String(), w.takeIP(svc, a)
+			return a.String(), w.claimIP(svc, a)
 		}
 	}
 	return "", errFull
 }
 
-// freeIP finds an address that nobody has; of a dry run it is the range's own.
-func (w *write) freeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
+// findFreeIP returns a free address; in a dry run, it returns the address of the range itself.
+func (w *allocation) findFreeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
 	ranges, err := w.ranges(family, state)
 	if err != nil {
 		return netip.Addr{}, err
@@ -213,18 +215,18 @@ func (w *write) freeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
 		if taken {
 			return true
 		}
-		entry, ok := latest(w.conflicts, w.addressKey(a))
+		entry, ok := latestConflict(w.conflicts, w.addressKey(a))
 		return ok && entry.ModRevision != 0
 	}
 	for _, c := range ranges {
-		if a, ok := c.pick(taken, w.s.Random); ok || failed != nil {
+		if a, ok := c.findFree(taken, w.s.Random); ok || failed != nil {
 			return a, failed
 		}
 	}
 	return netip.Addr{}, errFull
 }
 
-// parse reads an address as it may be written in a Service.
+// parse parses an address in any notation that a Service may have.
 func parse(ip string) (netip.Addr, error) {
 	a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(ip))
 	if !ok {
@@ -233,26 +235,30 @@ func parse(ip string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-func (w *write) addressKey(a netip.Addr) string {
+func (w *allocation) addressKey(a netip.Addr) string {
 	return w.s.Registry.Resource(ipAddresses).StoreKey("", a.String())
 }
 
-// takeIP makes the IPAddress that claims an address.
-func (w *write) takeIP(svc *corev1.Service, a netip.Addr) error {
-	op, err := w.s.Registry.Resource(ipAddresses).PutOp(w.ctx, w.s.addressOf(svc, a))
+// claimIP adds the creation of the IPAddress to the transaction. The transaction fails if an
+// IPAddress of that name exists.
+func (w *allocation) claimIP(svc *corev1.Service, a netip.Addr) error {
+	op, err := w.s.Registry.Resource(ipAddresses).PutOp(w.ctx, w.s.newIPAddress(svc, a))
 	if err != nil {
 		return err
 	}
-	w.out.Conditions = append(w.out.Conditions, storage.Condition{Key: op.Key})
-	w.out.Ops = append(w.out.Ops, op)
+	w.writes.Conditions = append(w.writes.Conditions, storage.Condition{Key: op.Key})
+	w.writes.Ops = append(w.writes.Ops, op)
 	return nil
 }
 
-// ownedFields are the fields that addressOf sets.
-var ownedFields = []byte(`{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},"f:ipaddress.kubernetes.io/managed-by":{}}},"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`)
+// ownedFields are the fields that newIPAddress sets, in the format of managedFields.
+var ownedFields = []byte(
+	`{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},` +
+		`"f:ipaddress.kubernetes.io/managed-by":{}}},"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},` +
+		`"f:resource":{}}}}`)
 
-// addressOf is the IPAddress of an address that a Service has, complete.
-func (s *Services) addressOf(svc *corev1.Service, a netip.Addr) *networkingv1.IPAddress {
+// newIPAddress returns the complete IPAddress for an address of a Service.
+func (s *Services) newIPAddress(svc *corev1.Service, a netip.Addr) *networkingv1.IPAddress {
 	family := corev1.IPv4Protocol
 	if a.Is6() {
 		family = corev1.IPv6Protocol
@@ -264,24 +270,26 @@ func (s *Services) addressOf(svc *corev1.Service, a netip.Addr) *networkingv1.IP
 			Labels: map[string]string{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: ManagedBy},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "kube-apiserver", Operation: metav1.ManagedFieldsOperationUpdate, Time: &now,
-				APIVersion: networkingv1.SchemeGroupVersion.String(), FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: ownedFields},
+				APIVersion: networkingv1.SchemeGroupVersion.String(), FieldsType: "FieldsV1",
+				FieldsV1: &metav1.FieldsV1{Raw: ownedFields},
 			}},
 		},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: services.Resource, Namespace: svc.Namespace, Name: svc.Name}},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: services.Resource, Namespace: svc.Namespace, Name: svc.Name}},
 	}
 }
 
-// releaseIP removes the IPAddress of an address that the Service has. One that names
-// another parent stays.
-func (w *write) releaseIP(svc *corev1.Service, ip string) error {
+// releaseIP adds the deletion of the IPAddress to the transaction, unless the IPAddress has
+// another parent.
+func (w *allocation) releaseIP(svc *corev1.Service, ip string) error {
 	if w.dryRun {
 		return nil
 	}
 	a, err := parse(ip)
 	if err != nil {
-		return nil //nolint:nilerr // nothing was ever taken for it
+		return nil //nolint:nilerr // such an address has no IPAddress
 	}
-	entry, found := latest(w.conflicts, w.addressKey(a))
+	entry, found := latestConflict(w.conflicts, w.addressKey(a))
 	if !found {
 		if entry, _, err = w.s.Store.Get(w.ctx, w.addressKey(a), 0); err != nil {
 			return err
@@ -294,15 +302,16 @@ func (w *write) releaseIP(svc *corev1.Service, ip string) error {
 	if err != nil {
 		return err
 	}
-	if !belongsTo(obj.(*networkingv1.IPAddress), svc.Namespace, svc.Name) {
+	if !isOwnedBy(obj.(*networkingv1.IPAddress), svc.Namespace, svc.Name) {
 		return nil
 	}
-	w.out.Conditions = append(w.out.Conditions, storage.Condition{Key: entry.Key, ModRevision: entry.ModRevision})
-	w.out.Ops = append(w.out.Ops, storage.Delete(entry.Key))
+	w.writes.Conditions = append(w.writes.Conditions,
+		storage.Condition{Key: entry.Key, ModRevision: entry.ModRevision})
+	w.writes.Ops = append(w.writes.Ops, storage.Delete(entry.Key))
 	return nil
 }
 
-func belongsTo(a *networkingv1.IPAddress, namespace, name string) bool {
+func isOwnedBy(a *networkingv1.IPAddress, namespace, name string) bool {
 	p := a.Spec.ParentRef
 	return p != nil && p.Group == "" && p.Resource == services.Resource && p.Namespace == namespace && p.Name == name
 }

@@ -6,32 +6,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What a Service has follows from its type; see the documentation of ServiceSpec.
+// The type of a Service determines which fields it has; see the documentation of ServiceSpec.
 
-func isExternal(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeExternalName }
+func isExternalName(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeExternalName }
 
-// isNone says that a Service is headless.
-func isNone(s *corev1.Service) bool {
+func isHeadless(s *corev1.Service) bool {
 	return len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
-func hasAddresses(s *corev1.Service) bool { return !isExternal(s) && !isNone(s) }
+func hasClusterIPs(s *corev1.Service) bool { return !isExternalName(s) && !isHeadless(s) }
 
 func mayHaveNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// wantsNodePorts says that each port is to have a node port.
+// wantsNodePorts reports whether each port needs a node port.
 func wantsNodePorts(s *corev1.Service) bool {
 	allocate := s.Spec.AllocateLoadBalancerNodePorts
-	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer && (allocate == nil || *allocate)
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		(allocate == nil || *allocate)
 }
 
-func wantsHealthPort(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+func wantsHealthCheckPort(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// nodePorts are those that a Service has, as often as it has them.
+// nodePorts returns the node ports of a Service, with duplicates.
 func nodePorts(s *corev1.Service) []int {
 	var ports []int
 	for _, p := range s.Spec.Ports {
@@ -42,8 +43,8 @@ func nodePorts(s *corev1.Service) []int {
 	return ports
 }
 
-func healthPort(s *corev1.Service) []int {
-	if p := s.Spec.HealthCheckNodePort; wantsHealthPort(s) && p > 0 {
+func healthCheckPort(s *corev1.Service) []int {
+	if p := s.Spec.HealthCheckNodePort; wantsHealthCheckPort(s) && p > 0 {
 		return []int{int(p)}
 	}
 	return nil
@@ -56,23 +57,23 @@ func otherFamily(f corev1.IPFamily) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// preferenceKept says that nothing about the addresses of a Service that prefers two
-// families changes: it has those that the cluster had when it was made, whatever the
-// cluster has now.
-func preferenceKept(svc, old *corev1.Service) bool {
+// dualStackPreferenceUnchanged reports whether a Service with policy PreferDualStack keeps its
+// addresses and families. Its families then stay as they were when the Service was created,
+// even if the cluster has other families now.
+func dualStackPreferenceUnchanged(svc, old *corev1.Service) bool {
 	is, was := &svc.Spec, &old.Spec
 	prefers := func(p *corev1.IPFamilyPolicy) bool { return *p == corev1.IPFamilyPolicyPreferDualStack }
-	return is.IPFamilyPolicy != nil && is.Type == was.Type && !isExternal(svc) &&
+	return is.IPFamilyPolicy != nil && is.Type == was.Type && !isExternalName(svc) &&
 		prefers(is.IPFamilyPolicy) && (was.IPFamilyPolicy == nil || prefers(was.IPFamilyPolicy)) &&
 		slices.Equal(is.ClusterIPs, was.ClusterIPs) && slices.Equal(is.IPFamilies, was.IPFamilies)
 }
 
-// completeOld sets on a stored Service what those from before there were families
-// lack.
-func (s *Services) completeOld(svc *corev1.Service) {
+// setOldDefaults sets the fields for IP families of a stored Service that is older than those
+// fields.
+func (s *Services) setOldDefaults(svc *corev1.Service) {
 	spec := &svc.Spec
 	syncClusterIPs(svc, nil)
-	if isExternal(svc) || len(spec.IPFamilies) > 0 {
+	if isExternalName(svc) || len(spec.IPFamilies) > 0 {
 		return
 	}
 	policy := corev1.IPFamilyPolicySingleStack
@@ -93,7 +94,8 @@ func (s *Services) completeOld(svc *corev1.Service) {
 	spec.IPFamilyPolicy = &policy
 }
 
-// syncClusterIPs makes clusterIPs follow clusterIP, which older clients write alone.
+// syncClusterIPs updates clusterIPs if the client, which may not know that field, has only set
+// clusterIP.
 func syncClusterIPs(svc, old *corev1.Service) {
 	is := &svc.Spec
 	if old == nil {
@@ -116,11 +118,11 @@ func syncClusterIPs(svc, old *corev1.Service) {
 	}
 }
 
-// keepAllocated fills in what the server allocated and a client that writes the whole
-// object may leave out.
-func keepAllocated(svc, old *corev1.Service) {
+// keepAllocatedFields sets allocated fields that are missing in an update to their old values,
+// because clients that replace the whole object may leave them out.
+func keepAllocatedFields(svc, old *corev1.Service) {
 	is, was := &svc.Spec, &old.Spec
-	if !isExternal(svc) && !isExternal(old) {
+	if !isExternalName(svc) && !isExternalName(old) {
 		if is.ClusterIP == "" {
 			is.ClusterIP = was.ClusterIP
 		}
@@ -131,13 +133,13 @@ func keepAllocated(svc, old *corev1.Service) {
 	if wantsNodePorts(svc) && wantsNodePorts(old) {
 		keepNodePorts(is.Ports, was.Ports)
 	}
-	if wantsHealthPort(svc) && wantsHealthPort(old) && is.HealthCheckNodePort == 0 {
+	if wantsHealthCheckPort(svc) && wantsHealthCheckPort(old) && is.HealthCheckNodePort == 0 {
 		is.HealthCheckNodePort = was.HealthCheckNodePort
 	}
 }
 
-// keepNodePorts gives ports without a node port the one that the port of the same name
-// had, unless another port has it.
+// keepNodePorts sets missing node ports to the old node port of the port with the same name,
+// unless another port has it now.
 func keepNodePorts(ports, old []corev1.ServicePort) {
 	has, had, named := map[int32]bool{}, map[int32]bool{}, map[string]int32{}
 	for _, p := range ports {

@@ -16,46 +16,47 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Services gives Services their cluster IPs and node ports. It implements
-// registry.Allocator for the resource services.
+// Services allocates cluster IPs and node ports of Services. It implements registry.Allocator
+// for the resource services.
 type Services struct {
 	Registry *registry.Registry
-	// Store is where Services, IPAddresses, Endpoints and the ports that are taken are.
+	// Store has Services, IPAddresses, Endpoints and the RangeAllocation of node ports.
 	Store storage.Store
-	// Families are those of the cluster's ranges of addresses, the default one first.
+	// Families are the IP families of the cluster's address ranges, the default family first.
 	Families []corev1.IPFamily
-	// NodePorts is the range that node ports come from.
+	// NodePorts is the range of node ports.
 	NodePorts PortRange
-	// Now is the clock, Random returns a number below n.
+	// Now returns the current time. Random returns a random number less than n.
 	Now    Clock
 	Random func(n uint64) uint64
 }
 
 var serviceKind = schema.GroupKind{Kind: "Service"}
 
-// A write is what one change of a Service takes and gives back.
-type write struct {
+// An allocation has the addresses and ports that one write of a Service allocates and
+// releases.
+type allocation struct {
 	s         *Services
 	ctx       context.Context
 	dryRun    bool
 	conflicts []*storage.ConflictError
 
-	out   registry.SideWrites
-	ports *portClaim
+	writes registry.SideWrites
+	ports  *portAllocation
 }
 
 // Allocate implements registry.Allocator.
 func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registry.SideWrites, error) {
 	svc := a.Object.(*corev1.Service)
-	w := &write{s: s, ctx: ctx, dryRun: a.DryRun, conflicts: a.Conflicts}
+	w := &allocation{s: s, ctx: ctx, dryRun: a.DryRun, conflicts: a.Conflicts}
 	var old *corev1.Service
 	if a.Old != nil {
 		old = a.Old.(*corev1.Service).DeepCopy()
-		s.completeOld(old)
-		keepAllocated(svc, old)
+		s.setOldDefaults(old)
+		keepAllocatedFields(svc, old)
 	}
 	syncClusterIPs(svc, old)
-	if err := s.completeFamilies(svc, old); err != nil {
+	if err := s.setFamilies(svc, old); err != nil {
 		return registry.SideWrites{}, err
 	}
 	var err error
@@ -70,50 +71,53 @@ func (s *Services) Allocate(ctx context.Context, a registry.Allocation) (registr
 	return w.sideWrites()
 }
 
-// Release implements registry.Allocator. The Endpoints of the Service go with it, lest
-// another Service of the same name has them.
-func (s *Services) Release(ctx context.Context, obj registry.Object, conflicts []*storage.ConflictError) (registry.SideWrites, error) {
+// Release implements registry.Allocator. It also deletes the Endpoints of the Service, so that
+// a later Service with the same name does not get them.
+func (s *Services) Release(
+	ctx context.Context, obj registry.Object, conflicts []*storage.ConflictError,
+) (registry.SideWrites, error) {
 	svc := obj.(*corev1.Service)
-	w := &write{s: s, ctx: ctx, conflicts: conflicts}
-	if hasAddresses(svc) {
+	w := &allocation{s: s, ctx: ctx, conflicts: conflicts}
+	if hasClusterIPs(svc) {
 		for _, ip := range svc.Spec.ClusterIPs {
 			if err := w.releaseIP(svc, ip); err != nil {
 				return registry.SideWrites{}, err
 			}
 		}
 	}
-	w.releasePorts(append(nodePorts(svc), healthPort(svc)...))
-	w.out.Ops = append(w.out.Ops, storage.Delete(s.Registry.Resource(endpoints).StoreKey(svc.Namespace, svc.Name)))
+	w.releasePorts(append(nodePorts(svc), healthCheckPort(svc)...))
+	w.writes.Ops = append(w.writes.Ops,
+		storage.Delete(s.Registry.Resource(endpoints).StoreKey(svc.Namespace, svc.Name)))
 	return w.sideWrites()
 }
 
-func (w *write) sideWrites() (registry.SideWrites, error) {
+func (w *allocation) sideWrites() (registry.SideWrites, error) {
 	conditions, ops, err := w.ports.sideWrites()
-	w.out.Conditions = append(w.out.Conditions, conditions...)
-	w.out.Ops = append(w.out.Ops, ops...)
+	w.writes.Conditions = append(w.writes.Conditions, conditions...)
+	w.writes.Ops = append(w.writes.Ops, ops...)
 	if w.dryRun {
 		return registry.SideWrites{}, err
 	}
-	return w.out, err
+	return w.writes, err
 }
 
-func (w *write) create(svc *corev1.Service) error {
-	if err := w.allIPs(svc); err != nil {
+func (w *allocation) create(svc *corev1.Service) error {
+	if err := w.allocateClusterIPs(svc); err != nil {
 		return err
 	}
 	if mayHaveNodePorts(svc) {
-		if err := w.newPorts(svc); err != nil {
+		if err := w.allocateNodePorts(svc); err != nil {
 			return err
 		}
 	}
-	if wantsHealthPort(svc) {
-		return w.healthPort(svc)
+	if wantsHealthCheckPort(svc) {
+		return w.allocateHealthCheckPort(svc)
 	}
 	return nil
 }
 
-func (w *write) update(svc, old *corev1.Service) error {
-	if !preferenceKept(svc, old) {
+func (w *allocation) update(svc, old *corev1.Service) error {
+	if !dualStackPreferenceUnchanged(svc, old) {
 		if err := w.updateIPs(svc, old); err != nil {
 			return err
 		}
@@ -127,24 +131,23 @@ func (w *write) update(svc, old *corev1.Service) error {
 	case had:
 		w.releasePorts(nodePorts(old))
 	}
-	switch wants, wanted := wantsHealthPort(svc), wantsHealthPort(old); {
+	switch wants, wanted := wantsHealthCheckPort(svc), wantsHealthCheckPort(old); {
 	case wants && !wanted:
-		return w.healthPort(svc)
+		return w.allocateHealthCheckPort(svc)
 	case wanted && !wants:
-		w.releasePorts(healthPort(old))
+		w.releasePorts(healthCheckPort(old))
 	}
 	return nil
 }
 
-// updateIPs takes addresses for a Service that gets some or one more, and gives back
-// those of one that has none or one less.
-func (w *write) updateIPs(svc, old *corev1.Service) error {
+// updateIPs allocates the addresses that an update adds, and releases those that it removes.
+func (w *allocation) updateIPs(svc, old *corev1.Service) error {
 	switch {
-	case isExternal(old) && !isExternal(svc):
-		return w.allIPs(svc)
-	case isNone(old):
+	case isExternalName(old) && !isExternalName(svc):
+		return w.allocateClusterIPs(svc)
+	case isHeadless(old):
 		return nil
-	case !isExternal(old) && isExternal(svc):
+	case !isExternalName(old) && isExternalName(svc):
 		for _, ip := range old.Spec.ClusterIPs {
 			if err := w.releaseIP(old, ip); err != nil {
 				return err
@@ -158,7 +161,7 @@ func (w *write) updateIPs(svc, old *corev1.Service) error {
 		if len(svc.Spec.ClusterIPs) < 2 {
 			svc.Spec.ClusterIPs = append(slices.Clone(svc.Spec.ClusterIPs), "")
 		}
-		ip, err := w.oneIP(svc, svc.Spec.IPFamilies[1], svc.Spec.ClusterIPs[1])
+		ip, err := w.allocateIP(svc, svc.Spec.IPFamilies[1], svc.Spec.ClusterIPs[1])
 		if err != nil {
 			return err
 		}
@@ -169,10 +172,10 @@ func (w *write) updateIPs(svc, old *corev1.Service) error {
 	return nil
 }
 
-// allIPs takes an address of each family of the Service.
-func (w *write) allIPs(svc *corev1.Service) error {
+// allocateClusterIPs allocates an address for each IP family of the Service.
+func (w *allocation) allocateClusterIPs(svc *corev1.Service) error {
 	spec := &svc.Spec
-	if isExternal(svc) || isNone(svc) {
+	if isExternalName(svc) || isHeadless(svc) {
 		return nil
 	}
 	ips := slices.Clone(spec.ClusterIPs)
@@ -182,7 +185,7 @@ func (w *write) allIPs(svc *corev1.Service) error {
 	spec.ClusterIPs = ips
 	taken := slices.Clone(ips)
 	for i, family := range spec.IPFamilies {
-		ip, err := w.oneIP(svc, family, ips[i])
+		ip, err := w.allocateIP(svc, family, ips[i])
 		if err != nil {
 			return err
 		}
@@ -195,9 +198,9 @@ func (w *write) allIPs(svc *corev1.Service) error {
 	return nil
 }
 
-// newPorts takes the node ports of a new Service. Ports of the same number and other
-// protocols share theirs.
-func (w *write) newPorts(svc *corev1.Service) error {
+// allocateNodePorts allocates the node ports of a new Service. Ports with the same number and
+// different protocols have the same node port.
+func (w *allocation) allocateNodePorts(svc *corev1.Service) error {
 	ports := svc.Spec.Ports
 	shared := map[int32]int32{}
 	for i := range ports {
@@ -220,7 +223,7 @@ func (w *write) newPorts(svc *corev1.Service) error {
 				}
 			}
 		}
-		if err := w.nodePort(svc, i); err != nil {
+		if err := w.allocateNodePort(svc, i); err != nil {
 			return err
 		}
 		if have == 0 {
@@ -230,9 +233,9 @@ func (w *write) newPorts(svc *corev1.Service) error {
 	return nil
 }
 
-// nodePort takes the node port of port i, or any.
-func (w *write) nodePort(svc *corev1.Service, i int) error {
-	claim, err := w.claim()
+// allocateNodePort allocates the node port of port i: the requested one or any.
+func (w *allocation) allocateNodePort(svc *corev1.Service, i int) error {
+	claim, err := w.portAllocation()
 	if err != nil {
 		return kerrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
@@ -252,9 +255,9 @@ func (w *write) nodePort(svc *corev1.Service, i int) error {
 	return nil
 }
 
-// updatePorts takes the node ports that a Service did not have, and gives back those
-// that it has no more.
-func (w *write) updatePorts(svc, old *corev1.Service) error {
+// updatePorts allocates the node ports that the old Service does not have, and releases those
+// that the new one does not have.
+func (w *allocation) updatePorts(svc, old *corev1.Service) error {
 	had := nodePorts(old)
 	type key struct {
 		protocol corev1.Protocol
@@ -267,7 +270,7 @@ func (w *write) updatePorts(svc, old *corev1.Service) error {
 			continue
 		}
 		if n := int(p.NodePort); n == 0 || !contains(had, n) && !taken[n] {
-			if err := w.nodePort(svc, i); err != nil {
+			if err := w.allocateNodePort(svc, i); err != nil {
 				return err
 			}
 			if n != 0 {
@@ -285,8 +288,8 @@ func (w *write) updatePorts(svc, old *corev1.Service) error {
 	return nil
 }
 
-func (w *write) healthPort(svc *corev1.Service) error {
-	claim, err := w.claim()
+func (w *allocation) allocateHealthCheckPort(svc *corev1.Service) error {
+	claim, err := w.portAllocation()
 	if err != nil {
 		return kerrors.NewInternalError(err)
 	}
@@ -304,7 +307,7 @@ func (w *write) healthPort(svc *corev1.Service) error {
 	return nil
 }
 
-func (w *write) claim() (*portClaim, error) {
+func (w *allocation) portAllocation() (*portAllocation, error) {
 	if w.ports != nil {
 		return w.ports, nil
 	}
@@ -315,11 +318,11 @@ func (w *write) claim() (*portClaim, error) {
 
 // releasePorts frees ports. If the record of ports in use cannot be read, because it is of
 // another range for instance, the ports are freed when the record is repaired.
-func (w *write) releasePorts(ports []int) {
+func (w *allocation) releasePorts(ports []int) {
 	if len(ports) == 0 {
 		return
 	}
-	claim, err := w.claim()
+	claim, err := w.portAllocation()
 	if err != nil {
 		return
 	}
@@ -328,7 +331,7 @@ func (w *write) releasePorts(ports []int) {
 	}
 }
 
-// familyOf returns the family of a valid address.
+// familyOf returns the IP family of a valid address.
 func familyOf(ip string) corev1.IPFamily {
 	if netutils.IsIPv6String(ip) {
 		return corev1.IPv6Protocol
@@ -336,20 +339,20 @@ func familyOf(ip string) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// completeFamilies sets the policy and the families of a Service, and checks what the
-// cluster does not have.
-func (s *Services) completeFamilies(svc, old *corev1.Service) error {
+// setFamilies sets ipFamilyPolicy and ipFamilies of a Service, and returns an error if the
+// cluster does not have the families that the Service asks for.
+func (s *Services) setFamilies(svc, old *corev1.Service) error {
 	spec := &svc.Spec
-	if isExternal(svc) || old != nil && preferenceKept(svc, old) {
+	if isExternalName(svc) || old != nil && dualStackPreferenceUnchanged(svc, old) {
 		return nil
 	}
-	openHeadless := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
+	headlessWithoutSelector := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicySingleStack
 		switch {
 		case old != nil && old.Spec.IPFamilyPolicy != nil:
 			policy = *old.Spec.IPFamilyPolicy
-		case openHeadless:
+		case headlessWithoutSelector:
 			policy = corev1.IPFamilyPolicyRequireDualStack
 		}
 		spec.IPFamilyPolicy = &policy
@@ -360,13 +363,13 @@ func (s *Services) completeFamilies(svc, old *corev1.Service) error {
 	if errs := s.inferFamilies(svc, old); len(errs) > 0 {
 		return kerrors.NewInvalid(serviceKind, svc.Name, errs)
 	}
-	dual := *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack
-	if openHeadless {
-		// Nobody says what its endpoints are: it has both families on any cluster.
+	dualStack := *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack
+	if headlessWithoutSelector {
+		// Its endpoints are not known, so it can have both families on any cluster.
 		if len(spec.IPFamilies) == 0 {
 			spec.IPFamilies = []corev1.IPFamily{s.Families[0]}
 		}
-		if dual && len(spec.IPFamilies) < 2 {
+		if dualStack && len(spec.IPFamilies) < 2 {
 			spec.IPFamilies = append(spec.IPFamilies, otherFamily(spec.IPFamilies[0]))
 		}
 		return nil
@@ -377,14 +380,14 @@ func (s *Services) completeFamilies(svc, old *corev1.Service) error {
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []corev1.IPFamily{s.Families[0]}
 	}
-	if dual && len(spec.IPFamilies) == 1 && len(s.Families) == 2 {
+	if dualStack && len(spec.IPFamilies) == 1 && len(s.Families) == 2 {
 		spec.IPFamilies = append(spec.IPFamilies, otherFamily(spec.IPFamilies[0]))
 	}
 	return nil
 }
 
-// inferFamilies brings policy, families and addresses together: a Service that becomes
-// single-stack loses its second address, and addresses say their families.
+// inferFamilies makes policy, families and addresses consistent: a Service that becomes
+// single-stack loses its secondary address, and missing families follow from the addresses.
 func (s *Services) inferFamilies(svc, old *corev1.Service) field.ErrorList {
 	spec, path := &svc.Spec, field.NewPath("spec")
 	policy := path.Child("ipFamilyPolicy")
@@ -403,18 +406,24 @@ func (s *Services) inferFamilies(svc, old *corev1.Service) field.ErrorList {
 			}
 		default:
 			if n := len(spec.ClusterIPs); n > 0 && n < len(old.Spec.ClusterIPs) {
-				errs = append(errs, field.Invalid(policy, spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary cluster IP"))
+				errs = append(errs,
+					field.Invalid(policy, spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary cluster IP"))
 			}
 			if n := len(spec.IPFamilies); n > 0 && n < len(old.Spec.IPFamilies) {
-				errs = append(errs, field.Invalid(policy, spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary IP family"))
+				errs = append(errs,
+					field.Invalid(policy, spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary IP family"))
 			}
 		}
 	}
 	if single && len(spec.ClusterIPs) == 2 {
-		errs = append(errs, field.Invalid(policy, spec.IPFamilyPolicy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
+		errs = append(errs,
+			field.Invalid(policy, spec.IPFamilyPolicy,
+				"must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
 	}
 	if single && len(spec.IPFamilies) == 2 {
-		errs = append(errs, field.Invalid(policy, spec.IPFamilyPolicy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
+		errs = append(errs,
+			field.Invalid(policy, spec.IPFamilyPolicy,
+				"must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
 	}
 	for i, ip := range spec.ClusterIPs {
 		if ip == corev1.ClusterIPNone {
@@ -426,18 +435,22 @@ func (s *Services) inferFamilies(svc, old *corev1.Service) field.ErrorList {
 		if family := familyOf(ip); contains(s.Families, family) {
 			spec.IPFamilies = append(spec.IPFamilies, family)
 		} else {
-			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(i), spec.ClusterIPs, fmt.Sprintf("%s is not configured on this cluster", family)))
+			errs = append(errs,
+				field.Invalid(path.Child("clusterIPs").Index(i), spec.ClusterIPs,
+					fmt.Sprintf("%s is not configured on this cluster", family)))
 		}
 	}
 	return errs
 }
 
-// checkFamilies reports what the cluster does not have.
+// checkFamilies returns errors for families that the cluster does not have.
 func (s *Services) checkFamilies(spec *corev1.ServiceSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(s.Families) < 2 {
-		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+		errs = append(errs,
+			field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy,
+				"this cluster is not configured for dual-stack services"))
 	}
 	for i, family := range spec.IPFamilies {
 		if !contains(s.Families, family) {

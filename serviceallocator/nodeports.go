@@ -16,13 +16,13 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// PortRange is a range of ports, both ends inclusive.
+// PortRange is a range of ports, including both ends.
 type PortRange struct{ First, Last int }
 
 // DefaultNodePorts is the range of node ports without --service-node-port-range.
 var DefaultNodePorts = PortRange{30000, 32767}
 
-// ParsePortRange reads "first-last", "first+more" or one port.
+// ParsePortRange parses "first-last", "first+count" or a single port.
 func ParsePortRange(s string) (PortRange, error) {
 	const most = 65535
 	number := func(s string) (int, error) { return strconv.Atoi(strings.TrimSpace(s)) }
@@ -56,7 +56,7 @@ func ParsePortRange(s string) (PortRange, error) {
 	return r, nil
 }
 
-// String is the form that is stored, and shown to clients.
+// String returns the range as it is stored and shown to clients.
 func (r PortRange) String() string {
 	if r.First == r.Last {
 		return strconv.Itoa(r.First)
@@ -68,9 +68,9 @@ func (r PortRange) contains(port int) bool { return port >= r.First && port <= r
 
 func (r PortRange) size() int { return r.Last - r.First + 1 }
 
-// lower is how many ports are kept for those that people choose: between 16 and 128,
-// a thirty-second of the range (KEP-3668).
-func (r PortRange) lower() int {
+// reserved returns how many ports at the start of the range are reserved for ports that
+// clients choose: a thirty-second of the range, at least 16 and at most 128 (KEP-3668).
+func (r PortRange) reserved() int {
 	const fewest, most, part = 16, 128, 32
 	if r.size() <= fewest {
 		return 0
@@ -78,7 +78,7 @@ func (r PortRange) lower() int {
 	return min(max(r.size()/part, fewest), most)
 }
 
-// portsKey is where the ports that are taken are stored.
+// portsKey is the key of the stored RangeAllocation of node ports.
 const portsKey = "/registry/ranges/servicenodeports"
 
 var (
@@ -88,7 +88,7 @@ var (
 	errNoPorts    = errors.New("cannot allocate resources of type servicenodeportallocations at this time")
 )
 
-// portSet says which ports of a range are taken: bit i is port i of the range.
+// portSet is the set of allocated ports: bit i is set if the port First+i is allocated.
 type portSet struct {
 	within PortRange
 	bits   big.Int
@@ -109,7 +109,7 @@ func (p *portSet) set(port int, taken bool) {
 	p.bits.SetBit(&p.bits, port-p.within.First, bit)
 }
 
-// take takes a port.
+// take allocates a port. It returns an error if the port is not free.
 func (p *portSet) take(port int) error {
 	switch {
 	case !p.within.contains(port):
@@ -121,9 +121,9 @@ func (p *portSet) take(port int) error {
 	return nil
 }
 
-// takeAny takes a port that is free, from the upper part of the range if that has any.
+// takeAny allocates a free port, preferably not one of the reserved ports.
 func (p *portSet) takeAny() (int, error) {
-	lower := p.within.lower()
+	lower := p.within.reserved()
 	for _, part := range []struct{ first, n int }{{lower, p.within.size() - lower}, {0, lower}} {
 		if part.n == 0 {
 			continue
@@ -139,11 +139,11 @@ func (p *portSet) takeAny() (int, error) {
 	return 0, errPortsFull
 }
 
-// portsHead is the envelope of the stored value.
-var portsHead = wire.NewEnvelopeHead("v1", "RangeAllocation")
+// envelopeHead is the beginning of the stored value.
+var envelopeHead = wire.NewEnvelopeHead("v1", "RangeAllocation")
 
 func (p *portSet) encode() ([]byte, error) {
-	return scheme.EncodeEnvelope(portsHead, &corev1.RangeAllocation{Range: p.within.String(), Data: p.bits.Bytes()})
+	return scheme.EncodeEnvelope(envelopeHead, &corev1.RangeAllocation{Range: p.within.String(), Data: p.bits.Bytes()})
 }
 
 func decodePorts(value []byte) (*portSet, error) {
@@ -163,21 +163,24 @@ func decodePorts(value []byte) (*portSet, error) {
 	return p, nil
 }
 
-// A portClaim is what one write takes and gives back.
-type portClaim struct {
-	ports   *portSet
-	entry   storage.Entry
-	dryRun  bool
-	dry     []int // taken by a dry run
-	later   []int // given back when all is well
-	changed bool
+// A portAllocation has the ports that one write of a Service allocates and releases.
+type portAllocation struct {
+	ports       *portSet
+	entry       storage.Entry
+	dryRun      bool
+	dryRunPorts []int // allocated by a dry run
+	released    []int // released when the write succeeds
+	changed     bool
 }
 
-// claim begins to take ports: from what the last conflict showed, or what is stored.
-func (s *Services) claimPorts(ctx context.Context, dryRun bool, conflicts []*storage.ConflictError) (*portClaim, error) {
-	c := &portClaim{dryRun: dryRun}
+// claimPorts begins an allocation with the stored RangeAllocation, or with the newer one in
+// the last conflict.
+func (s *Services) claimPorts(
+	ctx context.Context, dryRun bool, conflicts []*storage.ConflictError,
+) (*portAllocation, error) {
+	c := &portAllocation{dryRun: dryRun}
 	var found bool
-	if c.entry, found = latest(conflicts, portsKey); !found {
+	if c.entry, found = latestConflict(conflicts, portsKey); !found {
 		var err error
 		if c.entry, _, err = s.Store.Get(ctx, portsKey, 0); err != nil {
 			return nil, err
@@ -196,8 +199,8 @@ func (s *Services) claimPorts(ctx context.Context, dryRun bool, conflicts []*sto
 	return c, nil
 }
 
-// latest returns the entry of a key that the last conflict about it showed.
-func latest(conflicts []*storage.ConflictError, key string) (storage.Entry, bool) {
+// latestConflict returns the current entry of a key from the last conflict about that key.
+func latestConflict(conflicts []*storage.ConflictError, key string) (storage.Entry, bool) {
 	for i := len(conflicts) - 1; i >= 0; i-- {
 		if conflicts[i].Condition.Key == key {
 			return conflicts[i].Current, true
@@ -206,13 +209,13 @@ func latest(conflicts []*storage.ConflictError, key string) (storage.Entry, bool
 	return storage.Entry{}, false
 }
 
-func (c *portClaim) take(port int) error {
+func (c *portAllocation) take(port int) error {
 	if c.dryRun {
-		// A dry run does not look at the range.
-		if c.ports.has(port) || contains(c.dry, port) {
+		// Like in kube-apiserver, a dry run does not check the range.
+		if c.ports.has(port) || contains(c.dryRunPorts, port) {
 			return errPortTaken
 		}
-		c.dry = append(c.dry, port)
+		c.dryRunPorts = append(c.dryRunPorts, port)
 		return nil
 	}
 	err := c.ports.take(port)
@@ -220,19 +223,19 @@ func (c *portClaim) take(port int) error {
 	return err
 }
 
-// dryRunPort is the port before the first one that a dry run shows.
+// dryRunPort is one less than the first port that a dry run shows.
 const dryRunPort = 32768
 
-func (c *portClaim) takeAny() (int, error) {
+func (c *portAllocation) takeAny() (int, error) {
 	if c.dryRun {
 		last := 0
-		for _, p := range c.dry {
+		for _, p := range c.dryRunPorts {
 			last = max(last, p)
 		}
-		if len(c.dry) == 0 {
+		if len(c.dryRunPorts) == 0 {
 			last = dryRunPort
 		}
-		c.dry = append(c.dry, last+1)
+		c.dryRunPorts = append(c.dryRunPorts, last+1)
 		return last + 1, nil
 	}
 	port, err := c.ports.takeAny()
@@ -240,16 +243,16 @@ func (c *portClaim) takeAny() (int, error) {
 	return port, err
 }
 
-// release gives a port back with the write: until then nobody, this write included,
-// can have it.
-func (c *portClaim) release(port int) { c.later = append(c.later, port) }
+// release releases a port together with the write. Until then it is not free, also not for
+// this write.
+func (c *portAllocation) release(port int) { c.released = append(c.released, port) }
 
-// side writes are what has to be written.
-func (c *portClaim) sideWrites() (conditions []storage.Condition, ops []storage.Op, err error) {
+// sideWrites returns the writes for the transaction.
+func (c *portAllocation) sideWrites() (conditions []storage.Condition, ops []storage.Op, err error) {
 	if c == nil || c.dryRun {
 		return nil, nil, nil
 	}
-	for _, p := range c.later {
+	for _, p := range c.released {
 		if c.ports.has(p) {
 			c.ports.set(p, false)
 			c.changed = true
@@ -262,7 +265,8 @@ func (c *portClaim) sideWrites() (conditions []storage.Condition, ops []storage.
 	if err != nil {
 		return nil, nil, err
 	}
-	return []storage.Condition{{Key: portsKey, ModRevision: c.entry.ModRevision}}, []storage.Op{storage.Put(portsKey, value)}, nil
+	return []storage.Condition{{Key: portsKey, ModRevision: c.entry.ModRevision}},
+		[]storage.Op{storage.Put(portsKey, value)}, nil
 }
 
 func contains[T comparable](list []T, v T) bool {

@@ -63,7 +63,7 @@ func replicas(t *testing.T, n int, cidr string, ports serviceallocator.PortRange
 			Registry: reg, Store: store, Families: []corev1.IPFamily{corev1.IPv4Protocol},
 			NodePorts: ports, Now: time.Now, Random: rand.Uint64N,
 		}
-		if err := a.PreparePorts(t.Context()); err != nil {
+		if err := a.EnsurePortAllocation(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		reg.Resource(services).SetAllocator(a)
@@ -75,14 +75,16 @@ func replicas(t *testing.T, n int, cidr string, ports serviceallocator.PortRange
 
 func (r *replica) addRange(name, cidr string) {
 	r.t.Helper()
-	c := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
+	c := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
 	if _, err := writer.Create(r.t.Context(), r.Registry.Resource(cidrs), "", c, writetest.Options{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func service(name string, kind corev1.ServiceType) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}}
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}}
 	defaultService(s)
 	return s
 }
@@ -97,7 +99,8 @@ func defaultService(s *corev1.Service) {
 }
 
 func (r *replica) create(s *corev1.Service, dryRun bool) (*corev1.Service, error) {
-	result, err := writer.Create(r.t.Context(), r.Registry.Resource(services), "default", s, writetest.Options{DryRun: dryRun})
+	result, err := writer.Create(r.t.Context(), r.Registry.Resource(services), "default", s,
+		writetest.Options{DryRun: dryRun})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,8 @@ func (r *replica) create(s *corev1.Service, dryRun bool) (*corev1.Service, error
 
 func (r *replica) delete(name string) {
 	r.t.Helper()
-	if _, err := writer.Delete(r.t.Context(), r.Registry.Resource(services), "default", name, &metav1.DeleteOptions{}, nil); err != nil {
+	if _, err := writer.Delete(r.t.Context(), r.Registry.Resource(services), "default", name, &metav1.DeleteOptions{},
+		nil); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -151,7 +155,8 @@ func TestNothingIsGivenOutTwice(t *testing.T) {
 					case err != nil:
 						t.Error(err)
 					case made[s.Spec.ClusterIP] != "" || ports[s.Spec.Ports[0].NodePort] != "":
-						t.Errorf("%s has %s and %d, which %s and %s have", s.Name, s.Spec.ClusterIP, s.Spec.Ports[0].NodePort, made[s.Spec.ClusterIP], ports[s.Spec.Ports[0].NodePort])
+						t.Errorf("%s has %s and %d, which %s and %s have", s.Name, s.Spec.ClusterIP, s.Spec.Ports[0].NodePort,
+							made[s.Spec.ClusterIP], ports[s.Spec.Ports[0].NodePort])
 					default:
 						made[s.Spec.ClusterIP], ports[s.Spec.Ports[0].NodePort] = s.Name, s.Name
 					}
@@ -179,7 +184,7 @@ func TestNothingIsGivenOutTwice(t *testing.T) {
 	if claims := list[2].claimed(); len(claims) != 0 {
 		t.Errorf("claims that were left behind: %v", claims)
 	}
-	if changes, err := list[0].RepairPorts(t.Context(), serviceallocator.Leaks{}); err != nil || len(changes) != 0 {
+	if changes, err := list[0].RepairPorts(t.Context(), serviceallocator.PortLeaks{}); err != nil || len(changes) != 0 {
 		t.Errorf("%v, %v: there was nothing to mend", changes, err)
 	}
 }
@@ -222,7 +227,8 @@ func TestChosenAddresses(t *testing.T) {
 		{"b", "10.0.0.0", "failed to allocate IP 10.0.0.0: the provided network does not match the current range"},
 		{"b", "fd00::1", "IPv6 is not configured on this cluster"},
 	} {
-		if err := chosen(c.name, c.ip); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if err := chosen(c.name, c.ip); c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.ip, err, c.want)
 		}
 	}
@@ -252,7 +258,8 @@ func TestRepair(t *testing.T) {
 	orphan := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{
 		Name: "10.0.0.99", Labels: map[string]string{networkingv1.LabelManagedBy: serviceallocator.ManagedBy},
 		CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour)),
-	}, Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "gone"}}}
+	}, Spec: networkingv1.IPAddressSpec{
+		ParentRef: &networkingv1.ParentReference{Resource: "services", Namespace: "default", Name: "gone"}}}
 	fresh := orphan.DeepCopy()
 	fresh.Name, fresh.CreationTimestamp = "10.0.0.98", metav1.Now()
 	for _, a := range []*networkingv1.IPAddress{orphan, fresh} {
@@ -266,7 +273,8 @@ func TestRepair(t *testing.T) {
 	}
 	changes, err := r.RepairAddresses(t.Context())
 	slices.Sort(changes)
-	want := []string{"address 10.0.0.99 was taken by no service", "address " + s.Spec.ClusterIP + " of service default/a was not taken"}
+	want := []string{"address 10.0.0.99 was allocated, but no service had it",
+		"address " + s.Spec.ClusterIP + " of service default/a was not allocated"}
 	slices.Sort(want)
 	if err != nil || !slices.Equal(changes, want) {
 		t.Errorf("%q, %v, want %q", changes, err, want)
@@ -286,10 +294,11 @@ func TestLeakedPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The Service goes without its port.
-	if _, err := r.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Delete(r.Registry.Resource(services).StoreKey("default", "a"))}}); err != nil {
+	if _, err := r.Store.Commit(ctx,
+		storage.Txn{Ops: []storage.Op{storage.Delete(r.Registry.Resource(services).StoreKey("default", "a"))}}); err != nil {
 		t.Fatal(err)
 	}
-	leaks := serviceallocator.Leaks{}
+	leaks := serviceallocator.PortLeaks{}
 	for round := 1; round <= 3; round++ {
 		changes, err := r.RepairPorts(ctx, leaks)
 		if err != nil || len(changes) != round/3 {

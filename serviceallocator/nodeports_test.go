@@ -7,7 +7,8 @@ import (
 )
 
 func TestParsePortRange(t *testing.T) {
-	for text, want := range map[string]PortRange{"30000-32767": {30000, 32767}, "80": {80, 80}, "30000+10": {30000, 30010}, " 1 - 2 ": {1, 2}, "0-65535": {0, 65535}} {
+	for text, want := range map[string]PortRange{"30000-32767": {30000, 32767}, "80": {80, 80}, "30000+10": {30000, 30010},
+		" 1 - 2 ": {1, 2}, "0-65535": {0, 65535}} {
 		got, err := ParsePortRange(text)
 		if err != nil || got != want {
 			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
@@ -58,7 +59,7 @@ func TestPortsAreTakenOnce(t *testing.T) {
 		if err != nil || seen[port] || !p.within.contains(port) {
 			t.Fatalf("port %d, %v after %d", port, err, i)
 		}
-		if upper := port >= 100+p.within.lower(); upper != (i < p.within.size()-p.within.lower()) {
+		if upper := port >= 100+p.within.reserved(); upper != (i < p.within.size()-p.within.reserved()) {
 			t.Errorf("port %d after %d: the upper part comes first", port, i)
 		}
 		seen[port] = true
