@@ -8,7 +8,7 @@ import (
 )
 
 // Clause is one media range of an Accept header (RFC 9110 section 12.5.1).
-type Clause struct {
+type MediaRange struct {
 	Type, Subtype string
 	Params        map[string]string // without q; nil for none
 	Q             float64
@@ -17,11 +17,11 @@ type Clause struct {
 // ParseAccept returns the ranges in order of preference: by weight, then the more
 // specific one, then as sent. A header that is empty accepts anything. What is
 // not a media range is left out.
-func ParseAccept(header string) []Clause {
+func ParseAccept(header string) []MediaRange {
 	if header == "" {
-		return []Clause{{Type: "*", Subtype: "*", Q: 1}}
+		return []MediaRange{{Type: "*", Subtype: "*", Q: 1}}
 	}
-	var clauses []Clause
+	var clauses []MediaRange
 	for _, part := range strings.Split(header, ",") {
 		if c, ok := parseClause(part); ok {
 			clauses = append(clauses, c)
@@ -37,7 +37,7 @@ func ParseAccept(header string) []Clause {
 	return clauses
 }
 
-func (c *Clause) specificity() int {
+func (c *MediaRange) specificity() int {
 	switch {
 	case c.Type == "*":
 		return 0
@@ -47,8 +47,8 @@ func (c *Clause) specificity() int {
 	return 2
 }
 
-func parseClause(s string) (Clause, bool) {
-	c := Clause{Q: 1}
+func parseClause(s string) (MediaRange, bool) {
+	c := MediaRange{Q: 1}
 	media, params, _ := strings.Cut(s, ";")
 	var ok bool
 	c.Type, c.Subtype, ok = strings.Cut(strings.TrimSpace(media), "/")
@@ -79,7 +79,7 @@ func parseClause(s string) (Clause, bool) {
 }
 
 // Matches says whether the range includes the media type, parameters aside.
-func (c *Clause) Matches(mediaType string) bool {
+func (c *MediaRange) Matches(mediaType string) bool {
 	if c.Type == "*" && c.Subtype == "*" {
 		return true
 	}
@@ -88,14 +88,14 @@ func (c *Clause) Matches(mediaType string) bool {
 }
 
 // Transforms says whether the range asks for the answer as another kind.
-func (c *Clause) Transforms() bool {
+func (c *MediaRange) RequestsConversion() bool {
 	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
 }
 
 // Negotiate returns the first offered type that the client accepts as it is.
-func Negotiate(clauses []Clause, offered []string) (string, bool) {
+func Negotiate(clauses []MediaRange, offered []string) (string, bool) {
 	for i := range clauses {
-		if clauses[i].Transforms() {
+		if clauses[i].RequestsConversion() {
 			continue
 		}
 		for _, mediaType := range offered {
@@ -110,7 +110,7 @@ func Negotiate(clauses []Clause, offered []string) (string, bool) {
 
 // AcceptsAny says whether some range includes an offered type, whatever its
 // parameters ask for.
-func AcceptsAny(clauses []Clause, offered []string) bool {
+func AcceptsAny(clauses []MediaRange, offered []string) bool {
 	for i := range clauses {
 		for _, mediaType := range offered {
 			if clauses[i].Matches(mediaType) {

@@ -44,7 +44,7 @@ type Message interface {
 }
 
 // Holder is a ResponseWriter that bounds the memory of answers that wait for their clients.
-type Holder interface {
+type MemoryAccount interface {
 	// Hold counts n bytes until the request ends, unless that is more than its user may have.
 	Hold(n int64) bool
 	// Charge counts n bytes until the request ends, in any case.
@@ -55,11 +55,11 @@ type Holder interface {
 // accepts, or else as JSON.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
-		timedOut(w, r)
+		requestTimeout(w, r)
 		return
 	}
 	status := apierr.Status(err)
-	audit.Refuse(r.Context(), status)
+	audit.SetErrorStatus(r.Context(), status)
 	h := w.Header()
 	if after := apierr.RetryAfterSeconds(status); after != "" {
 		h.Set("Retry-After", after)
@@ -77,7 +77,7 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 		http.Error(w, "cannot encode the status: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if mediaType == JSON && Pretty(r) {
+	if mediaType == JSON && WantsPretty(r) {
 		body = Indent(body)
 	}
 	h.Set("Content-Type", mediaType)
@@ -88,20 +88,20 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 
 // timedOut answers a request whose time is up, whatever else is wrong with it:
 // the Status without a kind, as plain text.
-func timedOut(w http.ResponseWriter, r *http.Request) {
-	status := timeIsUp()
-	audit.Respond(r.Context(), &status)
-	TimeUp(w)
+func requestTimeout(w http.ResponseWriter, r *http.Request) {
+	status := timeoutStatus()
+	audit.SetResponseStatus(r.Context(), &status)
+	GatewayTimeout(w)
 }
 
-func timeIsUp() metav1.Status {
+func timeoutStatus() metav1.Status {
 	return kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0).ErrStatus
 }
 
 // TimeUp answers a request whose time is up, in the place of its handler, which
 // audits what it answers itself.
-func TimeUp(w http.ResponseWriter) {
-	status := timeIsUp()
+func GatewayTimeout(w http.ResponseWriter) {
+	status := timeoutStatus()
 	body, err := json.Marshal(status)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusGatewayTimeout)
@@ -167,7 +167,7 @@ func Indent(body []byte) []byte {
 
 // Pretty says whether the client wants indented JSON: by the pretty parameter or,
 // without it, because a person reads what curl, wget and browsers show.
-func Pretty(r *http.Request) bool {
+func WantsPretty(r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "pretty") {
 		if v, ok := r.URL.Query()["pretty"]; ok && len(v) > 0 {
 			on, _ := strconv.ParseBool(v[0])

@@ -15,14 +15,14 @@ import (
 )
 
 // head is how an event begins that stands alone.
-const head = `"kind":"Event","apiVersion":"audit.k8s.io/v1",`
+const eventTypeMeta = `"kind":"Event","apiVersion":"audit.k8s.io/v1",`
 
 // microFormat is metav1.RFC3339Micro with its quotes.
 const microFormat = `"` + metav1.RFC3339Micro + `"`
 
 // AppendEvent appends the document of an event that stands alone: what
 // encoding/json makes of the type, without reflection.
-func AppendEvent(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, head) }
+func AppendEvent(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, eventTypeMeta) }
 
 // AppendItem appends the document of an event in a list, which has no kind.
 func AppendItem(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, "") }
@@ -240,19 +240,19 @@ func Line(e *Event) string {
 // dropManagedFields returns a document without the managedFields of the object,
 // of the items of a list, or of the rows of a table.
 func dropManagedFields(doc []byte) []byte {
-	doc = dropFrom(doc)
-	doc = eachElement(doc, "items", dropFrom)
+	doc = dropFromObject(doc)
+	doc = eachElement(doc, "items", dropFromObject)
 	return eachElement(doc, "rows", func(row []byte) []byte {
 		object, start, end, found, err := wire.Member(row, "object")
 		if err != nil || !found {
 			return row
 		}
-		return splice(row, start, end, dropFrom(object))
+		return splice(row, start, end, dropFromObject(object))
 	})
 }
 
 // dropFrom returns an object without its managedFields.
-func dropFrom(object []byte) []byte {
+func dropFromObject(object []byte) []byte {
 	meta, start, end, found, err := wire.Member(object, "metadata")
 	if err != nil || !found {
 		return object

@@ -28,7 +28,7 @@ var layerKeys = [layers]string{
 const (
 	totalKey = "apiserver.latency.k8s.io/total"
 	// slow is how long a request takes at least of which the parts are noted.
-	slow = 500 * time.Millisecond
+	slowRequest = 500 * time.Millisecond
 )
 
 // latencies are the times that a request spent in each layer.
@@ -36,7 +36,7 @@ type latencies [layers]time.Duration
 
 // Spent notes that the request spent time in a layer. Of a slow request the sum of
 // each layer becomes an annotation.
-func Spent(ctx context.Context, l Layer, d time.Duration) {
+func AddLatency(ctx context.Context, l Layer, d time.Duration) {
 	r := From(ctx)
 	if r == nil {
 		return
@@ -48,7 +48,7 @@ func Spent(ctx context.Context, l Layer, d time.Duration) {
 
 // annotate returns annotations with those of a request that took so long.
 func (t *latencies) annotate(annotations map[string]string, total time.Duration) map[string]string {
-	if total <= slow {
+	if total <= slowRequest {
 		return annotations
 	}
 	if annotations == nil {

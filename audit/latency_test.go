@@ -16,8 +16,8 @@ func TestSlowRequestsSayWhere(t *testing.T) {
 		r := NewRecord(sink, func() {}, "id", received)
 		r.Decide(Settings{Level: Metadata})
 		ctx := With(context.Background(), r)
-		Spent(ctx, Authentication, time.Second)
-		Spent(ctx, Authentication, 2*time.Second)
+		AddLatency(ctx, Authentication, time.Second)
+		AddLatency(ctx, Authentication, 2*time.Second)
 		r.Emit(ctx, ResponseStarted)
 		r.Emit(ctx, ResponseComplete)
 		first, last := sink.events[0].Annotations, sink.events[1].Annotations
@@ -28,7 +28,7 @@ func TestSlowRequestsSayWhere(t *testing.T) {
 			t.Errorf("%v: %v", received, last)
 		}
 	}
-	Spent(context.Background(), Authentication, time.Second) // of a request that is not noted
+	AddLatency(context.Background(), Authentication, time.Second) // of a request that is not noted
 }
 
 // TestARefusalIsAnObject at the level of answers, whether it is captured or not.
@@ -36,7 +36,7 @@ func TestARefusalIsAnObject(t *testing.T) {
 	for _, level := range []Level{Metadata, Request, RequestResponse} {
 		r, sink := newTestRecord(Settings{Level: level})
 		ctx := With(context.Background(), r)
-		Refuse(ctx, &metav1.Status{Status: "Failure", Message: "no", Reason: "Unauthorized", Code: 401})
+		SetErrorStatus(ctx, &metav1.Status{Status: "Failure", Message: "no", Reason: "Unauthorized", Code: 401})
 		r.Emit(ctx, ResponseStarted)
 		e := sink.events[0]
 		if e.ResponseStatus.Message != "no" || (e.ResponseObject != nil) != (level == RequestResponse) {

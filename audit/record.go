@@ -68,7 +68,7 @@ func Annotate(ctx context.Context, key, value string) { From(ctx).Annotate(key, 
 
 // Annotate is the function of that name.
 func (r *Record) Annotate(key, value string) {
-	r.note(Metadata, func(e *Event) {
+	r.update(Metadata, func(e *Event) {
 		if e.Annotations == nil {
 			e.Annotations = map[string]string{}
 		}
@@ -93,7 +93,7 @@ func (r *Record) Annotation(key string) (value string, ok bool) {
 // constraint is the verb of the constrained impersonation that allowed it, "" for
 // none.
 func Impersonate(ctx context.Context, user *request.User, constraint string) {
-	From(ctx).note(Metadata, func(e *Event) {
+	From(ctx).update(Metadata, func(e *Event) {
 		info := userInfo(user)
 		e.ImpersonatedUser = &info
 		if constraint != "" {
@@ -104,16 +104,16 @@ func Impersonate(ctx context.Context, user *request.User, constraint string) {
 
 // Respond notes the Status that answers the request: its words are of the level
 // Metadata.
-func Respond(ctx context.Context, s *metav1.Status) {
-	From(ctx).note(Metadata, func(e *Event) {
+func SetResponseStatus(ctx context.Context, s *metav1.Status) {
+	From(ctx).update(Metadata, func(e *Event) {
 		e.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
 	})
 }
 
 // Refuse notes the Status that answers the request in the place of what it asked for:
 // its words, and at the level RequestResponse the object.
-func Refuse(ctx context.Context, s *metav1.Status) {
-	Respond(ctx, s)
+func SetErrorStatus(ctx context.Context, s *metav1.Status) {
+	SetResponseStatus(ctx, s)
 	if r := From(ctx); r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -122,7 +122,7 @@ func Refuse(ctx context.Context, s *metav1.Status) {
 }
 
 // refused returns the object of a refusal, nil where there is none.
-func refused(s *metav1.Status) *runtime.Unknown {
+func refusedObject(s *metav1.Status) *runtime.Unknown {
 	if s == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func refused(s *metav1.Status) *runtime.Unknown {
 }
 
 // note lets f write to the event if the level reaches least.
-func (r *Record) note(least Level, f func(*Event)) {
+func (r *Record) update(least Level, f func(*Event)) {
 	if r == nil {
 		return
 	}
@@ -192,7 +192,7 @@ func (r *Record) Describe(req *http.Request, i *request.Info, user *request.User
 	for _, ip := range utilnet.SourceIPs(req) {
 		ips = append(ips, ip.String())
 	}
-	r.note(Metadata, func(e *Event) {
+	r.update(Metadata, func(e *Event) {
 		e.Verb = i.Verb
 		e.RequestURI = request.RedactedURI(req.URL)
 		e.UserAgent = req.UserAgent()
@@ -226,7 +226,7 @@ func userInfo(u *request.User) authenticationv1.UserInfo {
 // Sent notes the object that a request carries: at the level Metadata what it is,
 // at Request the object, whose document encode makes. meta is nil for what is no
 // object, such as DeleteOptions.
-func (r *Record) Sent(meta metav1.Object, encode func() ([]byte, error)) {
+func (r *Record) SetRequestObject(meta metav1.Object, encode func() ([]byte, error)) {
 	if !r.Wants(Metadata) {
 		return
 	}
@@ -234,16 +234,16 @@ func (r *Record) Sent(meta metav1.Object, encode func() ([]byte, error)) {
 	if r.Wants(Request) {
 		object = r.document(encode)
 	}
-	r.note(Metadata, func(e *Event) {
+	r.update(Metadata, func(e *Event) {
 		if meta != nil && e.ObjectRef != nil {
-			e.ObjectRef = completed(*e.ObjectRef, meta)
+			e.ObjectRef = completeReference(*e.ObjectRef, meta)
 		}
 		e.RequestObject = object
 	})
 }
 
 // completed adds to a reference what the path does not say.
-func completed(ref auditv1.ObjectReference, meta metav1.Object) *auditv1.ObjectReference {
+func completeReference(ref auditv1.ObjectReference, meta metav1.Object) *auditv1.ObjectReference {
 	if ref.Namespace == "" {
 		ref.Namespace = meta.GetNamespace()
 	}
@@ -260,7 +260,7 @@ func completed(ref auditv1.ObjectReference, meta metav1.Object) *auditv1.ObjectR
 }
 
 // SentPatch notes a patch: the body, as JSON.
-func (r *Record) SentPatch(encode func() ([]byte, error)) {
+func (r *Record) SetRequestPatch(encode func() ([]byte, error)) {
 	if !r.Wants(Request) {
 		return
 	}
@@ -268,16 +268,16 @@ func (r *Record) SentPatch(encode func() ([]byte, error)) {
 	if object.Raw = document(encode); object.Raw == nil {
 		return
 	}
-	r.note(Request, func(e *Event) { e.RequestObject = object })
+	r.update(Request, func(e *Event) { e.RequestObject = object })
 }
 
 // Answered notes the object that answers the request.
-func (r *Record) Answered(encode func() ([]byte, error)) {
+func (r *Record) SetResponseObject(encode func() ([]byte, error)) {
 	if !r.Wants(RequestResponse) {
 		return
 	}
 	object := r.document(encode)
-	r.note(RequestResponse, func(e *Event) { e.ResponseObject = object })
+	r.update(RequestResponse, func(e *Event) { e.ResponseObject = object })
 }
 
 // document returns what encode makes as part of an event, nil where that is no
@@ -307,8 +307,8 @@ func document(encode func() ([]byte, error)) []byte {
 }
 
 // Status notes the code of the answer.
-func (r *Record) Status(code int) {
-	r.note(Metadata, func(e *Event) {
+func (r *Record) SetStatusCode(code int) {
+	r.update(Metadata, func(e *Event) {
 		s := metav1.Status{}
 		if e.ResponseStatus != nil {
 			s = *e.ResponseStatus
@@ -339,7 +339,7 @@ func (r *Record) Emit(ctx context.Context, stage Stages) bool {
 	event := r.event
 	event.Annotations = maps.Clone(event.Annotations)
 	if event.ResponseObject == nil && r.settings.Level == RequestResponse {
-		event.ResponseObject = refused(r.refusal)
+		event.ResponseObject = refusedObject(r.refusal)
 	}
 	if stage == ResponseComplete {
 		event.Annotations = r.times.annotate(event.Annotations, time.Since(event.RequestReceivedTimestamp.Time))

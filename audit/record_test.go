@@ -36,10 +36,10 @@ func TestNothingIsAboveTheLevel(t *testing.T) {
 		ctx := With(context.Background(), r)
 		req := httptest.NewRequest("POST", "/api/v1/namespaces/n/secrets", nil)
 		r.Describe(req, request.ParseInfo(req), &request.User{Name: "joe"})
-		r.Sent(&metav1.ObjectMeta{Name: "s", UID: "u"}, secret)
-		r.Answered(secret)
+		r.SetRequestObject(&metav1.ObjectMeta{Name: "s", UID: "u"}, secret)
+		r.SetResponseObject(secret)
 		Annotate(ctx, "k", "v")
-		Respond(ctx, &metav1.Status{Message: "words", Code: 409})
+		SetResponseStatus(ctx, &metav1.Status{Message: "words", Code: 409})
 		r.Emit(ctx, ResponseComplete)
 		if level == None {
 			if len(sink.events) != 0 {
@@ -62,7 +62,7 @@ func TestNothingIsAboveTheLevel(t *testing.T) {
 
 func TestPatchesOfMetadataAreNotNoted(t *testing.T) {
 	r, sink := newTestRecord(Settings{Level: Metadata})
-	r.SentPatch(func() ([]byte, error) { t.Error("made for nothing"); return nil, nil })
+	r.SetRequestPatch(func() ([]byte, error) { t.Error("made for nothing"); return nil, nil })
 	r.Emit(context.Background(), ResponseComplete)
 	if sink.events[0].RequestObject != nil {
 		t.Error("noted")
@@ -85,11 +85,11 @@ func TestStagesAreOmitted(t *testing.T) {
 func TestEventsAreNotChangedLater(t *testing.T) {
 	r, sink := newTestRecord(Settings{Level: Metadata})
 	r.Annotate("a", "1")
-	r.Status(200)
+	r.SetStatusCode(200)
 	r.Emit(context.Background(), ResponseStarted)
 	r.Annotate("b", "2")
 	r.Annotate("a", "another") // the first one stays
-	r.Status(500)
+	r.SetStatusCode(500)
 	r.Emit(context.Background(), ResponseComplete)
 	first, last := sink.events[0], sink.events[1]
 	if len(first.Annotations) != 1 || first.ResponseStatus.Code != 200 {
@@ -104,8 +104,8 @@ func TestWithoutARecord(t *testing.T) {
 	ctx := context.Background()
 	Annotate(ctx, "k", "v")
 	Impersonate(ctx, &request.User{Name: "u"}, "")
-	Respond(ctx, &metav1.Status{})
-	From(ctx).Sent(nil, func() ([]byte, error) { t.Error("made for nothing"); return nil, nil })
+	SetResponseStatus(ctx, &metav1.Status{})
+	From(ctx).SetRequestObject(nil, func() ([]byte, error) { t.Error("made for nothing"); return nil, nil })
 	if From(ctx).Wants(Metadata) {
 		t.Error("wanted")
 	}
@@ -117,8 +117,8 @@ func TestWhatIsNoJSONIsLeftOut(t *testing.T) {
 		func() ([]byte, error) { return nil, errors.New("no") },
 	} {
 		r, sink := newTestRecord(Settings{Level: RequestResponse})
-		r.SentPatch(encode)
-		r.Answered(encode)
+		r.SetRequestPatch(encode)
+		r.SetResponseObject(encode)
 		r.Emit(context.Background(), ResponseComplete)
 		if e := sink.events[0]; e.RequestObject != nil || e.ResponseObject != nil {
 			t.Errorf("%s", AppendEvent(nil, e))

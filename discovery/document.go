@@ -23,15 +23,15 @@ type document struct {
 	suffix string
 
 	mu    sync.Mutex // guards forms
-	forms map[string]form
+	forms map[string]encodedForm
 }
 
-type form struct {
+type encodedForm struct {
 	body []byte
 	etag string
 }
 
-func (d *document) form(mediaType string) (form, error) {
+func (d *document) encoded(mediaType string) (encodedForm, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f, ok := d.forms[mediaType]; ok {
@@ -39,12 +39,12 @@ func (d *document) form(mediaType string) (form, error) {
 	}
 	body, err := apiresponse.Encode(d.make(), d.kind, mediaType)
 	if err != nil {
-		return form{}, err
+		return encodedForm{}, err
 	}
 	sum := sha256.Sum256(body)
-	f := form{body: body, etag: `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`}
+	f := encodedForm{body: body, etag: `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`}
 	if d.forms == nil {
-		d.forms = map[string]form{}
+		d.forms = map[string]encodedForm{}
 	}
 	d.forms[mediaType] = f
 	return f, nil
@@ -52,7 +52,7 @@ func (d *document) form(mediaType string) (form, error) {
 
 // serve writes the document in a media type, or 304 if the client has it.
 func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType string) {
-	f, err := d.form(mediaType)
+	f, err := d.encoded(mediaType)
 	if err != nil {
 		apiresponse.Error(w, r, err)
 		return
@@ -61,7 +61,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 	h.Set("Content-Type", mediaType+d.suffix)
 	h.Set("Vary", "Accept")
 	body := f.body
-	if mediaType == apiresponse.JSON && apiresponse.Pretty(r) {
+	if mediaType == apiresponse.JSON && apiresponse.WantsPretty(r) {
 		body = apiresponse.Indent(body)
 	} else {
 		h.Set("ETag", f.etag)

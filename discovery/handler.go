@@ -195,7 +195,7 @@ func serve(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
 	d.serve(w, r, mediaType)
 }
 
-func aggregatedType(c *apiresponse.Clause) (string, bool) {
+func aggregatedType(c *apiresponse.MediaRange) (string, bool) {
 	if c.Params["g"] != "apidiscovery.k8s.io" || c.Params["v"] != "v2" || c.Params["as"] != typeAggregated.Kind {
 		return "", false
 	}

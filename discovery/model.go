@@ -39,7 +39,7 @@ type version struct {
 func newGroup(d *directory.Directory, name string) *group {
 	g := &group{name: name, builtIn: d.HasSource(name, directory.BuiltIn)}
 	for _, v := range d.Versions(name) {
-		resources, found := describe(d.Resources(schema.GroupVersion{Group: name, Version: v}), g.builtIn)
+		resources, found := discoveryResources(d.Resources(schema.GroupVersion{Group: name, Version: v}), g.builtIn)
 		if found {
 			g.versions = append(g.versions, version{v, resources})
 		}
@@ -53,7 +53,7 @@ func newGroup(d *directory.Directory, name string) *group {
 
 // describe returns what discovery shows of the resources of a version, only of built-in ones if builtIn is set; and
 // whether there are such resources, of which some may show nothing.
-func describe(resources []*directory.Resource, builtIn bool) (out []metav1.APIResource, found bool) {
+func discoveryResources(resources []*directory.Resource, builtIn bool) (out []metav1.APIResource, found bool) {
 	if builtIn {
 		resources = slices.DeleteFunc(resources, func(r *directory.Resource) bool { return r.Source != directory.BuiltIn })
 	}

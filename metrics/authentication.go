@@ -96,8 +96,8 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 		Help: "[ALPHA] Information about the last applied authentication configuration with hash as label, split by " +
 			"apiserver identity.",
 	}, []string{"apiserver_id_hash", "hash"})
-	a.users = resolve(users, append([]string{userEmail, userOther}, knownUsers...)...)
-	a.attempts = resolve(attempts, "success", "failure", "error")
+	a.users = resolveSeries(users, append([]string{userEmail, userOther}, knownUsers...)...)
+	a.attempts = resolveSeries(attempts, "success", "failure", "error")
 	for result := range a.attempts {
 		a.durations[result] = durations.WithLabelValues(result)
 	}

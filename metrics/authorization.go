@@ -82,7 +82,7 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 			"[ALPHA] Information about the last applied authorization configuration with hash as label, split by "+
 				"apiserver identity.", "apiserver_id_hash", "hash"),
 	}
-	a.attempts = resolve(counter("authorization_attempts_total",
+	a.attempts = resolveSeries(counter("authorization_attempts_total",
 		"[ALPHA] Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', "+
 			"'no-opinion' or 'error'.", "result"),
 		"allowed", "denied", "no-opinion", "error")

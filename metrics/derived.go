@@ -7,20 +7,20 @@ import (
 )
 
 // derived is a collector of figures that are read when somebody asks for them.
-type derived struct {
+type onDemand struct {
 	descriptions []*prometheus.Desc
 	collect      func(gauge func(d *prometheus.Desc, value int64, labels ...string))
 }
 
 // Describe implements prometheus.Collector.
-func (d *derived) Describe(ch chan<- *prometheus.Desc) {
+func (d *onDemand) Describe(ch chan<- *prometheus.Desc) {
 	for _, description := range d.descriptions {
 		ch <- description
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (d *derived) Collect(ch chan<- prometheus.Metric) {
+func (d *onDemand) Collect(ch chan<- prometheus.Metric) {
 	d.collect(func(description *prometheus.Desc, value int64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, float64(value), labels...)
 	})
@@ -31,7 +31,7 @@ func InFlight(current func() (readOnly, mutating int64)) prometheus.Collector {
 	requests := prometheus.NewDesc("apiserver_current_inflight_requests",
 		"[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
 		[]string{"request_kind"}, nil)
-	return &derived{[]*prometheus.Desc{requests}, func(gauge func(*prometheus.Desc, int64, ...string)) {
+	return &onDemand{[]*prometheus.Desc{requests}, func(gauge func(*prometheus.Desc, int64, ...string)) {
 		readOnly, mutating := current()
 		gauge(requests, readOnly, "readOnly")
 		gauge(requests, mutating, "mutating")
@@ -40,20 +40,20 @@ func InFlight(current func() (readOnly, mutating int64)) prometheus.Collector {
 
 // StoreSize reports the bytes that a store takes. cluster names the store.
 func StoreSize(cluster string, size func() int64) prometheus.Collector {
-	return ofStore("apiserver_storage_size_bytes",
+	return storeGauge("apiserver_storage_size_bytes",
 		"[STABLE] Size of the storage database file physically allocated in bytes.", cluster, size)
 }
 
 // StoreDamage reports how many files of a store were found to be damaged since it was
 // opened. cluster names the store.
 func StoreDamage(cluster string, files func() int64) prometheus.Collector {
-	return ofStore("apiserver_storage_damaged_files",
+	return storeGauge("apiserver_storage_damaged_files",
 		"[ALPHA] Number of files of the store in which damage was met since it was opened.", cluster, files)
 }
 
-func ofStore(name, help, cluster string, value func() int64) prometheus.Collector {
+func storeGauge(name, help, cluster string, value func() int64) prometheus.Collector {
 	description := prometheus.NewDesc(name, help, []string{"storage_cluster_id"}, nil)
-	return &derived{[]*prometheus.Desc{description}, func(gauge func(*prometheus.Desc, int64, ...string)) {
+	return &onDemand{[]*prometheus.Desc{description}, func(gauge func(*prometheus.Desc, int64, ...string)) {
 		gauge(description, value(), cluster)
 	}}
 }
@@ -72,7 +72,7 @@ func Objects(count func() map[GroupResource]int64) prometheus.Collector {
 		"[ALPHA] Number of stored objects at the time of last check split by kind. In case of a fetching error, the "+
 			"value will be -1.",
 		[]string{"group", "resource"}, nil)
-	return &derived{[]*prometheus.Desc{byName, byGroup}, func(gauge func(*prometheus.Desc, int64, ...string)) {
+	return &onDemand{[]*prometheus.Desc{byName, byGroup}, func(gauge func(*prometheus.Desc, int64, ...string)) {
 		counts := count()
 		keys := make([]GroupResource, 0, len(counts))
 		for k := range counts {

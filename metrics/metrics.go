@@ -87,7 +87,7 @@ func New(build Build) *Metrics {
 // Register adds the collectors of a part that counts for itself.
 func (m *Metrics) Register(c ...prometheus.Collector) { m.registry.MustRegister(c...) }
 
-func resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
+func resolveSeries(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
 	out := make(map[string]prometheus.Counter, len(values))
 	for _, value := range values {
 		out[value] = v.WithLabelValues(value)
@@ -99,7 +99,7 @@ func resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.C
 func (m *Metrics) HandshakeError() { m.handshakes.Inc() }
 
 // Late counts the end of a handler whose request had been cut off.
-func (m *Metrics) Late(panicked bool) {
+func (m *Metrics) AbandonedHandler(panicked bool) {
 	status := "ok"
 	if panicked {
 		status = "panic"

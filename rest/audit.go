@@ -15,7 +15,7 @@ import (
 
 // noteSent tells the audit record of a request which object it carries.
 func noteSent(r *http.Request, gvk schema.GroupVersionKind, obj registry.Object) {
-	audit.From(r.Context()).Sent(obj, func() ([]byte, error) { return document(gvk, obj) })
+	audit.From(r.Context()).SetRequestObject(obj, func() ([]byte, error) { return document(gvk, obj) })
 }
 
 // document encodes obj with apiVersion and kind, and leaves it as it is.
@@ -38,7 +38,7 @@ const auditedOptions = metav1.GroupName + "/__internal"
 
 // noteDeleteOptions tells the audit record of a request which options it carries.
 func noteDeleteOptions(r *http.Request, o *metav1.DeleteOptions) {
-	audit.From(r.Context()).Sent(nil, func() ([]byte, error) {
+	audit.From(r.Context()).SetRequestObject(nil, func() ([]byte, error) {
 		out := *o
 		out.Kind, out.APIVersion = "DeleteOptions", auditedOptions
 		return scheme.Marshal(&out)
@@ -47,7 +47,7 @@ func noteDeleteOptions(r *http.Request, o *metav1.DeleteOptions) {
 
 // notePatch tells the audit record of a request which patch it carries.
 func notePatch(r *http.Request, kind types.PatchType, body []byte) {
-	audit.From(r.Context()).SentPatch(func() ([]byte, error) {
+	audit.From(r.Context()).SetRequestPatch(func() ([]byte, error) {
 		if kind == types.ApplyYAMLPatchType {
 			return scheme.YAMLToJSON(body)
 		}

@@ -25,7 +25,7 @@ const (
 // called before the status is sent. The error is 429 for a read whose user has too many
 // answers that are not read. A write is never refused here, because it has happened.
 func hold(w http.ResponseWriter, r *http.Request, n int) error {
-	holder, ok := w.(apiresponse.Holder)
+	holder, ok := w.(apiresponse.MemoryAccount)
 	if !ok || n <= freeMemory {
 		return nil
 	}

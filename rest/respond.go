@@ -22,7 +22,7 @@ import (
 // writeTyped answers one object that is not from the cache.
 func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead, obj runtime.Object) error {
 	if status, ok := obj.(*metav1.Status); ok {
-		audit.Respond(r.Context(), status)
+		audit.SetResponseStatus(r.Context(), status)
 	}
 	if accepted.Media == scheme.Protobuf {
 		body, err := scheme.EncodeEnvelope(head, obj)

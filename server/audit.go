@@ -83,7 +83,7 @@ func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
 	}
 	file, err := auditlog.OpenFile(auditlog.FileOptions{
 		Path: c.Path, MaxSize: c.MaxSize, MaxAge: c.MaxAge, MaxBackups: c.MaxBackups, Compress: c.Compress,
-		Failed: func(err error) { a.log.Error("audit: old log files", "error", err) },
+		OnError: func(err error) { a.log.Error("audit: old log files", "error", err) },
 	})
 	if err != nil {
 		return nil, err

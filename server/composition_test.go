@@ -124,11 +124,11 @@ func TestReconcilerAsksTheStore(t *testing.T) {
 	config := DefaultConfig()
 	o := controlPlaneOptions{config: &config, store: store, log: slog.New(slog.DiscardHandler)}
 	address := net.IPv4(192, 0, 2, 1)
-	if r, ok := o.reconciler(address).(bootstrap.Alone); !ok {
+	if r, ok := o.reconciler(address).(bootstrap.SingleServer); !ok {
 		t.Errorf("a store of its own: %T", r)
 	}
 	o.store = plainStore{store}
-	if r, ok := o.reconciler(address).(*bootstrap.Leases); !ok {
+	if r, ok := o.reconciler(address).(*bootstrap.EtcdLeases); !ok {
 		t.Errorf("a store that others may write to: %T", r)
 	}
 }

@@ -70,7 +70,7 @@ type controlPlaneOptions struct {
 	registry *registry.Registry
 	client   *client.Client
 	// trust returns what extension API servers verify clients with.
-	trust func() bootstrap.Trust
+	trust func() bootstrap.AuthenticationTrust
 	log   *slog.Logger
 }
 
@@ -121,14 +121,14 @@ func (o *controlPlaneOptions) reconciler(address net.IP) bootstrap.Reconciler {
 		o.log.Debug("the service kubernetes has no endpoints: the server listens on this machine alone", "address", address)
 		return nil
 	case storage.IsExclusive(o.store):
-		return bootstrap.Alone{Address: address.String()}
+		return bootstrap.SingleServer{Address: address.String()}
 	}
-	return &bootstrap.Leases{Store: o.store, Address: address.String()}
+	return &bootstrap.EtcdLeases{Store: o.store, Address: address.String()}
 }
 
 // trust returns what extension API servers verify clients with.
-func (a *authentication) trust() bootstrap.Trust {
-	t := bootstrap.Trust{ClientCA: a.authorities.clients.PEM()}
+func (a *authentication) trust() bootstrap.AuthenticationTrust {
+	t := bootstrap.AuthenticationTrust{ClientCA: a.authorities.clients.PEM()}
 	if a.authorities.proxies != nil {
 		c := &a.config.Authentication.RequestHeader
 		t.ProxyCA = a.authorities.proxies.PEM()

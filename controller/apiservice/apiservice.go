@@ -74,16 +74,16 @@ func (c *Controller) Start(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-type source int
+type resourceSource int
 
 const (
-	nobody source = iota
+	nobody resourceSource = iota
 	builtIn
 	custom
 )
 
 // source returns who serves a version of a group: the program, definitions, or nobody.
-func (c *Controller) source(gv schema.GroupVersion) source {
+func (c *Controller) source(gv schema.GroupVersion) resourceSource {
 	found := nobody
 	for _, r := range c.Resources.Resources(gv) {
 		if r.Source == directory.BuiltIn {
@@ -117,7 +117,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	changes := c.Resources.Watch()
 	defer changes.Close()
-	for err := c.removeOld(ctx); err != nil; err = c.removeOld(ctx) {
+	for err := c.removeStale(ctx); err != nil; err = c.removeStale(ctx) {
 		if !c.wait(ctx, err) {
 			return
 		}
@@ -164,7 +164,7 @@ func (c *Controller) apply(ctx context.Context, gv schema.GroupVersion) error {
 
 // removeOld removes the APIServices of custom resources whose definitions were deleted while the controller did not
 // run.
-func (c *Controller) removeOld(ctx context.Context) error {
+func (c *Controller) removeStale(ctx context.Context) error {
 	objs, err := c.Registry.List(ctx, resource, "")
 	if err != nil {
 		return err

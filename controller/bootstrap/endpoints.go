@@ -20,10 +20,10 @@ var (
 )
 
 // errNobody says that a reconciler does not know this server itself.
-var errNobody = errors.New("no API server IP addresses were listed in storage, refusing to erase all endpoints for the kubernetes Service")
+var errNoServers = errors.New("no API server IP addresses were listed in storage, refusing to erase all endpoints for the kubernetes Service")
 
 // keepEndpoints makes the endpoints of the Service those servers that there are.
-func (k *Keeper) keepEndpoints(ctx context.Context) {
+func (k *Keeper) reconcileEndpoints(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.Endpoints == nil || k.left {
@@ -31,7 +31,7 @@ func (k *Keeper) keepEndpoints(ctx context.Context) {
 	}
 	addresses, err := k.Endpoints.Servers(ctx)
 	if err == nil && len(addresses) == 0 {
-		err = errNobody
+		err = errNoServers
 	}
 	if err == nil {
 		err = k.setEndpoints(ctx, addresses)

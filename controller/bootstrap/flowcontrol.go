@@ -37,7 +37,7 @@ var (
 var flowObjects []byte
 
 // flow is an object of flow control: a FlowSchema or a PriorityLevelConfiguration.
-type flow struct {
+type flowObject struct {
 	registry.Object
 	gvr schema.GroupVersionResource
 	// mandatory objects are always as they are here; others may be taken over by an
@@ -46,7 +46,7 @@ type flow struct {
 }
 
 // readFlows returns the default objects.
-func readFlows() (levels, schemas []flow, err error) {
+func readFlowObjects() (levels, schemas []flowObject, err error) {
 	for line := range bytes.Lines(flowObjects) {
 		var kind metav1.TypeMeta
 		if err := json.Unmarshal(line, &kind); err != nil {
@@ -55,11 +55,11 @@ func readFlows() (levels, schemas []flow, err error) {
 		if kind.Kind == "FlowSchema" {
 			obj := &flowcontrolv1.FlowSchema{}
 			err = json.Unmarshal(line, obj)
-			schemas = append(schemas, flow{obj, flowSchemas, isMandatory(obj.Name)})
+			schemas = append(schemas, flowObject{obj, flowSchemas, isMandatory(obj.Name)})
 		} else {
 			obj := &flowcontrolv1.PriorityLevelConfiguration{}
 			err = json.Unmarshal(line, obj)
-			levels = append(levels, flow{obj, priorityLevels, isMandatory(obj.Name)})
+			levels = append(levels, flowObject{obj, priorityLevels, isMandatory(obj.Name)})
 		}
 		if err != nil {
 			return nil, nil, err
@@ -75,25 +75,25 @@ func isMandatory(name string) bool {
 // flowControl makes the default priority levels and flow schemas, brings those that
 // nobody took over up to date, removes those that are no longer among them, and
 // says of every flow schema whether its priority level is there.
-func (k *Keeper) flowControl(ctx context.Context) error {
-	levels, schemas, err := readFlows()
+func (k *Keeper) ensureFlowControl(ctx context.Context) error {
+	levels, schemas, err := readFlowObjects()
 	if err != nil {
 		return err
 	}
-	for _, list := range [][]flow{levels, schemas} {
-		if err := together(list, func(f flow) error { return k.ensureFlow(ctx, f) }); err != nil {
+	for _, list := range [][]flowObject{levels, schemas} {
+		if err := forEachConcurrently(list, func(f flowObject) error { return k.ensureFlow(ctx, f) }); err != nil {
 			return err
 		}
-		if err := k.removeFlows(ctx, list); err != nil {
+		if err := k.removeObsoleteFlows(ctx, list); err != nil {
 			return err
 		}
 	}
-	return k.flowStatus(ctx)
+	return k.updateDanglingConditions(ctx)
 }
 
 // together calls f for all at the same time, and returns the first error: the store
 // makes the writes of a moment durable together.
-func together[T any](list []T, f func(T) error) error {
+func forEachConcurrently[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var running sync.WaitGroup
 	for i, e := range list {
@@ -108,7 +108,7 @@ func together[T any](list []T, f func(T) error) error {
 	return nil
 }
 
-func (k *Keeper) ensureFlow(ctx context.Context, f flow) error {
+func (k *Keeper) ensureFlow(ctx context.Context, f flowObject) error {
 	name := f.GetName()
 	current, err := k.Registry.Lookup(ctx, f.gvr.GroupResource(), "", name)
 	if err != nil {
@@ -118,19 +118,19 @@ func (k *Keeper) ensureFlow(ctx context.Context, f flow) error {
 		f.SetAnnotations(map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: "true"})
 		return k.create(ctx, f.gvr, f.Object, flowProducer)
 	}
-	if !f.revise(current) {
+	if !f.update(current) {
 		return nil
 	}
 	return k.update(ctx, f.gvr, "", name, flowProducer, func(obj registry.Object) error {
-		f.revise(obj)
+		f.update(obj)
 		return nil
 	})
 }
 
 // revise makes an object that is there what it has to be, and says whether that
 // changed it.
-func (f *flow) revise(obj registry.Object) bool {
-	follows := f.mandatory || followsDefaults(obj)
+func (f *flowObject) update(obj registry.Object) bool {
+	follows := f.mandatory || isAutoUpdated(obj)
 	changed := follows && f.replaceSpec(obj)
 	value, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
 	if err == nil && value == follows {
@@ -148,7 +148,7 @@ func (f *flow) revise(obj registry.Object) bool {
 
 // followsDefaults says whether nobody took an object over: by its annotation or,
 // without one that holds, because its specification was never changed.
-func followsDefaults(obj registry.Object) bool {
+func isAutoUpdated(obj registry.Object) bool {
 	value, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
 	if err != nil {
 		return obj.GetGeneration() == 1
@@ -157,7 +157,7 @@ func followsDefaults(obj registry.Object) bool {
 }
 
 // replaceSpec sets the specification and says whether it was another.
-func (f *flow) replaceSpec(obj registry.Object) bool {
+func (f *flowObject) replaceSpec(obj registry.Object) bool {
 	switch current := obj.(type) {
 	case *flowcontrolv1.FlowSchema:
 		wanted := f.Object.(*flowcontrolv1.FlowSchema).Spec
@@ -179,7 +179,7 @@ func (f *flow) replaceSpec(obj registry.Object) bool {
 }
 
 // removeFlows removes objects that were defaults once, and that nobody took over.
-func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
+func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) error {
 	gvr := wanted[0].gvr
 	resource := k.Registry.Resource(gvr.GroupResource())
 	names := map[string]bool{}
@@ -204,11 +204,11 @@ func (k *Keeper) removeFlows(ctx context.Context, wanted []flow) error {
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	return together(old, func(name string) error { return k.delete(ctx, gvr, "", name) })
+	return forEachConcurrently(old, func(name string) error { return k.delete(ctx, gvr, "", name) })
 }
 
 // flowStatus says of every flow schema whether its priority level is there.
-func (k *Keeper) flowStatus(ctx context.Context) error {
+func (k *Keeper) updateDanglingConditions(ctx context.Context) error {
 	schemas := k.Registry.Resource(flowSchemas.GroupResource())
 	levels, err := k.Registry.Resource(priorityLevels.GroupResource()).Current(ctx)
 	if err != nil {
@@ -241,7 +241,7 @@ func (k *Keeper) flowStatus(ctx context.Context) error {
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	return together(conditions, func(c *flowcontrolv1.FlowSchema) error {
+	return forEachConcurrently(conditions, func(c *flowcontrolv1.FlowSchema) error {
 		document, err := json.Marshal(map[string]any{
 			"apiVersion": c.APIVersion, "kind": c.Kind, "metadata": map[string]string{"name": c.Name}, "status": c.Status,
 		})

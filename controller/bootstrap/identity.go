@@ -53,7 +53,7 @@ func ServerName(hostname string) string {
 }
 
 // lease makes the lease that tells who this server is, and renews it.
-func (k *Keeper) lease(ctx context.Context) error {
+func (k *Keeper) renewLease(ctx context.Context) error {
 	k.identity.mu.Lock()
 	defer k.identity.mu.Unlock()
 	now := k.Now()
@@ -119,7 +119,7 @@ func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	return together(gone, func(name string) error {
+	return forEachConcurrently(gone, func(name string) error {
 		return k.delete(ctx, leases, metav1.NamespaceSystem, name)
 	})
 }

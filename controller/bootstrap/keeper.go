@@ -42,7 +42,7 @@ type Keeper struct {
 	// Hostname is this machine's.
 	Hostname string
 	// Trust returns what extension API servers verify clients with. It may change.
-	Trust func() Trust
+	Trust func() AuthenticationTrust
 
 	identity identity
 
@@ -69,11 +69,11 @@ type part struct {
 // parts are made when the server starts and kept while it runs. They depend on the namespaces and not on each other.
 func (k *Keeper) parts() []part {
 	return []part{
-		{"flow control", k.flowControl},
+		{"flow control", k.ensureFlowControl},
 		{"priority classes", k.priorityClasses},
-		{"service kubernetes and its addresses", k.serviceInRange},
-		{"authorities for extension API servers", k.trust},
-		{"identity", k.lease},
+		{"service kubernetes and its addresses", k.ensureServiceCIDRAndService},
+		{"authorities for extension API servers", k.publishTrust},
+		{"identity", k.renewLease},
 	}
 }
 
@@ -97,7 +97,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 
 // Run keeps the objects until ctx ends or the store is closed.
 func (k *Keeper) Run(ctx context.Context) {
-	k.keepEndpoints(ctx)
+	k.reconcileEndpoints(ctx)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -115,7 +115,7 @@ func (k *Keeper) Run(ctx context.Context) {
 				k.Log.Warn("objects of the server itself: trying again later", "what", p.name, "error", err)
 			}
 		}
-		k.keepEndpoints(ctx)
+		k.reconcileEndpoints(ctx)
 	}
 }
 

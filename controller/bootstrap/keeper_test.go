@@ -25,9 +25,9 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-func flows(t *testing.T) (levels, schemas []flow) {
+func flows(t *testing.T) (levels, schemas []flowObject) {
 	t.Helper()
-	levels, schemas, err := readFlows()
+	levels, schemas, err := readFlowObjects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func TestFlowSchemasReferToLevels(t *testing.T) {
 	}
 }
 
-func find(list []flow, name string) flow {
-	return list[slices.IndexFunc(list, func(f flow) bool { return f.GetName() == name })]
+func find(list []flowObject, name string) flowObject {
+	return list[slices.IndexFunc(list, func(f flowObject) bool { return f.GetName() == name })]
 }
 
 func TestRevision(t *testing.T) {
@@ -81,7 +81,7 @@ func TestRevision(t *testing.T) {
 		if test.changed {
 			obj.Spec.MatchingPrecedence = 7
 		}
-		if got := f.revise(obj); got != test.revised {
+		if got := f.update(obj); got != test.revised {
 			t.Errorf("%s: revised %v", test.what, got)
 		}
 		if kept := obj.Spec.MatchingPrecedence == 7; kept != test.keeps {
@@ -101,11 +101,11 @@ func TestTheExemptLevelIsTheOperators(t *testing.T) {
 	obj.Annotations = map[string]string{flowcontrolv1.AutoUpdateAnnotationKey: "true"}
 	shares := int32(9)
 	obj.Spec.Exempt.NominalConcurrencyShares = &shares
-	if f.revise(obj) || *obj.Spec.Exempt.NominalConcurrencyShares != 9 {
+	if f.update(obj) || *obj.Spec.Exempt.NominalConcurrencyShares != 9 {
 		t.Errorf("%+v", obj.Spec.Exempt)
 	}
 	obj.Spec = flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited}
-	if !f.revise(obj) || obj.Spec.Type != flowcontrolv1.PriorityLevelEnablementExempt {
+	if !f.update(obj) || obj.Spec.Type != flowcontrolv1.PriorityLevelEnablementExempt {
 		t.Errorf("%+v", obj.Spec)
 	}
 }
@@ -152,9 +152,9 @@ func TestServersLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	first, second := &Leases{store, "10.0.0.1"}, &Leases{store, "10.0.0.2"}
+	first, second := &EtcdLeases{store, "10.0.0.1"}, &EtcdLeases{store, "10.0.0.2"}
 	for range 2 { // a lease is refreshed
-		for _, l := range []*Leases{first, second} {
+		for _, l := range []*EtcdLeases{first, second} {
 			if _, err := l.Servers(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -196,13 +196,13 @@ func certificate(t *testing.T, name int64, end time.Time) []byte {
 func TestTrustIsMerged(t *testing.T) {
 	now := time.Now()
 	a, b, old := certificate(t, 1, now.Add(time.Hour)), certificate(t, 2, now.Add(time.Hour)), certificate(t, 3, now.Add(-time.Hour))
-	own := Trust{ClientCA: append(slices.Clone(a), b...)}
-	data, err := own.merged(map[string]string{"client-ca-file": string(old) + string(a), "other": "x"}, now)
+	own := AuthenticationTrust{ClientCA: append(slices.Clone(a), b...)}
+	data, err := own.merge(map[string]string{"client-ca-file": string(old) + string(a), "other": "x"}, now)
 	if err != nil || len(data) != 1 || data["client-ca-file"] != string(a)+string(b) {
 		t.Errorf("%v %v", data, err)
 	}
-	own = Trust{ProxyCA: a, UsernameHeaders: []string{"X-User"}, AllowedNames: []string{"proxy"}, GroupHeaders: []string{"X-Group"}}
-	data, err = own.merged(map[string]string{"requestheader-username-headers": `["X-Remote-User"]`}, now)
+	own = AuthenticationTrust{ProxyCA: a, UsernameHeaders: []string{"X-User"}, AllowedNames: []string{"proxy"}, GroupHeaders: []string{"X-Group"}}
+	data, err = own.merge(map[string]string{"requestheader-username-headers": `["X-Remote-User"]`}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestTrustIsMerged(t *testing.T) {
 	if _, ok := data["requestheader-uid-headers"]; ok || len(data) != 5 {
 		t.Errorf("%v", data)
 	}
-	if again, err := own.merged(data, now); err != nil || len(again) != len(data) || again["requestheader-username-headers"] != data["requestheader-username-headers"] {
+	if again, err := own.merge(data, now); err != nil || len(again) != len(data) || again["requestheader-username-headers"] != data["requestheader-username-headers"] {
 		t.Errorf("not stable: %v %v", again, err)
 	}
 }

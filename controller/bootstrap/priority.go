@@ -26,7 +26,7 @@ func (k *Keeper) priorityClasses(ctx context.Context) error {
 		c.Name = name
 		return c
 	}
-	return together([]*schedulingv1.PriorityClass{
+	return forEachConcurrently([]*schedulingv1.PriorityClass{
 		class(nodeCritical, nodePriority, "Used for system critical pods that must not be moved from their current node."),
 		class(clusterCritical, clusterPriority, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
 	}, func(c *schedulingv1.PriorityClass) error {

@@ -13,13 +13,13 @@ import (
 )
 
 // Alone is the Reconciler of a server that shares its store with no other.
-type Alone struct{ Address string }
+type SingleServer struct{ Address string }
 
 // Servers implements Reconciler.
-func (a Alone) Servers(context.Context) ([]string, error) { return []string{a.Address}, nil }
+func (a SingleServer) Servers(context.Context) ([]string, error) { return []string{a.Address}, nil }
 
 // Leave implements Reconciler.
-func (a Alone) Leave(context.Context) ([]string, error) { return nil, nil }
+func (a SingleServer) Leave(context.Context) ([]string, error) { return nil, nil }
 
 const (
 	leasePrefix = registryRoot + "masterleases/"
@@ -35,13 +35,13 @@ var leaseHead = wire.NewEnvelopeHead("v1", "Endpoints")
 
 // Leases is the Reconciler of servers that share an etcd cluster, kube-apiserver
 // among them: each has a key there that goes when it is not refreshed.
-type Leases struct {
+type EtcdLeases struct {
 	Store   storage.Store
 	Address string
 }
 
 // Servers implements Reconciler.
-func (l *Leases) Servers(ctx context.Context) ([]string, error) {
+func (l *EtcdLeases) Servers(ctx context.Context) ([]string, error) {
 	key := leasePrefix + l.Address
 	for {
 		entry, _, err := l.Store.Get(ctx, key, 0)
@@ -67,7 +67,7 @@ func (l *Leases) Servers(ctx context.Context) ([]string, error) {
 }
 
 // lease returns the value that refreshes a lease: its generation grows.
-func (l *Leases) lease(before []byte) ([]byte, error) {
+func (l *EtcdLeases) lease(before []byte) ([]byte, error) {
 	e := &corev1.Endpoints{}
 	if before != nil {
 		raw, err := wire.Raw(before)
@@ -84,7 +84,7 @@ func (l *Leases) lease(before []byte) ([]byte, error) {
 }
 
 // list returns the addresses of all leases.
-func (l *Leases) list(ctx context.Context) ([]string, error) {
+func (l *EtcdLeases) list(ctx context.Context) ([]string, error) {
 	result, err := l.Store.Range(ctx, storage.RangeRequest{Start: leasePrefix, End: storage.PrefixEnd(leasePrefix)})
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (l *Leases) list(ctx context.Context) ([]string, error) {
 }
 
 // Leave implements Reconciler.
-func (l *Leases) Leave(ctx context.Context) ([]string, error) {
+func (l *EtcdLeases) Leave(ctx context.Context) ([]string, error) {
 	if _, err := l.Store.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Delete(leasePrefix + l.Address)}}); err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ var (
 // serviceRange makes the default range of service addresses, and says that it is
 // ready. One that is there and is another stays, unless this server adds the other
 // family of addresses to it.
-func (k *Keeper) serviceRange(ctx context.Context) error {
+func (k *Keeper) ensureServiceCIDR(ctx context.Context) error {
 	var wanted []string
 	for _, p := range k.Services {
 		wanted = append(wanted, p.String())
@@ -60,20 +60,20 @@ func (k *Keeper) serviceRange(ctx context.Context) error {
 			return err
 		}
 	}
-	if current.DeletionTimestamp != nil || !slices.Equal(current.Spec.CIDRs, wanted) || isDecided(current) {
+	if current.DeletionTimestamp != nil || !slices.Equal(current.Spec.CIDRs, wanted) || hasReadyCondition(current) {
 		return nil
 	}
-	return k.rangeReady(ctx)
+	return k.setServiceCIDRReady(ctx)
 }
 
 // isDecided says whether somebody has said whether the range is ready.
-func isDecided(c *networkingv1.ServiceCIDR) bool {
+func hasReadyCondition(c *networkingv1.ServiceCIDR) bool {
 	return slices.ContainsFunc(c.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionUnknown
 	})
 }
 
-func (k *Keeper) rangeReady(ctx context.Context) error {
+func (k *Keeper) setServiceCIDRReady(ctx context.Context) error {
 	document, err := json.Marshal(map[string]any{
 		"apiVersion": networkingv1.SchemeGroupVersion.String(), "kind": "ServiceCIDR",
 		"metadata": map[string]string{"name": serviceName},
@@ -89,20 +89,20 @@ func (k *Keeper) rangeReady(ctx context.Context) error {
 }
 
 // serviceInRange makes the range and then the Service, which has an address of it.
-func (k *Keeper) serviceInRange(ctx context.Context) error {
-	if err := k.serviceRange(ctx); err != nil {
+func (k *Keeper) ensureServiceCIDRAndService(ctx context.Context) error {
+	if err := k.ensureServiceCIDR(ctx); err != nil {
 		return err
 	}
-	return k.serviceOfCluster(ctx)
+	return k.ensureServiceOnce(ctx)
 }
 
 // serviceOfCluster makes the Service, unless another server does: one that is about to
 // has taken the address. An address that nobody gives back is mended later on, and the
 // Service made then.
-func (k *Keeper) serviceOfCluster(ctx context.Context) error {
+func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 	const tries, pause = 5, 100 * time.Millisecond
 	for try := 1; ; try++ {
-		err := k.service(ctx)
+		err := k.ensureService(ctx)
 		if !kerrors.IsInvalid(err) {
 			return err
 		}
@@ -120,7 +120,7 @@ func (k *Keeper) serviceOfCluster(ctx context.Context) error {
 
 // service makes the Service that programs in the cluster reach the API by. One that is
 // there is left as it is.
-func (k *Keeper) service(ctx context.Context) error {
+func (k *Keeper) ensureService(ctx context.Context) error {
 	_, found, err := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault, serviceName)
 	if err != nil || found {
 		return err

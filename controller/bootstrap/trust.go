@@ -22,7 +22,7 @@ const trustName = "extension-apiserver-authentication"
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 // Trust is what extension API servers verify clients and the front proxy with.
-type Trust struct {
+type AuthenticationTrust struct {
 	// ClientCA and ProxyCA are authorities, PEM; empty is none.
 	ClientCA, ProxyCA []byte
 	// What the front proxy says, and who it may be.
@@ -42,7 +42,7 @@ const (
 
 // trust publishes what extension API servers need. What other servers published is
 // kept beside it: they may have other authorities.
-func (k *Keeper) trust(ctx context.Context) error {
+func (k *Keeper) publishTrust(ctx context.Context) error {
 	if k.Trust == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (k *Keeper) trust(ctx context.Context) error {
 		return err
 	}
 	if !found {
-		data, err := own.merged(nil, k.Now())
+		data, err := own.merge(nil, k.Now())
 		if err != nil || len(data) == 0 {
 			return err
 		}
@@ -60,13 +60,13 @@ func (k *Keeper) trust(ctx context.Context) error {
 		c.Namespace, c.Name = metav1.NamespaceSystem, trustName
 		return k.create(ctx, configMaps, c, manager)
 	}
-	data, err := own.merged(current.Data, k.Now())
+	data, err := own.merge(current.Data, k.Now())
 	if err != nil || maps.Equal(data, current.Data) {
 		return err
 	}
 	return k.update(ctx, configMaps, metav1.NamespaceSystem, trustName, manager, func(obj registry.Object) error {
 		c := obj.(*corev1.ConfigMap)
-		data, err := own.merged(c.Data, k.Now())
+		data, err := own.merge(c.Data, k.Now())
 		if err != nil {
 			return err
 		}
@@ -76,12 +76,12 @@ func (k *Keeper) trust(ctx context.Context) error {
 }
 
 // merged returns what is published when others have published before.
-func (t *Trust) merged(before map[string]string, now time.Time) (map[string]string, error) {
+func (t *AuthenticationTrust) merge(before map[string]string, now time.Time) (map[string]string, error) {
 	out := map[string]string{}
-	if ca := mergeAuthorities([]byte(before[keyClientCA]), t.ClientCA, now); len(ca) > 0 {
+	if ca := mergeCertificates([]byte(before[keyClientCA]), t.ClientCA, now); len(ca) > 0 {
 		out[keyClientCA] = string(ca)
 	}
-	ca := mergeAuthorities([]byte(before[keyProxyCA]), t.ProxyCA, now)
+	ca := mergeCertificates([]byte(before[keyProxyCA]), t.ProxyCA, now)
 	if len(ca) == 0 {
 		return out, nil
 	}
@@ -122,7 +122,7 @@ func mergeLists(before string, own []string) ([]string, error) {
 }
 
 // mergeAuthorities adds certificates to PEM, and leaves out those whose time is over.
-func mergeAuthorities(before, own []byte, now time.Time) []byte {
+func mergeCertificates(before, own []byte, now time.Time) []byte {
 	var out bytes.Buffer
 	var seen [][]byte
 	for _, text := range [][]byte{before, own} {

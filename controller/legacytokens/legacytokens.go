@@ -26,9 +26,9 @@ const (
 
 	dateForm = "2006-01-02"
 	// lookEvery is how often it is made sure that the config map is there.
-	lookEvery = time.Hour
+	checkInterval = time.Hour
 	// writeTime bounds the write of a label.
-	writeTime = 10 * time.Second
+	writeTimeout = 10 * time.Second
 )
 
 var (
@@ -78,23 +78,23 @@ func New(objects Objects, log *slog.Logger, now func() time.Time) *Tracker {
 
 // Run keeps the config map and writes labels until ctx ends.
 func (t *Tracker) Run(ctx context.Context, w Writer) {
-	look := time.NewTicker(lookEvery)
+	look := time.NewTicker(checkInterval)
 	defer look.Stop()
-	t.keepSince(ctx, w)
+	t.keepConfigMap(ctx, w)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case u := <-t.uses:
-			t.label(ctx, w, u)
+			t.writeLabel(ctx, w, u)
 		case <-look.C:
-			t.keepSince(ctx, w)
+			t.keepConfigMap(ctx, w)
 		}
 	}
 }
 
-func (t *Tracker) keepSince(ctx context.Context, w Writer) {
-	if err := t.ensureSince(ctx, w); err != nil && ctx.Err() == nil {
+func (t *Tracker) keepConfigMap(ctx context.Context, w Writer) {
+	if err := t.ensureConfigMap(ctx, w); err != nil && ctx.Err() == nil {
 		t.log.Warn("cannot note since when legacy tokens are tracked", "error", err)
 	}
 }
@@ -102,7 +102,7 @@ func (t *Tracker) keepSince(ctx context.Context, w Writer) {
 func (t *Tracker) today() string { return t.now().UTC().Format(dateForm) }
 
 // ensureSince creates the config map, or corrects its date.
-func (t *Tracker) ensureSince(ctx context.Context, w Writer) error {
+func (t *Tracker) ensureConfigMap(ctx context.Context, w Writer) error {
 	obj, err := t.objects.Lookup(ctx, corev1.Resource("configmaps"), "kube-system", configMapName)
 	if err != nil {
 		return err
@@ -152,8 +152,8 @@ func (t *Tracker) Used(_ context.Context, secret *corev1.Secret) {
 	}
 }
 
-func (t *Tracker) label(ctx context.Context, w Writer, u use) {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+func (t *Tracker) writeLabel(ctx context.Context, w Writer, u use) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	ref := client.Ref{Resource: secrets, Namespace: u.namespace, Name: u.name}
 	_, err := w.Update(ctx, client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {

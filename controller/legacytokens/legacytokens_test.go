@@ -73,7 +73,7 @@ func TestSince(t *testing.T) {
 		if c.there != nil {
 			m.objects["configmaps/"+configMapName] = &corev1.ConfigMap{Data: c.there}
 		}
-		if err := tracker.ensureSince(t.Context(), m); err != nil {
+		if err := tracker.ensureConfigMap(t.Context(), m); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		o, _ := m.objects["configmaps/"+configMapName].(*corev1.ConfigMap)
@@ -102,7 +102,7 @@ func TestUsesAreNotedOnceADay(t *testing.T) {
 		if len(tracker.uses) != 1 {
 			t.Fatalf("%q: %d uses are to be written", label, len(tracker.uses))
 		}
-		tracker.label(t.Context(), m, <-tracker.uses)
+		tracker.writeLabel(t.Context(), m, <-tracker.uses)
 		<-m.updates
 		m.mu.Lock()
 		if got := secret.Labels[lastUsedLabel]; got != "2026-03-02" {

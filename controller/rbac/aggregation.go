@@ -72,7 +72,7 @@ func (a *Aggregation) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.bringUpToDate(ctx); err != nil {
+	if err := a.updateAggregates(ctx); err != nil {
 		return err
 	}
 	a.Background("aggregation of ClusterRoles", func(ctx context.Context) { a.run(ctx, wake) })
@@ -86,7 +86,7 @@ func (a *Aggregation) run(ctx context.Context, wake <-chan struct{}) {
 			return
 		case <-wake:
 		}
-		for a.bringUpToDate(ctx) != nil {
+		for a.updateAggregates(ctx) != nil {
 			select {
 			case <-ctx.Done():
 				return
@@ -98,9 +98,9 @@ func (a *Aggregation) run(ctx context.Context, wake <-chan struct{}) {
 
 // bringUpToDate writes the rules of the aggregates that have others. One that
 // selects another aggregate follows when that one's write is seen.
-func (a *Aggregation) bringUpToDate(ctx context.Context) error {
+func (a *Aggregation) updateAggregates(ctx context.Context) error {
 	a.mu.Lock()
-	wanted := Aggregates(slices.Collect(maps.Values(a.roles)))
+	wanted := AggregatedRules(slices.Collect(maps.Values(a.roles)))
 	for name, rules := range wanted {
 		if equality.Semantic.DeepEqual(rules, a.roles[name].Rules) {
 			delete(wanted, name)
@@ -130,7 +130,7 @@ func (a *Aggregation) update(ctx context.Context, name string, change func(regis
 
 // Aggregates returns the rules that each aggregate among the roles has to have:
 // those of the roles that it selects, by selector and name, each once.
-func Aggregates(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule {
+func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule {
 	slices.SortFunc(roles, func(a, b *rbacv1.ClusterRole) int {
 		if a.Name < b.Name {
 			return -1
@@ -150,7 +150,7 @@ func Aggregates(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule {
 			}
 			for _, from := range roles {
 				if from.Name != role.Name && selector.Matches(labels.Set(from.Labels)) {
-					rules = addEach(rules, from.Rules)
+					rules = appendMissing(rules, from.Rules)
 				}
 			}
 		}
@@ -159,7 +159,7 @@ func Aggregates(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule {
 	return out
 }
 
-func addEach(rules, more []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+func appendMissing(rules, more []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	for _, r := range more {
 		if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, r) }) {
 			rules = append(rules, r)

@@ -43,7 +43,7 @@ func TestAggregatesGatherEachRuleOnce(t *testing.T) {
 	a, b := map[string]string{"to": "a"}, map[string]string{"to": "b"}
 	own := aggregate("all", b, a)
 	own.Labels = a // it does not select itself
-	out := Aggregates([]*rbacv1.ClusterRole{
+	out := AggregatedRules([]*rbacv1.ClusterRole{
 		partRole("z", a, "z", "shared"), partRole("y", a, "y", "shared"), partRole("x", b, "x", "shared"), partRole("none", nil, "none"), own, aggregate("empty", map[string]string{"to": "c"}),
 	})
 	if got, want := resources(out["all"]), []string{"x", "shared", "y", "z"}; !slices.Equal(got, want) {

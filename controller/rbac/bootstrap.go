@@ -22,7 +22,7 @@ import (
 const (
 	// atOnce is how many objects are written at a time: the store makes the
 	// writes of a moment durable together.
-	atOnce = 64
+	concurrentWrites = 64
 )
 
 // Client reads and writes objects. client.Client is one.
@@ -58,7 +58,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	carried, err := there.carried(ctx, wanted)
+	carried, err := there.legacyObjects(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 			if err := b.create(ctx, old); err != nil && !kerrors.IsAlreadyExists(err) {
 				return err
 			}
-			return b.complete(ctx, k, obj)
+			return b.addMissing(ctx, k, obj)
 		}
 		found, err := there.find(ctx, k)
 		switch {
@@ -134,7 +134,7 @@ func resourceOf(obj registry.Object) string {
 // each calls do for all objects, some at a time.
 func (b *Bootstrap) each(objs []registry.Object, do func(registry.Object) error) error {
 	errs := make([]error, len(objs))
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, concurrentWrites)
 	var running sync.WaitGroup
 	for i, obj := range objs {
 		slots <- struct{}{}
@@ -168,16 +168,16 @@ func (b *Bootstrap) ensure(ctx context.Context, wanted registry.Object) error {
 // reconcile makes an object that is there what it has to be.
 func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object) error {
 	copied, ok := found.DeepCopyObject().(registry.Object)
-	if !ok || !complete(copied, wanted) && sameRole(found, wanted) {
+	if !ok || !addMissing(copied, wanted) && sameRole(found, wanted) {
 		return nil
 	}
 	k := keyOf(wanted)
 	switch {
-	case protected(found):
+	case isProtected(found):
 		b.Log.Warn("a default role or binding lacks something, and is not to be changed", "resource", k.resource, "namespace", k.namespace, "name", k.name)
 		return nil
 	case sameRole(found, wanted):
-		return b.complete(ctx, k, wanted)
+		return b.addMissing(ctx, k, wanted)
 	}
 	// What a binding refers to cannot be changed: it is made anew.
 	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.GetUID()))}
@@ -189,10 +189,10 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 }
 
 // complete adds to a stored object what it lacks.
-func (b *Bootstrap) complete(ctx context.Context, k key, wanted registry.Object) error {
+func (b *Bootstrap) addMissing(ctx context.Context, k key, wanted registry.Object) error {
 	_, err := b.Client.Update(ctx, client.UpdateRequest{Ref: k.ref(), Change: func(obj registry.Object) error {
-		if !protected(obj) {
-			complete(obj, wanted)
+		if !isProtected(obj) {
+			addMissing(obj, wanted)
 		}
 		return nil
 	}})

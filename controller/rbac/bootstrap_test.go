@@ -111,7 +111,7 @@ func TestBootstrapMakesEveryObjectOnce(t *testing.T) {
 			t.Errorf("%v: %v", k, err)
 			continue
 		}
-		if complete(found, obj) || !sameRole(found, obj) {
+		if addMissing(found, obj) || !sameRole(found, obj) {
 			t.Errorf("%v lacks something", k)
 		}
 		if fields := found.GetManagedFields(); len(fields) != 1 || fields[0].Manager != "kube-apiserver" {

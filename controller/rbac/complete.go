@@ -14,7 +14,7 @@ import (
 )
 
 // protected says whether an object's annotation asks to leave it alone.
-func protected(obj registry.Object) bool {
+func isProtected(obj registry.Object) bool {
 	return obj.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false"
 }
 
@@ -31,7 +31,7 @@ func sameRole(a, b registry.Object) bool {
 
 // complete adds to obj what wanted has beyond it, and says whether that was
 // something. What obj has beyond wanted stays: it is a cluster's own.
-func complete(obj, wanted registry.Object) bool {
+func addMissing(obj, wanted registry.Object) bool {
 	annotations, changed := merge(obj.GetAnnotations(), wanted.GetAnnotations())
 	if changed {
 		obj.SetAnnotations(annotations)
@@ -111,10 +111,10 @@ func addSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
 // carried returns, by what they become, the objects that take something over from
 // an old cluster: rules of roles that aggregate nowadays, subjects of a binding
 // that was split.
-func (s state) carried(ctx context.Context, wanted []registry.Object) (map[key]registry.Object, error) {
+func (s state) legacyObjects(ctx context.Context, wanted []registry.Object) (map[key]registry.Object, error) {
 	out := map[key]registry.Object{}
 	for old, name := range policy.ClusterRolesToAggregate() {
-		from, err := s.toCarry(ctx, key{"clusterroles", "", old}, key{"clusterroles", "", name})
+		from, err := s.legacyObject(ctx, key{"clusterroles", "", old}, key{"clusterroles", "", name})
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +124,7 @@ func (s state) carried(ctx context.Context, wanted []registry.Object) (map[key]r
 		}
 	}
 	for name, old := range policy.ClusterRoleBindingsToSplit() {
-		from, err := s.toCarry(ctx, key{"clusterrolebindings", "", old}, key{"clusterrolebindings", "", name})
+		from, err := s.legacyObject(ctx, key{"clusterrolebindings", "", old}, key{"clusterrolebindings", "", name})
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (s state) carried(ctx context.Context, wanted []registry.Object) (map[key]r
 }
 
 // toCarry returns the old object if the new one is missing, else nil.
-func (s state) toCarry(ctx context.Context, old, name key) (registry.Object, error) {
+func (s state) legacyObject(ctx context.Context, old, name key) (registry.Object, error) {
 	there, err := s.find(ctx, name)
 	if err != nil || there != nil {
 		return nil, err

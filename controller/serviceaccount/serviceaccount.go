@@ -37,7 +37,7 @@ type Controller struct {
 // Run works until ctx ends or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := c.follow(ctx)
+		err := c.watchNamespaces(ctx)
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
@@ -51,7 +51,7 @@ func (c *Controller) Run(ctx context.Context) {
 
 // follow makes the missing accounts of all namespaces, and then those of each new
 // one.
-func (c *Controller) follow(ctx context.Context) error {
+func (c *Controller) watchNamespaces(ctx context.Context) error {
 	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
 	view, err := namespaces.Current(ctx)
 	if err != nil {

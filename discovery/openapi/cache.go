@@ -34,7 +34,7 @@ type cacheEntry struct {
 
 // errNotKept tells that what was written is to be served, but not kept nor called
 // by its ETag: a source failed, or something changed while it was written.
-var errNotKept = errors.New("openapi: not to be kept")
+var errDoNotCache = errors.New("openapi: not to be kept")
 
 // get returns a document. Several who ask for one that is not there wait for
 // the first of them to make it. With errNotKept it returns a document too.
@@ -87,7 +87,7 @@ func compress(write func(io.Writer) error) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	err := write(z)
-	if err != nil && !errors.Is(err, errNotKept) {
+	if err != nil && !errors.Is(err, errDoNotCache) {
 		return nil, err
 	}
 	if err := z.Close(); err != nil {

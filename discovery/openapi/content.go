@@ -39,14 +39,14 @@ func (c *lazyContent) Read(b []byte) (int, error) {
 
 // failing puts our own answer in the place of that which http.ServeContent gives
 // for content that cannot be had.
-type failing struct {
+type errorReplacer struct {
 	http.ResponseWriter
 	content *lazyContent
 	fail    func(error)
 	failed  bool
 }
 
-func (f *failing) WriteHeader(status int) {
+func (f *errorReplacer) WriteHeader(status int) {
 	if f.content.err != nil {
 		f.failed = true
 		f.fail(f.content.err)
@@ -55,7 +55,7 @@ func (f *failing) WriteHeader(status int) {
 	f.ResponseWriter.WriteHeader(status)
 }
 
-func (f *failing) Write(b []byte) (int, error) {
+func (f *errorReplacer) Write(b []byte) (int, error) {
 	if f.failed {
 		return len(b), nil
 	}

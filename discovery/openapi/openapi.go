@@ -221,7 +221,7 @@ func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		if h.etag("index") != etag {
-			return errNotKept
+			return errDoNotCache
 		}
 		return nil
 	})
@@ -326,7 +326,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	ctx := context.WithoutCancel(r.Context()) // others may wait for the result
 	h.serve(w, r, key{"", media.format, etag}, modified, func(out io.Writer) error {
 		parts, incomplete := h.readV2(ctx)
-		if incomplete != nil && !errors.Is(incomplete, errNotKept) {
+		if incomplete != nil && !errors.Is(incomplete, errDoNotCache) {
 			return incomplete
 		}
 		write := parts.writeJSON
@@ -337,7 +337,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		if h.etagV2() != etag {
-			return errNotKept
+			return errDoNotCache
 		}
 		return incomplete
 	})
@@ -348,33 +348,33 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 // built-in documents only; of others the ETag alone is known.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, modified time.Time, write func(io.Writer) error) {
 	w.Header().Add("Vary", "Accept-Encoding")
-	read := h.plain
+	read := h.uncompressed
 	if apiresponse.AcceptsGzip(r) {
 		w.Header().Set("Content-Encoding", "gzip")
 		read = h.cache.get
 	}
 	content := &lazyContent{load: func() ([]byte, error) {
 		text, err := read(k, write)
-		if errors.Is(err, errNotKept) {
+		if errors.Is(err, errDoNotCache) {
 			w.Header().Del("Etag")
 			return text, nil
 		}
 		return text, err
 	}}
 	// A failure is found out when the size is asked for, before anything is written.
-	http.ServeContent(&failing{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "", modified, content)
+	http.ServeContent(&errorReplacer{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "", modified, content)
 }
 
 // plain is for the few clients that do not take gzip. What costs much to make is
 // taken from the cache; JSON is not: it is made again in less time than it takes to compress.
-func (h *Handler) plain(k key, write func(io.Writer) error) ([]byte, error) {
+func (h *Handler) uncompressed(k key, write func(io.Writer) error) ([]byte, error) {
 	if k.format == asJSON {
 		var b bytes.Buffer
 		err := write(&b)
 		return b.Bytes(), err
 	}
 	compressed, incomplete := h.cache.get(k, write)
-	if incomplete != nil && !errors.Is(incomplete, errNotKept) {
+	if incomplete != nil && !errors.Is(incomplete, errDoNotCache) {
 		return nil, incomplete
 	}
 	z, err := gzip.NewReader(bytes.NewReader(compressed))

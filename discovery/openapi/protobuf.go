@@ -16,7 +16,7 @@ import (
 // The parsed form of a document takes some thirty times its size. So documents are
 // turned into protobuf some members at a time: the encodings of two parts
 // of a map, one after the other, are the encoding of the whole.
-const membersAtATime = 16
+const membersPerBatch = 16
 
 // Field numbers of the messages.
 const (
@@ -27,7 +27,7 @@ const (
 
 // writeProtobuf writes the parts as a message openapi.v2.Document.
 func (p *v2Parts) writeProtobuf(out io.Writer) error {
-	paths, err := inPieces(p.paths, func(object []byte) ([]byte, error) {
+	paths, err := encodeInBatches(p.paths, func(object []byte) ([]byte, error) {
 		d, err := openapiv2.ParseDocument(slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
 		if err != nil {
 			return nil, err
@@ -37,7 +37,7 @@ func (p *v2Parts) writeProtobuf(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	definitions, err := inPieces(p.definitions, func(object []byte) ([]byte, error) {
+	definitions, err := encodeInBatches(p.definitions, func(object []byte) ([]byte, error) {
 		d, err := openapiv2.ParseDocument(slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":{},"definitions":`), object, []byte("}")))
 		if err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func writeV3Protobuf(out io.Writer, text []byte) error {
 	if err != nil {
 		return err
 	}
-	paths, err := inPieces(pathMembers, func(object []byte) ([]byte, error) {
+	paths, err := encodeInBatches(pathMembers, func(object []byte) ([]byte, error) {
 		d, err := openapiv3.ParseDocument(slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
 		if err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func writeV3Protobuf(out io.Writer, text []byte) error {
 		if err != nil {
 			return err
 		}
-		schemas, err = inPieces(schemaMembers, func(object []byte) ([]byte, error) {
+		schemas, err = encodeInBatches(schemaMembers, func(object []byte) ([]byte, error) {
 			d, err := openapiv3.ParseDocument(slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":{},"components":{"schemas":`), object, []byte("}}")))
 			if err != nil {
 				return nil, err
@@ -136,9 +136,9 @@ func writeV3Protobuf(out io.Writer, text []byte) error {
 	return writeFields(out, rest, fields)
 }
 
-func inPieces(members []archive.Member, encode func(object []byte) ([]byte, error)) ([]byte, error) {
+func encodeInBatches(members []archive.Member, encode func(object []byte) ([]byte, error)) ([]byte, error) {
 	var encoded []byte
-	for piece := range slices.Chunk(members, membersAtATime) {
+	for piece := range slices.Chunk(members, membersPerBatch) {
 		object := []byte{'{'}
 		for i, m := range piece {
 			if i > 0 {

@@ -122,7 +122,7 @@ func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {
 		}
 		if err != nil && !errors.Is(err, ErrGone) {
 			h.log.Error("OpenAPI v2 is served without a document", "document", d.Path, "err", err)
-			failed = errNotKept
+			failed = errDoNotCache
 		}
 	}
 	if m.parts != nil {

@@ -101,7 +101,7 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 	longRunning := deadline.LongRunning(request.InfoFrom(ctx))
 	var answer *bodyCapture
 	w.Started = func(status int) {
-		record.Status(status)
+		record.SetStatusCode(status)
 		if longRunning {
 			record.Emit(ctx, audit.ResponseStarted)
 		}
@@ -112,12 +112,12 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 		}
 	}
 	if !longRunning {
-		w.Wrote = func(took time.Duration) { audit.Spent(ctx, audit.ResponseWrite, took) }
+		w.Wrote = func(took time.Duration) { audit.AddLatency(ctx, audit.ResponseWrite, took) }
 	}
 	defer func() {
 		w.Started, w.Copy, w.Wrote = nil, nil, nil
 		if cause := recover(); cause != nil {
-			audit.Respond(ctx, &metav1.Status{
+			audit.SetResponseStatus(ctx, &metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
 				Message: fmt.Sprintf("APIServer panic'd: %v", cause),
 			})
@@ -125,7 +125,7 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 			panic(cause)
 		}
 		if !record.HasStatus() {
-			audit.Respond(ctx,
+			audit.SetResponseStatus(ctx,
 				&metav1.Status{Status: metav1.StatusSuccess, Code: http.StatusOK, Message: "Connection closed early"})
 			if longRunning {
 				record.Emit(ctx, audit.ResponseStarted)
@@ -133,7 +133,7 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 		}
 		if answer != nil && !answer.exceeded {
 			header := w.Header()
-			record.Answered(func() ([]byte, error) { return a.objectJSON(header, answer.body.Bytes()) })
+			record.SetResponseObject(func() ([]byte, error) { return a.objectJSON(header, answer.body.Bytes()) })
 		}
 		record.Emit(ctx, audit.ResponseComplete)
 	}()

@@ -51,7 +51,7 @@ func New(o Options) func(http.Handler) http.Handler {
 			}
 			took := time.Since(start)
 			o.observe(user, err, took)
-			audit.Spent(r.Context(), audit.Authentication, took)
+			audit.AddLatency(r.Context(), audit.Authentication, took)
 			if user == nil {
 				o.Log.Debug("request without valid credentials", "path", r.URL.Path, "error", err)
 				apiresponse.Error(w, r, unauthorized())

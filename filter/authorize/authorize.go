@@ -30,7 +30,7 @@ func New(a authz.Authorizer, observe Observer) func(http.Handler) http.Handler {
 			decision, reason, err := a.Authorize(ctx, attributes)
 			took := time.Since(start)
 			observe(result(decision, err), took)
-			audit.Spent(ctx, audit.Authorization, took)
+			audit.AddLatency(ctx, audit.Authorization, took)
 			if decision == authz.Allow {
 				audit.Annotate(ctx, decisionKey, "allow")
 				audit.Annotate(ctx, reasonKey, reason)

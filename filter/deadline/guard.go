@@ -104,7 +104,7 @@ func (g *guard) cutOff() {
 			continue
 		}
 		if was == open {
-			apiresponse.TimeUp(g.gate.outer)
+			apiresponse.GatewayTimeout(g.gate.outer)
 			return
 		}
 		// Without this deadline a client that does not read could block a write for ever. It fails

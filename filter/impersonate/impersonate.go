@@ -76,7 +76,7 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *reques
 	ctx := r.Context()
 	start := time.Now()
 	user, mode, err := f.findMode(ctx, requested, authz.AttributesOf(r))
-	audit.Spent(ctx, audit.Impersonation, time.Since(start))
+	audit.AddLatency(ctx, audit.Impersonation, time.Since(start))
 	if err != nil {
 		f.observe.Impersonation("", "denied", time.Since(start))
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -88,7 +88,7 @@ type Endpoint struct {
 // Response chooses the encoding of the response to r.
 func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	header := r.Header.Get("Accept")
-	pretty := apiresponse.Pretty(r)
+	pretty := apiresponse.WantsPretty(r)
 	if header == "" || header == scheme.TypeJSON || header == "*/*" {
 		return Accepted{Media: scheme.JSON, Pretty: pretty}, nil
 	}
@@ -147,7 +147,7 @@ func (f Formats) notProducible(e Endpoint) error {
 }
 
 // accept reads a range's parameters for a media type.
-func accept(c *apiresponse.Clause, m scheme.Media, e Endpoint) (Accepted, bool) {
+func accept(c *apiresponse.MediaRange, m scheme.Media, e Endpoint) (Accepted, bool) {
 	a := Accepted{Media: m}
 	if e.Stream && m == scheme.YAML {
 		return a, false
@@ -156,7 +156,7 @@ func accept(c *apiresponse.Clause, m scheme.Media, e Endpoint) (Accepted, bool) 
 	if stream := c.Params["stream"]; stream != "" && (stream != "watch" || m == scheme.YAML) {
 		return a, false
 	}
-	if !c.Transforms() {
+	if !c.RequestsConversion() {
 		return a, !e.Unstructured || m != scheme.Protobuf
 	}
 	version := c.Params["v"]

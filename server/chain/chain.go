@@ -79,7 +79,7 @@ func New(h http.Handler, o Options) http.Handler {
 		goaway.New(o.GoawayChance, nil),
 		deadline.New(deadline.Options{
 			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Spread, Stopping: o.Stopping,
-			Running: o.Running, Abandoned: o.Metrics.Late,
+			Running: o.Running, Abandoned: o.Metrics.AbandonedHandler,
 		}),
 		recovery.New(o.Log), // again: what follows has a goroutine of its own
 		cors.New(o.CORSAllowedOrigins),

@@ -38,7 +38,7 @@ type FileOptions struct {
 	Now func() time.Time
 	// Failed is called with errors of compressing and removing files that were rotated
 	// away; nil ignores them.
-	Failed func(error)
+	OnError func(error)
 }
 
 // File is a log file that is rotated. One goroutine at a time writes to it.
@@ -47,8 +47,8 @@ type File struct {
 	file *os.File
 	size int64
 
-	tidy sync.Mutex     // held while backups are compressed and removed
-	busy sync.WaitGroup // that work, in the background
+	cleanUpMu sync.Mutex     // held while backups are compressed and removed
+	cleanUps  sync.WaitGroup // that work, in the background
 }
 
 // OpenFile opens the file, and makes it and its directory, with access for the
@@ -57,8 +57,8 @@ func OpenFile(o FileOptions) (*File, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Failed == nil {
-		o.Failed = func(error) {}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Path), directoryMode); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (f *File) Write(b []byte) (int, error) {
 
 // Close closes the file and waits for the work on backups.
 func (f *File) Close() error {
-	f.busy.Wait()
+	f.cleanUps.Wait()
 	if f.file == nil {
 		return nil
 	}
@@ -128,18 +128,18 @@ func (f *File) rotate() error {
 	if err := f.open(); err != nil {
 		return err
 	}
-	f.busy.Add(1)
+	f.cleanUps.Add(1)
 	go func() {
-		defer f.busy.Done()
-		if err := f.tidyUp(); err != nil {
-			f.o.Failed(err)
+		defer f.cleanUps.Done()
+		if err := f.cleanUp(); err != nil {
+			f.o.OnError(err)
 		}
 	}()
 	return nil
 }
 
 // parts are what stands before and after the time in the names of backups.
-func (f *File) parts() (prefix, suffix string) {
+func (f *File) nameParts() (prefix, suffix string) {
 	name := filepath.Base(f.o.Path)
 	suffix = filepath.Ext(name)
 	return strings.TrimSuffix(name, suffix) + "-", suffix
@@ -147,7 +147,7 @@ func (f *File) parts() (prefix, suffix string) {
 
 // backupName returns a name that no file has yet.
 func (f *File) backupName() string {
-	prefix, suffix := f.parts()
+	prefix, suffix := f.nameParts()
 	for at := f.o.Now().UTC(); ; at = at.Add(time.Millisecond) {
 		name := filepath.Join(filepath.Dir(f.o.Path), prefix+at.Format(backupTime)+suffix)
 		_, err := os.Lstat(name)
@@ -165,9 +165,9 @@ type backup struct {
 }
 
 // tidyUp removes backups that are too many or too old, and compresses the others.
-func (f *File) tidyUp() error {
-	f.tidy.Lock()
-	defer f.tidy.Unlock()
+func (f *File) cleanUp() error {
+	f.cleanUpMu.Lock()
+	defer f.cleanUpMu.Unlock()
 	backups, err := f.backups()
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (f *File) backups() ([]backup, error) {
 	if err != nil {
 		return nil, err
 	}
-	prefix, suffix := f.parts()
+	prefix, suffix := f.nameParts()
 	var out []backup
 	for _, e := range entries {
 		name, ok := strings.CutPrefix(e.Name(), prefix)

@@ -50,7 +50,7 @@ func (c *clock) Now() time.Time { return c.now }
 
 func open(t *testing.T, o FileOptions) *File {
 	t.Helper()
-	o.Failed = func(err error) { t.Error(err) }
+	o.OnError = func(err error) { t.Error(err) }
 	f, err := OpenFile(o)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func write(t *testing.T, f *File, b []byte) {
 	if _, err := f.Write(b); err != nil {
 		t.Fatal(err)
 	}
-	f.busy.Wait()
+	f.cleanUps.Wait()
 }
 
 func names(t *testing.T, dir string) []string {
