@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Clause is one media range of an Accept header (RFC 9110 section 12.5.1).
+// MediaRange is one media range of an Accept header (RFC 9110 section 12.5.1).
 type MediaRange struct {
 	Type, Subtype string
-	Params        map[string]string // without q; nil for none
+	Params        map[string]string // without q; nil if there are none
 	Q             float64
 }
 
-// ParseAccept returns the ranges in order of preference: by weight, then the more
-// specific one, then as sent. A header that is empty accepts anything. What is
-// not a media range is left out.
+// ParseAccept returns the media ranges of an Accept header in order of preference: first by
+// weight, then the more specific range, then in the order of the header. An empty header
+// accepts everything. Parts that are not valid are ignored.
 func ParseAccept(header string) []MediaRange {
 	if header == "" {
 		return []MediaRange{{Type: "*", Subtype: "*", Q: 1}}
@@ -78,7 +78,7 @@ func parseClause(s string) (MediaRange, bool) {
 	return c, true
 }
 
-// Matches says whether the range includes the media type, parameters aside.
+// Matches reports whether the range includes the media type. It ignores parameters.
 func (c *MediaRange) Matches(mediaType string) bool {
 	if c.Type == "*" && c.Subtype == "*" {
 		return true
@@ -87,19 +87,20 @@ func (c *MediaRange) Matches(mediaType string) bool {
 	return c.Type == t && (c.Subtype == sub || c.Subtype == "*")
 }
 
-// Transforms says whether the range asks for the answer as another kind.
+// RequestsConversion reports whether the range asks for the response as another kind, such as
+// a Table.
 func (c *MediaRange) RequestsConversion() bool {
 	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
 }
 
-// Negotiate returns the first offered type that the client accepts as it is.
+// Negotiate returns the first offered media type that the client accepts without a conversion.
 func Negotiate(clauses []MediaRange, offered []string) (string, bool) {
 	for i := range clauses {
 		if clauses[i].RequestsConversion() {
 			continue
 		}
 		for _, mediaType := range offered {
-			// YAML cannot carry a stream.
+			// YAML cannot be used for a stream.
 			if clauses[i].Matches(mediaType) && (clauses[i].Params["stream"] == "" || mediaType != YAML) {
 				return mediaType, true
 			}
@@ -108,8 +109,8 @@ func Negotiate(clauses []MediaRange, offered []string) (string, bool) {
 	return "", false
 }
 
-// AcceptsAny says whether some range includes an offered type, whatever its
-// parameters ask for.
+// AcceptsAny reports whether a range includes an offered media type, whatever its parameters
+// are.
 func AcceptsAny(clauses []MediaRange, offered []string) bool {
 	for i := range clauses {
 		for _, mediaType := range offered {

@@ -1,6 +1,6 @@
-// Package apiresponse writes the answers that are not a resource's own: an error as
-// a Status, and small objects in the media type the client asked for. It is the
-// only place outside rest where a Go error becomes bytes on the wire.
+// Package apiresponse writes responses that are not objects of a resource: errors as a Status,
+// and small objects in the media type that the client accepts. Apart from package rest, it is
+// the only place that converts a Go error to a response.
 package apiresponse
 
 import (
@@ -22,37 +22,40 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// Media types that every API answer can have.
+// Media types that every API response can have.
 const (
 	JSON     = "application/json"
 	YAML     = "application/yaml"
 	Protobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// mediaTypes are the types, in the order in which messages list them.
+// mediaTypes are the media types in the order in which error messages list them.
 var mediaTypes = [...]string{JSON, YAML, Protobuf}
 
-// MediaTypes returns the offered types in the order in which messages list them.
+// MediaTypes returns the media types in the order in which error messages list them. The slice
+// must not be changed.
 func MediaTypes() []string { return mediaTypes[:] }
 
-// protobufPrefix marks a serialized runtime.Unknown.
+// protobufPrefix is the beginning of a serialized runtime.Unknown.
 var protobufPrefix = []byte("k8s\x00")
 
-// Message is an object that can be written in every media type.
+// Message is an object that can be encoded in every media type.
 type Message interface {
 	Marshal() ([]byte, error)
 }
 
-// Holder is a ResponseWriter that bounds the memory of answers that wait for their clients.
+// MemoryAccount is a ResponseWriter that limits the memory of responses that wait for their
+// clients.
 type MemoryAccount interface {
-	// Hold counts n bytes until the request ends, unless that is more than its user may have.
+	// Hold counts n bytes until the request ends and returns true. It returns false and counts
+	// nothing if that is more than the user may have.
 	Hold(n int64) bool
-	// Charge counts n bytes until the request ends, in any case.
+	// Charge counts n bytes until the request ends, even if that is more than the user may have.
 	Charge(n int64)
 }
 
-// Error answers err as a Status with its own code, in the type the client
-// accepts, or else as JSON.
+// Error responds with err as a Status, in the media type that the client accepts, or in JSON
+// if it accepts none of them.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 		requestTimeout(w, r)
@@ -83,11 +86,11 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	h.Set("Content-Type", mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+	_, _ = w.Write(body) // an error means that the client has gone away
 }
 
-// timedOut answers a request whose time is up, whatever else is wrong with it:
-// the Status without a kind, as plain text.
+// requestTimeout responds to a request whose deadline is over, and sets the status in the
+// audit record.
 func requestTimeout(w http.ResponseWriter, r *http.Request) {
 	status := timeoutStatus()
 	audit.SetResponseStatus(r.Context(), &status)
@@ -98,8 +101,8 @@ func timeoutStatus() metav1.Status {
 	return kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0).ErrStatus
 }
 
-// TimeUp answers a request whose time is up, in the place of its handler, which
-// audits what it answers itself.
+// GatewayTimeout responds 504 with a Status without kind, as plain text, like kube-apiserver.
+// It is called instead of the handler, which sets the audit record itself.
 func GatewayTimeout(w http.ResponseWriter) {
 	status := timeoutStatus()
 	body, err := json.Marshal(status)
@@ -109,24 +112,24 @@ func GatewayTimeout(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusGatewayTimeout)
-	_, _ = w.Write(append(body, '\n')) // the client may be gone
+	_, _ = w.Write(append(body, '\n')) // an error means that the client has gone away
 }
 
-// NotFoundPage answers a path that belongs to no API, as plain text.
+// NotFoundPage responds 404 as plain text, for a path that belongs to no API.
 func NotFoundPage(w http.ResponseWriter) {
 	http.Error(w, "404 page not found", http.StatusNotFound)
 }
 
-// sanitizer keeps an answer from looking like HTML.
+// sanitizer escapes text so that a response does not look like HTML.
 var sanitizer = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
-// InternalServerError answers, as plain text, a request that could not be judged.
+// InternalServerError responds 500 as plain text.
 func InternalServerError(w http.ResponseWriter, r *http.Request, err error) {
-	http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: %v", r.RequestURI, err)), http.StatusInternalServerError)
+	http.Error(w, sanitizer.Replace(fmt.Sprintf("Internal Server Error: %q: %v", r.RequestURI, err)),
+		http.StatusInternalServerError)
 }
 
-// Encode returns obj in one of the media types. t is what the protobuf envelope
-// says the object is.
+// Encode encodes obj in a media type. t is the apiVersion and kind for the protobuf envelope.
 func Encode(obj Message, t metav1.TypeMeta, mediaType string) ([]byte, error) {
 	switch mediaType {
 	case Protobuf:
@@ -156,7 +159,7 @@ func Encode(obj Message, t metav1.TypeMeta, mediaType string) ([]byte, error) {
 	return nil, errors.New("unknown media type " + mediaType)
 }
 
-// Indent returns JSON for a reader's eye, as pretty=true asks for.
+// Indent returns indented JSON. It returns body unchanged if it is not valid JSON.
 func Indent(body []byte) []byte {
 	var out bytes.Buffer
 	if err := json.Indent(&out, body, "", "  "); err != nil {
@@ -165,8 +168,8 @@ func Indent(body []byte) []byte {
 	return out.Bytes()
 }
 
-// Pretty says whether the client wants indented JSON: by the pretty parameter or,
-// without it, because a person reads what curl, wget and browsers show.
+// WantsPretty reports whether the response has to be indented: if the parameter pretty says so
+// or, without that parameter, if the client is curl, wget or a browser.
 func WantsPretty(r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "pretty") {
 		if v, ok := r.URL.Query()["pretty"]; ok && len(v) > 0 {
@@ -178,8 +181,8 @@ func WantsPretty(r *http.Request) bool {
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// NotAcceptable answers an Accept header that cannot be satisfied. Answers from
-// routing have (empty) details, those from negotiation have none.
+// NotAcceptable returns the error 406. If details is true, it has empty details, as the errors
+// of kube-apiserver's routing have.
 func NotAcceptable(message string, details bool) error {
 	err := apierr.NotAcceptable(message)
 	var s *kerrors.StatusError

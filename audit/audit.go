@@ -1,8 +1,7 @@
-// Package audit notes what requests did, for an auditor: who asked for what, what
-// the server decided and, where the policy wants it, the objects that went in and
-// out. A Record is the note about one request while it is served; at each stage
-// that the policy does not omit, an event of the audit.k8s.io/v1 API goes to the
-// sink.
+// Package audit writes the audit log: who requested what, how the server decided and, if the
+// policy asks for it, the objects of request and response. A Record collects this for one
+// request. At each stage that the policy does not omit, it writes an event of the API
+// audit.k8s.io/v1 to the sink.
 package audit
 
 import (
@@ -11,11 +10,11 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Event is one entry of the audit log. One that was handed to a Sink is shared and
-// not changed.
+// Event is one entry of the audit log. An event that was passed to a Sink is shared and must
+// not be changed.
 type Event = auditv1.Event
 
-// Level says how much is noted about a request; each includes those before it.
+// Level is how much is recorded about a request. Each level includes those before it.
 type Level int8
 
 // The levels, from the least to the most.
@@ -26,13 +25,14 @@ const (
 	RequestResponse
 )
 
-// levels are the names in policies and events.
-var levels = [...]auditv1.Level{auditv1.LevelNone, auditv1.LevelMetadata, auditv1.LevelRequest, auditv1.LevelRequestResponse}
+// levels has the names of the levels in policies and events.
+var levels = [...]auditv1.Level{auditv1.LevelNone, auditv1.LevelMetadata, auditv1.LevelRequest,
+	auditv1.LevelRequestResponse}
 
-// String returns the level's name.
+// String returns the name of the level.
 func (l Level) String() string { return string(levels[l]) }
 
-// ParseLevel returns the level of that name.
+// ParseLevel returns the level with that name.
 func ParseLevel(name auditv1.Level) (Level, bool) {
 	for i, known := range levels {
 		if known == name {
@@ -53,14 +53,13 @@ const (
 	Panic
 )
 
-// stages are the names in policies and events.
+// stages has the names of the stages in policies and events.
 var stages = map[Stages]auditv1.Stage{
 	RequestReceived: auditv1.StageRequestReceived, ResponseStarted: auditv1.StageResponseStarted,
 	ResponseComplete: auditv1.StageResponseComplete, Panic: auditv1.StagePanic,
 }
 
-// ParseStages returns the set of the named stages; names that are no stage are
-// left out.
+// ParseStages returns the set of the named stages. It ignores unknown names.
 func ParseStages(names []auditv1.Stage) Stages {
 	var set Stages
 	for stage, known := range stages {
@@ -73,34 +72,34 @@ func ParseStages(names []auditv1.Stage) Stages {
 	return set
 }
 
-// Settings are what the policy wants for one request.
+// Settings are what the policy has configured for a request.
 type Settings struct {
 	Level Level
-	// Omit are the stages without an event.
+	// Omit is the set of stages without an event.
 	Omit Stages
-	// OmitManagedFields leaves metadata.managedFields out of objects.
+	// OmitManagedFields removes metadata.managedFields from recorded objects.
 	OmitManagedFields bool
 }
 
-// Sink takes events. It is called concurrently.
+// Sink receives events. It is called concurrently.
 type Sink interface {
-	// Write hands events on and says whether that worked as far as the request has
-	// to know: a sink that works in the background says true. The slice is the
-	// sink's. What goes wrong is reported by the sink itself. It may block, but no
-	// longer than ctx and its own budget allow.
+	// Write takes events; it owns the slice. It returns false if the request has to fail
+	// because the events could not be written; a sink that writes in the background returns
+	// true. The sink reports errors itself. Write may block, until ctx is done or the sink's
+	// own time limit is over.
 	Write(ctx context.Context, events []*Event) bool
-	// Close hands on what is waiting, until ctx ends. No Write follows.
+	// Close writes the waiting events, until ctx is done. Write is not called after Close.
 	Close(ctx context.Context) error
 }
 
-// Report is told that events could not be handled by a part of a sink: log,
-// webhook, buffered or truncate.
+// Report is called when a part of a sink could not handle events. part is log, webhook,
+// buffered or truncate.
 type Report func(part string, err error, events []*Event)
 
-// Union hands events to all of its sinks.
+// Union passes events to all of its sinks.
 type Union []Sink
 
-// Write implements Sink. It works if it works for each.
+// Write implements Sink. It returns true if all sinks do.
 func (u Union) Write(ctx context.Context, events []*Event) bool {
 	ok := true
 	for _, s := range u {

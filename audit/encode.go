@@ -14,17 +14,17 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// head is how an event begins that stands alone.
+// eventTypeMeta is the beginning of an event that is not in a list.
 const eventTypeMeta = `"kind":"Event","apiVersion":"audit.k8s.io/v1",`
 
-// microFormat is metav1.RFC3339Micro with its quotes.
+// microFormat is metav1.RFC3339Micro in quotes.
 const microFormat = `"` + metav1.RFC3339Micro + `"`
 
-// AppendEvent appends the document of an event that stands alone: what
-// encoding/json makes of the type, without reflection.
+// AppendEvent appends the JSON of an event that is not in a list. The result equals that of
+// encoding/json, but is made without reflection.
 func AppendEvent(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, eventTypeMeta) }
 
-// AppendItem appends the document of an event in a list, which has no kind.
+// AppendItem appends the JSON of an event in a list, which has no kind.
 func AppendItem(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, "") }
 
 func appendEvent(b []byte, e *Event, head string) []byte {
@@ -76,7 +76,7 @@ func appendMember(b []byte, name, value string) []byte {
 	return appendString(append(b, name...), value)
 }
 
-// appendOptional appends a member of an object that is left out when empty.
+// appendOptional appends a member of an object unless the value is empty.
 func appendOptional(b []byte, name, value string) []byte {
 	if value == "" {
 		return b
@@ -122,8 +122,7 @@ func appendReference(b []byte, r *auditv1.ObjectReference) []byte {
 	return append(b, '}')
 }
 
-// appendStatus appends a Status as the record keeps it: without kind and list
-// metadata.
+// appendStatus appends a Status, which has no kind and no list metadata in events.
 func appendStatus(b []byte, s *metav1.Status) []byte {
 	b = append(b, `{"metadata":{}`...)
 	b = appendOptional(b, `"status":`, s.Status)
@@ -158,7 +157,7 @@ func appendStrings(b []byte, list []string) []byte {
 	return append(b, ']')
 }
 
-// appendMap appends a map with its keys in order.
+// appendMap appends a map with sorted keys.
 func appendMap[V any](b []byte, m map[string]V, appendValue func([]byte, V) []byte) []byte {
 	keys := make([]string, 0, len(m))
 	for key := range m {
@@ -176,11 +175,11 @@ func appendMap[V any](b []byte, m map[string]V, appendValue func([]byte, V) []by
 	return append(b, '}')
 }
 
-// appendString appends a JSON string as encoding/json does.
+// appendString appends a JSON string like encoding/json.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // a string has no error
+			quoted, _ := json.Marshal(s) // encoding a string cannot fail
 			return append(b, quoted...)
 		}
 	}
@@ -189,7 +188,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// Line returns an event as the log format legacy has it, on one line of text.
+// Line returns an event as one line of text, in the log format "legacy".
 func Line(e *Event) string {
 	quoted := func(list []string) string {
 		out := make([]string, len(list))
@@ -228,7 +227,8 @@ func Line(e *Event) string {
 	b.WriteString(e.RequestReceivedTimestamp.Format(time.RFC3339Nano))
 	b.WriteString(" AUDIT:")
 	for _, p := range [][2]string{
-		{"id", string(e.AuditID)}, {"stage", string(e.Stage)}, {"ip", ip}, {"method", e.Verb}, {"user", user}, {"groups", groups},
+		{"id", string(e.AuditID)}, {"stage", string(e.Stage)}, {"ip", ip}, {"method", e.Verb}, {"user", user},
+		{"groups", groups},
 		{"as", as}, {"asgroups", asGroups}, {"user-agent", e.UserAgent}, {"namespace", namespace}, {"uri", e.RequestURI},
 	} {
 		b.WriteString(" " + p[0] + "=" + strconv.Quote(p[1]))
@@ -237,8 +237,8 @@ func Line(e *Event) string {
 	return b.String()
 }
 
-// dropManagedFields returns a document without the managedFields of the object,
-// of the items of a list, or of the rows of a table.
+// dropManagedFields removes the managedFields of an object, of the items of a list, or of the
+// objects in the rows of a table.
 func dropManagedFields(doc []byte) []byte {
 	doc = dropFromObject(doc)
 	doc = eachElement(doc, "items", dropFromObject)
@@ -251,7 +251,7 @@ func dropManagedFields(doc []byte) []byte {
 	})
 }
 
-// dropFrom returns an object without its managedFields.
+// dropFromObject removes the managedFields of one object.
 func dropFromObject(object []byte) []byte {
 	meta, start, end, found, err := wire.Member(object, "metadata")
 	if err != nil || !found {
@@ -261,7 +261,7 @@ func dropFromObject(object []byte) []byte {
 	if err != nil || !found {
 		return object
 	}
-	// The documents are compact: the member begins after a brace or a comma.
+	// The document is compact JSON, so the member follows a brace or a comma.
 	from -= len(`"managedFields":`)
 	if meta[from-1] == ',' {
 		from--
@@ -271,7 +271,7 @@ func dropFromObject(object []byte) []byte {
 	return splice(object, start, end, splice(meta, from, to, nil))
 }
 
-// eachElement returns a document with f applied to the elements of an array.
+// eachElement returns the document with f applied to each element of the named array.
 func eachElement(doc []byte, name string, f func([]byte) []byte) []byte {
 	list, start, end, found, err := wire.Member(doc, name)
 	if err != nil || !found {
@@ -291,7 +291,7 @@ func eachElement(doc []byte, name string, f func([]byte) []byte) []byte {
 	return splice(doc, start, end, append(out, ']'))
 }
 
-// splice returns b with what is between start and end replaced.
+// splice returns b with the bytes from start to end replaced.
 func splice(b []byte, start, end int, with []byte) []byte {
 	out := make([]byte, 0, len(b)-(end-start)+len(with))
 	out = append(out, b[:start]...)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Layer is a part of the server that a request spends time in.
+// A Layer is a part of the server for which the time of a request is measured.
 type Layer int
 
 // The layers, in no order.
@@ -14,10 +14,10 @@ const (
 	Authorization
 	Impersonation
 	ResponseWrite
-	layers // how many there are
+	layers // the number of layers
 )
 
-// layerKeys are the annotations of layers.
+// layerKeys are the keys of the annotations.
 var layerKeys = [layers]string{
 	Authentication: "apiserver.latency.k8s.io/authentication",
 	Authorization:  "apiserver.latency.k8s.io/authorization",
@@ -27,15 +27,15 @@ var layerKeys = [layers]string{
 
 const (
 	totalKey = "apiserver.latency.k8s.io/total"
-	// slow is how long a request takes at least of which the parts are noted.
+	// slowRequest is the time from which on a request gets latency annotations.
 	slowRequest = 500 * time.Millisecond
 )
 
-// latencies are the times that a request spent in each layer.
+// latencies are the times that a request has spent in each layer.
 type latencies [layers]time.Duration
 
-// Spent notes that the request spent time in a layer. Of a slow request the sum of
-// each layer becomes an annotation.
+// AddLatency adds to the time that the request has spent in a layer. Events of slow requests
+// have these times as annotations.
 func AddLatency(ctx context.Context, l Layer, d time.Duration) {
 	r := From(ctx)
 	if r == nil {
@@ -46,7 +46,8 @@ func AddLatency(ctx context.Context, l Layer, d time.Duration) {
 	r.times[l] += d
 }
 
-// annotate returns annotations with those of a request that took so long.
+// annotate returns the annotations with the latencies added, if a request with this total time
+// is slow.
 func (t *latencies) annotate(annotations map[string]string, total time.Duration) map[string]string {
 	if total <= slowRequest {
 		return annotations

@@ -24,7 +24,8 @@ func TestSlowRequestsSayWhere(t *testing.T) {
 		if len(first) != 0 || last["apiserver.latency.k8s.io/authentication"] != want {
 			t.Errorf("%v: %v, %v", received, first, last)
 		}
-		if _, ok := last["apiserver.latency.k8s.io/authorization"]; ok || (last["apiserver.latency.k8s.io/total"] != "") != (want != "") {
+		if _, ok := last["apiserver.latency.k8s.io/authorization"]; ok ||
+			(last["apiserver.latency.k8s.io/total"] != "") != (want != "") {
 			t.Errorf("%v: %v", received, last)
 		}
 	}
@@ -42,7 +43,8 @@ func TestARefusalIsAnObject(t *testing.T) {
 		if e.ResponseStatus.Message != "no" || (e.ResponseObject != nil) != (level == RequestResponse) {
 			t.Errorf("%v: %+v", level, e)
 		}
-		const want = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no","reason":"Unauthorized","code":401}`
+		const want = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no",` +
+			`"reason":"Unauthorized","code":401}`
 		if level == RequestResponse && string(e.ResponseObject.Raw) != want {
 			t.Errorf("%s", e.ResponseObject.Raw)
 		}

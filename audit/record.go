@@ -18,29 +18,28 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// maxUserAgent bounds what is noted of a user agent.
 const (
 	maxUserAgent       = 1024
 	userAgentTruncated = "...TRUNCATED"
 )
 
-// Record is the note about one request. It begins before it is known whether the
-// policy wants the request noted at all; until then everything is kept. All
-// methods may be called on a nil Record, which notes nothing, and concurrently.
+// Record collects the audit data of one request. It begins before the policy has decided
+// whether the request is recorded; until then it collects everything. All methods may be
+// called concurrently, and on a nil Record, which does nothing.
 type Record struct {
 	sink  Sink
-	count func() // counts events
+	count func() // called for each event
 
 	mu       sync.Mutex // guards what follows
 	decided  bool
 	settings Settings
 	event    Event
-	refusal  *metav1.Status // what the request was refused with, nil if it was not
+	refusal  *metav1.Status // the Status of the error response; nil if there is none
 	times    latencies
 }
 
-// NewRecord begins the note of the request with that Audit-Id, which was received
-// at the given time. count is called for each event.
+// NewRecord returns the record of a request with that audit ID, received at the given time.
+// count is called for each event.
 func NewRecord(sink Sink, count func(), id string, received time.Time) *Record {
 	r := &Record{sink: sink, count: count}
 	r.event.AuditID = types.UID(id)
@@ -50,23 +49,23 @@ func NewRecord(sink Sink, count func(), id string, received time.Time) *Record {
 
 type contextKey struct{}
 
-// With returns ctx with the request's record.
+// With returns a context with the request's record.
 func With(ctx context.Context, r *Record) context.Context {
 	return context.WithValue(ctx, contextKey{}, r)
 }
 
-// From returns the request's record, nil where the request is not noted.
+// From returns the request's record, nil if the request is not audited.
 func From(ctx context.Context) *Record {
 	r, _ := ctx.Value(contextKey{}).(*Record)
 	return r
 }
 
-// Annotate notes something that a part of the server decided about the request.
-// The key names that part, such as authorization.k8s.io/decision; values are
-// short. The first value of a key stays. Annotations are of the level Metadata.
+// Annotate adds an annotation to the events of the request. The key names the part of the
+// server that decided something, such as authorization.k8s.io/decision; values are short. If a
+// key is set again, the first value stays. Annotations are recorded from level Metadata on.
 func Annotate(ctx context.Context, key, value string) { From(ctx).Annotate(key, value) }
 
-// Annotate is the function of that name.
+// Annotate is like the function Annotate.
 func (r *Record) Annotate(key, value string) {
 	r.update(Metadata, func(e *Event) {
 		if e.Annotations == nil {
@@ -78,7 +77,7 @@ func (r *Record) Annotate(key, value string) {
 	})
 }
 
-// Annotation returns the value that was noted under key.
+// Annotation returns the value of an annotation.
 func (r *Record) Annotation(key string) (value string, ok bool) {
 	if r == nil {
 		return "", false
@@ -89,9 +88,8 @@ func (r *Record) Annotation(key string) (value string, ok bool) {
 	return value, ok
 }
 
-// Impersonate notes that the rest of the request is done as another user.
-// constraint is the verb of the constrained impersonation that allowed it, "" for
-// none.
+// Impersonate records that the request is handled as another user. constraint is the verb of
+// the constrained impersonation that allowed it, or "".
 func Impersonate(ctx context.Context, user *request.User, constraint string) {
 	From(ctx).update(Metadata, func(e *Event) {
 		info := userInfo(user)
@@ -102,16 +100,16 @@ func Impersonate(ctx context.Context, user *request.User, constraint string) {
 	})
 }
 
-// Respond notes the Status that answers the request: its words are of the level
-// Metadata.
+// SetResponseStatus records the Status of the response, from level Metadata on.
 func SetResponseStatus(ctx context.Context, s *metav1.Status) {
 	From(ctx).update(Metadata, func(e *Event) {
-		e.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
+		e.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details,
+			Code: s.Code}
 	})
 }
 
-// Refuse notes the Status that answers the request in the place of what it asked for:
-// its words, and at the level RequestResponse the object.
+// SetErrorStatus records the Status of an error response, and records it as the response
+// object at level RequestResponse.
 func SetErrorStatus(ctx context.Context, s *metav1.Status) {
 	SetResponseStatus(ctx, s)
 	if r := From(ctx); r != nil {
@@ -121,7 +119,7 @@ func SetErrorStatus(ctx context.Context, s *metav1.Status) {
 	}
 }
 
-// refused returns the object of a refusal, nil where there is none.
+// refusedObject returns the Status of an error response as an object, nil if there is none.
 func refusedObject(s *metav1.Status) *runtime.Unknown {
 	if s == nil {
 		return nil
@@ -130,12 +128,12 @@ func refusedObject(s *metav1.Status) *runtime.Unknown {
 	object.Kind, object.APIVersion = "Status", "v1"
 	doc, err := json.Marshal(&object)
 	if err != nil {
-		return nil // there is no such Status
+		return nil // encoding a Status does not fail
 	}
 	return &runtime.Unknown{Raw: doc}
 }
 
-// note lets f write to the event if the level reaches least.
+// update calls f with the event if the level is at least the given one.
 func (r *Record) update(least Level, f func(*Event)) {
 	if r == nil {
 		return
@@ -147,7 +145,7 @@ func (r *Record) update(least Level, f func(*Event)) {
 	}
 }
 
-// Decide says what the policy wants. It is called once, when the user is known.
+// Decide sets the settings of the policy. It is called once, when the user is known.
 func (r *Record) Decide(s Settings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +153,7 @@ func (r *Record) Decide(s Settings) {
 	r.event.Level = levels[s.Level]
 }
 
-// Decided says whether Decide was called.
+// Decided reports whether Decide has been called.
 func (r *Record) Decided() bool {
 	if r == nil {
 		return false
@@ -165,8 +163,8 @@ func (r *Record) Decided() bool {
 	return r.decided
 }
 
-// Wants says whether what is of that level is noted. What is costly to make is
-// made only if it is wanted.
+// Wants reports whether the level is at least l. Data that is expensive to make is only made
+// if it is wanted.
 func (r *Record) Wants(l Level) bool {
 	if r == nil {
 		return false
@@ -176,7 +174,7 @@ func (r *Record) Wants(l Level) bool {
 	return r.decided && r.settings.Level >= l
 }
 
-// OmitsManagedFields says whether objects are noted without managedFields.
+// OmitsManagedFields reports whether objects are recorded without managedFields.
 func (r *Record) OmitsManagedFields() bool {
 	if r == nil {
 		return false
@@ -186,7 +184,7 @@ func (r *Record) OmitsManagedFields() bool {
 	return r.settings.OmitManagedFields
 }
 
-// Describe notes who asks for what; user may be nil.
+// Describe records the request. user may be nil.
 func (r *Record) Describe(req *http.Request, i *request.Info, user *request.User) {
 	var ips []string
 	for _, ip := range utilnet.SourceIPs(req) {
@@ -223,9 +221,9 @@ func userInfo(u *request.User) authenticationv1.UserInfo {
 	return out
 }
 
-// Sent notes the object that a request carries: at the level Metadata what it is,
-// at Request the object, whose document encode makes. meta is nil for what is no
-// object, such as DeleteOptions.
+// SetRequestObject records the object in a request: its name and UID at level Metadata, the
+// whole object at level Request; encode returns its JSON. meta is nil for a body that has no
+// metadata, such as DeleteOptions.
 func (r *Record) SetRequestObject(meta metav1.Object, encode func() ([]byte, error)) {
 	if !r.Wants(Metadata) {
 		return
@@ -242,7 +240,8 @@ func (r *Record) SetRequestObject(meta metav1.Object, encode func() ([]byte, err
 	})
 }
 
-// completed adds to a reference what the path does not say.
+// completeReference adds the fields of the object to a reference that the path does not
+// contain.
 func completeReference(ref auditv1.ObjectReference, meta metav1.Object) *auditv1.ObjectReference {
 	if ref.Namespace == "" {
 		ref.Namespace = meta.GetNamespace()
@@ -259,7 +258,7 @@ func completeReference(ref auditv1.ObjectReference, meta metav1.Object) *auditv1
 	return &ref
 }
 
-// SentPatch notes a patch: the body, as JSON.
+// SetRequestPatch records the body of a patch as JSON.
 func (r *Record) SetRequestPatch(encode func() ([]byte, error)) {
 	if !r.Wants(Request) {
 		return
@@ -271,7 +270,7 @@ func (r *Record) SetRequestPatch(encode func() ([]byte, error)) {
 	r.update(Request, func(e *Event) { e.RequestObject = object })
 }
 
-// Answered notes the object that answers the request.
+// SetResponseObject records the object in the response.
 func (r *Record) SetResponseObject(encode func() ([]byte, error)) {
 	if !r.Wants(RequestResponse) {
 		return
@@ -280,8 +279,7 @@ func (r *Record) SetResponseObject(encode func() ([]byte, error)) {
 	r.update(RequestResponse, func(e *Event) { e.ResponseObject = object })
 }
 
-// document returns what encode makes as part of an event, nil where that is no
-// JSON document.
+// document returns the result of encode as a part of an event, nil if it is not valid JSON.
 func (r *Record) document(encode func() ([]byte, error)) *runtime.Unknown {
 	doc := document(encode)
 	if doc == nil {
@@ -293,11 +291,11 @@ func (r *Record) document(encode func() ([]byte, error)) *runtime.Unknown {
 	return &runtime.Unknown{Raw: doc}
 }
 
-// document returns compact JSON, with what matters to HTML escaped.
+// document returns compact JSON with HTML characters escaped.
 func document(encode func() ([]byte, error)) []byte {
 	raw, err := encode()
 	if err != nil {
-		return nil // the request itself fails by the same error
+		return nil // the request itself fails with the same error
 	}
 	doc, err := json.Marshal(json.RawMessage(raw))
 	if err != nil {
@@ -306,7 +304,7 @@ func document(encode func() ([]byte, error)) []byte {
 	return doc
 }
 
-// Status notes the code of the answer.
+// SetStatusCode records the HTTP status of the response.
 func (r *Record) SetStatusCode(code int) {
 	r.update(Metadata, func(e *Event) {
 		s := metav1.Status{}
@@ -318,7 +316,7 @@ func (r *Record) SetStatusCode(code int) {
 	})
 }
 
-// HasStatus says whether an answer was noted.
+// HasStatus reports whether a status was recorded.
 func (r *Record) HasStatus() bool {
 	if r == nil {
 		return false
@@ -328,8 +326,8 @@ func (r *Record) HasStatus() bool {
 	return r.event.ResponseStatus != nil
 }
 
-// Emit hands the event of a stage to the sink, unless the policy omits it, and
-// says whether the request may go on as far as auditing is concerned.
+// Emit writes the event of a stage to the sink, unless the policy omits that stage. It returns
+// false if the request has to fail because the event could not be written.
 func (r *Record) Emit(ctx context.Context, stage Stages) bool {
 	r.mu.Lock()
 	if !r.decided || r.settings.Level == None || r.settings.Omit&stage != 0 {

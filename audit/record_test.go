@@ -48,7 +48,8 @@ func TestNothingIsAboveTheLevel(t *testing.T) {
 			continue
 		}
 		e := sink.events[0]
-		if e.ObjectRef.Name != "s" || e.ObjectRef.UID != "u" || e.Annotations["k"] != "v" || e.ResponseStatus.Message != "words" || e.User.Username != "joe" {
+		if e.ObjectRef.Name != "s" || e.ObjectRef.UID != "u" || e.Annotations["k"] != "v" ||
+			e.ResponseStatus.Message != "words" || e.User.Username != "joe" {
 			t.Errorf("%s: %s", level, AppendEvent(nil, e))
 		}
 		if (e.RequestObject != nil) != (level >= Request) || (e.ResponseObject != nil) != (level >= RequestResponse) {

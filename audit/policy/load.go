@@ -16,8 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 )
 
-// Load reads the policy of a file. Unknown and repeated fields are a warning in
-// the log, as long as the rest can be read.
+// Load reads a policy file. Unknown and duplicate fields only cause a warning in the log.
 func Load(path string, log *slog.Logger) (*Policy, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -30,7 +29,7 @@ func Load(path string, log *slog.Logger) (*Policy, error) {
 	return p, nil
 }
 
-// Parse reads a policy from YAML or JSON.
+// Parse parses a policy in YAML or JSON.
 func Parse(content []byte, log *slog.Logger) (*Policy, error) {
 	p, err := decode(content, log)
 	if err != nil {
@@ -77,11 +76,13 @@ func decode(content []byte, log *slog.Logger) (*auditv1.Policy, error) {
 }
 
 var (
-	levelNames = []string{string(auditv1.LevelNone), string(auditv1.LevelMetadata), string(auditv1.LevelRequest), string(auditv1.LevelRequestResponse)}
-	stageNames = []string{string(auditv1.StageRequestReceived), string(auditv1.StageResponseStarted), string(auditv1.StageResponseComplete), string(auditv1.StagePanic)}
+	levelNames = []string{string(auditv1.LevelNone), string(auditv1.LevelMetadata), string(auditv1.LevelRequest),
+		string(auditv1.LevelRequestResponse)}
+	stageNames = []string{string(auditv1.StageRequestReceived), string(auditv1.StageResponseStarted),
+		string(auditv1.StageResponseComplete), string(auditv1.StagePanic)}
 )
 
-// Validate returns what is wrong with a policy.
+// Validate returns the errors of a policy.
 func Validate(p *auditv1.Policy) field.ErrorList {
 	errs := validateStages(p.OmitStages, field.NewPath("omitStages"))
 	for i := range p.Rules {
@@ -106,7 +107,8 @@ func validateRule(r *auditv1.PolicyRule, at *field.Path) field.ErrorList {
 	}
 	errs = append(errs, validateStages(r.OmitStages, at.Child("omitStages"))...)
 	if len(r.NonResourceURLs) > 0 && (len(r.Resources) > 0 || len(r.Namespaces) > 0) {
-		errs = append(errs, field.Invalid(urls, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+		errs = append(errs,
+			field.Invalid(urls, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
 	}
 	return errs
 }
@@ -133,7 +135,8 @@ func validateResources(g *auditv1.GroupResources, at *field.Path) field.ErrorLis
 		}
 	}
 	if len(g.ResourceNames) > 0 && len(g.Resources) == 0 {
-		errs = append(errs, field.Invalid(at.Child("resourceNames"), g.ResourceNames, "using resourceNames requires at least one resource"))
+		errs = append(errs,
+			field.Invalid(at.Child("resourceNames"), g.ResourceNames, "using resourceNames requires at least one resource"))
 	}
 	return errs
 }

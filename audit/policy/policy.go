@@ -1,5 +1,5 @@
-// Package policy decides what is audited: rules in order, of which the first that
-// matches a request counts.
+// Package policy decides what is recorded about a request. A policy is an ordered list of
+// rules; the first rule that matches the request is used.
 package policy
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Policy answers what is noted about a request. It is not changed once made.
+// Policy is a compiled policy. It is immutable.
 type Policy struct {
 	rules    []rule
-	fallback audit.Settings // of what no rule matches
+	fallback audit.Settings // if no rule matches
 }
 
 type rule struct {
@@ -23,13 +23,14 @@ type rule struct {
 	settings audit.Settings
 }
 
-// New makes a policy of one that is valid.
+// New returns a Policy for a valid policy object.
 func New(p *auditv1.Policy) *Policy {
 	omit := audit.ParseStages(p.OmitStages)
 	out := &Policy{fallback: audit.Settings{Omit: omit, OmitManagedFields: p.OmitManagedFields}}
 	for _, r := range p.Rules {
 		level, _ := audit.ParseLevel(r.Level)
-		s := audit.Settings{Level: level, Omit: omit | audit.ParseStages(r.OmitStages), OmitManagedFields: p.OmitManagedFields}
+		s := audit.Settings{Level: level, Omit: omit | audit.ParseStages(r.OmitStages),
+			OmitManagedFields: p.OmitManagedFields}
 		if r.OmitManagedFields != nil {
 			s.OmitManagedFields = *r.OmitManagedFields
 		}
@@ -38,7 +39,7 @@ func New(p *auditv1.Policy) *Policy {
 	return out
 }
 
-// For returns what is noted about a request. user is nil if nobody signed in.
+// For returns the settings for a request. user is nil if the request is not authenticated.
 func (p *Policy) For(i *request.Info, user *request.User) audit.Settings {
 	for k := range p.rules {
 		if p.rules[k].matches(i, user) {
@@ -48,13 +49,14 @@ func (p *Policy) For(i *request.Info, user *request.User) audit.Settings {
 	return p.fallback
 }
 
-// matches says whether a request is of the rule: each list that is not empty has
-// to have it.
+// matches reports whether the rule matches a request: the request has to match each list of
+// the rule that is not empty.
 func (r *rule) matches(i *request.Info, user *request.User) bool {
 	if len(r.Users) > 0 && (user == nil || !slices.Contains(r.Users, user.Name)) {
 		return false
 	}
-	if len(r.UserGroups) > 0 && (user == nil || !slices.ContainsFunc(user.Groups, func(g string) bool { return slices.Contains(r.UserGroups, g) })) {
+	if len(r.UserGroups) > 0 &&
+		(user == nil || !slices.ContainsFunc(user.Groups, func(g string) bool { return slices.Contains(r.UserGroups, g) })) {
 		return false
 	}
 	if len(r.Verbs) > 0 && !slices.Contains(r.Verbs, i.Verb) {
@@ -64,7 +66,8 @@ func (r *rule) matches(i *request.Info, user *request.User) bool {
 	case len(r.Namespaces) > 0 || len(r.Resources) > 0:
 		return i.IsResource() && r.hasNamespace(i) && r.hasResource(i)
 	case len(r.NonResourceURLs) > 0:
-		return !i.IsResource() && slices.ContainsFunc(r.NonResourceURLs, func(spec string) bool { return pathMatches(spec, i.Path) })
+		return !i.IsResource() &&
+			slices.ContainsFunc(r.NonResourceURLs, func(spec string) bool { return pathMatches(spec, i.Path) })
 	}
 	return true
 }
@@ -87,12 +90,13 @@ func (r *rule) hasResource(i *request.Info) bool {
 		if len(g.ResourceNames) > 0 && !slices.Contains(g.ResourceNames, i.Name) {
 			return false
 		}
-		return slices.ContainsFunc(g.Resources, func(spec string) bool { return resourceMatches(spec, i.Resource, i.Subresource) })
+		return slices.ContainsFunc(g.Resources,
+			func(spec string) bool { return resourceMatches(spec, i.Resource, i.Subresource) })
 	})
 }
 
-// resourceMatches says whether a specification has a resource: "*", "pods",
-// "pods/log", "pods/*" (which is pods as well) or "*/scale".
+// resourceMatches reports whether a resource in a rule matches. It can be "*", "pods",
+// "pods/log", "pods/*" (which also matches pods) or "*/scale".
 func resourceMatches(spec, resource, subresource string) bool {
 	if spec == "*" {
 		return true
@@ -109,7 +113,7 @@ func resourceMatches(spec, resource, subresource string) bool {
 	return name == resource && sub == subresource
 }
 
-// pathMatches says whether a specification, which may end with "*", has a path.
+// pathMatches reports whether a path in a rule, which may end with "*", matches.
 func pathMatches(spec, path string) bool {
 	if prefix, ok := strings.CutSuffix(spec, "*"); ok {
 		return strings.HasPrefix(path, prefix)

@@ -39,18 +39,30 @@ func TestRules(t *testing.T) {
 		{`{users: [bob]}`, nil, []string{"GET /x"}},
 		{`{userGroups: [ops, dev]}`, []string{"GET /x"}, nil},
 		{`{userGroups: [ops]}`, nil, []string{"GET /x"}},
-		{`{verbs: [get, watch]}`, []string{"GET /x", "GET /api/v1/pods?watch=1", "GET /api/v1/namespaces/n/pods/p"}, []string{"GET /api/v1/pods", "POST /x"}},
-		{`{namespaces: [ns]}`, []string{"GET /api/v1/namespaces/ns/pods"}, []string{"GET /api/v1/pods", "GET /x", "GET /api/v1/nodes/n"}},
+		{`{verbs: [get, watch]}`, []string{"GET /x", "GET /api/v1/pods?watch=1", "GET /api/v1/namespaces/n/pods/p"},
+			[]string{"GET /api/v1/pods", "POST /x"}},
+		{`{namespaces: [ns]}`, []string{"GET /api/v1/namespaces/ns/pods"},
+			[]string{"GET /api/v1/pods", "GET /x", "GET /api/v1/nodes/n"}},
 		{`{namespaces: [""]}`, []string{"GET /api/v1/nodes/n"}, []string{"GET /api/v1/namespaces/n/pods"}},
-		{`{resources: [{group: ""}]}`, []string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/log"}, []string{"GET /apis/apps/v1/deployments", "GET /x"}},
-		{`{resources: [{group: "*", resources: [deployments]}]}`, []string{"GET /apis/apps/v1/deployments"}, []string{"GET /api/v1/pods"}},
-		{`{resources: [{group: "", resources: [pods]}]}`, []string{"GET /api/v1/pods"}, []string{"GET /api/v1/namespaces/n/pods/p/log", "GET /apis/x/v1/pods"}},
-		{`{resources: [{group: "", resources: [pods/log]}]}`, []string{"GET /api/v1/namespaces/n/pods/p/log"}, []string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/status"}},
-		{`{resources: [{group: "", resources: [pods/*]}]}`, []string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/log"}, []string{"GET /api/v1/nodes"}},
-		{`{resources: [{group: "*", resources: ["*/scale"]}]}`, []string{"GET /apis/apps/v1/namespaces/n/deployments/d/scale"}, []string{"GET /apis/apps/v1/deployments"}},
-		{`{resources: [{group: "", resources: ["*"]}]}`, []string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/log"}, []string{"GET /apis/apps/v1/deployments"}},
-		{`{resources: [{group: "", resources: [configmaps], resourceNames: [a]}]}`, []string{"GET /api/v1/namespaces/n/configmaps/a"}, []string{"GET /api/v1/namespaces/n/configmaps/b", "GET /api/v1/namespaces/n/configmaps"}},
-		{`{nonResourceURLs: [/healthz*, /version]}`, []string{"GET /healthz", "GET /healthz/ping", "GET /version"}, []string{"GET /version/x", "GET /api/v1/pods", "GET /api"}},
+		{`{resources: [{group: ""}]}`, []string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/log"},
+			[]string{"GET /apis/apps/v1/deployments", "GET /x"}},
+		{`{resources: [{group: "*", resources: [deployments]}]}`, []string{"GET /apis/apps/v1/deployments"},
+			[]string{"GET /api/v1/pods"}},
+		{`{resources: [{group: "", resources: [pods]}]}`, []string{"GET /api/v1/pods"},
+			[]string{"GET /api/v1/namespaces/n/pods/p/log", "GET /apis/x/v1/pods"}},
+		{`{resources: [{group: "", resources: [pods/log]}]}`, []string{"GET /api/v1/namespaces/n/pods/p/log"},
+			[]string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/status"}},
+		{`{resources: [{group: "", resources: [pods/*]}]}`,
+			[]string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/log"}, []string{"GET /api/v1/nodes"}},
+		{`{resources: [{group: "*", resources: ["*/scale"]}]}`,
+			[]string{"GET /apis/apps/v1/namespaces/n/deployments/d/scale"}, []string{"GET /apis/apps/v1/deployments"}},
+		{`{resources: [{group: "", resources: ["*"]}]}`, []string{"GET /api/v1/pods", "GET /api/v1/namespaces/n/pods/p/log"},
+			[]string{"GET /apis/apps/v1/deployments"}},
+		{`{resources: [{group: "", resources: [configmaps], resourceNames: [a]}]}`,
+			[]string{"GET /api/v1/namespaces/n/configmaps/a"},
+			[]string{"GET /api/v1/namespaces/n/configmaps/b", "GET /api/v1/namespaces/n/configmaps"}},
+		{`{nonResourceURLs: [/healthz*, /version]}`, []string{"GET /healthz", "GET /healthz/ping", "GET /version"},
+			[]string{"GET /version/x", "GET /api/v1/pods", "GET /api"}},
 		{`{nonResourceURLs: ["*"]}`, []string{"GET /healthz", "GET /api"}, []string{"GET /api/v1/pods"}},
 	} {
 		p := parse(t, "rules:\n- "+strings.Replace(test.rule, "{", "{level: Metadata, ", 1)+"\n")
@@ -95,16 +107,25 @@ func TestWrongPolicies(t *testing.T) {
 		head:                                     "loaded illegal policy with 0 rules",
 		"kind: Policy\nrules: [{level: None}]":   `Object 'apiVersion' is missing`,
 		"apiVersion: audit.k8s.io/v1\nrules: []": `Object 'Kind' is missing`,
-		"apiVersion: audit.k8s.io/v1beta1\nkind: Policy\nrules: [{level: None}]": `no kind "Policy" is registered for version "audit.k8s.io/v1beta1"`,
-		head + "rules: [{}]":                                                     "rules[0].level: Required value",
-		head + "rules: [{level: All}]":                                           `rules[0].level: Unsupported value: "All": supported values: "None", "Metadata", "Request", "RequestResponse"`,
-		head + "omitStages: [X]\nrules: [{level: None}]":                         `omitStages[0]: Invalid value: "X": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic`,
-		head + "rules: [{level: None, omitStages: [X]}]":                         `rules[0].omitStages[0]: Invalid value: "X": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic`,
-		head + "rules: [{level: None, nonResourceURLs: [x]}]":                    `rules[0].nonResourceURLs[0]: Invalid value: "x": non-resource URL rules must begin with a '/' character`,
-		head + "rules: [{level: None, nonResourceURLs: ['/*/x']}]":               `rules[0].nonResourceURLs[0]: Invalid value: "/*/x": non-resource URL wildcards '*' must be the final character of the rule`,
-		head + "rules: [{level: None, nonResourceURLs: [/x], namespaces: [ns]}]": `rules[0].nonResourceURLs: Invalid value: ["/x"]: rules cannot apply to both regular resources and non-resource URLs`,
-		head + "rules: [{level: None, resources: [{group: a/v1}]}]":              `rules[0].resources.group: Invalid value: "a/v1": a lowercase RFC 1123 subdomain`,
-		head + "rules: [{level: None, resources: [{resourceNames: [a]}]}]":       `rules[0].resources.resourceNames: Invalid value: ["a"]: using resourceNames requires at least one resource`,
+		"apiVersion: audit.k8s.io/v1beta1\nkind: Policy\nrules: [{level: " +
+			"None}]": `no kind "Policy" is registered for version "audit.k8s.io/v1beta1"`,
+		head + "rules: [{}]": "rules[0].level: Required value",
+		head + "rules: [{level: All}]": `rules[0].level: Unsupported ` +
+			`value: "All": supported values: "None", "Metadata", "Request", "RequestResponse"`,
+		head + "omitStages: [X]\nrules: [{level: None}]": `omitStages[0]: Invalid value: ` +
+			`"X": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic`,
+		head + "rules: [{level: None, omitStages: [X]}]": `rules[0].omitStages[0]: ` +
+			`Invalid value: "X": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic`,
+		head + "rules: [{level: None, nonResourceURLs: [x]}]": `rules[0].nonResourceURLs[0]: ` +
+			`Invalid value: "x": non-resource URL rules must begin with a '/' character`,
+		head + "rules: [{level: None, nonResourceURLs: ['/*/x']}]": `rules[0].nonResourceURLs[0]: ` +
+			`Invalid value: "/*/x": non-resource URL wildcards '*' must be the final character of the rule`,
+		head + "rules: [{level: None, nonResourceURLs: [/x], namespaces: [ns]}]": `rules[0].nonResourceURLs: ` +
+			`Invalid value: ["/x"]: rules cannot apply to both regular resources and non-resource URLs`,
+		head + "rules: [{level: None, resources: [{group: a/v1}]}]": `rules[0].resources.group: Invalid ` +
+			`value: "a/v1": a lowercase RFC 1123 subdomain`,
+		head + "rules: [{level: None, resources: [{resourceNames: [a]}]}]": `rules[0].resources.resourceNames: ` +
+			`Invalid value: ["a"]: using resourceNames requires at least one resource`,
 	} {
 		_, err := Parse([]byte(policy), quiet)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -116,20 +137,23 @@ func TestWrongPolicies(t *testing.T) {
 func TestUnknownFieldsAreAWarning(t *testing.T) {
 	var log strings.Builder
 	p, err := Parse([]byte(head+"rules:\n- {level: Metadata, user: [x]}\n"), slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil || p.For(&request.Info{}, nil).Level != audit.Metadata || !strings.Contains(log.String(), "unknown field") {
+	if err != nil || p.For(&request.Info{}, nil).Level != audit.Metadata ||
+		!strings.Contains(log.String(), "unknown field") {
 		t.Errorf("%v %q", err, log.String())
 	}
 }
 
 func TestLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
-	if _, err := Load(path, quiet); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("loading audit policy file: failed to read file path %q: ", path)) {
+	if _, err := Load(path, quiet); err == nil ||
+		!strings.HasPrefix(err.Error(), fmt.Sprintf("loading audit policy file: failed to read file path %q: ", path)) {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(path, []byte(head), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path, quiet); err == nil || err.Error() != "loading audit policy file: loaded illegal policy with 0 rules: from file "+path {
+	if _, err := Load(path, quiet); err == nil ||
+		err.Error() != "loading audit policy file: loaded illegal policy with 0 rules: from file "+path {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package sink has what stands between a request and a backend of audit events:
-// buffering, waiting within a budget, and truncating. The backends are log and
-// webhook, a folder each.
+// Package sink has the parts between a request and an audit backend: Batch buffers events,
+// Blocking waits for the backend for a limited time, and Truncate limits the size of events.
+// The backends are the packages log and webhook.
 package sink
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 )
 
-// Modes of handing events to a backend.
+// Modes of writing events to a backend.
 const (
-	// ModeBatch buffers events and hands them on in the background.
+	// ModeBatch buffers events and writes them in the background.
 	ModeBatch = "batch"
-	// ModeBlocking waits for the backend before the request goes on or is answered.
+	// ModeBlocking waits for the backend before the request continues or ends.
 	ModeBlocking = "blocking"
-	// ModeBlockingStrict fails requests whose first event the backend did not take.
+	// ModeBlockingStrict is ModeBlocking, and requests fail if their first event cannot be written.
 	ModeBlockingStrict = "blocking-strict"
 )
 
-// Modes returns the modes in the order in which messages list them.
+// Modes returns the modes in the order in which error messages list them.
 func Modes() []string { return []string{ModeBatch, ModeBlocking, ModeBlockingStrict} }
 
 var (
@@ -34,55 +34,55 @@ var (
 	errOverdue = errors.New("the audit backend does not answer; the request goes on without it")
 )
 
-// buffered is how failures of a Batch or a Blocking are reported.
+// buffered is the name under which Batch and Blocking report failures.
 const buffered = "buffered"
 
-// Backend is where events end: a file or a server. It is called concurrently.
+// Backend writes events to a file or a server. It is called concurrently.
 type Backend interface {
-	// Write hands on events, which it does not change, and says whether all were
-	// taken. It reports failures itself. ctx bounds attempts to repeat it.
+	// Write writes events and must not change them. It returns whether all were written, and
+	// reports errors itself. It stops retrying when ctx is done.
 	Write(ctx context.Context, events []*audit.Event) bool
 }
 
-// BatchOptions say how a Batch collects.
+// BatchOptions configure a Batch.
 type BatchOptions struct {
-	// BufferSize is how many events wait at most; more are dropped.
+	// BufferSize is the largest number of waiting events. Further events are dropped.
 	BufferSize int
-	// MaxBatchSize is how many events are handed on at once, after MaxBatchWait at
-	// the latest.
+	// MaxBatchSize is the largest number of events in a batch. An incomplete batch is written
+	// after MaxBatchWait.
 	MaxBatchSize int
 	MaxBatchWait time.Duration
-	// Throttle bounds the batches a second to QPS, after a first Burst.
+	// Throttle limits batches to QPS per second, with bursts of Burst.
 	Throttle bool
 	QPS      float32
 	Burst    int
-	// Concurrent hands batches on without waiting for those before.
+	// Concurrent allows to write several batches at the same time.
 	Concurrent bool
 }
 
-// maxConcurrentBatches bounds what a backend that hangs keeps in memory: then the
-// buffer fills and events are dropped.
+// maxConcurrentBatches limits the memory for a backend that hangs: when so many batches are
+// being written, the buffer fills and events are dropped.
 const maxConcurrentBatches = 32
 
-// Batch buffers events and hands them to a backend in the background. Requests
-// never wait for it.
+// Batch buffers events and writes them to a backend in the background. Requests never wait for
+// it.
 type Batch struct {
 	next     Backend
 	o        BatchOptions
 	report   audit.Report
 	throttle *rate.Limiter // nil for none
-	slots    chan struct{} // one is taken by each batch on its way
+	slots    chan struct{} // has an element for each batch that is being written
 
 	mu     sync.RWMutex // guards closed against sends to buffer
 	closed bool
 	buffer chan *audit.Event
 
-	done chan struct{} // closed when everything was handed on
+	done chan struct{} // closed when everything has been written
 	ctx  context.Context
-	stop context.CancelFunc // ends attempts
+	stop context.CancelFunc // makes the backend stop retrying
 }
 
-// NewBatch starts a Batch before a backend.
+// NewBatch starts a Batch for a backend.
 func NewBatch(next Backend, o BatchOptions, report audit.Report) *Batch {
 	b := &Batch{
 		next: next, o: o, report: report, slots: make(chan struct{}, 1),
@@ -99,8 +99,8 @@ func NewBatch(next Backend, o BatchOptions, report audit.Report) *Batch {
 	return b
 }
 
-// Write implements audit.Sink. What the buffer has no room for is dropped and
-// reported; the request goes on in any case.
+// Write implements audit.Sink. It always returns true. It drops and reports events for which
+// the buffer has no room.
 func (b *Batch) Write(_ context.Context, events []*audit.Event) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -136,7 +136,7 @@ func (b *Batch) Close(ctx context.Context) error {
 	}
 }
 
-// run hands on batches until the buffer is closed and empty.
+// run writes batches until the buffer is closed and empty.
 func (b *Batch) run() {
 	defer close(b.done)
 	for open := true; open; {
@@ -145,13 +145,13 @@ func (b *Batch) run() {
 			b.send(events)
 		}
 	}
-	for range cap(b.slots) { // those on their way
+	for range cap(b.slots) { // wait for the batches that are being written
 		b.slots <- struct{}{}
 	}
 }
 
-// collect waits for the first event, and then for a full batch or the end of its
-// time. It says false when the buffer is closed.
+// collect waits for the first event, and then until the batch is full or MaxBatchWait is over.
+// It returns false when the buffer is closed.
 func (b *Batch) collect() (events []*audit.Event, open bool) {
 	first, open := <-b.buffer
 	if !open {
@@ -177,7 +177,7 @@ func (b *Batch) collect() (events []*audit.Event, open bool) {
 	return events, true
 }
 
-// send hands on one batch when the throttle and those on their way let it.
+// send writes one batch, as soon as the throttle and the limit of concurrent batches allow.
 func (b *Batch) send(events []*audit.Event) {
 	if b.throttle != nil {
 		if err := b.throttle.Wait(b.ctx); err != nil {
@@ -202,8 +202,9 @@ func (b *Batch) send(events []*audit.Event) {
 	write()
 }
 
-// Blocking waits for the backend, up to a budget. A backend that used it up is not
-// waited for again until it took something: each request would lose that time.
+// Blocking waits for the backend, for a limited time. After a timeout it does not wait for the
+// backend again until the backend has written something; otherwise each request would lose
+// that time.
 type Blocking struct {
 	next   Backend
 	strict bool
@@ -211,14 +212,14 @@ type Blocking struct {
 	report audit.Report
 
 	overdue atomic.Bool
-	pending chan struct{} // one is taken by each write on its way
+	pending chan struct{} // has an element for each write in progress
 }
 
-// maxPending bounds the writes that a backend which hangs keeps in memory.
+// maxPending limits the writes that wait for a backend that hangs.
 const maxPending = 10000
 
-// NewBlocking returns a Blocking before a backend. strict says false of events
-// that were not taken within the budget; otherwise requests go on without.
+// NewBlocking returns a Blocking for a backend. budget is the longest time to wait. If strict
+// is true, Write returns false if the events were not written within that time.
 func NewBlocking(next Backend, strict bool, budget time.Duration, report audit.Report) *Blocking {
 	return &Blocking{next: next, strict: strict, budget: budget, report: report, pending: make(chan struct{}, maxPending)}
 }

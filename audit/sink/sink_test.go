@@ -218,14 +218,16 @@ func TestTruncate(t *testing.T) {
 	b, r := &backend{}, &reports{}
 	big := &runtime.Unknown{Raw: []byte(`"` + strings.Repeat("x", 1000) + `"`)}
 	e := func(id string, level auditv1.Level) *audit.Event {
-		return &audit.Event{AuditID: types.UID(id), Level: level, RequestObject: big, Annotations: map[string]string{"k": "v"}}
+		return &audit.Event{AuditID: types.UID(id), Level: level, RequestObject: big,
+			Annotations: map[string]string{"k": "v"}}
 	}
 	long := e("c", auditv1.LevelRequest)
 	long.RequestURI = strings.Repeat("u", 1000)
 	small := &audit.Event{AuditID: "d", Level: auditv1.LevelRequest, RequestObject: &runtime.Unknown{Raw: []byte(`{}`)}}
 	first := e("a", auditv1.LevelRequest)
 	s := &Truncate{Next: NewBlocking(b, true, time.Hour, r.report), MaxEventSize: 450, MaxBatchSize: 450, Report: r.report}
-	if !s.Write(t.Context(), []*audit.Event{first, e("b", auditv1.LevelMetadata), long, small, e("e", auditv1.LevelRequestResponse)}) {
+	if !s.Write(t.Context(),
+		[]*audit.Event{first, e("b", auditv1.LevelMetadata), long, small, e("e", auditv1.LevelRequestResponse)}) {
 		t.Error("refused")
 	}
 	if got := b.ids(); got != "ade" || len(b.batches) < 2 {

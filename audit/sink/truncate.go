@@ -8,16 +8,16 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 )
 
-// truncatedKey marks events whose objects were left out.
+// truncatedKey is the annotation of events whose objects were removed.
 const truncatedKey = "audit.k8s.io/truncated"
 
 var errTooLarge = errors.New("event is too large even after truncating")
 
-// Truncate bounds the events that a sink gets: those that are too large lose their
-// objects, or are dropped if that does not help.
+// Truncate limits the size of events and batches. It removes the objects from events that are
+// too large, and drops events that are still too large then.
 type Truncate struct {
 	Next audit.Sink
-	// MaxEventSize and MaxBatchSize are in bytes of the encoded events.
+	// MaxEventSize and MaxBatchSize are sizes of the encoded events in bytes.
 	MaxEventSize, MaxBatchSize int64
 	Report                     audit.Report
 }
@@ -48,8 +48,8 @@ func (t *Truncate) Write(ctx context.Context, events []*audit.Event) bool {
 	return ok
 }
 
-// fit returns the event, without its objects if it is too large with them, and its
-// size.
+// fit returns the event, without its objects if it is too large with them, and its size in
+// bytes.
 func (t *Truncate) fit(e *audit.Event) (*audit.Event, int64) {
 	n := size(e)
 	level, _ := audit.ParseLevel(e.Level)
@@ -66,7 +66,7 @@ func (t *Truncate) fit(e *audit.Event) (*audit.Event, int64) {
 	return &small, size(&small)
 }
 
-// size is the length of the event's line in a log.
+// size returns the length of the event as a line of a log, in bytes.
 func size(e *audit.Event) int64 { return int64(len(audit.AppendEvent(nil, e)) + len("\n")) }
 
 // Close implements audit.Sink.

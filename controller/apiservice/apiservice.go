@@ -1,6 +1,6 @@
-// Package apiservice keeps an APIService for every version of every group that this
-// server serves itself: those of the built-in groups, made at the start, and those
-// of custom resources, which come and go with their definitions.
+// Package apiservice maintains an APIService for each version of each group that this server
+// serves itself: for the built-in groups, which are created at the start, and for custom
+// resources, which follow their definitions.
 package apiservice
 
 import (
@@ -37,28 +37,29 @@ const (
 	customVersion = 100
 )
 
-// retryAfter is how long the controller rests after a failure.
+// retryAfter is the time until the next attempt after an error.
 const retryAfter = time.Second
 
 var apiServices = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
 
 var resource = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
 
-// Controller keeps the APIServices.
+// Controller maintains the APIServices.
 type Controller struct {
 	Registry  *registry.Registry
 	Client    *client.Client
 	Resources *directory.Directory
-	// Ready waits until the custom resources that were defined before the start are in Resources.
+	// Ready waits until Resources contains the custom resources that were defined before the start.
 	Ready func(context.Context) error
 	// Priority returns the groupPriorityMinimum of a built-in group.
 	Priority func(group string) int
 	Log      *slog.Logger
 }
 
-// Start creates the missing APIServices of built-in groups, and restores those that were changed.
+// Start creates the missing APIServices of built-in groups, and resets those that were
+// changed.
 func (c *Controller) Start(ctx context.Context) error {
-	// All are created at the same time, so that they share the syncs of the store.
+	// All are created concurrently, so that the store can sync them together.
 	versions := c.Resources.GroupVersions()
 	errs := make([]error, len(versions))
 	var creates sync.WaitGroup
@@ -82,7 +83,8 @@ const (
 	custom
 )
 
-// source returns who serves a version of a group: the program, definitions, or nobody.
+// source returns whether a version of a group is built in, consists of custom resources, or is
+// not served.
 func (c *Controller) source(gv schema.GroupVersion) resourceSource {
 	found := nobody
 	for _, r := range c.Resources.Resources(gv) {
@@ -94,14 +96,15 @@ func (c *Controller) source(gv schema.GroupVersion) resourceSource {
 	return found
 }
 
-// versionPriority orders the versions of a built-in group.
+// versionPriority returns the versionPriority of a version of a built-in group.
 func versionPriority(gv schema.GroupVersion) int {
 	switch gv {
 	case schema.GroupVersion{Version: "v1"}:
 		return 1
 	case schema.GroupVersion{Group: "autoscaling", Version: "v2"}:
 		return 30
-	case schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}, schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}:
+	case schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"},
+		schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}:
 		return 21
 	}
 	if gv.Version == "v1" {
@@ -110,10 +113,10 @@ func versionPriority(gv schema.GroupVersion) int {
 	return 9
 }
 
-// Run keeps the APIServices of custom resources until ctx ends or the store is closed.
+// Run maintains the APIServices of custom resources until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
 	if c.Ready(ctx) != nil {
-		return // ctx has ended
+		return // ctx is done
 	}
 	changes := c.Resources.Watch()
 	defer changes.Close()
@@ -125,7 +128,7 @@ func (c *Controller) Run(ctx context.Context) {
 	for {
 		changed, err := changes.Next(ctx)
 		if err != nil {
-			return // ctx has ended
+			return // ctx is done
 		}
 		for _, gv := range changed {
 			for err := c.apply(ctx, gv); err != nil; err = c.apply(ctx, gv) {
@@ -137,7 +140,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-// wait waits after a failure. It returns false if the work is to end.
+// wait waits after an error. It returns false if the controller has to stop.
 func (c *Controller) wait(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 		return false
@@ -151,7 +154,8 @@ func (c *Controller) wait(ctx context.Context, err error) bool {
 	}
 }
 
-// apply creates or removes the APIService of a version as its resources ask for.
+// apply creates or deletes the APIService of a version, depending on whether the version has
+// resources.
 func (c *Controller) apply(ctx context.Context, gv schema.GroupVersion) error {
 	switch c.source(gv) {
 	case custom:
@@ -162,8 +166,8 @@ func (c *Controller) apply(ctx context.Context, gv schema.GroupVersion) error {
 	return nil
 }
 
-// removeOld removes the APIServices of custom resources whose definitions were deleted while the controller did not
-// run.
+// removeStale deletes the APIServices of custom resources whose definitions were deleted while
+// the controller was not running.
 func (c *Controller) removeStale(ctx context.Context) error {
 	objs, err := c.Registry.List(ctx, resource, "")
 	if err != nil {
@@ -183,9 +187,9 @@ func (c *Controller) removeStale(ctx context.Context) error {
 
 func name(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
 
-// create makes an APIService. One that is there gets back what it stood for, unless
-// it is none of the controller's: somebody may have put a server of their own in
-// place of this one.
+// create creates an APIService. If it exists and belongs to the controller, its spec is
+// restored. Otherwise it is left alone, because a user may have registered another server for
+// the group.
 func (c *Controller) create(ctx context.Context, gv schema.GroupVersion, kept string, group, version int) error {
 	spec := apiregistrationv1.APIServiceSpec{
 		Group: gv.Group, Version: gv.Version,
@@ -198,7 +202,8 @@ func (c *Controller) create(ctx context.Context, gv schema.GroupVersion, kept st
 	if found != nil {
 		return c.restore(ctx, found.(*apiregistrationv1.APIService), spec)
 	}
-	s := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: name(gv), Labels: map[string]string{Label: kept}}, Spec: spec}
+	s := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: name(gv), Labels: map[string]string{Label: kept}}, Spec: spec}
 	_, err = c.Client.Create(ctx, client.CreateRequest{Resource: apiServices, Object: s})
 	if err != nil && !kerrors.IsAlreadyExists(err) {
 		return fmt.Errorf("APIService %s: %w", s.Name, err)
@@ -206,23 +211,25 @@ func (c *Controller) create(ctx context.Context, gv schema.GroupVersion, kept st
 	return nil
 }
 
-// restore makes the specification of an APIService of the controller's what it has
-// to be.
-func (c *Controller) restore(ctx context.Context, s *apiregistrationv1.APIService, spec apiregistrationv1.APIServiceSpec) error {
+// restore sets the spec of an APIService that belongs to the controller.
+func (c *Controller) restore(
+	ctx context.Context, s *apiregistrationv1.APIService, spec apiregistrationv1.APIServiceSpec,
+) error {
 	if l := s.Labels[Label]; l != OnStart && l != Always || equality.Semantic.DeepEqual(s.Spec, spec) {
 		return nil
 	}
-	_, err := c.Client.Update(ctx, client.UpdateRequest{Ref: client.Ref{Resource: apiServices, Name: s.Name}, Change: func(obj registry.Object) error {
-		obj.(*apiregistrationv1.APIService).Spec = spec
-		return nil
-	}})
+	_, err := c.Client.Update(ctx,
+		client.UpdateRequest{Ref: client.Ref{Resource: apiServices, Name: s.Name}, Change: func(obj registry.Object) error {
+			obj.(*apiregistrationv1.APIService).Spec = spec
+			return nil
+		}})
 	if err != nil && !kerrors.IsNotFound(err) {
 		return fmt.Errorf("APIService %s: %w", s.Name, err)
 	}
 	return nil
 }
 
-// remove deletes an APIService that the controller keeps.
+// remove deletes an APIService that belongs to the controller.
 func (c *Controller) remove(ctx context.Context, gv schema.GroupVersion) error {
 	found, err := c.Registry.Lookup(ctx, resource, "", name(gv))
 	if err != nil || found == nil || found.GetLabels()[Label] != Always {

@@ -1,4 +1,4 @@
-// Package bootstrap makes the objects that every server starts with.
+// Package bootstrap creates and maintains the objects that every cluster has from its start.
 package bootstrap
 
 import (
@@ -17,7 +17,7 @@ var SystemNamespaces = []string{
 	corev1.NamespaceDefault, "kube-system", "kube-public", corev1.NamespaceNodeLease,
 }
 
-// manager is the field manager of what the server makes.
+// manager is the field manager of the objects that the server creates.
 const manager = "kube-apiserver"
 
 // Namespaces creates the system namespaces that are missing.
@@ -32,7 +32,8 @@ func Namespaces(ctx context.Context, reg *registry.Registry, c *client.Client) e
 		}
 		ns := &corev1.Namespace{}
 		ns.Name = name
-		_, err = c.Create(ctx, client.CreateRequest{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Object: ns})
+		_, err = c.Create(ctx,
+			client.CreateRequest{Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Object: ns})
 		if err != nil && !kerrors.IsAlreadyExists(err) {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}

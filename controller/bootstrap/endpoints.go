@@ -19,10 +19,12 @@ var (
 	endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 )
 
-// errNobody says that a reconciler does not know this server itself.
-var errNoServers = errors.New("no API server IP addresses were listed in storage, refusing to erase all endpoints for the kubernetes Service")
+// errNoServers means that a Reconciler returned no server, not even this one.
+var errNoServers = errors.New(
+	"no API server IP addresses were listed in storage, refusing to erase all endpoints for the kubernetes Service")
 
-// keepEndpoints makes the endpoints of the Service those servers that there are.
+// reconcileEndpoints sets the endpoints of the Service to the addresses of the current
+// servers.
 func (k *Keeper) reconcileEndpoints(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -41,7 +43,8 @@ func (k *Keeper) reconcileEndpoints(ctx context.Context) {
 	}
 }
 
-// Leave takes this server out of the endpoints for good: clients find the others.
+// Leave removes this server from the endpoints for good, so that clients use the other
+// servers.
 func (k *Keeper) Leave(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,11 +71,13 @@ func (k *Keeper) setEndpoints(ctx context.Context, addresses []string) error {
 	return k.setSlice(ctx, addresses)
 }
 
-// setLegacyEndpoints writes the Endpoints, which is not mirrored: there is a slice.
+// setLegacyEndpoints writes the Endpoints object. Its label prevents mirroring, because
+// setSlice writes the EndpointSlice.
 func (k *Keeper) setLegacyEndpoints(ctx context.Context, addresses []string) error {
 	var subsets []corev1.EndpointSubset
 	if len(addresses) > 0 {
-		subsets = []corev1.EndpointSubset{{Ports: []corev1.EndpointPort{{Name: portName, Port: int32(k.Port), Protocol: corev1.ProtocolTCP}}}}
+		subsets = []corev1.EndpointSubset{
+			{Ports: []corev1.EndpointPort{{Name: portName, Port: int32(k.Port), Protocol: corev1.ProtocolTCP}}}}
 		for _, a := range addresses {
 			subsets[0].Addresses = append(subsets[0].Addresses, corev1.EndpointAddress{IP: a})
 		}
@@ -98,8 +103,8 @@ func (k *Keeper) setLegacyEndpoints(ctx context.Context, addresses []string) err
 	})
 }
 
-// sameAddresses compares addresses alone: servers of one cluster may have different
-// ports, and would overwrite each other's.
+// sameAddresses compares only addresses. Servers of one cluster may have different ports, and
+// would otherwise overwrite each other's endpoints again and again.
 func sameAddresses(a, b []corev1.EndpointSubset) bool {
 	if len(a) != len(b) || len(a) > 1 {
 		return false
@@ -122,7 +127,8 @@ func (k *Keeper) setSlice(ctx context.Context, addresses []string) error {
 	if !found {
 		return k.create(ctx, endpointSlices, wanted, manager)
 	}
-	if equality.Semantic.DeepEqual(current.Endpoints, wanted.Endpoints) && equality.Semantic.DeepEqual(current.Labels, wanted.Labels) {
+	if equality.Semantic.DeepEqual(current.Endpoints, wanted.Endpoints) &&
+		equality.Semantic.DeepEqual(current.Labels, wanted.Labels) {
 		return nil
 	}
 	return k.update(ctx, endpointSlices, corev1.NamespaceDefault, serviceName, manager, func(obj registry.Object) error {
@@ -132,8 +138,8 @@ func (k *Keeper) setSlice(ctx context.Context, addresses []string) error {
 	})
 }
 
-// slice returns the EndpointSlice of the servers. If they have addresses of both
-// families it is of IPv4.
+// slice returns the EndpointSlice for the servers. If there are addresses of both families,
+// the slice has the IPv4 addresses.
 func (k *Keeper) slice(addresses []string) *discoveryv1.EndpointSlice {
 	isIPv6 := func(a string) bool { return net.ParseIP(a).To4() == nil }
 	s := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4}
@@ -145,7 +151,8 @@ func (k *Keeper) slice(addresses []string) *discoveryv1.EndpointSlice {
 	for _, a := range addresses {
 		if isIPv6(a) == (s.AddressType == discoveryv1.AddressTypeIPv6) {
 			ready := true
-			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+			s.Endpoints = append(s.Endpoints,
+				discoveryv1.Endpoint{Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 		}
 	}
 	if len(addresses) > 0 {

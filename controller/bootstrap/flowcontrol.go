@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// flowProducer and flowConsumer are the field managers of the objects and of
-	// their status.
+	// flowProducer is the field manager of the specs, flowConsumer that of the status.
 	flowProducer = "api-priority-and-fairness-config-producer-v1"
 	flowConsumer = "api-priority-and-fairness-config-consumer-v1"
 )
@@ -36,16 +35,16 @@ var (
 //go:embed flowcontrol.jsonl
 var flowObjects []byte
 
-// flow is an object of flow control: a FlowSchema or a PriorityLevelConfiguration.
+// flowObject is a FlowSchema or a PriorityLevelConfiguration.
 type flowObject struct {
 	registry.Object
 	gvr schema.GroupVersionResource
-	// mandatory objects are always as they are here; others may be taken over by an
-	// operator, who sets their annotation to false.
+	// mandatory objects are always reset to their defaults. An operator can change other objects
+	// after setting their annotation autoupdate-spec to false.
 	mandatory bool
 }
 
-// readFlows returns the default objects.
+// readFlowObjects returns the default objects.
 func readFlowObjects() (levels, schemas []flowObject, err error) {
 	for line := range bytes.Lines(flowObjects) {
 		var kind metav1.TypeMeta
@@ -69,12 +68,13 @@ func readFlowObjects() (levels, schemas []flowObject, err error) {
 }
 
 func isMandatory(name string) bool {
-	return name == flowcontrolv1.PriorityLevelConfigurationNameExempt || name == flowcontrolv1.PriorityLevelConfigurationNameCatchAll
+	return name == flowcontrolv1.PriorityLevelConfigurationNameExempt ||
+		name == flowcontrolv1.PriorityLevelConfigurationNameCatchAll
 }
 
-// flowControl makes the default priority levels and flow schemas, brings those that
-// nobody took over up to date, removes those that are no longer among them, and
-// says of every flow schema whether its priority level is there.
+// ensureFlowControl creates the default priority levels and flow schemas, updates those that
+// no operator has changed, deletes those that are no longer defaults, and sets the condition
+// Dangling of all flow schemas.
 func (k *Keeper) ensureFlowControl(ctx context.Context) error {
 	levels, schemas, err := readFlowObjects()
 	if err != nil {
@@ -91,8 +91,8 @@ func (k *Keeper) ensureFlowControl(ctx context.Context) error {
 	return k.updateDanglingConditions(ctx)
 }
 
-// together calls f for all at the same time, and returns the first error: the store
-// makes the writes of a moment durable together.
+// forEachConcurrently calls f for all elements concurrently, so that the store can sync the
+// writes together. It returns the first error.
 func forEachConcurrently[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var running sync.WaitGroup
@@ -127,7 +127,7 @@ func (k *Keeper) ensureFlow(ctx context.Context, f flowObject) error {
 	})
 }
 
-// revise makes an object that is there what it has to be, and says whether that
+// update sets the fields of an existing object to the default, and reports whether that
 // changed it.
 func (f *flowObject) update(obj registry.Object) bool {
 	follows := f.mandatory || isAutoUpdated(obj)
@@ -146,8 +146,8 @@ func (f *flowObject) update(obj registry.Object) bool {
 	return true
 }
 
-// followsDefaults says whether nobody took an object over: by its annotation or,
-// without one that holds, because its specification was never changed.
+// isAutoUpdated reports whether the object follows the defaults: according to its annotation
+// or, without a valid annotation, if its spec was never changed.
 func isAutoUpdated(obj registry.Object) bool {
 	value, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
 	if err != nil {
@@ -156,7 +156,7 @@ func isAutoUpdated(obj registry.Object) bool {
 	return value
 }
 
-// replaceSpec sets the specification and says whether it was another.
+// replaceSpec sets the spec and reports whether that changed it.
 func (f *flowObject) replaceSpec(obj registry.Object) bool {
 	switch current := obj.(type) {
 	case *flowcontrolv1.FlowSchema:
@@ -168,7 +168,7 @@ func (f *flowObject) replaceSpec(obj registry.Object) bool {
 	case *flowcontrolv1.PriorityLevelConfiguration:
 		wanted := f.Object.(*flowcontrolv1.PriorityLevelConfiguration).Spec.DeepCopy()
 		if wanted.Exempt != nil && current.Spec.Exempt != nil {
-			wanted.Exempt = current.Spec.Exempt // the operator's
+			wanted.Exempt = current.Spec.Exempt // operators may set this
 		}
 		if equality.Semantic.DeepEqual(*wanted, current.Spec) {
 			return false
@@ -178,7 +178,8 @@ func (f *flowObject) replaceSpec(obj registry.Object) bool {
 	return true
 }
 
-// removeFlows removes objects that were defaults once, and that nobody took over.
+// removeObsoleteFlows deletes objects that are no longer defaults, unless an operator has
+// changed them.
 func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) error {
 	gvr := wanted[0].gvr
 	resource := k.Registry.Resource(gvr.GroupResource())
@@ -196,7 +197,8 @@ func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) e
 		if obj, failed = resource.Decode(ctx, o); failed != nil {
 			return false
 		}
-		if value, notBool := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); notBool == nil && value {
+		if value, notBool := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]); notBool == nil &&
+			value {
 			old = append(old, o.Name)
 		}
 		return true
@@ -207,7 +209,8 @@ func (k *Keeper) removeObsoleteFlows(ctx context.Context, wanted []flowObject) e
 	return forEachConcurrently(old, func(name string) error { return k.delete(ctx, gvr, "", name) })
 }
 
-// flowStatus says of every flow schema whether its priority level is there.
+// updateDanglingConditions sets the condition Dangling of each flow schema: whether its
+// priority level is missing.
 func (k *Keeper) updateDanglingConditions(ctx context.Context) error {
 	schemas := k.Registry.Resource(flowSchemas.GroupResource())
 	levels, err := k.Registry.Resource(priorityLevels.GroupResource()).Current(ctx)
@@ -231,7 +234,8 @@ func (k *Keeper) updateDanglingConditions(ctx context.Context) error {
 		}
 		if c := danglingCondition(schema, found); c != nil {
 			c.LastTransitionTime = metav1.NewTime(k.Now())
-			status := &flowcontrolv1.FlowSchema{TypeMeta: metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"}}
+			status := &flowcontrolv1.FlowSchema{
+				TypeMeta: metav1.TypeMeta{APIVersion: flowcontrolv1.SchemeGroupVersion.String(), Kind: "FlowSchema"}}
 			status.Name = schema.Name
 			status.Status.Conditions = []flowcontrolv1.FlowSchemaCondition{*c}
 			conditions = append(conditions, status)
@@ -252,17 +256,19 @@ func (k *Keeper) updateDanglingConditions(ctx context.Context) error {
 	})
 }
 
-// danglingCondition returns the condition that a flow schema has to have, nil if it
+// danglingCondition returns the condition that the flow schema should have, nil if it already
 // has it.
 func danglingCondition(s *flowcontrolv1.FlowSchema, found bool) *flowcontrolv1.FlowSchemaCondition {
 	level := s.Spec.PriorityLevelConfiguration.Name
 	wanted := flowcontrolv1.FlowSchemaCondition{
 		Type: flowcontrolv1.FlowSchemaConditionDangling, Status: flowcontrolv1.ConditionFalse, Reason: "Found",
-		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level),
+		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
+			level),
 	}
 	if !found {
 		wanted.Status, wanted.Reason = flowcontrolv1.ConditionTrue, "NotFound"
-		wanted.Message = fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
+		wanted.Message = fmt.Sprintf(
+			"This FlowSchema references the PriorityLevelConfiguration object named %q but there is no such object", level)
 	}
 	for _, c := range s.Status.Conditions {
 		if c.Type == wanted.Type && c.Status == wanted.Status && c.Reason == wanted.Reason && c.Message == wanted.Message {

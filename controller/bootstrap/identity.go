@@ -23,36 +23,36 @@ const (
 	identityLabel = "apiserver.kubernetes.io/identity"
 	component     = "kube-apiserver"
 
-	// identitySeconds is how long the identity of a server counts after it was last
-	// renewed.
+	// identitySeconds is the duration of a server's lease in seconds.
 	identitySeconds = 3600
-	// renewIdentity is much shorter, and long enough for an idle server to be idle.
+	// renewIdentity is the time between two renewals. It is long enough that an idle server
+	// does little work.
 	renewIdentity = 5 * time.Minute
-	// collectIdentities is how often those of servers that are gone are removed.
+	// collectIdentities is the time between two rounds of deleting expired leases.
 	collectIdentities = time.Hour
 )
 
 var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
-// identity is what a Keeper knows of its lease.
+// identity is the state of the server's own lease.
 type identity struct {
 	mu                 sync.Mutex // guards what follows
-	holder             string     // of this run
+	holder             string     // differs for each run of the server
 	renewed, collected time.Time
 }
 
-// ServerName returns the name of a server's lease: a hash of its machine's name.
+// ServerName returns the name of a server's lease, which contains a hash of the host name.
 func ServerName(hostname string) string {
 	var b cryptobyte.Builder
 	for _, part := range []string{hostname, component} {
 		b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(part)) })
 	}
-	hash := sha256.Sum256(b.BytesOrPanic()) // the length of a name fits
+	hash := sha256.Sum256(b.BytesOrPanic()) // a name is short enough not to fail
 	const size = 16
 	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:size]))
 }
 
-// lease makes the lease that tells who this server is, and renews it.
+// renewLease creates or renews the lease that identifies this server.
 func (k *Keeper) renewLease(ctx context.Context) error {
 	k.identity.mu.Lock()
 	defer k.identity.mu.Unlock()
@@ -65,7 +65,8 @@ func (k *Keeper) renewLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fresh := found && current.Spec.HolderIdentity != nil && *current.Spec.HolderIdentity == k.identity.holder && now.Sub(k.identity.renewed) < renewIdentity
+	fresh := found && current.Spec.HolderIdentity != nil && *current.Spec.HolderIdentity == k.identity.holder &&
+		now.Sub(k.identity.renewed) < renewIdentity
 	if !fresh {
 		if err := k.renew(ctx, name, found, now); err != nil {
 			return err
@@ -73,7 +74,7 @@ func (k *Keeper) renewLease(ctx context.Context) error {
 		k.identity.renewed = now
 	}
 	if k.identity.collected.IsZero() {
-		k.identity.collected = now // the others may still start
+		k.identity.collected = now // other servers may still be starting
 	}
 	if now.Sub(k.identity.collected) < collectIdentities {
 		return nil
@@ -101,7 +102,7 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 	})
 }
 
-// collectLeases removes the identities of servers that are gone.
+// collectLeases deletes the expired leases of servers.
 func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 	resource := k.Registry.Resource(leases.GroupResource())
 	var gone []string
@@ -126,5 +127,6 @@ func (k *Keeper) collectLeases(ctx context.Context, now time.Time) error {
 
 func expired(l *coordinationv1.Lease, now time.Time) bool {
 	s := l.Spec
-	return s.RenewTime == nil || s.LeaseDurationSeconds == nil || s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second).Before(now)
+	return s.RenewTime == nil || s.LeaseDurationSeconds == nil ||
+		s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second).Before(now)
 }

@@ -18,49 +18,49 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// interval is how often the objects are looked at. What was deleted comes back then.
+// interval is the time between two rounds. Deleted objects are created again then.
 const interval = 10 * time.Second
 
-// Keeper makes the objects that describe the server and what it serves by, and
-// keeps them while it runs. Roles are not among them.
+// Keeper creates the objects that describe the server and that it needs, and maintains them
+// while it runs. Roles and bindings are not among them: see package controller/rbac.
 type Keeper struct {
 	Registry *registry.Registry
 	Client   *client.Client
 	Log      *slog.Logger
 	Now      func() time.Time
 
-	// Services are the ranges of service addresses. The Service kubernetes has the
-	// first address of the first.
+	// Services are the address ranges of Services. The Service kubernetes has the first address
+	// of the first range.
 	Services []netip.Prefix
-	// NodePort makes that Service one of type NodePort; 0 does not.
+	// NodePort, unless 0, makes that Service one of type NodePort with this port.
 	NodePort int
-	// Address is where others reach the server, Port its port.
+	// Address and Port are those at which clients reach this server.
 	Address net.IP
 	Port    int
-	// Endpoints keeps the addresses of the servers behind the Service; nil does not.
+	// Endpoints returns the servers behind the Service; if nil, endpoints are not maintained.
 	Endpoints Reconciler
-	// Hostname is this machine's.
+	// Hostname is the host name of this machine.
 	Hostname string
-	// Trust returns what extension API servers verify clients with. It may change.
+	// Trust returns the configuration with which extension API servers authenticate clients. It
+	// may change while the server runs.
 	Trust func() AuthenticationTrust
 
 	identity identity
 
 	mu   sync.Mutex // held while endpoints are written
-	left bool       // guarded by mu: this server is none of them any more
+	left bool       // guarded by mu: Leave was called
 }
 
-// Reconciler answers which servers serve the API. The endpoints of the Service
-// kubernetes follow it.
+// Reconciler knows which servers serve the API. The endpoints of the Service kubernetes are
+// set to its result.
 type Reconciler interface {
-	// Servers returns the addresses of all servers. This server is one of them from
-	// then on, for some time.
+	// Servers registers this server for some time, and returns the addresses of all servers.
 	Servers(ctx context.Context) ([]string, error)
-	// Leave takes this server out and returns the addresses of the others.
+	// Leave removes this server and returns the addresses of the others.
 	Leave(ctx context.Context) ([]string, error)
 }
 
-// part is one kind of objects that a Keeper makes.
+// part is a group of objects that a Keeper maintains.
 type part struct {
 	name string
 	do   func(context.Context) error
@@ -77,7 +77,7 @@ func (k *Keeper) parts() []part {
 	}
 }
 
-// Start makes what is missing. It returns when all is there.
+// Start creates the missing objects. It returns when all exist.
 func (k *Keeper) Start(ctx context.Context) error {
 	var mu sync.Mutex // guards errs
 	var errs []error
@@ -95,7 +95,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Run keeps the objects until ctx ends or the store is closed.
+// Run maintains the objects until ctx is done or the store is closed.
 func (k *Keeper) Run(ctx context.Context) {
 	k.reconcileEndpoints(ctx)
 	ticker := time.NewTicker(interval)
@@ -119,8 +119,10 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// create makes an object. One that is there already is no error.
-func (k *Keeper) create(ctx context.Context, gvr schema.GroupVersionResource, obj registry.Object, manager string) error {
+// create creates an object. It returns no error if the object exists already.
+func (k *Keeper) create(
+	ctx context.Context, gvr schema.GroupVersionResource, obj registry.Object, manager string,
+) error {
 	_, err := k.Client.As(manager).Create(ctx, client.CreateRequest{Resource: gvr, Object: obj})
 	if kerrors.IsAlreadyExists(err) {
 		return nil
@@ -128,8 +130,10 @@ func (k *Keeper) create(ctx context.Context, gvr schema.GroupVersionResource, ob
 	return err
 }
 
-// stored returns an object of the store, nil if there is none.
-func stored[T registry.Object](ctx context.Context, k *Keeper, gvr schema.GroupVersionResource, namespace, name string) (T, bool, error) {
+// stored returns an object from the store, nil if it does not exist.
+func stored[T registry.Object](
+	ctx context.Context, k *Keeper, gvr schema.GroupVersionResource, namespace, name string,
+) (T, bool, error) {
 	var none T
 	obj, err := k.Registry.Stored(ctx, gvr.GroupResource(), namespace, name)
 	if err != nil || obj == nil {
@@ -142,15 +146,20 @@ func stored[T registry.Object](ctx context.Context, k *Keeper, gvr schema.GroupV
 	return typed, true, nil
 }
 
-// update changes an object of the store.
-func (k *Keeper) update(ctx context.Context, gvr schema.GroupVersionResource, namespace, name, manager string, change func(registry.Object) error) error {
+// update changes an object in the store.
+func (k *Keeper) update(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace, name, manager string,
+	change func(registry.Object) error,
+) error {
 	ref := client.Ref{Resource: gvr, Namespace: namespace, Name: name}
 	_, err := k.Client.As(manager).Update(ctx, client.UpdateRequest{Ref: ref, Change: change})
 	return err
 }
 
-// applyStatus applies a document to the status of an object, as manager and by force.
-func (k *Keeper) applyStatus(ctx context.Context, gvr schema.GroupVersionResource, name, manager string, document []byte) error {
+// applyStatus applies a document to the status of an object as the field manager, with force.
+func (k *Keeper) applyStatus(
+	ctx context.Context, gvr schema.GroupVersionResource, name, manager string, document []byte,
+) error {
 	_, err := k.Client.As(manager).Apply(ctx, client.ApplyRequest{
 		Ref: client.Ref{Resource: gvr, Name: name}, Subresource: "status", Configuration: document, Force: true,
 	})

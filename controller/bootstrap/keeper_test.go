@@ -44,7 +44,8 @@ func TestFlowSchemasReferToLevels(t *testing.T) {
 		t.Errorf("%d levels, %d schemas", len(levels), len(schemas))
 	}
 	for _, s := range schemas {
-		if level := s.Object.(*flowcontrolv1.FlowSchema).Spec.PriorityLevelConfiguration.Name; !slices.Contains(names, level) {
+		if level := s.Object.(*flowcontrolv1.FlowSchema).Spec.PriorityLevelConfiguration.Name; !slices.Contains(names,
+			level) {
 			t.Errorf("%s refers to %s", s.GetName(), level)
 		}
 	}
@@ -87,7 +88,8 @@ func TestRevision(t *testing.T) {
 		if kept := obj.Spec.MatchingPrecedence == 7; kept != test.keeps {
 			t.Errorf("%s: keeps its own %v", test.what, kept)
 		}
-		if got := obj.Annotations[flowcontrolv1.AutoUpdateAnnotationKey]; got != test.after || obj.Annotations["other"] != "kept" {
+		if got := obj.Annotations[flowcontrolv1.AutoUpdateAnnotationKey]; got != test.after ||
+			obj.Annotations["other"] != "kept" {
 			t.Errorf("%s: %v", test.what, obj.Annotations)
 		}
 	}
@@ -114,7 +116,8 @@ func TestDanglingCondition(t *testing.T) {
 	s := &flowcontrolv1.FlowSchema{}
 	s.Spec.PriorityLevelConfiguration.Name = "low"
 	there := danglingCondition(s, true)
-	if there.Status != flowcontrolv1.ConditionFalse || there.Message != `This FlowSchema references the PriorityLevelConfiguration object named "low" and it exists` {
+	if there.Status != flowcontrolv1.ConditionFalse ||
+		there.Message != `This FlowSchema references the PriorityLevelConfiguration object named "low" and it exists` {
 		t.Errorf("%+v", there)
 	}
 	s.Status.Conditions = []flowcontrolv1.FlowSchemaCondition{*there}
@@ -140,7 +143,8 @@ func TestSlices(t *testing.T) {
 		{nil, discoveryv1.AddressTypeIPv4, 0},
 	} {
 		s := k.slice(test.addresses)
-		if s.AddressType != test.family || len(s.Endpoints) != test.endpoints || s.Labels[discoveryv1.LabelServiceName] != "kubernetes" {
+		if s.AddressType != test.family || len(s.Endpoints) != test.endpoints ||
+			s.Labels[discoveryv1.LabelServiceName] != "kubernetes" {
 			t.Errorf("%v: %+v", test.addresses, s)
 		}
 	}
@@ -195,19 +199,22 @@ func certificate(t *testing.T, name int64, end time.Time) []byte {
 
 func TestTrustIsMerged(t *testing.T) {
 	now := time.Now()
-	a, b, old := certificate(t, 1, now.Add(time.Hour)), certificate(t, 2, now.Add(time.Hour)), certificate(t, 3, now.Add(-time.Hour))
+	a, b, old := certificate(t, 1, now.Add(time.Hour)), certificate(t, 2, now.Add(time.Hour)),
+		certificate(t, 3, now.Add(-time.Hour))
 	own := AuthenticationTrust{ClientCA: append(slices.Clone(a), b...)}
 	data, err := own.merge(map[string]string{"client-ca-file": string(old) + string(a), "other": "x"}, now)
 	if err != nil || len(data) != 1 || data["client-ca-file"] != string(a)+string(b) {
 		t.Errorf("%v %v", data, err)
 	}
-	own = AuthenticationTrust{ProxyCA: a, UsernameHeaders: []string{"X-User"}, AllowedNames: []string{"proxy"}, GroupHeaders: []string{"X-Group"}}
+	own = AuthenticationTrust{ProxyCA: a, UsernameHeaders: []string{"X-User"}, AllowedNames: []string{"proxy"},
+		GroupHeaders: []string{"X-Group"}}
 	data, err = own.merge(map[string]string{"requestheader-username-headers": `["X-Remote-User"]`}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"requestheader-client-ca-file": string(a), "requestheader-username-headers": `["X-Remote-User","X-User"]`, "requestheader-group-headers": `["X-Group"]`,
+		"requestheader-client-ca-file": string(a), "requestheader-username-headers": `["X-Remote-User","X-User"]`,
+		"requestheader-group-headers":        `["X-Group"]`,
 		"requestheader-extra-headers-prefix": `[]`, "requestheader-allowed-names": `["proxy"]`,
 	} {
 		if data[key] != want {
@@ -217,7 +224,8 @@ func TestTrustIsMerged(t *testing.T) {
 	if _, ok := data["requestheader-uid-headers"]; ok || len(data) != 5 {
 		t.Errorf("%v", data)
 	}
-	if again, err := own.merge(data, now); err != nil || len(again) != len(data) || again["requestheader-username-headers"] != data["requestheader-username-headers"] {
+	if again, err := own.merge(data, now); err != nil || len(again) != len(data) ||
+		again["requestheader-username-headers"] != data["requestheader-username-headers"] {
 		t.Errorf("not stable: %v %v", again, err)
 	}
 }

@@ -11,7 +11,7 @@ const (
 	clusterCritical = "system-cluster-critical"
 	nodeCritical    = "system-node-critical"
 
-	// highestUserPriority is the largest value that a user's class may have.
+	// highestUserPriority is the largest value of a class that is not a system class.
 	highestUserPriority = 1000000000
 	clusterPriority     = 2 * highestUserPriority
 	nodePriority        = clusterPriority + 1000
@@ -19,7 +19,7 @@ const (
 
 var priorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 
-// priorityClasses makes the classes of pods that a cluster cannot do without.
+// priorityClasses creates the system priority classes.
 func (k *Keeper) priorityClasses(ctx context.Context) error {
 	class := func(name string, value int32, description string) *schedulingv1.PriorityClass {
 		c := &schedulingv1.PriorityClass{Value: value, Description: description}
@@ -28,7 +28,8 @@ func (k *Keeper) priorityClasses(ctx context.Context) error {
 	}
 	return forEachConcurrently([]*schedulingv1.PriorityClass{
 		class(nodeCritical, nodePriority, "Used for system critical pods that must not be moved from their current node."),
-		class(clusterCritical, clusterPriority, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+		class(clusterCritical, clusterPriority,
+			"Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
 	}, func(c *schedulingv1.PriorityClass) error {
 		_, found, err := stored[*schedulingv1.PriorityClass](ctx, k, priorityClasses, "", c.Name)
 		if err != nil || found {

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Alone is the Reconciler of a server that shares its store with no other.
+// SingleServer is the Reconciler of a server that shares its store with no other server.
 type SingleServer struct{ Address string }
 
 // Servers implements Reconciler.
@@ -23,18 +23,18 @@ func (a SingleServer) Leave(context.Context) ([]string, error) { return nil, nil
 
 const (
 	leasePrefix = registryRoot + "masterleases/"
-	// registryRoot is where the keys of kube-apiserver begin.
+	// registryRoot is the prefix of kube-apiserver's keys.
 	registryRoot = "/registry/"
-	// leaseSeconds is how long a server counts after it was last heard of: longer
-	// than interval.
+	// leaseSeconds is the time in seconds after which a server that is not heard of is removed.
+	// It is longer than interval.
 	leaseSeconds = 15
 )
 
-// leaseHead is the envelope of a lease.
+// leaseHead is the envelope of a stored lease.
 var leaseHead = wire.NewEnvelopeHead("v1", "Endpoints")
 
-// Leases is the Reconciler of servers that share an etcd cluster, kube-apiserver
-// among them: each has a key there that goes when it is not refreshed.
+// EtcdLeases is the Reconciler of servers that share an etcd cluster, also with
+// kube-apiserver. Each server has a key there, which expires unless the server refreshes it.
 type EtcdLeases struct {
 	Store   storage.Store
 	Address string
@@ -66,7 +66,7 @@ func (l *EtcdLeases) Servers(ctx context.Context) ([]string, error) {
 	}
 }
 
-// lease returns the value that refreshes a lease: its generation grows.
+// lease returns the new value of a lease, with an incremented generation.
 func (l *EtcdLeases) lease(before []byte) ([]byte, error) {
 	e := &corev1.Endpoints{}
 	if before != nil {
@@ -83,7 +83,7 @@ func (l *EtcdLeases) lease(before []byte) ([]byte, error) {
 	return scheme.EncodeEnvelope(leaseHead, e)
 }
 
-// list returns the addresses of all leases.
+// list returns the addresses in all leases.
 func (l *EtcdLeases) list(ctx context.Context) ([]string, error) {
 	result, err := l.Store.Range(ctx, storage.RangeRequest{Start: leasePrefix, End: storage.PrefixEnd(leasePrefix)})
 	if err != nil {
@@ -99,7 +99,8 @@ func (l *EtcdLeases) list(ctx context.Context) ([]string, error) {
 		if err := e.Unmarshal(raw); err != nil {
 			return nil, err
 		}
-		if len(e.Subsets) > 0 && len(e.Subsets[0].Addresses) > 0 && !slices.Contains(addresses, e.Subsets[0].Addresses[0].IP) {
+		if len(e.Subsets) > 0 && len(e.Subsets[0].Addresses) > 0 &&
+			!slices.Contains(addresses, e.Subsets[0].Addresses[0].IP) {
 			addresses = append(addresses, e.Subsets[0].Addresses[0].IP)
 		}
 	}

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// serviceName is the name of the Service of the API, of its endpoints, and of the
-	// default range of service addresses.
+	// serviceName is the name of the API's Service, of its endpoints, and of the default
+	// ServiceCIDR.
 	serviceName = "kubernetes"
 	servicePort = 443
 	portName    = "https"
 
-	// rangeManager is the field manager of the range's status.
+	// rangeManager is the field manager of the ServiceCIDR's status.
 	rangeManager = "kubernetes-service-cidr-controller"
 )
 
@@ -31,9 +31,9 @@ var (
 	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 )
 
-// serviceRange makes the default range of service addresses, and says that it is
-// ready. One that is there and is another stays, unless this server adds the other
-// family of addresses to it.
+// ensureServiceCIDR creates the default ServiceCIDR and sets its condition Ready. An existing
+// one with other ranges is not changed, unless this server only adds the range of the other IP
+// family.
 func (k *Keeper) ensureServiceCIDR(ctx context.Context) error {
 	var wanted []string
 	for _, p := range k.Services {
@@ -66,7 +66,7 @@ func (k *Keeper) ensureServiceCIDR(ctx context.Context) error {
 	return k.setServiceCIDRReady(ctx)
 }
 
-// isDecided says whether somebody has said whether the range is ready.
+// hasReadyCondition reports whether the ServiceCIDR has a condition Ready.
 func hasReadyCondition(c *networkingv1.ServiceCIDR) bool {
 	return slices.ContainsFunc(c.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == networkingv1.ServiceCIDRConditionReady && c.Status != metav1.ConditionUnknown
@@ -88,7 +88,8 @@ func (k *Keeper) setServiceCIDRReady(ctx context.Context) error {
 	return k.applyStatus(ctx, serviceCIDRs, serviceName, rangeManager, document)
 }
 
-// serviceInRange makes the range and then the Service, which has an address of it.
+// ensureServiceCIDRAndService creates the ServiceCIDR and then the Service, which needs an
+// address of it.
 func (k *Keeper) ensureServiceCIDRAndService(ctx context.Context) error {
 	if err := k.ensureServiceCIDR(ctx); err != nil {
 		return err
@@ -96,9 +97,9 @@ func (k *Keeper) ensureServiceCIDRAndService(ctx context.Context) error {
 	return k.ensureServiceOnce(ctx)
 }
 
-// serviceOfCluster makes the Service, unless another server does: one that is about to
-// has taken the address. An address that nobody gives back is mended later on, and the
-// Service made then.
+// ensureServiceOnce creates the Service, unless another server is just creating it and
+// therefore has allocated its address. If that address is never used, servicerepair releases
+// it later, and the next round creates the Service.
 func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 	const tries, pause = 5, 100 * time.Millisecond
 	for try := 1; ; try++ {
@@ -118,8 +119,8 @@ func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 	}
 }
 
-// service makes the Service that programs in the cluster reach the API by. One that is
-// there is left as it is.
+// ensureService creates the Service kubernetes, through which programs in the cluster reach
+// the API. An existing one is not changed.
 func (k *Keeper) ensureService(ctx context.Context) error {
 	_, found, err := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault, serviceName)
 	if err != nil || found {
@@ -128,7 +129,8 @@ func (k *Keeper) ensureService(ctx context.Context) error {
 	ip := k.Services[0].Addr().Next()
 	policy := corev1.IPFamilyPolicySingleStack
 	s := &corev1.Service{Spec: corev1.ServiceSpec{
-		Ports:     []corev1.ServicePort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(int32(k.Port))}},
+		Ports: []corev1.ServicePort{
+			{Name: portName, Protocol: corev1.ProtocolTCP, Port: servicePort, TargetPort: intstr.FromInt32(int32(k.Port))}},
 		ClusterIP: ip.String(), IPFamilyPolicy: &policy,
 		SessionAffinity: corev1.ServiceAffinityNone, Type: corev1.ServiceTypeClusterIP,
 	}}
@@ -142,9 +144,10 @@ func (k *Keeper) ensureService(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	// Another server that starts at the same time may have made it, and so have the
-	// address: the address is then refused before it is seen that the name is taken.
-	if _, found, readErr := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault, serviceName); readErr == nil && found {
+	// Another server that starts at the same time may have created the Service. Then the error is
+	// that the address is allocated, not that the name exists.
+	if _, found, readErr := stored[*corev1.Service](ctx, k, services, corev1.NamespaceDefault,
+		serviceName); readErr == nil && found {
 		return nil
 	}
 	return err

@@ -16,16 +16,17 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// trustName is the ConfigMap that extension API servers read.
+// trustName is the name of the ConfigMap that extension API servers read.
 const trustName = "extension-apiserver-authentication"
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// Trust is what extension API servers verify clients and the front proxy with.
+// AuthenticationTrust is what extension API servers need to authenticate clients and the front
+// proxy.
 type AuthenticationTrust struct {
-	// ClientCA and ProxyCA are authorities, PEM; empty is none.
+	// ClientCA and ProxyCA are certificate authorities as PEM text; empty if there are none.
 	ClientCA, ProxyCA []byte
-	// What the front proxy says, and who it may be.
+	// The headers of the front proxy, and the allowed names in its certificate.
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes, AllowedNames []string
 }
 
@@ -40,8 +41,8 @@ const (
 	keyAllowedNames = "requestheader-allowed-names"
 )
 
-// trust publishes what extension API servers need. What other servers published is
-// kept beside it: they may have other authorities.
+// publishTrust writes the ConfigMap for extension API servers. It keeps what other servers
+// have written there, because they may have other certificate authorities.
 func (k *Keeper) publishTrust(ctx context.Context) error {
 	if k.Trust == nil {
 		return nil
@@ -75,7 +76,7 @@ func (k *Keeper) publishTrust(ctx context.Context) error {
 	})
 }
 
-// merged returns what is published when others have published before.
+// merge returns the new data of the ConfigMap with the existing data in before.
 func (t *AuthenticationTrust) merge(before map[string]string, now time.Time) (map[string]string, error) {
 	out := map[string]string{}
 	if ca := mergeCertificates([]byte(before[keyClientCA]), t.ClientCA, now); len(ca) > 0 {
@@ -87,7 +88,8 @@ func (t *AuthenticationTrust) merge(before map[string]string, now time.Time) (ma
 	}
 	out[keyProxyCA] = string(ca)
 	for key, own := range map[string][]string{
-		keyUsernames: t.UsernameHeaders, keyUIDs: t.UIDHeaders, keyGroups: t.GroupHeaders, keyExtra: t.ExtraHeaderPrefixes, keyAllowedNames: t.AllowedNames,
+		keyUsernames: t.UsernameHeaders, keyUIDs: t.UIDHeaders, keyGroups: t.GroupHeaders, keyExtra: t.ExtraHeaderPrefixes,
+		keyAllowedNames: t.AllowedNames,
 	} {
 		list, err := mergeLists(before[key], own)
 		if err != nil {
@@ -105,7 +107,7 @@ func (t *AuthenticationTrust) merge(before map[string]string, now time.Time) (ma
 	return out, nil
 }
 
-// mergeLists adds to a JSON list what it does not have.
+// mergeLists adds the missing elements to a JSON list.
 func mergeLists(before string, own []string) ([]string, error) {
 	list := []string{}
 	if before != "" {
@@ -121,7 +123,7 @@ func mergeLists(before string, own []string) ([]string, error) {
 	return list, nil
 }
 
-// mergeAuthorities adds certificates to PEM, and leaves out those whose time is over.
+// mergeCertificates adds the missing certificates to PEM text, and removes expired ones.
 func mergeCertificates(before, own []byte, now time.Time) []byte {
 	var out bytes.Buffer
 	var seen [][]byte
@@ -132,11 +134,12 @@ func mergeCertificates(before, own []byte, now time.Time) []byte {
 				break
 			}
 			c, err := x509.ParseCertificate(block.Bytes)
-			if err != nil || now.After(c.NotAfter) || slices.ContainsFunc(seen, func(s []byte) bool { return bytes.Equal(s, block.Bytes) }) {
+			if err != nil || now.After(c.NotAfter) ||
+				slices.ContainsFunc(seen, func(s []byte) bool { return bytes.Equal(s, block.Bytes) }) {
 				continue
 			}
 			seen = append(seen, block.Bytes)
-			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}) // a buffer has no errors
+			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}) // writing to a buffer cannot fail
 		}
 	}
 	return out.Bytes()

@@ -1,6 +1,6 @@
-// Package legacytokens keeps track of service account tokens that secrets keep: since
-// when uses are tracked, in a config map, and when a token was used last, in a label
-// of its secret. kube-controller-manager cleans up what nobody uses (KEP-2799).
+// Package legacytokens tracks the use of legacy service account tokens (KEP-2799): a ConfigMap
+// has the date since which uses are tracked, and a label of each Secret has the date of the
+// last use of its token. With these, kube-controller-manager deletes unused tokens.
 package legacytokens
 
 import (
@@ -25,9 +25,9 @@ const (
 	lastUsedLabel = "kubernetes.io/legacy-token-last-used"
 
 	dateForm = "2006-01-02"
-	// lookEvery is how often it is made sure that the config map is there.
+	// checkInterval is the time between two checks that the ConfigMap exists.
 	checkInterval = time.Hour
-	// writeTime bounds the write of a label.
+	// writeTimeout limits the write of a label.
 	writeTimeout = 10 * time.Second
 )
 
@@ -38,37 +38,38 @@ var (
 
 var errReplaced = errors.New("the secret was replaced by another one")
 
-// Objects are where the config map is looked up. registry.Registry is one.
+// Objects reads the ConfigMap. registry.Registry implements it.
 type Objects interface {
 	Lookup(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error)
 }
 
-// Writer writes objects. client.Client is one.
+// Writer writes objects. client.Client implements it.
 type Writer interface {
 	Create(ctx context.Context, r client.CreateRequest) (registry.Object, error)
 	Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error)
 }
 
-// Tracker is a serviceaccount.Tracker. Run writes what Used notes.
+// Tracker is a serviceaccount.Tracker. Run writes the labels for the uses that Used records.
 type Tracker struct {
 	objects Objects
 	log     *slog.Logger
 	now     func() time.Time
 
-	uses chan use // that are to be written
+	uses chan use // uses whose labels are not written yet
 
 	mu      sync.Mutex // guards writing
 	writing map[types.UID]bool
 }
 
-// use is a secret whose token was used on a day.
+// use is the use of a Secret's token on a day.
 type use struct {
 	namespace, name string
 	uid             types.UID
 	day             string
 }
 
-// maxUses is how many uses may wait to be written. Beyond it the next use of the same day is noted.
+// maxUses is how many uses may wait to be written. Further uses are dropped; a later use on
+// the same day is recorded again.
 const maxUses = 1024
 
 // New returns a Tracker.
@@ -76,7 +77,7 @@ func New(objects Objects, log *slog.Logger, now func() time.Time) *Tracker {
 	return &Tracker{objects: objects, log: log, now: now, uses: make(chan use, maxUses), writing: map[types.UID]bool{}}
 }
 
-// Run keeps the config map and writes labels until ctx ends.
+// Run maintains the ConfigMap and writes labels until ctx is done.
 func (t *Tracker) Run(ctx context.Context, w Writer) {
 	look := time.NewTicker(checkInterval)
 	defer look.Stop()
@@ -101,7 +102,7 @@ func (t *Tracker) keepConfigMap(ctx context.Context, w Writer) {
 
 func (t *Tracker) today() string { return t.now().UTC().Format(dateForm) }
 
-// ensureSince creates the config map, or corrects its date.
+// ensureConfigMap creates the ConfigMap, or corrects its date.
 func (t *Tracker) ensureConfigMap(ctx context.Context, w Writer) error {
 	obj, err := t.objects.Lookup(ctx, corev1.Resource("configmaps"), "kube-system", configMapName)
 	if err != nil {
@@ -132,11 +133,11 @@ func (t *Tracker) ensureConfigMap(ctx context.Context, w Writer) error {
 	return err
 }
 
-// Used notes the day in the secret's label, if it is another than there. The request
-// does not wait for it.
+// Used records the use of a token today, unless the Secret's label already has this date. It
+// does not block.
 func (t *Tracker) Used(_ context.Context, secret *corev1.Secret) {
 	today := t.today()
-	tomorrow := t.now().UTC().AddDate(0, 0, 1).Format(dateForm) // of a clock that is ahead
+	tomorrow := t.now().UTC().AddDate(0, 0, 1).Format(dateForm) // the clock of another server may be ahead
 	if last := secret.Labels[lastUsedLabel]; last == today || last == tomorrow {
 		return
 	}

@@ -24,24 +24,24 @@ const (
 	// kube-controller-manager that does the same has this name too.
 	AggregationManager = "clusterrole-aggregation-controller"
 
-	// retryAfter is how long is waited after a failed write.
+	// retryAfter is the time until the next attempt after a failed write.
 	retryAfter = time.Second
 )
 
-// Aggregation gives ClusterRoles that have an aggregationRule the rules of those
-// that it selects.
+// Aggregation sets the rules of ClusterRoles that have an aggregationRule to the rules of the
+// ClusterRoles that it selects.
 type Aggregation struct {
 	Registry *registry.Registry
-	Client   Client // writes as AggregationManager
+	Client   Client // its field manager is AggregationManager
 	Log      *slog.Logger
-	// Background runs what Start starts.
+	// Background runs the goroutines that Start starts.
 	Background informer.Background
 
 	mu    sync.Mutex // guards roles
 	roles map[string]*rbacv1.ClusterRole
 }
 
-// Start brings all aggregates up to date, and follows ClusterRoles in the background.
+// Start updates all aggregated ClusterRoles, and watches ClusterRoles in the background.
 func (a *Aggregation) Start(ctx context.Context) error {
 	a.roles = map[string]*rbacv1.ClusterRole{}
 	wake := make(chan struct{}, 1)
@@ -96,8 +96,8 @@ func (a *Aggregation) run(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// bringUpToDate writes the rules of the aggregates that have others. One that
-// selects another aggregate follows when that one's write is seen.
+// updateAggregates writes the aggregated ClusterRoles whose rules have changed. If one of them
+// selects another one, it is updated after the change of the other has been observed.
 func (a *Aggregation) updateAggregates(ctx context.Context) error {
 	a.mu.Lock()
 	wanted := AggregatedRules(slices.Collect(maps.Values(a.roles)))
@@ -128,8 +128,8 @@ func (a *Aggregation) update(ctx context.Context, name string, change func(regis
 	return err
 }
 
-// Aggregates returns the rules that each aggregate among the roles has to have:
-// those of the roles that it selects, by selector and name, each once.
+// AggregatedRules returns the rules that each aggregated ClusterRole should have: the rules of
+// the roles that it selects, ordered by selector and name, without duplicates.
 func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule {
 	slices.SortFunc(roles, func(a, b *rbacv1.ClusterRole) int {
 		if a.Name < b.Name {
@@ -146,7 +146,7 @@ func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule
 		for i := range role.AggregationRule.ClusterRoleSelectors {
 			selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 			if err != nil {
-				continue // validation keeps such selectors out
+				continue // validation rejects such selectors
 			}
 			for _, from := range roles {
 				if from.Name != role.Name && selector.Matches(labels.Set(from.Labels)) {

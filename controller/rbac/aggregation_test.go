@@ -17,7 +17,8 @@ import (
 func partRole(name string, labels map[string]string, resources ...string) *rbacv1.ClusterRole {
 	r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	for _, resource := range resources {
-		r.Rules = append(r.Rules, rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource}})
+		r.Rules = append(r.Rules,
+			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource}})
 	}
 	return r
 }
@@ -26,7 +27,8 @@ func aggregate(name string, labels ...map[string]string) *rbacv1.ClusterRole {
 	r := partRole(name, nil)
 	r.AggregationRule = &rbacv1.AggregationRule{}
 	for _, l := range labels {
-		r.AggregationRule.ClusterRoleSelectors = append(r.AggregationRule.ClusterRoleSelectors, metav1.LabelSelector{MatchLabels: l})
+		r.AggregationRule.ClusterRoleSelectors = append(r.AggregationRule.ClusterRoleSelectors,
+			metav1.LabelSelector{MatchLabels: l})
 	}
 	return r
 }
@@ -44,7 +46,8 @@ func TestAggregatesGatherEachRuleOnce(t *testing.T) {
 	own := aggregate("all", b, a)
 	own.Labels = a // it does not select itself
 	out := AggregatedRules([]*rbacv1.ClusterRole{
-		partRole("z", a, "z", "shared"), partRole("y", a, "y", "shared"), partRole("x", b, "x", "shared"), partRole("none", nil, "none"), own, aggregate("empty", map[string]string{"to": "c"}),
+		partRole("z", a, "z", "shared"), partRole("y", a, "y", "shared"), partRole("x", b, "x", "shared"),
+		partRole("none", nil, "none"), own, aggregate("empty", map[string]string{"to": "c"}),
 	})
 	if got, want := resources(out["all"]), []string{"x", "shared", "y", "z"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -72,7 +75,8 @@ func TestAggregatesFollowTheirParts(t *testing.T) {
 	if len(view.Rules) == 0 || len(view.ManagedFields) != 2 {
 		t.Fatalf("view has %d rules and the managers %v", len(view.Rules), view.ManagedFields)
 	}
-	w.create(t, "clusterroles", rbacv1.GroupName, partRole("own", map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}, "things"))
+	w.create(t, "clusterroles", rbacv1.GroupName,
+		partRole("own", map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}, "things"))
 	has := func(role string) func() bool {
 		return func() bool { return slices.Contains(resources(w.clusterRole(t, role).Rules), "things") }
 	}

@@ -1,5 +1,5 @@
-// Package rbac makes and keeps the default roles and bindings of a cluster, and
-// the rules of ClusterRoles that aggregate others.
+// Package rbac creates and maintains the default roles and bindings of a cluster, and sets the
+// rules of aggregated ClusterRoles.
 package rbac
 
 import (
@@ -20,35 +20,35 @@ import (
 )
 
 const (
-	// atOnce is how many objects are written at a time: the store makes the
-	// writes of a moment durable together.
+	// concurrentWrites is how many objects are written concurrently, so that the store can sync
+	// them together.
 	concurrentWrites = 64
 )
 
-// Client reads and writes objects. client.Client is one.
+// Client reads and writes objects. client.Client implements it.
 type Client interface {
 	Create(ctx context.Context, r client.CreateRequest) (registry.Object, error)
 	Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error)
 	Delete(ctx context.Context, r client.DeleteRequest) (gone bool, err error)
 }
 
-// Bootstrap makes the default roles and bindings that are missing and completes
-// those that are there, unless their annotation
-// rbac.authorization.kubernetes.io/autoupdate is "false".
+// Bootstrap creates the missing default roles and bindings, and adds what is missing to the
+// existing ones, unless their annotation rbac.authorization.kubernetes.io/autoupdate is
+// "false".
 type Bootstrap struct {
 	Registry *registry.Registry
 	Client   Client
 	Log      *slog.Logger
 }
 
-// key names an object among those of all four kinds.
+// key identifies an object of one of the four kinds.
 type key struct{ resource, namespace, name string }
 
 func (k key) ref() client.Ref {
 	return client.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource(k.resource), Namespace: k.namespace, Name: k.name}
 }
 
-// Run returns when the objects are as they have to be.
+// Run returns when all objects are up to date.
 func (b *Bootstrap) Run(ctx context.Context) error {
 	wanted, err := policy.Objects()
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *Bootstrap) Run(ctx context.Context) error {
 	})
 }
 
-// state is what there is when the server starts, by resource.
+// state has the stored objects at the start of the server, by resource.
 type state map[string]part
 
 type part struct {
@@ -105,7 +105,7 @@ func (b *Bootstrap) load(ctx context.Context) (state, error) {
 	return there, nil
 }
 
-// find returns an object, nil if there is none.
+// find returns an object, nil if it does not exist.
 func (s state) find(ctx context.Context, k key) (registry.Object, error) {
 	p := s[k.resource]
 	o, ok := p.objects[p.resource.Key(k.namespace, k.name)]
@@ -131,7 +131,7 @@ func resourceOf(obj registry.Object) string {
 	return "rolebindings"
 }
 
-// each calls do for all objects, some at a time.
+// each calls do for all objects, several at a time.
 func (b *Bootstrap) each(objs []registry.Object, do func(registry.Object) error) error {
 	errs := make([]error, len(objs))
 	slots := make(chan struct{}, concurrentWrites)
@@ -151,12 +151,12 @@ func (b *Bootstrap) each(objs []registry.Object, do func(registry.Object) error)
 }
 
 func (b *Bootstrap) create(ctx context.Context, obj registry.Object) error {
-	_, err := b.Client.Create(ctx, client.CreateRequest{Resource: rbacv1.SchemeGroupVersion.WithResource(resourceOf(obj)), Object: obj})
+	_, err := b.Client.Create(ctx,
+		client.CreateRequest{Resource: rbacv1.SchemeGroupVersion.WithResource(resourceOf(obj)), Object: obj})
 	return err
 }
 
-// ensure makes an object that is missing. Another server that was faster has the
-// same in mind.
+// ensure creates a missing object. It is no error if another server has just created it.
 func (b *Bootstrap) ensure(ctx context.Context, wanted registry.Object) error {
 	err := b.create(ctx, wanted)
 	if kerrors.IsAlreadyExists(err) {
@@ -165,7 +165,7 @@ func (b *Bootstrap) ensure(ctx context.Context, wanted registry.Object) error {
 	return err
 }
 
-// reconcile makes an object that is there what it has to be.
+// reconcile updates an existing object.
 func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object) error {
 	copied, ok := found.DeepCopyObject().(registry.Object)
 	if !ok || !addMissing(copied, wanted) && sameRole(found, wanted) {
@@ -174,12 +174,13 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 	k := keyOf(wanted)
 	switch {
 	case isProtected(found):
-		b.Log.Warn("a default role or binding lacks something, and is not to be changed", "resource", k.resource, "namespace", k.namespace, "name", k.name)
+		b.Log.Warn("a default role or binding lacks something, and is not to be changed", "resource", k.resource, "namespace",
+			k.namespace, "name", k.name)
 		return nil
 	case sameRole(found, wanted):
 		return b.addMissing(ctx, k, wanted)
 	}
-	// What a binding refers to cannot be changed: it is made anew.
+	// The roleRef of a binding is immutable, so the binding is deleted and created again.
 	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.GetUID()))}
 	_, err := b.Client.Delete(ctx, client.DeleteRequest{Ref: k.ref(), Options: options})
 	if err != nil && !kerrors.IsNotFound(err) {
@@ -188,7 +189,7 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 	return b.ensure(ctx, wanted)
 }
 
-// complete adds to a stored object what it lacks.
+// addMissing adds what is missing to a stored object.
 func (b *Bootstrap) addMissing(ctx context.Context, k key, wanted registry.Object) error {
 	_, err := b.Client.Update(ctx, client.UpdateRequest{Ref: k.ref(), Change: func(obj registry.Object) error {
 		if !isProtected(obj) {

@@ -193,7 +193,8 @@ func TestABindingOfAnotherRoleIsMadeAnew(t *testing.T) {
 func TestAnOldClusterKeepsItsChanges(t *testing.T) {
 	w := newWorld(t, "")
 	own := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"}, Resources: []string{"things"}}
-	w.create(t, "clusterroles", rbacv1.GroupName, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{own}})
+	w.create(t, "clusterroles", rbacv1.GroupName,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "view"}, Rules: []rbacv1.PolicyRule{own}})
 	somebody := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}
 	w.create(t, "clusterrolebindings", rbacv1.GroupName, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "system:discovery"},
@@ -201,7 +202,8 @@ func TestAnOldClusterKeepsItsChanges(t *testing.T) {
 		Subjects:   []rbacv1.Subject{somebody},
 	})
 	w.bootstrap(t)
-	if r := w.clusterRole(t, "system:aggregate-to-view"); len(r.Rules) == 0 || !slices.Equal(r.Rules[0].Resources, own.Resources) {
+	if r := w.clusterRole(t, "system:aggregate-to-view"); len(r.Rules) == 0 ||
+		!slices.Equal(r.Rules[0].Resources, own.Resources) {
 		t.Errorf("rules of system:aggregate-to-view: %v", r.Rules)
 	}
 	if r := w.clusterRole(t, "view"); r.AggregationRule == nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// protected says whether an object's annotation asks to leave it alone.
+// isProtected reports whether the annotation of an object forbids to update it.
 func isProtected(obj registry.Object) bool {
 	return obj.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false"
 }
 
-// sameRole says whether two bindings refer to the same role.
+// sameRole reports whether two bindings refer to the same role.
 func sameRole(a, b registry.Object) bool {
 	switch a := a.(type) {
 	case *rbacv1.ClusterRoleBinding:
@@ -29,8 +29,8 @@ func sameRole(a, b registry.Object) bool {
 	return true
 }
 
-// complete adds to obj what wanted has beyond it, and says whether that was
-// something. What obj has beyond wanted stays: it is a cluster's own.
+// addMissing adds to obj what only wanted has, and reports whether that changed obj. What only
+// obj has stays, because users may have added it.
 func addMissing(obj, wanted registry.Object) bool {
 	annotations, changed := merge(obj.GetAnnotations(), wanted.GetAnnotations())
 	if changed {
@@ -56,7 +56,7 @@ func addMissing(obj, wanted registry.Object) bool {
 	return changed
 }
 
-// merge adds the pairs whose keys are not there.
+// merge adds the pairs whose keys are missing.
 func merge(have, want map[string]string) (map[string]string, bool) {
 	changed := false
 	for k, v := range want {
@@ -77,8 +77,8 @@ func addRules(have *[]rbacv1.PolicyRule, want []rbacv1.PolicyRule) bool {
 	return len(missing) > 0
 }
 
-// addSelectors adds selectors of an aggregate. A role that is not to be one
-// stops being one.
+// addSelectors adds the missing selectors of an aggregated ClusterRole. A role that should not
+// be aggregated loses its aggregationRule.
 func addSelectors(have, want *rbacv1.ClusterRole) bool {
 	if want.AggregationRule == nil {
 		changed := have.AggregationRule != nil
@@ -108,9 +108,9 @@ func addSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
 	return changed
 }
 
-// carried returns, by what they become, the objects that take something over from
-// an old cluster: rules of roles that aggregate nowadays, subjects of a binding
-// that was split.
+// legacyObjects returns the objects of an old cluster from which default objects have to be
+// copied, by the key of the default object: roles that are now aggregated, and bindings that
+// were split.
 func (s state) legacyObjects(ctx context.Context, wanted []registry.Object) (map[key]registry.Object, error) {
 	out := map[key]registry.Object{}
 	for old, name := range policy.ClusterRolesToAggregate() {
@@ -142,7 +142,7 @@ func (s state) legacyObjects(ctx context.Context, wanted []registry.Object) (map
 	return out, nil
 }
 
-// toCarry returns the old object if the new one is missing, else nil.
+// legacyObject returns the old object if the new one does not exist, otherwise nil.
 func (s state) legacyObject(ctx context.Context, old, name key) (registry.Object, error) {
 	there, err := s.find(ctx, name)
 	if err != nil || there != nil {

@@ -1,6 +1,6 @@
-// Package serviceaccount gives every namespace its service account "default",
-// without which no pod can be created in it. kube-controller-manager does the same
-// where it runs, and also makes an account anew that was deleted.
+// Package serviceaccount creates the service account "default" in each namespace, without which
+// no pod can be created there. kube-controller-manager does the same and, in addition, creates
+// an account again that was deleted.
 package serviceaccount
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// name is the account that pods have when they name none.
+// name is the service account of pods that specify none.
 const name = "default"
 
-// manager is the field manager of what the controller makes.
+// manager is the field manager of the objects that the controller creates.
 const manager = "kube-controller-manager"
 
-// retryAfter is how long the controller rests after a failure.
+// retryAfter is the time until the next attempt after an error.
 const retryAfter = time.Second
 
-// Controller follows the namespaces.
+// Controller watches the namespaces.
 type Controller struct {
 	Registry *registry.Registry
 	Client   *client.Client
 	Log      *slog.Logger
 }
 
-// Run works until ctx ends or the store is closed.
+// Run works until ctx is done or the store is closed.
 func (c *Controller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.watchNamespaces(ctx)
@@ -49,8 +49,8 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-// follow makes the missing accounts of all namespaces, and then those of each new
-// one.
+// watchNamespaces creates the missing accounts of all namespaces, and then that of each new
+// namespace.
 func (c *Controller) watchNamespaces(ctx context.Context) error {
 	namespaces := c.Registry.Resource(corev1.Resource("namespaces"))
 	view, err := namespaces.Current(ctx)
@@ -85,8 +85,8 @@ func (c *Controller) watchNamespaces(ctx context.Context) error {
 	}
 }
 
-// ensure makes the account of a namespace. One that is there, or a namespace that
-// takes nothing new, is no error.
+// ensure creates the account of a namespace. It returns no error if the account exists, or if
+// the namespace is being deleted.
 func (c *Controller) ensure(ctx context.Context, namespace string) error {
 	state, err := c.Registry.NamespaceState(ctx, namespace)
 	if err != nil || state != registry.NamespaceActive {
@@ -94,7 +94,8 @@ func (c *Controller) ensure(ctx context.Context, namespace string) error {
 	}
 	account := &corev1.ServiceAccount{}
 	account.Namespace, account.Name = namespace, name
-	_, err = c.Client.As(manager).Create(ctx, client.CreateRequest{Resource: corev1.SchemeGroupVersion.WithResource("serviceaccounts"), Object: account})
+	_, err = c.Client.As(manager).Create(ctx,
+		client.CreateRequest{Resource: corev1.SchemeGroupVersion.WithResource("serviceaccounts"), Object: account})
 	if kerrors.IsAlreadyExists(err) || kerrors.IsNotFound(err) || kerrors.IsForbidden(err) {
 		return nil
 	}

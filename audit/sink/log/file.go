@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// backupTime is in the name of what was rotated away, in UTC.
+	// backupTime is the format of the time, in UTC, in the name of a rotated file.
 	backupTime = "2006-01-02T15-04-05.000"
 	compressed = ".gz"
 
@@ -24,35 +24,34 @@ const (
 	day           = 24 * time.Hour
 )
 
-// FileOptions say where a File is and when it is rotated.
+// FileOptions configure a File and its rotation.
 type FileOptions struct {
 	Path string
-	// MaxSize is in megabytes; 0 lets the file grow.
+	// MaxSize is the size in megabytes from which on the file is rotated; 0 is no limit.
 	MaxSize int
-	// MaxAge is how many days, and MaxBackups how many files of what was rotated
-	// away are kept; 0 is no limit.
+	// MaxAge is how many days rotated files are kept, MaxBackups how many of them; 0 is no
+	// limit.
 	MaxAge, MaxBackups int
-	// Compress compresses files that were rotated away with gzip.
+	// Compress makes the server compress rotated files with gzip.
 	Compress bool
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil stands for time.Now.
 	Now func() time.Time
-	// Failed is called with errors of compressing and removing files that were rotated
-	// away; nil ignores them.
+	// OnError, unless nil, is called with errors of compressing and removing rotated files.
 	OnError func(error)
 }
 
-// File is a log file that is rotated. One goroutine at a time writes to it.
+// File is a log file with rotation. Only one goroutine at a time may write to it.
 type File struct {
 	o    FileOptions
 	file *os.File
 	size int64
 
-	cleanUpMu sync.Mutex     // held while backups are compressed and removed
-	cleanUps  sync.WaitGroup // that work, in the background
+	cleanUpMu sync.Mutex     // held while rotated files are compressed and removed
+	cleanUps  sync.WaitGroup // counts the goroutines that do that
 }
 
-// OpenFile opens the file, and makes it and its directory, with access for the
-// owner alone, if they are missing.
+// OpenFile opens the file. If the file or its directory is missing, it is created with access
+// only for the owner.
 func OpenFile(o FileOptions) (*File, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -80,7 +79,7 @@ func (f *File) open() error {
 	return nil
 }
 
-// Write appends b, to a new file if the current one has no room for it.
+// Write appends b. It rotates the file before if b does not fit.
 func (f *File) Write(b []byte) (int, error) {
 	if most := int64(f.o.MaxSize) * megabyte; most > 0 {
 		if int64(len(b)) > most {
@@ -92,7 +91,7 @@ func (f *File) Write(b []byte) (int, error) {
 			}
 		}
 	}
-	if f.file == nil { // a rotation failed
+	if f.file == nil { // the last rotation failed
 		if err := f.open(); err != nil {
 			return 0, err
 		}
@@ -102,7 +101,7 @@ func (f *File) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the file and waits for the work on backups.
+// Close closes the file and waits until rotated files are compressed and removed.
 func (f *File) Close() error {
 	f.cleanUps.Wait()
 	if f.file == nil {
@@ -113,7 +112,7 @@ func (f *File) Close() error {
 	return err
 }
 
-// rotate moves the file out of the way and begins another.
+// rotate renames the file and opens a new one.
 func (f *File) rotate() error {
 	if f.file != nil {
 		err := f.file.Close()
@@ -138,14 +137,14 @@ func (f *File) rotate() error {
 	return nil
 }
 
-// parts are what stands before and after the time in the names of backups.
+// nameParts returns the parts of a rotated file's name before and after the time.
 func (f *File) nameParts() (prefix, suffix string) {
 	name := filepath.Base(f.o.Path)
 	suffix = filepath.Ext(name)
 	return strings.TrimSuffix(name, suffix) + "-", suffix
 }
 
-// backupName returns a name that no file has yet.
+// backupName returns an unused name for the rotated file.
 func (f *File) backupName() string {
 	prefix, suffix := f.nameParts()
 	for at := f.o.Now().UTC(); ; at = at.Add(time.Millisecond) {
@@ -158,13 +157,13 @@ func (f *File) backupName() string {
 	}
 }
 
-// backup is a file that was rotated away.
+// backup is a rotated file.
 type backup struct {
 	path string
 	at   time.Time
 }
 
-// tidyUp removes backups that are too many or too old, and compresses the others.
+// cleanUp removes rotated files that are too many or too old, and compresses the others.
 func (f *File) cleanUp() error {
 	f.cleanUpMu.Lock()
 	defer f.cleanUpMu.Unlock()
@@ -186,7 +185,7 @@ func (f *File) cleanUp() error {
 	return errors.Join(errs...)
 }
 
-// backups returns the files that were rotated away, the newest first.
+// backups returns the rotated files, the newest first.
 func (f *File) backups() ([]backup, error) {
 	dir := filepath.Dir(f.o.Path)
 	entries, err := os.ReadDir(dir)
@@ -211,8 +210,8 @@ func (f *File) backups() ([]backup, error) {
 	return out, nil
 }
 
-// compress replaces a file by its compressed form, which has that name only when
-// it is whole.
+// compress replaces a file by a compressed one. The compressed file gets its final name when
+// it is complete.
 func compress(path string) error {
 	in, err := os.Open(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package log writes audit events to a file or the standard output, one a line.
+// Package log writes audit events to a file or to standard output, one event per line.
 package log
 
 import (
@@ -16,7 +16,7 @@ const (
 	FormatJSON   = "json"
 )
 
-// Formats returns the formats in the order in which messages list them.
+// Formats returns the formats in the order in which error messages list them.
 func Formats() []string { return []string{FormatLegacy, FormatJSON} }
 
 // Log is a sink.Backend.
@@ -24,16 +24,16 @@ type Log struct {
 	format string
 	report audit.Report
 
-	mu  sync.Mutex // held while writing: a line is whole
+	mu  sync.Mutex // held while writing, so that lines are not mixed
 	out io.Writer
 }
 
-// New returns a Log that writes to out in one of the formats.
+// New returns a Log that writes to out in the given format.
 func New(out io.Writer, format string, report audit.Report) *Log {
 	return &Log{format: format, report: report, out: out}
 }
 
-// lines are reused.
+// lines has buffers for reuse.
 var lines = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Write implements sink.Backend.

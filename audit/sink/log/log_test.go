@@ -100,7 +100,8 @@ func TestRotation(t *testing.T) {
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
-	if _, err := f.Write(make([]byte, megabyte+1)); err == nil || err.Error() != "write length 1048577 exceeds maximum file size 1048576" {
+	if _, err := f.Write(make([]byte, megabyte+1)); err == nil ||
+		err.Error() != "write length 1048577 exceeds maximum file size 1048576" {
 		t.Errorf("%v", err)
 	}
 }
@@ -129,7 +130,8 @@ func TestAnExistingFileIsContinued(t *testing.T) {
 func TestOldFilesAreCompressedAndRemoved(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)}
-	for _, name := range []string{"audit-2026-01-01T00-00-00.000.log", "audit-2026-01-02T00-00-00.000.log.gz", "audit-other.log", "another.log"} {
+	for _, name := range []string{"audit-2026-01-01T00-00-00.000.log", "audit-2026-01-02T00-00-00.000.log.gz",
+		"audit-other.log", "another.log"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

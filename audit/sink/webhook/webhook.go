@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// DefaultBackoff is how long to wait before the second attempt.
+// DefaultBackoff is the time before the second attempt.
 const DefaultBackoff = 10 * time.Second
 
 // Webhook is a sink.Backend.
@@ -20,9 +20,8 @@ type Webhook struct {
 	report  audit.Report
 }
 
-// New returns a Webhook that a kubeconfig file describes: where the server is, how
-// to verify it, and with which credentials. backoff is how long to wait before the
-// second attempt to send a batch; it grows with each.
+// New returns a Webhook for the server in a kubeconfig file. backoff is the time before the
+// second attempt to send a batch; it grows with each attempt.
 func New(kubeconfig string, o webhook.Options, backoff time.Duration, report audit.Report) (*Webhook, error) {
 	client, err := webhook.FromKubeconfig(kubeconfig, o)
 	if err != nil {
@@ -33,8 +32,8 @@ func New(kubeconfig string, o webhook.Options, backoff time.Duration, report aud
 	return w, nil
 }
 
-// Write implements sink.Backend. Whatever goes wrong is tried again: there is
-// hardly an error after which the server could not take events later.
+// Write implements sink.Backend. It retries after every error, because after almost any error
+// the server may accept events later.
 func (w *Webhook) Write(ctx context.Context, events []*audit.Event) bool {
 	body := encode(events)
 	always := func(error) bool { return true }

@@ -23,7 +23,8 @@ import (
 func kubeconfig(t *testing.T, url string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: a, user: u}}],
+	text := fmt.Sprintf(
+		`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: a, user: u}}],
 clusters: [{name: a, cluster: {server: %q}}], users: [{name: u, user: {token: credential}}]}`, url)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -51,14 +52,16 @@ func TestEventsAreSent(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(body, &list)
 		}
-		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/events" || r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Authorization") != "Bearer credential" {
+		if err != nil || r.Method != http.MethodPost || r.URL.Path != "/events" ||
+			r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Authorization") != "Bearer credential" {
 			t.Errorf("%s %s %v %v", r.Method, r.URL, r.Header, err)
 		}
 	}, time.Hour, nil)
 	if !w.Write(t.Context(), events) {
 		t.Fatal("not taken")
 	}
-	if list.Kind != "EventList" || list.APIVersion != "audit.k8s.io/v1" || len(list.Items) != 2 || list.Items[0].AuditID != "a" || list.Items[0].Kind != "" || list.Items[1].AuditID != "b" {
+	if list.Kind != "EventList" || list.APIVersion != "audit.k8s.io/v1" || len(list.Items) != 2 ||
+		list.Items[0].AuditID != "a" || list.Items[0].Kind != "" || list.Items[1].AuditID != "b" {
 		t.Errorf("%+v", list)
 	}
 }
