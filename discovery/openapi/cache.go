@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // A key names one state of a document in one format.
@@ -18,18 +21,13 @@ type key struct {
 // cache keeps documents as gzip. The oldest make room for new ones, so that what is
 // out of date goes without being looked for.
 type cache struct {
-	limit int
+	limit  int
+	making singleflight.Group // documents that are being made, by their keys as text
 
 	mu      sync.Mutex
-	entries map[key]*cacheEntry // guarded by mu
-	order   []key               // guarded by mu; oldest first; entries of known size
-	size    int                 // guarded by mu
-}
-
-type cacheEntry struct {
-	done chan struct{} // closed when made
-	text []byte
-	err  error
+	entries map[key][]byte // guarded by mu
+	order   []key          // guarded by mu; oldest first
+	size    int            // guarded by mu; of all entries
 }
 
 // errNotKept tells that what was written is to be served, but not kept nor called
@@ -39,46 +37,42 @@ var errDoNotCache = errors.New("openapi: not to be kept")
 // get returns a document. Several who ask for one that is not there wait for
 // the first of them to make it. With errNotKept it returns a document too.
 func (c *cache) get(k key, write func(io.Writer) error) ([]byte, error) {
-	c.mu.Lock()
-	e, found := c.entries[k]
-	if !found {
-		e = &cacheEntry{done: make(chan struct{})}
-		if c.entries == nil {
-			c.entries = map[key]*cacheEntry{}
-		}
-		c.entries[k] = e
+	if text := c.find(k); text != nil {
+		return text, nil
 	}
-	c.mu.Unlock()
-	if found {
-		<-e.done
-		return e.text, e.err
-	}
-	made := false
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if made && e.err == nil {
-			c.keepLocked(k, len(e.text))
-		} else {
-			delete(c.entries, k)
+	text, err, _ := c.making.Do(fmt.Sprintf("%d %q %q", k.format, k.path, k.etag), func() (any, error) {
+		if text := c.find(k); text != nil {
+			return text, nil // made a moment ago
 		}
-		if !made {
-			e.err = io.ErrUnexpectedEOF // for those who wait, when write panics
+		text, err := compress(write)
+		if err == nil {
+			c.keep(k, text)
 		}
-		close(e.done)
-	}()
-	e.text, e.err = compress(write)
-	made = true
-	return e.text, e.err
+		return text, err
+	})
+	return text.([]byte), err
 }
 
-func (c *cache) keepLocked(k key, size int) {
+// find returns a document that is kept, otherwise nil.
+func (c *cache) find(k key) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[k]
+}
+
+func (c *cache) keep(k key, text []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = map[key][]byte{}
+	}
+	c.entries[k] = text
 	c.order = append(c.order, k)
-	c.size += size
+	c.size += len(text)
 	for c.size > c.limit && len(c.order) > 0 {
 		oldest := c.order[0]
 		c.order = c.order[1:]
-		c.size -= len(c.entries[oldest].text)
+		c.size -= len(c.entries[oldest])
 		delete(c.entries, oldest)
 	}
 }

@@ -362,8 +362,8 @@ func TestCacheBound(t *testing.T) {
 		get(t, h, url, "Accept-Encoding: gzip")
 	}
 	size := 0
-	for _, e := range h.cache.entries {
-		size += len(e.text)
+	for _, text := range h.cache.entries {
+		size += len(text)
 	}
 	if size != h.cache.size || size > 50_000 || len(h.cache.order) != len(h.cache.entries) {
 		t.Errorf("%d bytes, counted as %d, in %d of %d entries", size, h.cache.size, len(h.cache.order), len(h.cache.entries))

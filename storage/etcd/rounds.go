@@ -6,7 +6,8 @@ import (
 )
 
 // rounds shares reads of the current revision. A read answers those who asked
-// before it began: what was committed before they asked, it sees.
+// before it began: what was committed before they asked, it sees. With x/sync's singleflight
+// a caller could get the result of a read that began before the call.
 type rounds struct {
 	read func() (int64, error)
 
