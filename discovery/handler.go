@@ -9,6 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // Handler answers discovery requests.
@@ -117,7 +118,7 @@ func (h *Handler) Paths() []string {
 // /apis/<group>/<version>; a slash may follow.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := h.view()
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	parts := request.Segments(r.URL.Path)
 	if parts[0] == "api" {
 		core := v.groups[""]
 		switch {

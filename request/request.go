@@ -65,6 +65,10 @@ type Info struct {
 // IsResource says whether the request is about a resource.
 func (i *Info) IsResource() bool { return i.Resource != "" || i.AsksResource }
 
+// BelowVersion reports whether the path goes on after the version of an API group, so that it
+// is not one of discovery.
+func (i *Info) BelowVersion() bool { return i.AsksResource || i.VerbInPath }
+
 // Undetermined says that the path names a verb and not of what: nobody can judge
 // such a request.
 func (i *Info) Undetermined() bool { return i.VerbInPath && !i.AsksResource }
@@ -84,7 +88,7 @@ var namespaceSubresources = map[string]bool{"status": true, "finalize": true}
 // ParseInfo reads method, path and the few query parameters that change the verb.
 func ParseInfo(r *http.Request) *Info {
 	info := &Info{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
-	parts := split(r.URL.Path)
+	parts := Segments(r.URL.Path)
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":
 		info.Version, parts = parts[1], parts[2:]
@@ -168,7 +172,9 @@ func mayHave(rawQuery, name string) bool {
 	return strings.Contains(rawQuery, name) || strings.Contains(rawQuery, "%")
 }
 
-func split(path string) []string {
+// Segments returns the parts of a path between slashes, without slashes at its ends. The path
+// / has none. Only the first maxParts are taken apart.
+func Segments(path string) []string {
 	path = strings.Trim(path, "/")
 	if path == "" {
 		return nil

@@ -23,6 +23,13 @@ const maxWebhooks = 512
 type custom struct {
 	*crd.Server
 	documents *crdopenapi.Source
+	webhooks  *webhook.Pool // of conversion
+}
+
+// Run works until ctx ends, and closes the connections to webhooks then.
+func (c *custom) Run(ctx context.Context) {
+	defer c.webhooks.Close()
+	c.Server.Run(ctx)
 }
 
 func newCustom(o *apiOptions, a *api) (*custom, error) {
@@ -30,16 +37,16 @@ func newCustom(o *apiOptions, a *api) (*custom, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &custom{documents: crdopenapi.New(builtin)}
 	calls, conversions := webhook.NewMetrics(), convert.NewMetrics()
 	o.metrics.Register(calls, conversions)
-	options := convert.Options{
-		Webhooks: webhook.NewPool(webhook.Options{
+	c := &custom{
+		documents: crdopenapi.New(builtin),
+		webhooks: webhook.NewPool(webhook.Options{
 			Resolve: serviceAddresses(o.registry), Metrics: calls,
 			Dial: o.egress.Dialer(egress.ControlPlane), DialService: o.egress.Dialer(egress.Cluster),
 		}, maxWebhooks),
-		Metrics: conversions,
 	}
+	options := convert.Options{Webhooks: c.webhooks, Metrics: conversions}
 	c.Server = crd.New(crd.Options{
 		Registry: o.registry, Rest: a.handler, Client: a.client, Writes: a.writes, Resources: a.resources,
 		Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,

@@ -82,25 +82,21 @@ func isAPI(path string) bool {
 // serveAPI answers /api... and /apis...: up to the version it is discovery, below
 // it resources. A group that is not served gets the answer of an unknown path.
 func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
-	parts := strings.SplitN(strings.Trim(r.URL.Path, "/"), "/", 4)
-	discoveryDepth := 2
-	if parts[0] == "apis" {
-		discoveryDepth = 3
-	}
-	switch {
-	case len(parts) <= discoveryDepth:
+	switch info := request.InfoFrom(r.Context()); {
+	case !info.BelowVersion():
 		t.discovery.ServeHTTP(w, r)
-	case parts[0] == "api":
+	case strings.HasPrefix(info.Path, "/api/"):
 		t.api.ServeHTTP(w, r)
+	case info.Group == "":
+		apiresponse.NotFoundPage(w) // /apis//v1/...: the core group is not among the named ones
 	default:
-		t.serveResource(w, r)
+		t.serveResource(w, r, info)
 	}
 }
 
 // serveResource answers what is below a version of a named group. Where a resource
 // is built in and defined too, it is the built-in one.
-func (t *router) serveResource(w http.ResponseWriter, r *http.Request) {
-	info := request.InfoFrom(r.Context())
+func (t *router) serveResource(w http.ResponseWriter, r *http.Request, info *request.Info) {
 	gvr := schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}
 	found := t.resources.Find(gvr)
 	switch {

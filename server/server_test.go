@@ -240,6 +240,10 @@ func TestPathsThatAreNoResources(t *testing.T) {
 		{"GET", "/apis/none.example.com/v1/things", 404, "text/plain; charset=utf-8"},
 		{"GET", "/api/v1/none", 404, "application/json"},
 		{"GET", "/apisfoo", 404, "text/plain; charset=utf-8"},
+		{"GET", "/apis//v1/namespaces", 404, "text/plain; charset=utf-8"},
+		{"GET", "/apis//v1/namespaces/default", 404, "text/plain; charset=utf-8"},
+		{"GET", "/api/v1/", 200, "application/json"},
+		{"GET", "/apis/apps/v1/", 200, "application/json"},
 		{"GET", "/debug/pprof/", 200, "text/html; charset=utf-8"},
 	} {
 		a := call(t, c, step.method, s.URL()+step.path)

@@ -280,6 +280,34 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestCloseEndsIdleConnections: when a server has stopped, no connection to a webhook stays open.
+func TestCloseEndsIdleConnections(t *testing.T) {
+	closed := make(chan struct{}, 1)
+	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	hook.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	hook.StartTLS()
+	defer hook.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	pool := NewPool(Options{}, 0)
+	c, err := pool.Client(Target{URL: hook.URL, CABundle: ca})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Post(t.Context(), Call{}); err != nil {
+		t.Fatal(err)
+	}
+	pool.Close()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("the connection is open 20 s after Close")
+	}
+}
+
 func TestPool(t *testing.T) {
 	p := NewPool(Options{}, 2)
 	get := func(url string) *Client {
