@@ -43,12 +43,12 @@ func TestApplyTwin(t *testing.T) {
 	case os.Getenv("KEELSON_LONG") != "":
 		histories = 500
 	case testing.Short():
-		histories = 5
+		histories = 4
 	}
 	for _, s := range applySubjects(t) {
 		t.Run(s.name, func(t *testing.T) {
 			counted := map[string]int{}
-			for seed := range histories {
+			for seed := range histories * s.times {
 				h := &history{filler: filler{rand.New(rand.NewSource(int64(seed)))}, subject: s, sent: map[string]map[string]any{}, now: testNow}
 				h.live = h.object()
 				if h.Intn(4) > 0 {
@@ -74,39 +74,74 @@ type subject struct {
 	kind   testKind
 	m      *Manager
 	random func(f filler) registry.Object
+	// other manages what is beside m: the status where that is of the object, and the other way round; nil
+	// where there is none.
+	other *Manager
+	// times multiplies the number of histories.
+	times int
 }
 
 func (h *history) object() registry.Object { return known(h.random(h.filler)) }
 
 func applySubjects(t *testing.T) []subject {
 	var out []subject
-	for _, k := range testKinds() {
+	for i, k := range testKinds() {
 		random := k
 		if typ, ok := treeTypes[k.gvk.Kind]; ok {
 			random.make = typ
 		}
-		out = append(out, subject{k.gvk.Kind + k.sub, k, k.manager(t), func(f filler) registry.Object { return f.like(k, f.objectOf(random)) }})
+		s := subject{name: k.gvk.Kind + k.sub, kind: k, m: k.manager(t), times: 1}
+		s.random = func(f filler) registry.Object { return f.like(k, f.objectOf(random)) }
+		if i == 1 { // the status of a Pod, after the Pod
+			s.other, out[0].other = out[0].m, s.m
+		}
+		out = append(out, s)
 	}
+	return append(append(out, customSubjects(t)...), specialSubjects(t)...)
+}
+
+// customSubjects are a custom resource, its status, and one whose few fields meet one another often.
+func customSubjects(t *testing.T) []subject {
 	custom := customKind()
-	m := custom.manager(t)
-	out = append(out, subject{"Custom", custom, m, func(f filler) registry.Object { return f.custom(custom, m) }})
 	status := custom
 	status.sub, status.reset = "status", reset("example.com/v1", "metadata", "spec")
-	statusManager := status.manager(t)
-	out = append(out, subject{"Customstatus", status, statusManager, func(f filler) registry.Object { return f.custom(status, statusManager) }})
-	for version, k := range map[string]testKind{
-		"v1": kindOf[autoscalingv1.HorizontalPodAutoscaler]("autoscaling", "v1", "HorizontalPodAutoscaler"),
-		"v2": kindOf[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler"),
-	} {
-		out = append(out, subject{"versions-" + version, k, autoscaler(t, version), func(f filler) registry.Object { return f.objectOf(k) }})
+	m, ofStatus := custom.manager(t), status.manager(t)
+	random := func(f filler) registry.Object { return f.custom(custom, m) }
+	dense := func(f filler) registry.Object {
+		object := f.custom(custom, m).(*unstructured.Unstructured)
+		spec, _ := object.Object["spec"].(map[string]any)
+		for name := range spec {
+			if name != "inner" && name != "defaults" && name != "byName" && name != "number" {
+				delete(spec, name)
+			}
+		}
+		return object
 	}
+	return []subject{
+		{"Custom", custom, m, random, ofStatus, 2},
+		{"Customstatus", status, ofStatus, random, m, 1},
+		{"Dense", custom, m, dense, ofStatus, 10},
+	}
+}
+
+// specialSubjects are a kind of two versions, by each, and one with defaults.
+func specialSubjects(t *testing.T) []subject {
+	one := kindOf[autoscalingv1.HorizontalPodAutoscaler]("autoscaling", "v1", "HorizontalPodAutoscaler")
+	two := kindOf[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler")
 	defaulted := named("ConfigMap", "")
 	defaulted.defaults = func(o registry.Object) {
 		if cm := o.(*corev1.ConfigMap); cm.Immutable == nil {
 			cm.Immutable = new(bool)
 		}
 	}
-	return append(out, subject{"defaults", defaulted, defaulted.manager(t), func(f filler) registry.Object { return f.objectOf(defaulted) }})
+	of := func(k testKind) func(filler) registry.Object {
+		return func(f filler) registry.Object { return f.objectOf(k) }
+	}
+	return []subject{
+		{"versions-v1", one, autoscaler(t, "v1"), of(one), nil, 1},
+		{"versions-v2", two, autoscaler(t, "v2"), of(two), nil, 1},
+		{"defaults", defaulted, defaulted.manager(t), of(defaulted), nil, 1},
+	}
 }
 
 func (h *history) step(t *testing.T, counted map[string]int, where string) {
@@ -115,9 +150,16 @@ func (h *history) step(t *testing.T, counted map[string]int, where string) {
 	if h.Intn(5) == 0 {
 		object := h.live.DeepCopyObject().(registry.Object)
 		h.change(object)
-		h.live = h.m.updateSlow(context.Background(), h.live, object, manager, h.now)
+		m := h.m
+		if h.other != nil && h.Intn(2) == 0 {
+			m = h.other
+		}
+		h.live = m.updateSlow(context.Background(), h.live, object, manager, h.now)
 		h.store(t)
 		return
+	}
+	if h.Intn(6) == 0 {
+		h.disown(t)
 	}
 	configuration, force := h.next(t, manager), h.Intn(3) > 0
 	before, sent := asJSON(h.live), asJSON(configuration)
@@ -218,6 +260,45 @@ func asJSON(v any) string {
 		return err.Error()
 	}
 	return string(raw)
+}
+
+// disown takes some fields from an owner, as clients do that write managedFields themselves.
+func (h *history) disown(t *testing.T) {
+	entries := h.live.GetManagedFields()
+	if len(entries) == 0 {
+		return
+	}
+	e := &entries[h.Intn(len(entries))]
+	var fields map[string]any
+	if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
+		t.Fatal(err)
+	}
+	for range 1 + h.Intn(4) {
+		at := fields
+		for {
+			names := sortedNames(at)
+			if len(names) == 0 {
+				break
+			}
+			name := names[h.Intn(len(names))]
+			below, _ := at[name].(map[string]any)
+			if len(below) == 0 || h.Intn(4) == 0 {
+				if len(at) > 1 {
+					delete(at, name)
+				}
+				break
+			}
+			at = below
+		}
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.FieldsV1 = &metav1.FieldsV1{}
+	e.FieldsV1.SetRawBytes(raw)
+	h.live.SetManagedFields(entries)
+	h.store(t)
 }
 
 // change makes the object that an update sends.

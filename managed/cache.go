@@ -26,6 +26,8 @@ type cached struct {
 	raw  string
 	// set is nil where raw is not what set.fields writes.
 	set *set
+	// fits is the last shape that the set was found to fit.
+	fits *shape
 	// tree are the fields as a tree has them, nil until they are asked for.
 	tree map[string]any
 }
@@ -44,24 +46,31 @@ func NewCache(maxBytes int) *Cache {
 	return &Cache{seed: maphash.MakeSeed(), max: maxBytes, known: map[uint64]*list.Element{}, used: list.New()}
 }
 
-// set decodes raw; false where the general algorithm has to.
-func (c *Cache) set(raw []byte) (*set, bool) {
+// set decodes raw, which has to fit a shape; false where the general algorithm has to.
+func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 	hash := maphash.Bytes(c.seed, raw)
 	c.mu.Lock()
 	if e := c.known[hash]; e != nil && e.Value.(*cached).raw == string(raw) {
 		c.used.MoveToFront(e)
-		s := e.Value.(*cached).set
+		known := e.Value.(*cached)
+		if known.fits != s && known.set != nil && s.fits(known.set, false) {
+			known.fits = s
+		}
 		c.mu.Unlock()
-		return s, s != nil
+		return known.set, known.set != nil && known.fits == s
 	}
 	c.mu.Unlock()
 
 	entry := &cached{hash: hash, raw: string(raw)}
-	if s, ok := parseSet(entry.raw); ok {
-		entry.set = s
+	if parsed, ok := parseSet(entry.raw); ok {
+		entry.set = parsed
+		if s.fits(parsed, false) {
+			entry.fits = s
+		}
 	}
+	ok := entry.fits == s
 	c.add(entry)
-	return entry.set, entry.set != nil
+	return entry.set, ok
 }
 
 // tree returns the fieldsV1 of a set, which are raw, as a tree has them. Trees share

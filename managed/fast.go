@@ -193,10 +193,11 @@ func (f *fast) decode(owners []owner) bool {
 		switch {
 		case o.tree != nil:
 			o.set, ok = treeSet(o.tree)
+			ok = ok && f.shape.fits(o.set, false)
 		case e.FieldsV1 != nil:
-			o.set, ok = f.cache.set(e.FieldsV1.GetRawBytes())
+			o.set, ok = f.cache.set(e.FieldsV1.GetRawBytes(), f.shape)
 		}
-		if !ok || !f.shape.fits(o.set, false) {
+		if !ok {
 			return false
 		}
 	}

@@ -226,7 +226,8 @@ func (g *goType) equal(l, r reflect.Value) bool {
 		}
 		return l.Pointer() == r.Pointer() || g.element.equal(l.Elem(), r.Elem())
 	case structForm:
-		for i := range g.fields {
+		// The last first: the status of an object changes most.
+		for i := len(g.fields) - 1; i >= 0; i-- {
 			f := &g.fields[i]
 			a, hasA := f.of(l)
 			b, hasB := f.of(r)
