@@ -20,7 +20,7 @@ const beforeFirstApply = "before-first-apply"
 
 // accepts says whether the incremental algorithm may serve an apply at all. The general algorithm answers
 // a configuration that is refused, and what kubectl does about its annotation.
-func (f *fast) accepts(live registry.Object, configuration map[string]any, manager string) bool {
+func (f *incremental) accepts(live registry.Object, configuration map[string]any, manager string) bool {
 	f.prepare()
 	if !f.usable || !utf8.ValidString(manager) ||
 		configuration["kind"] != f.m.config.Kind.Kind || configuration["apiVersion"] != f.m.apiVersion {
@@ -38,15 +38,15 @@ func (f *fast) accepts(live registry.Object, configuration map[string]any, manag
 
 // applied returns the fields that a configuration sets, without those that are reset. It returns false for
 // a configuration that the general algorithm has to refuse or to judge.
-func (f *fast) applied(w *walk, configuration map[string]any) (*set, bool) {
+func (f *incremental) applied(w *walk, configuration map[string]any) (*set, bool) {
 	w.begin(f.reset)
 	w.unique = true
 	w.applied(f.shape, configuration)
-	return w.result(changed).within(f.reset), !w.failed
+	return w.result(changed).without(f.reset), !w.failed
 }
 
 // applyNew is Apply where there is no object yet: the object is the configuration.
-func (f *fast) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
+func (f *incremental) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
 	meta, _ := configuration["metadata"].(map[string]any)
 	if meta["name"] == nil || !f.accepts(nil, configuration, manager) {
 		return nil, false
@@ -65,19 +65,19 @@ func (f *fast) applyNew(configuration map[string]any, manager string, now time.T
 	}
 	object.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
 	f.setDefaults(object)
-	self := owner{entry: f.applier(manager), set: set.minus(stripped), dirty: true}
-	self.touch(now)
+	self := owner{entry: f.applier(manager), set: set.difference(neverOwned), dirty: true}
+	self.setTime(now)
 	return object, f.record(object, []owner{self})
 }
 
-func (f *fast) setDefaults(object registry.Object) {
+func (f *incremental) setDefaults(object registry.Object) {
 	if f.m.config.Default != nil {
 		f.m.config.Default(object)
 	}
 }
 
 // applier is the entry of a manager that applies, without fields.
-func (f *fast) applier(manager string) metav1.ManagedFieldsEntry {
+func (f *incremental) applier(manager string) metav1.ManagedFieldsEntry {
 	if manager == "" {
 		manager = "unknown"
 	}
@@ -93,13 +93,13 @@ func (f *fast) applier(manager string) metav1.ManagedFieldsEntry {
 // The result is a copy of live into which the configuration is merged, and from which the fields are removed
 // that the manager applied before, does not apply now, and that nobody else owns. All other fields are
 // untouched: only what the configuration mentions, now or before, is looked at.
-func (f *fast) apply(
+func (f *incremental) apply(
 	ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time,
 ) (_ registry.Object, ok bool, _ error) {
 	if !f.accepts(live, configuration, manager) {
 		return nil, false, nil
 	}
-	owners, ok := listed(live)
+	owners, ok := entriesOf(live)
 	if !ok || !f.decode(owners) {
 		return nil, false, nil
 	}
@@ -125,27 +125,29 @@ func (f *fast) apply(
 	if !f.merge(&m, object, configuration, set, last, owners) {
 		return nil, false, nil
 	}
-	touched, gone := w.result(changed), w.result(removed)
-	if taken := touched.within(f.reset); !force && !taken.empty() {
+	modified, removedFields := w.result(changed), w.result(removed)
+	if taken := modified.without(f.reset); !force && !taken.empty() {
 		if conflicts := conflictsOf(owners, mine, taken); len(conflicts) > 0 {
 			return nil, true, conflictError(conflicts)
 		}
 	}
-	yield(owners, mine, touched.within(f.reset), gone.within(f.reset))
-	own := set.minus(stripped)
+	takeFields(owners, mine, modified.without(f.reset), removedFields.without(f.reset))
+	own := set.difference(neverOwned)
 	owners[mine].set, owners[mine].dirty = own, !own.contains(last) || !last.contains(own)
-	if !touched.empty() || !gone.empty() || m.reordered {
+	if !modified.empty() || !removedFields.empty() || m.reordered {
 		if object, ok = f.completed(ctx, object); !ok {
 			return nil, false, nil
 		}
-		owners[mine].touch(now)
+		owners[mine].setTime(now)
 	}
 	return object, f.record(object, owners), nil
 }
 
-// merge merges the configuration, which sets the fields mine, into object and removes those of the last
-// fields of the manager that neither the configuration nor another of the owners has.
-func (f *fast) merge(m *merge, object registry.Object, configuration map[string]any, mine, last *set, owners []owner) bool {
+// merge merges the configuration, which sets the fields mine, into object, and removes those of the last fields of
+// the manager that neither the configuration nor another of the owners has.
+func (f *incremental) merge(
+	m *merge, object registry.Object, configuration map[string]any, mine, last *set, owners []owner,
+) bool {
 	m.begin(nil)
 	tree, isTree := object.(*unstructured.Unstructured)
 	if isTree {
@@ -160,14 +162,14 @@ func (f *fast) merge(m *merge, object registry.Object, configuration map[string]
 		return !m.failed
 	}
 	if mine.contains(last) {
-		return !m.emptyList || !m.hollow
+		return !m.emptyList || !m.emptyOverItems
 	}
 	if m.emptyList {
 		return false
 	}
 	owned := mine
 	for i := range owners {
-		owned = owned.plus(owners[i].set)
+		owned = owned.union(owners[i].set)
 	}
 	if last.has("apiVersion") || last.has("kind") {
 		return false
@@ -182,7 +184,7 @@ func (f *fast) merge(m *merge, object registry.Object, configuration map[string]
 
 // bareCopy returns a copy of an object without its managedFields, of the Manager's kind; nil if it is of
 // another type.
-func (f *fast) bareCopy(live registry.Object) registry.Object {
+func (f *incremental) bareCopy(live registry.Object) registry.Object {
 	if reflect.TypeOf(live) != reflect.TypeOf(f.blank) {
 		return nil
 	}
@@ -221,16 +223,16 @@ func copyWithoutEntries(tree map[string]any) map[string]any {
 }
 
 // ownAll returns the owner of all fields of an object that has none.
-func (f *fast) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
+func (f *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
 	if !f.compare(w, f.blank, object) {
 		return nil, false
 	}
-	touched, gone := w.result(changed).within(f.reset), w.result(removed).within(f.reset)
-	return f.changed(nil, touched, gone, beforeFirstApply, now)
+	modified, removedFields := w.result(changed).without(f.reset), w.result(removed).without(f.reset)
+	return f.changed(nil, modified, removedFields, beforeFirstApply, now)
 }
 
 // position finds the entry of a manager that applies, which it adds if there is none.
-func (f *fast) position(owners []owner, manager string) ([]owner, int) {
+func (f *incremental) position(owners []owner, manager string) ([]owner, int) {
 	self := f.applier(manager)
 	for i := range owners {
 		if sameOwner(&owners[i].entry, &self) {
@@ -240,11 +242,11 @@ func (f *fast) position(owners []owner, manager string) ([]owner, int) {
 	return append(owners, owner{entry: self}), len(owners)
 }
 
-// yield takes the fields from all owners but mine that an apply changed or removed.
-func yield(owners []owner, mine int, touched, gone *set) {
+// takeFields takes the fields that an apply modified or removed from all owners but mine.
+func takeFields(owners []owner, mine int, modified, removedFields *set) {
 	for i := range owners {
 		if o := &owners[i]; i != mine {
-			if left := o.set.minus(touched).minus(gone); left != o.set {
+			if left := o.set.difference(modified).difference(removedFields); left != o.set {
 				o.set, o.dirty = left, true
 			}
 		}
@@ -253,7 +255,7 @@ func yield(owners []owner, mine int, touched, gone *set) {
 
 // completed returns a changed object with defaults, as it is after it was converted to the version that is
 // stored: what that does not keep is gone.
-func (f *fast) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
+func (f *incremental) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
 	f.setDefaults(object)
 	if f.m.config.Kind.GroupVersion() == f.m.config.Storage {
 		return object, true

@@ -38,12 +38,12 @@ type history struct {
 // TestApplyTwin holds applies to existing objects by the incremental algorithm against those by the general
 // one: the object with its managedFields to the byte, or that both refuse.
 func TestApplyTwin(t *testing.T) {
-	histories := 12
+	histories := 6
 	switch {
 	case os.Getenv("KEELSON_LONG") != "":
 		histories = 500
 	case testing.Short():
-		histories = 4
+		histories = 3
 	}
 	for _, s := range applySubjects(t) {
 		t.Run(s.name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestApplyTwin(t *testing.T) {
 				h := &history{filler: filler{rand.New(rand.NewSource(int64(seed)))}, subject: s, sent: map[string]map[string]any{}, now: testNow}
 				h.live = h.object()
 				if h.Intn(4) > 0 {
-					h.live = h.m.updateSlow(context.Background(), h.m.fast.empty(), h.live, "creator", h.now)
+					h.live = h.m.updateGeneral(context.Background(), h.m.incremental.empty(), h.live, "creator", h.now)
 				}
 				h.store(t)
 				for step := range 12 {
@@ -102,7 +102,7 @@ func applySubjects(t *testing.T) []subject {
 
 // customSubjects are a custom resource, its status, and one whose few fields meet one another often.
 func customSubjects(t *testing.T) []subject {
-	custom := customKind()
+	custom := customResource()
 	status := custom
 	status.sub, status.reset = "status", reset("example.com/v1", "metadata", "spec")
 	m, ofStatus := custom.manager(t), status.manager(t)
@@ -154,7 +154,7 @@ func (h *history) step(t *testing.T, counted map[string]int, where string) {
 		if h.other != nil && h.Intn(2) == 0 {
 			m = h.other
 		}
-		h.live = m.updateSlow(context.Background(), h.live, object, manager, h.now)
+		h.live = m.updateGeneral(context.Background(), h.live, object, manager, h.now)
 		h.store(t)
 		return
 	}
@@ -163,8 +163,8 @@ func (h *history) step(t *testing.T, counted map[string]int, where string) {
 	}
 	configuration, force := h.next(t, manager), h.Intn(3) > 0
 	before, sent := asJSON(h.live), asJSON(configuration)
-	want, wantErr := h.m.applySlow(context.Background(), h.live, configuration, manager, force, h.now)
-	got, ok, gotErr := h.m.fast.apply(context.Background(), h.live, configuration, manager, force, h.now)
+	want, wantErr := h.m.applyGeneral(context.Background(), h.live, configuration, manager, force, h.now)
+	got, ok, gotErr := h.m.incremental.apply(context.Background(), h.live, configuration, manager, force, h.now)
 	if asJSON(h.live) != before || asJSON(configuration) != sent {
 		t.Fatalf("%s: the arguments are changed", where)
 	}

@@ -22,16 +22,16 @@ func (m *merge) assign(g *goType, v reflect.Value, c any) {
 		return
 	}
 	ok := false
-	switch g.form {
-	case stringForm, boolForm, intForm:
+	switch g.kind {
+	case stringKind, boolKind, intKind:
 		ok = assignScalar(v, c)
-	case bytesForm:
+	case bytesKind:
 		ok = assignBytes(v, c)
-	case pointerForm:
+	case pointerKind:
 		v.Set(reflect.New(g.element.typ))
 		m.assign(g.element, v.Elem(), c)
 		return
-	case sliceForm:
+	case sliceKind:
 		list, isList := c.([]any)
 		if ok = isList; ok {
 			out := reflect.MakeSlice(v.Type(), len(list), len(list))
@@ -40,13 +40,13 @@ func (m *merge) assign(g *goType, v reflect.Value, c any) {
 			}
 			v.Set(out)
 		}
-	case structForm, mapForm:
+	case structKind, mapKind:
 		members, isMap := c.(map[string]any)
 		if ok = isMap; ok {
 			v.SetZero()
 			ok = runtime.DefaultUnstructuredConverter.FromUnstructured(members, v.Addr().Interface()) == nil
 		}
-	case timeForm, microTimeForm, quantityForm, intOrStringForm, customForm:
+	case timeKind, microTimeKind, quantityKind, intOrStringKind, customKind:
 		v.SetZero()
 		ok = value.TypeReflectEntryOf(v.Type()).FromUnstructured(reflect.ValueOf(c), v) == nil
 	}
@@ -91,26 +91,26 @@ func assignBytes(v reflect.Value, c any) bool {
 
 // equal says whether v reads as the decoded JSON c.
 func (m *merge) equal(g *goType, v reflect.Value, c any) bool {
-	switch g.form {
-	case boolForm:
+	switch g.kind {
+	case boolKind:
 		b, ok := c.(bool)
 		return ok && b == v.Bool()
-	case intForm:
+	case intKind:
 		return equalNumbers(v.Int(), c)
-	case floatForm:
+	case floatKind:
 		return equalNumbers(v.Float(), c)
-	case stringForm:
+	case stringKind:
 		text, ok := c.(string)
 		return ok && text == v.String()
-	case bytesForm:
+	case bytesKind:
 		text, ok := c.(string)
 		return v.IsNil() && c == nil || ok && !v.IsNil() && text == base64.StdEncoding.EncodeToString(v.Bytes())
-	case pointerForm:
+	case pointerKind:
 		if v.IsNil() {
 			return c == nil
 		}
 		return m.equal(g.element, v.Elem(), c)
-	case structForm, mapForm, sliceForm:
+	case structKind, mapKind, sliceKind:
 		return m.equalItems(g, v, c)
 	}
 	return m.equalCustom(g, v, c)
@@ -121,7 +121,7 @@ func (m *merge) equalItems(g *goType, v reflect.Value, c any) bool {
 	if isNil(v) {
 		return c == nil
 	}
-	if list, isList := c.([]any); g.form == sliceForm {
+	if list, isList := c.([]any); g.kind == sliceKind {
 		if !isList || len(list) != v.Len() {
 			return false
 		}
@@ -136,7 +136,7 @@ func (m *merge) equalItems(g *goType, v reflect.Value, c any) bool {
 	if !isMap {
 		return false
 	}
-	if g.form == mapForm {
+	if g.kind == mapKind {
 		if len(members) != v.Len() {
 			return false
 		}
@@ -163,22 +163,22 @@ func (m *merge) equalItems(g *goType, v reflect.Value, c any) bool {
 
 // equalCustom is equal for types that convert themselves.
 func (m *merge) equalCustom(g *goType, v reflect.Value, c any) bool {
-	switch g.form {
-	case timeForm:
+	switch g.kind {
+	case timeKind:
 		return equalTrees(addressable(v).Addr().Interface().(*metav1.Time).ToUnstructured(), c)
-	case quantityForm:
+	case quantityKind:
 		// String may write to its receiver.
 		q := *addressable(v).Addr().Interface().(*resource.Quantity)
 		text, ok := c.(string)
 		return ok && q.String() == text
-	case intOrStringForm:
+	case intOrStringKind:
 		x := addressable(v).Addr().Interface().(*intstr.IntOrString)
 		if x.Type == intstr.Int {
 			return equalNumbers(int64(x.IntVal), c)
 		}
 		text, ok := c.(string)
 		return ok && x.StrVal == text
-	case microTimeForm:
+	case microTimeKind:
 		shown, err := value.TypeReflectEntryOf(v.Type()).ToUnstructured(addressable(v))
 		return err == nil && equalTrees(shown, c)
 	}

@@ -80,7 +80,7 @@ func named(kind string, sub string) testKind {
 // both runs a benchmark with the fast algorithm and the general one.
 func both(b *testing.B, m *Manager, live registry.Object, object func() registry.Object) {
 	if live == nil {
-		live = m.fast.empty()
+		live = m.incremental.empty()
 	}
 	b.Run("fast", func(b *testing.B) {
 		b.ReportAllocs()
@@ -88,7 +88,7 @@ func both(b *testing.B, m *Manager, live registry.Object, object func() registry
 		sent := o.GetManagedFields()
 		for b.Loop() {
 			o.SetManagedFields(sent)
-			if !m.fast.update(live, o, "manager", time.Now()) {
+			if !m.incremental.update(live, o, "manager", time.Now()) {
 				b.Fatal("not fast")
 			}
 		}
@@ -99,7 +99,7 @@ func both(b *testing.B, m *Manager, live registry.Object, object func() registry
 		sent := o.GetManagedFields()
 		for b.Loop() {
 			o.SetManagedFields(sent)
-			m.updateSlow(context.Background(), live, o, "manager", time.Now())
+			m.updateGeneral(context.Background(), live, o, "manager", time.Now())
 		}
 	})
 }
@@ -161,7 +161,7 @@ func BenchmarkApplyNewConfigMap(b *testing.B) {
 	b.Run("general", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := m.applySlow(context.Background(), m.make(), configuration, "manager", false, time.Now()); err != nil {
+			if _, err := m.applyGeneral(context.Background(), m.make(), configuration, "manager", false, time.Now()); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -2,70 +2,71 @@ package managed
 
 import "reflect"
 
-// What a plan cannot tell beforehand about the objects of its type is looked for in each object: values that
-// the general algorithm refuses (an item of a list without a key), or that it rewrites wherever they stand
-// (JSON in a field of a type of its own). Most types have neither, so that check looks at little.
+// The general algorithm refuses some objects (an item of a list has no key), and rewrites some values wherever they
+// stand (JSON in a field of a type of its own). An apply has to find such values, which are not in the configuration.
+// Plans know where they can be, so that check looks at little: most types have none.
 
-// mark finds the plans of which values may be odd.
+// mark finds out which plans need a check of their values.
 func (p *planner) mark() {
 	for _, one := range p.made {
-		one.lacksKeys = one.mode == keyedMode && one.mayLackKeys()
+		one.mayOmitKeys = one.mode == keyedMode && one.canOmitKeys()
 	}
 	for found := true; found; {
 		found = false
 		for _, one := range p.made {
-			if !one.odd && one.mayBeOdd() {
-				one.odd, found = true, true
+			if !one.needsCheck && one.findNeedsCheck() {
+				one.needsCheck, found = true, true
 			}
 		}
 	}
 }
 
-func (p *plan) mayBeOdd() bool {
+// findNeedsCheck says whether values of a plan may need a check, as far as it is known of other plans.
+func (p *plan) findNeedsCheck() bool {
 	switch p.mode {
 	case leafMode:
-		return oddLeaf(p.typ, p.shape, map[*goType]bool{})
+		return leafNeedsCheck(p.typ, p.shape, map[*goType]bool{})
 	case treeMode, failMode:
 		return true
 	case structMode:
-		odd := false
+		needsCheck := false
 		for i := range p.fields {
 			f := &p.fields[i]
-			f.odd = f.plan == nil || f.plan.odd || f.mayShowEmpty()
-			odd = odd || f.odd
+			f.needsCheck = f.plan == nil || f.plan.needsCheck || f.mayShowEmpty()
+			needsCheck = needsCheck || f.needsCheck
 		}
-		return odd
+		return needsCheck
 	}
-	return p.lacksKeys || p.element != nil && p.element.odd
+	return p.mayOmitKeys || p.element != nil && p.element.needsCheck
 }
 
-// mayShowEmpty says whether JSON may show an empty list in the field whose items are merged.
+// mayShowEmpty says whether JSON may show an empty list in a field whose items are merged one by one.
 func (f *planField) mayShowEmpty() bool {
 	return (f.plan.mode == keyedMode || f.plan.mode == setMode) && !f.entry.CanOmit(reflect.MakeSlice(f.typ.typ, 0, 0))
 }
 
-// mayLackKeys says whether an item of a list may show none of its key fields.
-func (p *plan) mayLackKeys() bool {
+// canOmitKeys says whether an item of a list may show none of its key fields.
+func (p *plan) canOmitKeys() bool {
 	for i := range p.keys {
 		k := &p.keys[i]
 		if k.fallback != nil && k.fallback.hasFallback {
 			return false
 		}
-		if k.field != nil && k.field.typ.form != pointerForm && !k.field.entry.CanOmit(reflect.Zero(k.field.typ.typ)) {
+		if k.field != nil && k.field.typ.kind != pointerKind && !k.field.entry.CanOmit(reflect.Zero(k.field.typ.typ)) {
 			return false
 		}
 	}
 	return true
 }
 
-// oddLeaf says of a value that is owned as one whether the general algorithm may refuse or rewrite it.
-func oddLeaf(g *goType, s *shape, seen map[*goType]bool) bool {
-	switch g.form {
-	case customForm, unknownForm:
+// leafNeedsCheck says whether the general algorithm may refuse or rewrite values of a type that are owned as one.
+func leafNeedsCheck(g *goType, s *shape, seen map[*goType]bool) bool {
+	switch g.kind {
+	case customKind, unknownKind:
 		return true
-	case pointerForm:
-		return oddLeaf(g.element, s, seen)
-	case structForm, mapForm, sliceForm:
+	case pointerKind:
+		return leafNeedsCheck(g.element, s, seen)
+	case structKind, mapKind, sliceKind:
 	default:
 		return !fitsLeaf(g, s)
 	}
@@ -74,23 +75,23 @@ func oddLeaf(g *goType, s *shape, seen map[*goType]bool) bool {
 	}
 	seen[g] = true
 	switch {
-	case g.form == sliceForm:
-		return !s.isList || s.associative || oddLeaf(g.element, s.item, seen)
-	case g.form == mapForm:
-		return !s.isMap || s.element == nil || oddLeaf(g.element, s.element, seen)
+	case g.kind == sliceKind:
+		return !s.isList || s.associative || leafNeedsCheck(g.element, s.item, seen)
+	case g.kind == mapKind:
+		return !s.isMap || s.element == nil || leafNeedsCheck(g.element, s.element, seen)
 	}
 	for i := range g.fields {
 		below := s.field(g.fields[i].name)
-		if below == nil || oddLeaf(g.fields[i].typ, below, seen) {
+		if below == nil || leafNeedsCheck(g.fields[i].typ, below, seen) {
 			return true
 		}
 	}
 	return false
 }
 
-// check fails the merge if a value of the live object is one that the general algorithm refuses or rewrites.
+// check makes the merge fail if v holds a value that the general algorithm refuses or rewrites.
 func (m *merge) check(p *plan, v reflect.Value) {
-	if m.failed || !p.odd || isNil(v) {
+	if m.failed || !p.needsCheck || isNil(v) {
 		return
 	}
 	switch p.mode {
@@ -101,14 +102,14 @@ func (m *merge) check(p *plan, v reflect.Value) {
 			m.check(p.element, entries.Value())
 		}
 	case keyedMode:
-		if p.lacksKeys {
+		if p.mayOmitKeys {
 			m.keysOf(p, v, v.Len())
 		}
 		for i := range v.Len() {
 			m.check(p.element, v.Index(i))
 		}
 	case leafMode:
-		empty := (p.typ.form == mapForm || p.typ.form == sliceForm) && v.Len() == 0
+		empty := (p.typ.kind == mapKind || p.typ.kind == sliceKind) && v.Len() == 0
 		m.failed = !empty
 	default:
 		m.failed = true
@@ -118,7 +119,7 @@ func (m *merge) check(p *plan, v reflect.Value) {
 func (m *merge) checkFields(p *plan, v reflect.Value) {
 	for i := range p.fields {
 		f := &p.fields[i]
-		if !f.odd {
+		if !f.needsCheck {
 			continue
 		}
 		inner, has := f.of(v)

@@ -18,10 +18,10 @@ type conflict struct {
 
 // conflictsOf returns what an apply that changes the touched fields would take from others than the owner
 // mine, ordered by manager and field.
-func conflictsOf(owners []owner, mine int, touched *set) []conflict {
+func conflictsOf(owners []owner, mine int, modified *set) []conflict {
 	order := make([]int, 0, len(owners))
 	for i := range owners {
-		if i != mine && owners[i].set.meets(touched) {
+		if i != mine && owners[i].set.intersects(modified) {
 			order = append(order, i)
 		}
 	}
@@ -30,7 +30,7 @@ func conflictsOf(owners []owner, mine int, touched *set) []conflict {
 	})
 	var out []conflict
 	for _, i := range order {
-		owners[i].set.common(touched, "", func(path string) { out = append(out, conflict{&owners[i].entry, path}) })
+		owners[i].set.common(modified, "", func(path string) { out = append(out, conflict{&owners[i].entry, path}) })
 	}
 	return out
 }
@@ -111,7 +111,8 @@ func conflictError(conflicts []conflict) error {
 		}
 	}
 	if len(conflicts) == 1 {
-		return kerrors.NewApplyConflict(causes, fmt.Sprintf("Apply failed with 1 conflict: %s: %s", causes[0].Message, causes[0].Field))
+		text := fmt.Sprintf("Apply failed with 1 conflict: %s: %s", causes[0].Message, causes[0].Field)
+		return kerrors.NewApplyConflict(causes, text)
 	}
 	var lines []string
 	for i, c := range conflicts {
@@ -120,7 +121,8 @@ func conflictError(conflicts []conflict) error {
 		}
 		lines = append(lines, "- "+c.path)
 	}
-	return kerrors.NewApplyConflict(causes, fmt.Sprintf("Apply failed with %d conflicts: %s", len(conflicts), strings.Join(lines, "\n")))
+	text := fmt.Sprintf("Apply failed with %d conflicts: %s", len(conflicts), strings.Join(lines, "\n"))
+	return kerrors.NewApplyConflict(causes, text)
 }
 
 // shownManager is the manager of an entry as conflicts name it.

@@ -96,8 +96,8 @@ func (c customTypes) ObjectToTyped(object runtime.Object, options ...smdtyped.Va
 	return c.root.FromUnstructured(object.(*unstructured.Unstructured).Object, options...)
 }
 
-// customKind is a custom resource whose status is a subresource.
-func customKind() testKind {
+// customResource is a custom resource whose status is a subresource.
+func customResource() testKind {
 	parser, err := smdtyped.NewParser(customSchema)
 	if err != nil {
 		panic(err)
@@ -111,12 +111,12 @@ func customKind() testKind {
 
 // custom makes a random object of a shape.
 func (f filler) custom(k testKind, m *Manager) registry.Object {
-	m.fast.prepare()
-	tree := map[string]any{"spec": f.shaped(m.fast.shape.field("spec"), 0)}
+	m.incremental.prepare()
+	tree := map[string]any{"spec": f.shaped(m.incremental.shape.field("spec"), 0)}
 	if f.Intn(4) == 0 {
-		tree["status"] = f.shaped(m.fast.shape.field("status"), 0)
+		tree["status"] = f.shaped(m.incremental.shape.field("status"), 0)
 	}
-	tree["metadata"] = map[string]any{"name": "a", "labels": f.shaped(m.fast.shape.field("metadata").field("labels"), 1)}
+	tree["metadata"] = map[string]any{"name": "a", "labels": f.shaped(m.incremental.shape.field("metadata").field("labels"), 1)}
 	tree["apiVersion"], tree["kind"] = k.gvk.GroupVersion().String(), k.gvk.Kind
 	object := &unstructured.Unstructured{Object: tree}
 	object.SetCreationTimestamp(metav1.Time{})

@@ -12,53 +12,51 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// A goType is what counts of a Go type when its values are read as JSON would show
-// them.
+// A goType describes a Go type as far as its values are read as JSON shows them.
 type goType struct {
-	form goForm
+	kind goKind
 	typ  reflect.Type
 	// element is what a pointer, slice or map holds.
 	element *goType
 	fields  []goField
 	// entry converts values of customForm.
 	entry *value.TypeReflectCacheEntry
-	// ready is closed when the rest is filled in: types refer to themselves.
 }
 
 type goField struct {
 	name  string
 	entry *value.FieldCacheEntry
-	// index is the field's, -1 where it is in an embedded struct.
+	// index is the index of the field in its struct, -1 if it is a field of an embedded struct.
 	index int
 	typ   *goType
 }
 
-type goForm uint8
+type goKind uint8
 
 const (
-	boolForm goForm = iota
-	intForm
-	uintForm
-	floatForm
-	stringForm
-	bytesForm
-	structForm
-	mapForm
-	sliceForm
-	pointerForm
-	// The types that convert themselves: the frequent ones, and the others.
-	timeForm
-	microTimeForm
-	quantityForm
-	intOrStringForm
-	customForm
-	// unknownForm is left to the general algorithm.
-	unknownForm
+	boolKind goKind = iota
+	intKind
+	uintKind
+	floatKind
+	stringKind
+	bytesKind
+	structKind
+	mapKind
+	sliceKind
+	pointerKind
+	// Types that convert themselves: the frequent ones, and the others.
+	timeKind
+	microTimeKind
+	quantityKind
+	intOrStringKind
+	customKind
+	// unknownKind is left to the general algorithm.
+	unknownKind
 )
 
 var goTypes sync.Map // of reflect.Type to *goType
 
-// goTypeOf describes a type; the same for every call.
+// goTypeOf returns the description of a type, the same for all calls.
 func goTypeOf(t reflect.Type) *goType {
 	if known, ok := goTypes.Load(t); ok {
 		return known.(*goType)
@@ -78,57 +76,57 @@ func describe(t reflect.Type, made map[reflect.Type]*goType) *goType {
 	if known := made[t]; known != nil {
 		return known
 	}
-	g := &goType{typ: t, form: unknownForm}
+	g := &goType{typ: t, kind: unknownKind}
 	made[t] = g
 	switch t {
 	case reflect.TypeFor[metav1.Time]():
-		g.form = timeForm
+		g.kind = timeKind
 		return g
 	case reflect.TypeFor[metav1.MicroTime]():
-		g.form = microTimeForm
+		g.kind = microTimeKind
 		return g
 	case reflect.TypeFor[resource.Quantity]():
-		g.form = quantityForm
+		g.kind = quantityKind
 		return g
 	case reflect.TypeFor[intstr.IntOrString]():
-		g.form = intOrStringForm
+		g.kind = intOrStringKind
 		return g
 	}
 	if t.Kind() == reflect.Pointer {
-		// A pointer to a type that converts itself converts as what it points to.
-		g.form, g.element = pointerForm, describe(t.Elem(), made)
-		if g.element.form == pointerForm || g.element.form == mapForm || g.element.form == sliceForm {
-			g.form = unknownForm
+		// A pointer to a type that converts itself reads as what it points to.
+		g.kind, g.element = pointerKind, describe(t.Elem(), made)
+		if g.element.kind == pointerKind || g.element.kind == mapKind || g.element.kind == sliceKind {
+			g.kind = unknownKind
 		}
 		return g
 	}
 	if entry := value.TypeReflectEntryOf(t); entry.CanConvertToUnstructured() {
-		g.form, g.entry = customForm, entry
+		g.kind, g.entry = customKind, entry
 		return g
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		g.form = boolForm
+		g.kind = boolKind
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		g.form = intForm
+		g.kind = intKind
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32:
-		g.form = uintForm
+		g.kind = uintKind
 	case reflect.Float32, reflect.Float64:
-		g.form = floatForm
+		g.kind = floatKind
 	case reflect.String:
-		g.form = stringForm
+		g.kind = stringKind
 	case reflect.Map:
 		if t.Key().Kind() == reflect.String {
-			g.form, g.element = mapForm, describe(t.Elem(), made)
+			g.kind, g.element = mapKind, describe(t.Elem(), made)
 		}
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			g.form = bytesForm
+			g.kind = bytesKind
 		} else {
-			g.form, g.element = sliceForm, describe(t.Elem(), made)
+			g.kind, g.element = sliceKind, describe(t.Elem(), made)
 		}
 	case reflect.Struct:
-		g.form = structForm
+		g.kind = structKind
 		describeFields(g, made)
 	}
 	return g
@@ -174,23 +172,23 @@ func (f *goField) of(v reflect.Value) (reflect.Value, bool) {
 	return out, !f.entry.CanOmit(out)
 }
 
-// null says whether the value reads as null. v is not a pointer that is set.
+// null says whether the value reads as null. v is no pointer, or nil.
 func (g *goType) null(v reflect.Value) bool {
-	switch g.form {
-	case mapForm, sliceForm, pointerForm, bytesForm:
+	switch g.kind {
+	case mapKind, sliceKind, pointerKind, bytesKind:
 		return v.IsNil()
-	case timeForm:
+	case timeKind:
 		return timeOf(v).IsZero()
-	case microTimeForm:
+	case microTimeKind:
 		return microTimeOf(v).IsZero()
-	case customForm:
+	case customKind:
 		tree, err := g.entry.ToUnstructured(addressable(v))
 		return err == nil && tree == nil
 	}
 	return false
 }
 
-// addressable returns v, or a copy that has an address.
+// addressable returns v, or a copy of it that has an address.
 func addressable(v reflect.Value) reflect.Value {
 	if v.CanAddr() {
 		return v
@@ -207,25 +205,25 @@ func microTimeOf(v reflect.Value) time.Time {
 
 // equal says whether two values of the type read the same.
 func (g *goType) equal(l, r reflect.Value) bool {
-	switch g.form {
-	case boolForm:
+	switch g.kind {
+	case boolKind:
 		return l.Bool() == r.Bool()
-	case intForm:
+	case intKind:
 		return l.Int() == r.Int()
-	case uintForm:
+	case uintKind:
 		return l.Uint() == r.Uint()
-	case floatForm:
+	case floatKind:
 		return l.Float() == r.Float()
-	case stringForm:
+	case stringKind:
 		return l.String() == r.String()
-	case bytesForm:
+	case bytesKind:
 		return l.IsNil() == r.IsNil() && string(l.Bytes()) == string(r.Bytes())
-	case pointerForm:
+	case pointerKind:
 		if l.IsNil() || r.IsNil() {
 			return g.isNull(l) == g.isNull(r)
 		}
 		return l.Pointer() == r.Pointer() || g.element.equal(l.Elem(), r.Elem())
-	case structForm:
+	case structKind:
 		// The last first: the status of an object changes most.
 		for i := len(g.fields) - 1; i >= 0; i-- {
 			f := &g.fields[i]
@@ -236,14 +234,14 @@ func (g *goType) equal(l, r reflect.Value) bool {
 			}
 		}
 		return true
-	case sliceForm:
+	case sliceKind:
 		if l.IsNil() != r.IsNil() || l.Len() != r.Len() {
 			return false
 		}
-		// The general algorithm compares lists as Go does, in which a nil list differs
-		// from an empty one although JSON shows neither.
+		// The general algorithm compares lists with reflect.DeepEqual: a nil list in an item differs from an empty
+		// one, although JSON shows neither.
 		return l.Len() == 0 || l.Pointer() == r.Pointer() || reflect.DeepEqual(l.Interface(), r.Interface())
-	case mapForm:
+	case mapKind:
 		if l.IsNil() != r.IsNil() || l.Len() != r.Len() {
 			return false
 		}
@@ -258,29 +256,30 @@ func (g *goType) equal(l, r reflect.Value) bool {
 	return g.equalCustom(l, r)
 }
 
-// isNull is null for pointers too: one to a value that reads as null does as well.
+// isNull is null for all values: a pointer to a value that reads as null reads as null too.
 func (g *goType) isNull(v reflect.Value) bool {
-	if g.form == pointerForm && !v.IsNil() {
+	if g.kind == pointerKind && !v.IsNil() {
 		return g.element.null(v.Elem())
 	}
 	return g.null(v)
 }
 
+// equalCustom is equal for types that convert themselves.
 func (g *goType) equalCustom(l, r reflect.Value) bool {
-	switch g.form {
-	case timeForm:
+	switch g.kind {
+	case timeKind:
 		a, b := timeOf(l), timeOf(r)
 		return a.IsZero() == b.IsZero() && (a.IsZero() || a.Unix() == b.Unix())
-	case microTimeForm:
+	case microTimeKind:
 		a, b := microTimeOf(l), microTimeOf(r)
 		return a.IsZero() == b.IsZero() && (a.IsZero() || a.UnixMicro() == b.UnixMicro())
-	case quantityForm:
+	case quantityKind:
 		a := addressable(l).Addr().Interface().(*resource.Quantity)
 		b := addressable(r).Addr().Interface().(*resource.Quantity)
 		// String may write to its receiver, which may be read elsewhere.
 		x, y := *a, *b
 		return x == y || x.String() == y.String()
-	case intOrStringForm:
+	case intOrStringKind:
 		a := addressable(l).Addr().Interface().(*intstr.IntOrString)
 		b := addressable(r).Addr().Interface().(*intstr.IntOrString)
 		if a.Type != b.Type {
@@ -296,7 +295,7 @@ func (g *goType) equalCustom(l, r reflect.Value) bool {
 	return errA == nil && errB == nil && equalTrees(a, b)
 }
 
-// equalTrees compares decoded JSON; numbers by value.
+// equalTrees compares decoded JSON. Numbers are compared by value, whatever their types are.
 func equalTrees(a, b any) bool {
 	switch a := a.(type) {
 	case nil:
@@ -356,7 +355,7 @@ func integer(v any) (int64, bool) {
 	return 0, false
 }
 
-// float is not a number for what is none.
+// float returns a number as a float64, and NaN for all other values.
 func float(v any) float64 {
 	switch v := v.(type) {
 	case float64:

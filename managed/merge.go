@@ -8,20 +8,20 @@ import (
 // A merge merges an applied configuration into a copy of the live object, in place, and records in the sets
 // of its walk which fields that changed, as a comparison of the two objects would find them.
 //
-// It follows the general algorithm exactly or fails:
+// The result is exactly that of the general algorithm, or the merge fails:
 //   - A value that is owned as one (a scalar, an atomic map or list) becomes that of the configuration.
-//   - Of other maps and lists only the items are merged that the configuration has. An empty or null one in
-//     the configuration changes nothing, unless that of the object is empty or absent too.
+//   - In other maps and lists, the items that the configuration has are merged one by one. A map or list that is
+//     empty or null in the configuration changes nothing, unless that of the object is empty or absent too.
 //   - Items of lists get the order that arrange gives them.
 type merge struct {
 	*walk
 	// reordered says that a list has the same items as before, in another order.
 	reordered bool
-	// lost says that a value was set that a Go type does not show: null, or what omitempty omits. What the
-	// general algorithm takes for empty then is not known.
-	lost bool
-	// hollow says that an empty or null value was merged into one that has items.
-	hollow bool
+	// hidden says that a value was set that the JSON of a Go type does not show: null, or one that omitempty omits.
+	// Then it is not known which structs the general algorithm takes for empty.
+	hidden bool
+	// emptyOverItems says that an empty or null value was merged into one that has items.
+	emptyOverItems bool
 }
 
 // value merges c into the value v of an object, which is settable. has says that JSON shows v.
@@ -43,7 +43,7 @@ func (m *merge) value(p *plan, v reflect.Value, has bool, c any) {
 	}
 }
 
-// leaf makes c the value.
+// leaf merges a value that is owned as one.
 func (m *merge) leaf(p *plan, v reflect.Value, has bool, c any) {
 	switch {
 	case !has:
@@ -56,11 +56,11 @@ func (m *merge) leaf(p *plan, v reflect.Value, has bool, c any) {
 	m.assign(p.typ, v, c)
 }
 
-// empty merges an empty or null value.
+// empty merges an empty or null value into one that may have items.
 func (m *merge) empty(p *plan, v reflect.Value, has, hasItems bool, c any) {
 	switch {
 	case has && hasItems:
-		m.hollow = true
+		m.emptyOverItems = true
 		return
 	case has && isNil(v) == (c == nil):
 		return
@@ -69,12 +69,13 @@ func (m *merge) empty(p *plan, v reflect.Value, has, hasItems bool, c any) {
 	m.assign(p.typ, v, c)
 }
 
-// fresh merges a value of which the object has nothing.
-func (m *merge) fresh(p *plan, v reflect.Value, has bool, c any) {
+// addAll merges a value into none, or an empty one.
+func (m *merge) addAll(p *plan, v reflect.Value, has bool, c any) {
 	m.trees(p.shape, tree{here: has}, tree{c, true})
 	m.assign(p.typ, v, c)
 }
 
+// structs merges maps that are Go structs.
 func (m *merge) structs(p *plan, v reflect.Value, has bool, c any) {
 	members, _ := c.(map[string]any)
 	if len(members) == 0 {
@@ -82,7 +83,7 @@ func (m *merge) structs(p *plan, v reflect.Value, has bool, c any) {
 		return
 	}
 	if !has || isNil(v) {
-		m.fresh(p, v, has, c)
+		m.addAll(p, v, has, c)
 		return
 	}
 	v = deref(v)
@@ -107,7 +108,7 @@ func (m *merge) structs(p *plan, v reflect.Value, has bool, c any) {
 		m.value(f.plan, inner, hasInner, below)
 		m.pop()
 		if _, shown := f.of(v); !shown {
-			m.lost = true
+			m.hidden = true
 		}
 		if found == len(members) {
 			return
@@ -127,6 +128,7 @@ func (p *plan) shown(v reflect.Value) int {
 	return n
 }
 
+// maps merges maps that are Go maps.
 func (m *merge) maps(p *plan, v reflect.Value, has bool, c any) {
 	members, _ := c.(map[string]any)
 	switch {
@@ -134,7 +136,7 @@ func (m *merge) maps(p *plan, v reflect.Value, has bool, c any) {
 		m.empty(p, v, has, v.Len() > 0, c)
 		return
 	case v.Len() == 0:
-		m.fresh(p, v, has, c)
+		m.addAll(p, v, has, c)
 		return
 	}
 	names := make([]string, 0, len(members))
@@ -158,7 +160,7 @@ func (m *merge) maps(p *plan, v reflect.Value, has bool, c any) {
 		if old.IsValid() {
 			m.value(p.element, element, true, members[name])
 		} else {
-			m.fresh(p.element, element, false, members[name])
+			m.addAll(p.element, element, false, members[name])
 		}
 		m.pop()
 		v.SetMapIndex(key, element)
@@ -175,7 +177,7 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 		m.empty(p, v, has, n > 0, c)
 		return
 	case n == 0:
-		m.fresh(p, v, has, c)
+		m.addAll(p, v, has, c)
 		return
 	}
 	left, kind := m.keysOf(p, v, n), keyStep
@@ -220,8 +222,8 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 	}
 }
 
-// namesKeys says whether each item of a configuration's list names at least one of its key fields. One whose
-// key is made of defaults alone is left to the general algorithm.
+// namesKeys says whether each item of a list in the configuration has at least one key field. An item whose key is
+// made of defaults alone is left to the general algorithm.
 func (m *merge) namesKeys(s *shape, list []any) bool {
 	if len(s.keys) == 0 {
 		return true
@@ -235,14 +237,13 @@ func (m *merge) namesKeys(s *shape, list []any) bool {
 	return true
 }
 
-// An arrangement is the order of the items of two merged lists.
+// An arrangement is the items of two lists in the order in which they are merged.
 type arrangement []pairing
 
-// A pairing is where an item stands in the object's list and in that of the configuration, -1 where it does
-// not.
+// A pairing is the places of an item in the list of the object and in that of the configuration, -1 if it is not there.
 type pairing struct{ left, right int }
 
-// inPlace says that the merged list is the object's list of n items in its order.
+// inPlace says whether the merged list has the n items of the object in their order.
 func (a arrangement) inPlace(n int) bool {
 	if len(a) != n {
 		return false
@@ -255,11 +256,14 @@ func (a arrangement) inPlace(n int) bool {
 	return true
 }
 
-// arrange orders the items of two lists as they are merged: those of the configuration keep its order, and
-// items that only the object has stay behind those that they stood behind. It returns false for a list with
-// two items of the same key.
+// arrange orders the items of two lists as they are merged. It returns false for a list with two items of one key.
 //
-// The object's a, b, c merged with the configuration's c, a, d are b, c, a, d: b stood before c.
+// The items of the configuration (right) keep their order. The list of the object (left) is walked beside it. An item
+// that only the object has is placed when the walk comes to it. At an item that both have, the walk waits until it is
+// that item's turn in the configuration, or goes on if another shared item has to come before.
+//
+// For example, a, x, b, y of the object and b, a of the configuration become x, b, y, a: the walk leaves a, because b
+// has to come before it, places x, places b, places y, and is at its end; then comes a.
 func arrange(left, right []keyed) (arrangement, bool) {
 	toRight, toLeft, ok := match(left, right)
 	if !ok {

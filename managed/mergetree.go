@@ -32,7 +32,7 @@ func (m *merge) tree(s *shape, old, c any) any {
 	return m.treeLeaf(old, c)
 }
 
-// treeLeaf makes c the value of what is owned as one.
+// treeLeaf merges a value that is owned as one.
 func (m *merge) treeLeaf(old, c any) any {
 	if !equalTrees(old, c) {
 		m.add(changed)
@@ -72,7 +72,7 @@ func identical(a, b any) bool {
 // treeEmpty returns what becomes of a value when an empty or null one is merged into it.
 func (m *merge) treeEmpty(old, c any, hasItems bool) any {
 	if hasItems {
-		m.hollow = true
+		m.emptyOverItems = true
 		return old
 	}
 	if (old == nil) != (c == nil) {
@@ -81,12 +81,13 @@ func (m *merge) treeEmpty(old, c any, hasItems bool) any {
 	return runtime.DeepCopyJSONValue(c)
 }
 
-// treeFresh merges a value where there is none, or null.
-func (m *merge) treeFresh(s *shape, has bool, c any) any {
+// addAllOfTree merges a value where there is none, or an empty one.
+func (m *merge) addAllOfTree(s *shape, has bool, c any) any {
 	m.trees(s, tree{here: has}, tree{c, true})
 	return runtime.DeepCopyJSONValue(c)
 }
 
+// treeMap merges maps whose members are owned one by one.
 func (m *merge) treeMap(s *shape, old, c any) any {
 	left, _ := old.(map[string]any)
 	right, _ := c.(map[string]any)
@@ -94,12 +95,13 @@ func (m *merge) treeMap(s *shape, old, c any) any {
 	case len(right) == 0:
 		return m.treeEmpty(old, c, len(left) > 0)
 	case len(left) == 0:
-		return m.treeFresh(s, true, c)
+		return m.addAllOfTree(s, true, c)
 	}
 	m.treeMembers(s, left, right)
 	return left
 }
 
+// treeMembers merges the members of a map into those of another.
 func (m *merge) treeMembers(s *shape, left, right map[string]any) {
 	names := make([]string, 0, len(right))
 	for name := range right {
@@ -116,12 +118,13 @@ func (m *merge) treeMembers(s *shape, left, right map[string]any) {
 		if old, has := left[name]; has {
 			left[name] = m.tree(below, old, right[name])
 		} else {
-			left[name] = m.treeFresh(below, false, right[name])
+			left[name] = m.addAllOfTree(below, false, right[name])
 		}
 		m.pop()
 	}
 }
 
+// treeList merges lists whose items are owned one by one.
 func (m *merge) treeList(s *shape, old, c any) any {
 	left, _ := old.([]any)
 	right, _ := c.([]any)
@@ -130,7 +133,7 @@ func (m *merge) treeList(s *shape, old, c any) any {
 		m.emptyList = m.emptyList || c != nil
 		return m.treeEmpty(old, c, len(left) > 0)
 	case len(left) == 0:
-		return m.treeFresh(s, true, c)
+		return m.addAllOfTree(s, true, c)
 	}
 	kind := keyStep
 	if len(s.keys) == 0 {
@@ -151,7 +154,7 @@ func (m *merge) treeList(s *shape, old, c any) any {
 		}
 		m.push(step{kind: kind, parts: keys[pair.right].parts})
 		if pair.left < 0 {
-			out[i] = m.treeFresh(s.item, false, right[pair.right])
+			out[i] = m.addAllOfTree(s.item, false, right[pair.right])
 		} else {
 			out[i] = m.tree(s.item, left[pair.left], right[pair.right])
 		}

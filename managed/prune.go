@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// A manager that applies without a field that it applied before gives the field up. It is removed from the
-// object if nobody else owns it.
+// A manager that applies a configuration without a field that it applied the last time gives the field up. The
+// field is removed from the object if nobody else owns it.
 //
-// The general algorithm removes all of the last fields and adds back what others own, and what was not the
-// manager's. Of fields as the applies of clients leave them this comes down to a walk along the last fields:
-// one that somebody owns is kept, and the walk goes on below it; any other is removed with all below it.
-// A map or list that loses all it has becomes null. The walk fails where the sets are of another kind, as
-// those are that clients have written themselves.
+// The general algorithm removes all last fields from the object, and then adds back those that somebody owns, and
+// those that the manager did not own. For field sets as applies leave them, this is a walk along the last fields:
+// a field that somebody owns is kept, and the walk goes on below it; any other field is removed with all that is
+// below it. A map or list that loses everything becomes null. The merge fails for field sets of another form, which
+// clients can write themselves, and wherever the general algorithm would lose track of an item or an empty list.
 
-// keeps says whether a field of the last ones is owned by anybody. A named field of a map is owned with any
-// field below it.
-func keeps(owned *set, s *step, named bool) (*item, bool) {
+// ownedItem returns the item of a field in the owned fields, nil if there is none, and whether somebody owns the
+// field. A named field of a map is owned together with any field below it.
+func ownedItem(owned *set, s *step, named bool) (*item, bool) {
 	if owned == nil {
 		return nil, false
 	}
@@ -29,33 +29,35 @@ func keeps(owned *set, s *step, named bool) (*item, bool) {
 	return it, it.member || named && !it.sub.empty()
 }
 
-// drop records that a value of a tree is removed.
-func (m *merge) dropTree(s *shape, old any) {
-	m.trees(s, tree{old, true}, tree{})
-}
-
-// below is what is found for one of the last fields in the object.
-type below struct {
-	last  *item
+// A candidate is one of the last fields that the object has.
+type candidate struct {
+	last *item
+	// owned is nil if nobody owns the field or any field below it.
 	owned *item
 	keep  bool
 }
 
-// ownedBelow returns the owned fields below the field.
-func (b below) ownedBelow() *set {
-	if b.owned == nil {
+// ownedBelow returns the owned fields below the candidate.
+func (c candidate) ownedBelow() *set {
+	if c.owned == nil {
 		return nil
 	}
-	return b.owned.sub
+	return c.owned.sub
 }
 
-// look looks a last field up, and fails the merge if the field is no member itself where it has to be.
-func (m *merge) look(last *item, owned *set, named bool) below {
+// candidate finds out whether a last field is kept. The merge fails if the field is not a member of the last fields
+// itself, which only named fields need not be.
+func (m *merge) candidate(last *item, owned *set, named bool) candidate {
 	if !last.member && !named {
 		m.failed = true
 	}
-	it, keep := keeps(owned, &last.step, named)
-	return below{last, it, keep}
+	it, keep := ownedItem(owned, &last.step, named)
+	return candidate{last, it, keep}
+}
+
+// recordRemoved records that a value of a tree is removed.
+func (m *merge) recordRemoved(s *shape, old any) {
+	m.trees(s, tree{old, true}, tree{})
 }
 
 // prune removes from v the last fields that nobody owns. It returns true if nothing is left of v.
@@ -75,11 +77,12 @@ func (m *merge) prune(p *plan, v reflect.Value, last, owned *set) (emptied bool)
 	return false
 }
 
+// pruneStruct is prune for structs.
 func (m *merge) pruneStruct(p *plan, v reflect.Value, last, owned *set) bool {
 	if isNil(v) {
 		return false
 	}
-	shown, lost := 0, 0
+	shown, removals := 0, 0
 	for i := range last.items {
 		f := p.field(&last.items[i].step)
 		if f == nil {
@@ -89,29 +92,29 @@ func (m *merge) pruneStruct(p *plan, v reflect.Value, last, owned *set) bool {
 		if !has {
 			continue
 		}
-		b := m.look(&last.items[i], owned, true)
+		c := m.candidate(&last.items[i], owned, true)
 		if m.failed || f.plan == nil {
 			m.failed = true
 			return false
 		}
 		m.pushField(f.name)
 		switch {
-		case !b.keep:
-			if lost == 0 {
+		case !c.keep:
+			if removals == 0 {
 				shown = p.shown(v)
 			}
-			lost++
+			removals++
 			m.values(f.plan, inner, reflect.Value{})
 			inner.SetZero()
-		case m.prune(f.plan, inner, b.last.sub, b.ownedBelow()):
+		case m.prune(f.plan, inner, c.last.sub, c.ownedBelow()):
 			inner.SetZero()
 		}
 		m.pop()
 	}
-	if lost == 0 || lost < shown {
+	if removals == 0 || removals < shown {
 		return false
 	}
-	m.failed = m.failed || m.lost
+	m.failed = m.failed || m.hidden
 	return true
 }
 
@@ -120,15 +123,18 @@ func (p *plan) field(s *step) *planField {
 	if s.kind != fieldStep {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(p.fields, s.name, func(f planField, name string) int { return strings.Compare(f.name, name) })
+	i, found := slices.BinarySearchFunc(p.fields, s.name, func(f planField, name string) int {
+		return strings.Compare(f.name, name)
+	})
 	if !found {
 		return nil
 	}
 	return &p.fields[i]
 }
 
+// pruneMap is prune for maps.
 func (m *merge) pruneMap(p *plan, v reflect.Value, last, owned *set) bool {
-	lost := false
+	removes := false
 	for i := range last.items {
 		s := &last.items[i].step
 		if s.kind != fieldStep || v.Len() == 0 {
@@ -139,25 +145,26 @@ func (m *merge) pruneMap(p *plan, v reflect.Value, last, owned *set) bool {
 		if !old.IsValid() {
 			continue
 		}
-		b := m.look(&last.items[i], owned, p.shape.fields[s.name] != nil)
+		c := m.candidate(&last.items[i], owned, p.shape.fields[s.name] != nil)
 		m.pushField(s.name)
-		if !b.keep {
+		if !c.keep {
 			m.values(p.element, old, reflect.Value{})
 			v.SetMapIndex(key, reflect.Value{})
-			lost = true
-		} else if !b.last.sub.empty() {
+			removes = true
+		} else if !c.last.sub.empty() {
 			element := reflect.New(p.element.typ.typ).Elem()
 			element.Set(old)
-			if m.prune(p.element, element, b.last.sub, b.ownedBelow()) {
+			if m.prune(p.element, element, c.last.sub, c.ownedBelow()) {
 				element.SetZero()
 			}
 			v.SetMapIndex(key, element)
 		}
 		m.pop()
 	}
-	return lost && v.Len() == 0
+	return removes && v.Len() == 0
 }
 
+// pruneList is prune for lists whose items are merged.
 func (m *merge) pruneList(p *plan, v reflect.Value, last, owned *set) bool {
 	n := v.Len()
 	if n == 0 {
@@ -169,12 +176,12 @@ func (m *merge) pruneList(p *plan, v reflect.Value, last, owned *set) bool {
 	} else {
 		items = m.keysOf(p, v, n)
 	}
-	gone := m.pruneItems(p.shape, items, last, owned, func(at int, b below) {
-		if !b.keep {
+	dropped := m.pruneItems(p.shape, items, last, owned, func(at int, c candidate) {
+		if !c.keep {
 			m.values(p.element, v.Index(at), reflect.Value{})
 			return
 		}
-		m.keepsKeys(p.shape, items, at, b.owned, func(name string) bool {
+		m.keepsKeys(p.shape, items, at, c.owned, func(name string) bool {
 			f := p.element.field(&step{kind: fieldStep, name: name})
 			if f == nil {
 				return false
@@ -182,14 +189,14 @@ func (m *merge) pruneList(p *plan, v reflect.Value, last, owned *set) bool {
 			_, has := f.of(v.Index(at))
 			return has
 		})
-		m.failed = m.prune(p.element, v.Index(at), b.last.sub, b.ownedBelow()) || m.failed
+		m.failed = m.prune(p.element, v.Index(at), c.last.sub, c.ownedBelow()) || m.failed
 	})
-	if len(gone) == 0 || m.failed {
+	if len(dropped) == 0 || m.failed {
 		return false
 	}
-	out := reflect.MakeSlice(v.Type(), 0, n-len(gone))
+	out := reflect.MakeSlice(v.Type(), 0, n-len(dropped))
 	for i := range n {
-		if !gone[i] {
+		if !dropped[i] {
 			out = reflect.Append(out, v.Index(i))
 		}
 	}
@@ -198,7 +205,7 @@ func (m *merge) pruneList(p *plan, v reflect.Value, last, owned *set) bool {
 }
 
 // pruneItems visits the items of a list that are among the last fields, and returns those that are removed.
-func (m *merge) pruneItems(s *shape, items []keyed, last, owned *set, visit func(at int, b below)) map[int]bool {
+func (m *merge) pruneItems(s *shape, items []keyed, last, owned *set, visit func(at int, c candidate)) map[int]bool {
 	if m.failed {
 		return nil
 	}
@@ -207,7 +214,7 @@ func (m *merge) pruneItems(s *shape, items []keyed, last, owned *set, visit func
 		m.failed = true
 		return nil
 	}
-	var gone map[int]bool
+	var dropped map[int]bool
 	for i := range last.items {
 		st := &last.items[i].step
 		if st.kind == fieldStep {
@@ -218,25 +225,25 @@ func (m *merge) pruneItems(s *shape, items []keyed, last, owned *set, visit func
 			continue
 		}
 		at := sorted[j].at
-		b := m.look(&last.items[i], owned, false)
+		c := m.candidate(&last.items[i], owned, false)
 		if m.failed {
 			return nil
 		}
 		m.push(*st)
-		visit(at, b)
+		visit(at, c)
 		m.pop()
-		if !b.keep {
-			if gone == nil {
-				gone = map[int]bool{}
+		if !c.keep {
+			if dropped == nil {
+				dropped = map[int]bool{}
 			}
-			gone[at] = true
+			dropped[at] = true
 		}
 	}
-	return gone
+	return dropped
 }
 
-// keepsKeys fails the merge if an item of a list that is kept could lose its key with the fields that nobody
-// owns: the general algorithm then takes it for another item. shows says whether the item has a key field.
+// keepsKeys makes the merge fail if nobody owns the key of a list item that is kept: the general algorithm then takes
+// the item for another one. shows says whether the item has a key field.
 func (m *merge) keepsKeys(s *shape, items []keyed, at int, owned *item, shows func(name string) bool) {
 	if len(s.keys) == 0 {
 		return
@@ -246,7 +253,7 @@ func (m *merge) keepsKeys(s *shape, items []keyed, at int, owned *item, shows fu
 		if !shows(name) {
 			continue
 		}
-		if it, member := keeps(owned.sub, &step{kind: fieldStep, name: name}, false); it != nil && member {
+		if it, member := ownedItem(owned.sub, &step{kind: fieldStep, name: name}, false); it != nil && member {
 			owns = true
 			continue
 		}
@@ -281,30 +288,30 @@ func (m *merge) pruneTree(s *shape, old any, last, owned *set) any {
 }
 
 func (m *merge) pruneTreeMap(s *shape, old map[string]any, last, owned *set) any {
-	lost := false
+	removes := false
 	for i := range last.items {
 		st := &last.items[i].step
 		value, has := old[st.name]
 		if !has || st.kind != fieldStep {
 			continue
 		}
-		b := m.look(&last.items[i], owned, s.fields[st.name] != nil)
+		c := m.candidate(&last.items[i], owned, s.fields[st.name] != nil)
 		inner := s.field(st.name)
 		if m.failed || inner == nil {
 			m.failed = true
 			return old
 		}
 		m.pushField(st.name)
-		if !b.keep {
-			m.dropTree(inner, value)
+		if !c.keep {
+			m.recordRemoved(inner, value)
 			delete(old, st.name)
-			lost = true
+			removes = true
 		} else {
-			old[st.name] = m.pruneTree(inner, value, b.last.sub, b.ownedBelow())
+			old[st.name] = m.pruneTree(inner, value, c.last.sub, c.ownedBelow())
 		}
 		m.pop()
 	}
-	if lost && len(old) == 0 {
+	if removes && len(old) == 0 {
 		return nil
 	}
 	return old
@@ -312,23 +319,23 @@ func (m *merge) pruneTreeMap(s *shape, old map[string]any, last, owned *set) any
 
 func (m *merge) pruneTreeList(s *shape, old []any, last, owned *set) any {
 	items := m.treeKeys(s, old)
-	gone := m.pruneItems(s, items, last, owned, func(at int, b below) {
-		if !b.keep {
-			m.dropTree(s.item, old[at])
+	dropped := m.pruneItems(s, items, last, owned, func(at int, c candidate) {
+		if !c.keep {
+			m.recordRemoved(s.item, old[at])
 			return
 		}
 		members, _ := old[at].(map[string]any)
-		m.keepsKeys(s, items, at, b.owned, func(name string) bool { _, has := members[name]; return has })
-		if old[at] = m.pruneTree(s.item, old[at], b.last.sub, b.ownedBelow()); old[at] == nil {
+		m.keepsKeys(s, items, at, c.owned, func(name string) bool { _, has := members[name]; return has })
+		if old[at] = m.pruneTree(s.item, old[at], c.last.sub, c.ownedBelow()); old[at] == nil {
 			m.failed = true
 		}
 	})
-	if len(gone) == 0 || m.failed {
+	if len(dropped) == 0 || m.failed {
 		return old
 	}
-	out := make([]any, 0, len(old)-len(gone))
+	out := make([]any, 0, len(old)-len(dropped))
 	for i := range old {
-		if !gone[i] {
+		if !dropped[i] {
 			out = append(out, old[i])
 		}
 	}

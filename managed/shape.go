@@ -6,32 +6,30 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// A shape is a type of a merge schema, resolved.
+// A shape is a type of a merge schema whose references to other types are resolved.
 type shape struct {
-	// A type may allow several of these: a value that can be anything does.
+	// A type may allow several of these. One that allows all of them is that of any value.
 	scalar scalarKind
 	isMap  bool
 	isList bool
 
-	// fields are a map's named fields; element is the type of the others, nil if
-	// there may be none.
+	// fields are the named fields of a map. element is the type of all other members, nil if there may be none.
 	fields  map[string]*shapeField
 	element *shape
-	// item is the type of a list's items, keys their key fields in order; a list
-	// that has none but is associative is a set.
+	// item is the type of the items of a list, keys are their key fields in order. An associative list without
+	// keys is a set.
 	item        *shape
 	associative bool
 	keys        []string
-	// mapAtomic and listAtomic are owned as one.
+	// mapAtomic and listAtomic say that a map or list is owned as one.
 	mapAtomic, listAtomic bool
-	// deduced is a map of anything: the schema says nothing of what is atomic in it.
+	// deduced says that a map may hold anything. The schema does not say what is atomic in it.
 	deduced bool
 }
 
 type shapeField struct {
 	shape *shape
-	// fallback is the value of a key field that is absent; hasFallback says that
-	// there is one.
+	// fallback is the default of a key field; hasFallback says that there is one.
 	fallback    part
 	hasFallback bool
 }
@@ -46,7 +44,7 @@ const (
 	untyped
 )
 
-// plain says that the type allows one kind of value alone.
+// plain says whether the type allows one kind of value only.
 func (s *shape) plain() bool {
 	n := 0
 	for _, is := range []bool{s.scalar != noScalar, s.isMap, s.isList} {
@@ -57,12 +55,12 @@ func (s *shape) plain() bool {
 	return n == 1
 }
 
-// leaf says that whatever the value is, it is owned as one.
+// leaf says whether every value of the type is owned as one.
 func (s *shape) leaf() bool {
 	return (!s.isMap || s.mapAtomic) && (!s.isList || s.listAtomic)
 }
 
-// field returns the type of a map's field.
+// field returns the type of a member of a map, nil if there may be none of the name.
 func (s *shape) field(name string) *shape {
 	if f := s.fields[name]; f != nil {
 		return f.shape
@@ -70,12 +68,11 @@ func (s *shape) field(name string) *shape {
 	return s.element
 }
 
-// shapes resolves the types of one schema.
+// shapes makes the shapes of one schema.
 type shapes struct {
 	schema *schema.Schema
 	named  map[shapeName]*shape
-	// bad is set when a type is missing or says what the general algorithm has to
-	// judge.
+	// bad is set if a type is missing, or is one that only the general algorithm understands.
 	bad bool
 }
 
@@ -84,8 +81,7 @@ type shapeName struct {
 	relationship schema.ElementRelationship
 }
 
-// shapeOf resolves a type and all that it reaches; nil if the general algorithm has
-// to serve it.
+// shapeOf returns the shape of a type, nil if only the general algorithm understands the schema.
 func shapeOf(s *schema.Schema, ref schema.TypeRef) *shape {
 	r := &shapes{schema: s, named: map[shapeName]*shape{}}
 	out := r.resolve(ref)
@@ -161,7 +157,7 @@ func (r *shapes) fill(out *shape, atom schema.Atom) {
 	}
 }
 
-// partOf makes a part of a scalar in a tree.
+// partOf makes a part of a scalar of a tree.
 func partOf(v any) (part, bool) {
 	switch v := v.(type) {
 	case string:
@@ -186,9 +182,9 @@ func partOf(v any) (part, bool) {
 	return part{}, false
 }
 
-// fits says whether a set written under an older schema means the same under this
-// one: no path of it goes into what is atomic now.
-func (s *shape) fits(of *set, alone bool) bool {
+// fitsSchema says whether a field set that may have been written under an older schema means the same under this one:
+// no path of it goes into what is atomic now. alone says that the set is empty and its root a member.
+func (s *shape) fitsSchema(of *set, alone bool) bool {
 	switch {
 	case s.isMap:
 		if s.deduced {
@@ -203,7 +199,7 @@ func (s *shape) fits(of *set, alone bool) bool {
 			if it.step.kind == fieldStep {
 				below = s.field(it.step.name)
 			}
-			if below != nil && !below.fits(it.sub, it.member && it.sub == nil) {
+			if below != nil && !below.fitsSchema(it.sub, it.member && it.sub == nil) {
 				return false
 			}
 		}
@@ -214,7 +210,7 @@ func (s *shape) fits(of *set, alone bool) bool {
 		}
 		for i := range itemsOf(of) {
 			it := &of.items[i]
-			if !s.item.fits(it.sub, it.member && it.sub == nil) {
+			if !s.item.fitsSchema(it.sub, it.member && it.sub == nil) {
 				return false
 			}
 		}

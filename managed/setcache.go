@@ -8,9 +8,8 @@ import (
 
 const smallCacheBytes = 64 << 10
 
-// A Cache keeps decoded sets by their fieldsV1: objects made from one template, and
-// one object from one write to the next, have the same. It is safe for concurrent
-// use.
+// A Cache keeps decoded field sets by their fieldsV1, the ones that were used last: objects that are made of one
+// template have the same, and so has one object from one write to the next. It may be used at the same time.
 type Cache struct {
 	seed maphash.Seed
 	max  int
@@ -18,7 +17,7 @@ type Cache struct {
 	mu    sync.Mutex // guards what follows
 	bytes int
 	known map[uint64]*list.Element
-	used  *list.List // of *cached, the last used first
+	used  *list.List // of *cached, the one that was used last first
 }
 
 type cached struct {
@@ -28,11 +27,11 @@ type cached struct {
 	set *set
 	// fits is the last shape that the set was found to fit.
 	fits *shape
-	// tree are the fields as a tree has them, nil until they are asked for.
+	// tree is the set as a tree has it, nil until it is asked for.
 	tree map[string]any
 }
 
-// weight is what an entry takes of a Cache.
+// weight is how many bytes of a Cache an entry takes.
 func (e *cached) weight() int {
 	if e.tree != nil {
 		return 2 * len(e.raw)
@@ -40,8 +39,7 @@ func (e *cached) weight() int {
 	return len(e.raw)
 }
 
-// NewCache returns a Cache for about maxBytes of fieldsV1; the decoded sets take
-// about five times as much.
+// NewCache returns a Cache for about maxBytes of fieldsV1. The decoded sets take about five times as much memory.
 func NewCache(maxBytes int) *Cache {
 	return &Cache{seed: maphash.MakeSeed(), max: maxBytes, known: map[uint64]*list.Element{}, used: list.New()}
 }
@@ -53,7 +51,7 @@ func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 	if e := c.known[hash]; e != nil && e.Value.(*cached).raw == string(raw) {
 		c.used.MoveToFront(e)
 		known := e.Value.(*cached)
-		if known.fits != s && known.set != nil && s.fits(known.set, false) {
+		if known.fits != s && known.set != nil && s.fitsSchema(known.set, false) {
 			known.fits = s
 		}
 		c.mu.Unlock()
@@ -64,7 +62,7 @@ func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 	entry := &cached{hash: hash, raw: string(raw)}
 	if parsed, ok := parseSet(entry.raw); ok {
 		entry.set = parsed
-		if s.fits(parsed, false) {
+		if s.fitsSchema(parsed, false) {
 			entry.fits = s
 		}
 	}
@@ -73,8 +71,7 @@ func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 	return entry.set, ok
 }
 
-// tree returns the fieldsV1 of a set, which are raw, as a tree has them. Trees share
-// them: they are not to be changed.
+// tree returns the set whose fieldsV1 are raw as a tree has it. Trees share it: it must not be changed.
 func (c *Cache) tree(raw []byte, s *set) map[string]any {
 	hash := maphash.Bytes(c.seed, raw)
 	c.mu.Lock()

@@ -15,11 +15,12 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// updateSlow is Update by the general algorithm.
-func (m *Manager) updateSlow(ctx context.Context, live, object registry.Object, manager string, now time.Time) (result registry.Object) {
+// updateGeneral is Update by the general algorithm.
+func (m *Manager) updateGeneral(
+	ctx context.Context, live, object registry.Object, manager string, now time.Time,
+) (result registry.Object) {
 	defer func() {
-		// Values that convert themselves may refuse, which the algorithm takes for
-		// impossible.
+		// The algorithm panics where a value that converts itself refuses to.
 		if recover() != nil {
 			object.SetManagedFields(nil)
 			result = object
@@ -34,12 +35,12 @@ func (m *Manager) updateSlow(ctx context.Context, live, object registry.Object, 
 		live.GetObjectKind().SetGroupVersionKind(m.config.Kind)
 	}
 	before := append(append([]metav1.ManagedFieldsEntry{}, object.GetManagedFields()...), live.GetManagedFields()...)
-	slow, err := m.slowFor(ctx)
+	general, err := m.generalFor(ctx)
 	if err != nil {
 		object.SetManagedFields(nil)
 		return object
 	}
-	out, err := slow.Update(live, object, manager)
+	out, err := general.Update(live, object, manager)
 	if err != nil {
 		object.SetManagedFields(nil)
 		return object
@@ -49,11 +50,13 @@ func (m *Manager) updateSlow(ctx context.Context, live, object registry.Object, 
 	return result
 }
 
-// applySlow is Apply by the general algorithm.
-func (m *Manager) applySlow(ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time) (result registry.Object, err error) {
+// applyGeneral is Apply by the general algorithm.
+func (m *Manager) applyGeneral(
+	ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time,
+) (result registry.Object, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			result, err = nil, plain(fmt.Errorf("failed to apply: %v", p))
+			result, err = nil, internalError(fmt.Errorf("failed to apply: %v", p))
 		}
 	}()
 	live = live.DeepCopyObject().(registry.Object)
@@ -61,21 +64,21 @@ func (m *Manager) applySlow(ctx context.Context, live registry.Object, configura
 	before := live.GetManagedFields()
 	// The copy keeps the algorithm from handing out parts of the configuration.
 	patch := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(configuration)}
-	slow, err := m.slowFor(ctx)
+	general, err := m.generalFor(ctx)
 	if err != nil {
-		return nil, plain(err)
+		return nil, internalError(err)
 	}
-	out, err := slow.Apply(live, patch, manager, force)
+	out, err := general.Apply(live, patch, manager, force)
 	if err != nil {
 		var status kerrors.APIStatus
 		if errors.As(err, &status) {
 			return nil, err
 		}
-		return nil, plain(err)
+		return nil, internalError(err)
 	}
 	if out.GetObjectKind().GroupVersionKind().GroupVersion() != m.config.Kind.GroupVersion() {
 		if out, err = (&converter{config: m.config}).ConvertToVersion(out, m.config.Kind.GroupVersion()); err != nil {
-			return nil, plain(err)
+			return nil, internalError(err)
 		}
 	}
 	result = out.(registry.Object)
@@ -83,8 +86,7 @@ func (m *Manager) applySlow(ctx context.Context, live registry.Object, configura
 	return result, nil
 }
 
-// stamp gives the entries whose time the general algorithm read from the clock the
-// time of the request.
+// stamp gives the time of the request to those entries whose time the general algorithm took from the clock.
 func stamp(object registry.Object, before []metav1.ManagedFieldsEntry, now time.Time) {
 	known := make(map[*metav1.Time]bool, len(before))
 	for i := range before {
@@ -104,8 +106,7 @@ func stamp(object registry.Object, before []metav1.ManagedFieldsEntry, now time.
 	}
 }
 
-// isOld finds a time that was copied: objects that are trees hold no pointers to
-// times.
+// isOld says whether a time is one that an entry had before. Trees have no pointers to times to compare.
 func isOld(t metav1.Time, before []metav1.ManagedFieldsEntry) bool {
 	if t.Nanosecond() != 0 {
 		return false
@@ -118,7 +119,7 @@ func isOld(t metav1.Time, before []metav1.ManagedFieldsEntry) bool {
 	return false
 }
 
-// entryLess orders the entries of an object.
+// entryLess is the order of the entries of an object.
 func entryLess(p, q *metav1.ManagedFieldsEntry) bool {
 	if p.Operation != q.Operation {
 		return p.Operation < q.Operation

@@ -96,7 +96,7 @@ func BenchmarkApply(b *testing.B) {
 			b.Run(name+"/general", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := m.applySlow(context.Background(), live, next, "manager0", false, time.Now()); err != nil {
+					if _, err := m.applyGeneral(context.Background(), live, next, "manager0", false, time.Now()); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -7,11 +7,13 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// statusResets are the fields that an update of the status leaves alone, where that
-// is not just the spec. They are less than what such an update cannot change: what
-// is missing here is owned without having changed, as it is with kube-apiserver.
+// statusResets are the fields that an update of the status does not own, where that is not just the spec. They are
+// fewer than those that such an update cannot change: a manager owns the others although they did not change, as it
+// does with kube-apiserver.
 var statusResets = map[schema.GroupResource][][]any{
-	{Resource: "pods"}:                                                               {{"spec"}, {"metadata", "deletionTimestamp"}, {"metadata", "ownerReferences"}},
+	{Resource: "pods"}: {
+		{"spec"}, {"metadata", "deletionTimestamp"}, {"metadata", "ownerReferences"},
+	},
 	{Group: "apps", Resource: "deployments"}:                                         {{"spec"}, {"metadata", "labels"}},
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                 {{"spec"}, {"metadata"}},
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}: {{"spec"}, {"metadata"}},
@@ -20,24 +22,23 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
 }
 
-// ResetFields returns the fields that requests to a kind, or to one of its subresources,
-// cannot set, for every version: nil where there are none.
+// ResetFields returns the fields that requests to a kind, or to one of its subresources, cannot set, for every
+// version; nil if there are none.
 func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if k.Unstructured() {
 		all := resetIn(k, treeResetPaths(k, subresource))
 		if subresource != "" || len(all) == 0 {
 			return all
 		}
-		// Without a subresource kube-apiserver asks the version of the request only: a
-		// status that managers applied in another is held against what is sent, which
-		// will not be stored.
+		// Without a subresource kube-apiserver has reset fields of the storage version only. A status that managers
+		// applied in another version conflicts with what is sent, although that is not stored.
 		own := fieldpath.APIVersion(schema.GroupVersion{Group: k.Group, Version: k.Storage.Version}.String())
 		return map[fieldpath.APIVersion]*fieldpath.Set{own: all[own]}
 	}
 	return resetIn(k, resetPaths(k, subresource))
 }
 
-// treeResetPaths are those of a custom resource.
+// treeResetPaths are the reset fields of a custom resource.
 func treeResetPaths(k *registry.Kind, subresource string) [][]any {
 	switch {
 	case subresource == "status":
@@ -48,6 +49,7 @@ func treeResetPaths(k *registry.Kind, subresource string) [][]any {
 	return nil
 }
 
+// resetPaths are the reset fields of a built-in kind.
 func resetPaths(k *registry.Kind, subresource string) [][]any {
 	certificate := k.Group == "certificates.k8s.io" && k.Resource == "certificatesigningrequests"
 	switch {
@@ -68,10 +70,11 @@ func resetPaths(k *registry.Kind, subresource string) [][]any {
 	return nil
 }
 
-// isNode: nodes may be created with a status, so that their strategy does not reset it,
-// but nobody owns it through them.
+// isNode says whether a kind is that of nodes. They may be created with a status, so that their strategy does not
+// reset it, but nobody owns it by that.
 func isNode(k *registry.Kind) bool { return k.Group == "" && k.Resource == "nodes" }
 
+// resetIn returns the set of paths for all versions of a kind.
 func resetIn(k *registry.Kind, paths [][]any) map[fieldpath.APIVersion]*fieldpath.Set {
 	if len(paths) == 0 {
 		return nil

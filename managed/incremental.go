@@ -13,46 +13,48 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// fast does what the general algorithm does, for objects and managers of one
-// version whose lists hold no duplicates. What it is not sure of it leaves to that.
-type fast struct {
+// incremental is the incremental algorithm for one Manager: see the package comment. Its methods return false where
+// the general algorithm has to do the work.
+type incremental struct {
 	m     *Manager
 	cache *Cache
 
-	// once fills in what follows, when the kind is first written.
-	once  sync.Once
+	// once guards what follows, which prepare makes when an object of the kind is first written.
+	once sync.Once
+	// blank is an object without fields.
 	blank registry.Object
 	shape *shape
 	// plan is nil where objects are trees.
 	plan *plan
-	// usable says that there is a schema to go by.
+	// usable says that the kind has a schema that the algorithm understands.
 	usable bool
-	// reset are the fields that are not owned here; nil where there are none.
+	// reset are the fields that cannot be set through the Manager; nil where there are none.
 	reset *set
 }
 
-// buffers are what fieldsV1 are written to, up to maxBuffer bytes.
+// buffers are kept to write fieldsV1 to; those of more than maxBuffer bytes are not kept.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxBuffer = 64 << 10
 
 var walks = sync.Pool{New: func() any { return new(walk) }}
 
-// stripped are the fields that no manager owns by an operation of its own.
-var stripped = pathSet("apiVersion", "kind", "metadata",
+// neverOwned are fields that a manager does not own although it sets them.
+var neverOwned = setOfPaths("apiVersion", "kind", "metadata",
 	"metadata.name", "metadata.namespace", "metadata.creationTimestamp", "metadata.selfLink",
 	"metadata.uid", "metadata.clusterName", "metadata.generation", "metadata.managedFields",
 	"metadata.resourceVersion")
 
-func newFast(m *Manager) *fast { return &fast{m: m, cache: m.config.Cache} }
+func newIncremental(m *Manager) *incremental { return &incremental{m: m, cache: m.config.Cache} }
 
-// empty returns an object without fields, which is not to be changed.
-func (f *fast) empty() registry.Object {
+// empty returns an object without fields, which must not be changed.
+func (f *incremental) empty() registry.Object {
 	f.prepare()
 	return f.blank
 }
 
-func (f *fast) prepare() {
+// prepare compiles the schema of the kind, once.
+func (f *incremental) prepare() {
 	f.once.Do(func() {
 		f.blank = f.m.make()
 		f.blank.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
@@ -80,9 +82,8 @@ func (f *fast) prepare() {
 	})
 }
 
-// planned compiles the comparison of the kind's Go type. The fields that are not
-// owned here are not even looked at.
-func (f *fast) planned(t reflect.Type) *plan {
+// planned compiles the plan of the Go type of the kind. A comparison skips the fields of the root that are reset.
+func (f *incremental) planned(t reflect.Type) *plan {
 	p := planner{made: map[planPair]*plan{}}
 	root := p.planOf(goTypeOf(t), f.shape)
 	p.mark()
@@ -92,20 +93,20 @@ func (f *fast) planned(t reflect.Type) *plan {
 	return root
 }
 
-// owner is one entry of managedFields.
+// An owner is one entry of managedFields.
 type owner struct {
 	entry metav1.ManagedFieldsEntry
-	// set are the entry's fields, decoded.
+	// set is the decoded field set of the entry.
 	set *set
-	// dirty says that the entry's fields are not those of set.
+	// dirty says that set was changed and is to be written to the entry.
 	dirty bool
-	// tree are the fields of an entry in a tree, whose own there are none; whole is
-	// that entry as it was, nil after a change.
+	// tree is the field set of an entry of a tree, as a tree: such an entry has no FieldsV1. whole is the entire
+	// entry as it was read, nil once something of it has changed.
 	tree, whole map[string]any
 }
 
-// update is Update; false leaves object as it was, to the general algorithm.
-func (f *fast) update(live, object registry.Object, manager string, now time.Time) bool {
+// update is Update. If it returns false, object is as it was.
+func (f *incremental) update(live, object registry.Object, manager string, now time.Time) bool {
 	f.prepare()
 	if !f.usable || !utf8.ValidString(manager) {
 		return false
@@ -115,16 +116,16 @@ func (f *fast) update(live, object registry.Object, manager string, now time.Tim
 		return false
 	}
 	if len(owners) == 0 && live.GetUID() != "" {
-		// An object that nobody tracks starts to be when it is next applied to.
+		// The fields of an object without owners get some when the object is next applied to.
 		object.SetManagedFields(nil)
 		return true
 	}
-	restore := hide(object)
+	restore := detachEntries(object)
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
 	if f.compare(w, live, object) {
-		touched, gone := w.result(changed).within(f.reset), w.result(removed).within(f.reset)
-		if owners, ok = f.changed(owners, touched, gone, manager, now); ok && f.record(object, owners) {
+		modified, removedFields := w.result(changed).without(f.reset), w.result(removed).without(f.reset)
+		if owners, ok = f.changed(owners, modified, removedFields, manager, now); ok && f.record(object, owners) {
 			return true
 		}
 	}
@@ -132,7 +133,8 @@ func (f *fast) update(live, object registry.Object, manager string, now time.Tim
 	return false
 }
 
-func (f *fast) compare(w *walk, live, object registry.Object) bool {
+// compare records the differences between two objects in the sets of w.
+func (f *incremental) compare(w *walk, live, object registry.Object) bool {
 	w.begin(f.reset)
 	if f.plan == nil {
 		l, okL := live.(*unstructured.Unstructured)
@@ -151,11 +153,11 @@ func (f *fast) compare(w *walk, live, object registry.Object) bool {
 	return !w.failed
 }
 
-// owners decodes the entries that an update starts from: those of the request, or
-// those of the live object where the request has none or none that can be read.
-func (f *fast) owners(live, object registry.Object) ([]owner, bool) {
+// owners returns the decoded entries that an update begins with: those that the request sent, or those of the live
+// object where it sent none. Entries cannot be sent to a subresource.
+func (f *incremental) owners(live, object registry.Object) ([]owner, bool) {
 	if f.m.config.Subresource == "" {
-		sent, ok := listed(object)
+		sent, ok := entriesOf(object)
 		if !ok {
 			return nil, false
 		}
@@ -166,17 +168,18 @@ func (f *fast) owners(live, object registry.Object) ([]owner, bool) {
 			return sent, f.decode(sent)
 		}
 	}
-	owners, ok := listed(live)
+	owners, ok := entriesOf(live)
 	return owners, ok && f.decode(owners)
 }
 
-// blank says that nothing of the entry is set.
+// blank says whether no field of the entry is set.
 func (o *owner) blank() bool {
 	return reflect.DeepEqual(o.entry, metav1.ManagedFieldsEntry{}) && o.tree == nil
 }
 
-// decode gives up on entries that the general algorithm has to judge or to convert.
-func (f *fast) decode(owners []owner) bool {
+// decode decodes the field sets of owners. It returns false for entries that the general algorithm has to judge,
+// and for those of other versions, which it has to convert.
+func (f *incremental) decode(owners []owner) bool {
 	for i := range owners {
 		o := &owners[i]
 		e := &o.entry
@@ -193,7 +196,7 @@ func (f *fast) decode(owners []owner) bool {
 		switch {
 		case o.tree != nil:
 			o.set, ok = treeSet(o.tree)
-			ok = ok && f.shape.fits(o.set, false)
+			ok = ok && f.shape.fitsSchema(o.set, false)
 		case e.FieldsV1 != nil:
 			o.set, ok = f.cache.set(e.FieldsV1.GetRawBytes(), f.shape)
 		}
@@ -204,14 +207,16 @@ func (f *fast) decode(owners []owner) bool {
 	return true
 }
 
-// sameOwner is for entries of one version.
+// sameOwner says whether two entries of one version are those of one manager, operation and subresource.
 func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
 }
 
-// changed returns what becomes of the owners, which it owns, when manager changed and
-// removed fields.
-func (f *fast) changed(owners []owner, touched, gone *set, manager string, now time.Time) ([]owner, bool) {
+// changed returns what becomes of the owners, which it may change, when an update by manager modified and removed
+// fields. It returns false if there are too many owners then.
+func (f *incremental) changed(
+	owners []owner, modified, removedFields *set, manager string, now time.Time,
+) ([]owner, bool) {
 	if manager == "" {
 		manager = "unknown"
 	}
@@ -219,24 +224,24 @@ func (f *fast) changed(owners []owner, touched, gone *set, manager string, now t
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: f.m.apiVersion,
 		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
 	}
-	own := touched.minus(stripped)
+	own := modified.difference(neverOwned)
 	mine := -1
 	updaters := 0
 	for i := range owners {
 		o := &owners[i]
 		if sameOwner(&o.entry, &self) {
 			mine = i
-			// What is taken away and owned again need not be.
-			if !own.empty() && o.set.contains(own) && !o.set.meets(gone) && !o.set.meets(stripped) {
+			// The manager owns all of it already.
+			if !own.empty() && o.set.contains(own) && !o.set.intersects(removedFields) && !o.set.intersects(neverOwned) {
 				own = nil
-				o.touch(now)
+				o.setTime(now)
 				if o.entry.Operation == metav1.ManagedFieldsOperationUpdate {
 					updaters++
 				}
 				continue
 			}
 		}
-		if left := o.set.minus(touched).minus(gone); left != o.set {
+		if left := o.set.difference(modified).difference(removedFields); left != o.set {
 			o.set, o.dirty = left, true
 		}
 		if o.entry.Operation == metav1.ManagedFieldsOperationUpdate && !o.set.empty() {
@@ -252,8 +257,8 @@ func (f *fast) changed(owners []owner, touched, gone *set, manager string, now t
 			owners = append(owners, owner{entry: self})
 		}
 		o := &owners[mine]
-		o.set, o.dirty = o.set.plus(own), true
-		o.touch(now)
+		o.set, o.dirty = o.set.union(own), true
+		o.setTime(now)
 	}
 	return owners, updaters <= MaxUpdateManagers
 }

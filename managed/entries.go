@@ -11,14 +11,14 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// The managedFields of a tree are a part of it: fieldsV1 are maps there, not bytes,
-// and their members have no order.
+// The managedFields of a tree are a part of the tree: fieldsV1 are maps there, not bytes, and their members have no
+// order.
 
 const managedFields = "managedFields"
 
-// listed returns the entries of an object, not decoded: nil where it has none, false
-// where the general algorithm has to judge them.
-func listed(object registry.Object) ([]owner, bool) {
+// entriesOf returns the entries of an object without decoding their field sets. They are nil if it has none. It
+// returns false where the general algorithm has to judge them.
+func entriesOf(object registry.Object) ([]owner, bool) {
 	var owners []owner
 	tree, isTree := object.(*unstructured.Unstructured)
 	if !isTree {
@@ -41,8 +41,8 @@ func listed(object registry.Object) ([]owner, bool) {
 	return owners, ok
 }
 
-// hide takes the managedFields off an object; what it returns puts them back.
-func hide(object registry.Object) (restore func()) {
+// detachEntries removes the managedFields from an object; restore puts them back.
+func detachEntries(object registry.Object) (restore func()) {
 	tree, isTree := object.(*unstructured.Unstructured)
 	if !isTree {
 		sent := object.GetManagedFields()
@@ -58,8 +58,8 @@ func hide(object registry.Object) (restore func()) {
 	return func() { meta[managedFields] = sent }
 }
 
-// give gives to the managedFields of from; those that to had are hidden.
-func give(from, to registry.Object) {
+// copyEntries gives the managedFields of from to another object, whose own were detached.
+func copyEntries(from, to registry.Object) {
 	tree, isTree := from.(*unstructured.Unstructured)
 	if !isTree {
 		to.SetManagedFields(from.GetManagedFields())
@@ -71,9 +71,9 @@ func give(from, to registry.Object) {
 	}
 }
 
-// record makes owners the managedFields of an object. It says false, and leaves the
-// object as it is, where the general algorithm has to write them.
-func (f *fast) record(object registry.Object, owners []owner) bool {
+// record makes owners the managedFields of an object. It returns false, and leaves the object as it is, where the
+// general algorithm has to write them.
+func (f *incremental) record(object registry.Object, owners []owner) bool {
 	owners = slices.DeleteFunc(owners, func(o owner) bool { return o.set.empty() })
 	for i := range owners {
 		if o := &owners[i]; o.dirty && !f.write(o) {
@@ -95,8 +95,8 @@ func (f *fast) record(object registry.Object, owners []owner) bool {
 	return true
 }
 
-// write makes the fieldsV1 of an entry whose set has changed.
-func (f *fast) write(o *owner) bool {
+// write writes the changed field set of an owner to its entry.
+func (f *incremental) write(o *owner) bool {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	raw, ok := o.set.fields((*buffer)[:0])
@@ -126,17 +126,17 @@ func recordInTree(tree *unstructured.Unstructured, owners []owner) {
 		tree.Object["metadata"] = meta
 	}
 	if meta == nil {
-		return // metadata that is no object has no room for it
+		return // metadata is not an object, which validation will refuse
 	}
 	entries := make([]any, len(owners))
 	for i := range owners {
-		entries[i] = owners[i].inTree()
+		entries[i] = owners[i].asTree()
 	}
 	meta[managedFields] = entries
 }
 
-// inTree returns the entry as a tree has it.
-func (o *owner) inTree() map[string]any {
+// asTree returns the entry as a part of a tree.
+func (o *owner) asTree() map[string]any {
 	if o.whole != nil {
 		return o.whole
 	}
@@ -156,13 +156,13 @@ func (o *owner) inTree() map[string]any {
 	return out
 }
 
-// touch gives the entry the time of the request.
-func (o *owner) touch(now time.Time) {
+// setTime gives the entry the time of the request.
+func (o *owner) setTime(now time.Time) {
 	o.entry.Time = &metav1.Time{Time: now.UTC()}
 	o.whole = nil
 }
 
-// treeSet decodes fieldsV1 of a tree; false where the general algorithm has to.
+// treeSet decodes the fieldsV1 of a tree. It returns false where the general algorithm has to.
 func treeSet(fields map[string]any) (*set, bool) {
 	s, _, ok := treeItems(fields, 0)
 	if s == nil {
@@ -171,7 +171,7 @@ func treeSet(fields map[string]any) (*set, bool) {
 	return s, ok
 }
 
-// treeItems reads the paths below a step; member says that the step itself is one.
+// treeItems reads the paths below a step. member says that the path to the step itself is in the set.
 func treeItems(fields map[string]any, depth int) (s *set, member, ok bool) {
 	if len(fields) == 0 {
 		return nil, true, fields != nil
@@ -201,7 +201,7 @@ func treeItems(fields map[string]any, depth int) (s *set, member, ok bool) {
 	return s, member, len(s.items) > 0
 }
 
-// tree returns the set as fieldsV1 of a tree. The set is one that fields can write.
+// tree returns the set as the fieldsV1 of a tree. The set must be one that fields can write.
 func (s *set) tree() map[string]any {
 	out := map[string]any{}
 	for i := range itemsOf(s) {
@@ -226,6 +226,5 @@ func (s *step) text() string {
 	return text
 }
 
-// isNamed says that name is what text writes: others mean the same, but are written
-// another way.
+// isNamed says whether name is what text returns: other names may mean the same step.
 func (s *step) isNamed(name string) bool { return s.kind == fieldStep || s.text() == name }

@@ -10,24 +10,23 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// KeepTimes gives object the managedFields of live where the two objects differ in
-// nothing but the times in them: what the request changed was put back on its way
-// (a reset field, a field that admission sets), so that there is nothing to write.
-// Call it when object is what would be stored.
+// KeepTimes gives object the managedFields of live if the two objects differ in nothing but the times in them. Then
+// what the request changed was set back later (a field that is reset, a field that admission sets), and there is
+// nothing to write. Call it when object is what would be stored.
 func KeepTimes(live, object registry.Object) {
-	old, okOld := listed(live)
-	entries, okNew := listed(object)
+	old, okOld := entriesOf(live)
+	entries, okNew := entriesOf(object)
 	if !okOld || !okNew || !onlyTimesDiffer(old, entries) {
 		return
 	}
-	restore := hide(object)
-	give(live, object)
+	restore := detachEntries(object)
+	copyEntries(live, object)
 	if !same(live, object) {
 		restore()
 	}
 }
 
-// onlyTimesDiffer says that at least one time does, and nothing else.
+// onlyTimesDiffer says whether entries differ in at least one time, and in nothing else.
 func onlyTimesDiffer(old, entries []owner) bool {
 	if len(old) != len(entries) {
 		return false
@@ -37,7 +36,8 @@ func onlyTimesDiffer(old, entries []owner) bool {
 		found := false
 		for j := range old {
 			a, b := &entries[i], &old[j]
-			if !sameOwner(&a.entry, &b.entry) || a.entry.APIVersion != b.entry.APIVersion || a.entry.FieldsType != b.entry.FieldsType {
+			if !sameOwner(&a.entry, &b.entry) || a.entry.APIVersion != b.entry.APIVersion ||
+				a.entry.FieldsType != b.entry.FieldsType {
 				continue
 			}
 			if !sameFields(a, b) {
@@ -63,16 +63,18 @@ func sameFields(a, b *owner) bool {
 	return (a.tree == nil) == (b.tree == nil) && equalTrees(a.tree, b.tree)
 }
 
-// same compares in the cheap way first: mostly something did change.
+// same says whether two objects are equal. It compares in a cheap way first, as most objects differ.
 func same(a, b registry.Object) bool {
 	l, r := reflect.ValueOf(a), reflect.ValueOf(b)
 	if l.Type() != r.Type() {
 		return false
 	}
-	if tree, isTree := a.(*unstructured.Unstructured); isTree && !equalTrees(tree.Object, b.(*unstructured.Unstructured).Object) {
-		return false
+	if tree, isTree := a.(*unstructured.Unstructured); isTree {
+		if !equalTrees(tree.Object, b.(*unstructured.Unstructured).Object) {
+			return false
+		}
 	}
-	if g := goTypeOf(l.Type()); g.form == pointerForm && g.element.form == structForm && !g.equal(l, r) {
+	if g := goTypeOf(l.Type()); g.kind == pointerKind && g.element.kind == structKind && !g.equal(l, r) {
 		return false
 	}
 	return equality.Semantic.DeepEqualWithNilDifferentFromEmpty(a, b)

@@ -395,7 +395,7 @@ func TestUpdateTwin(t *testing.T) {
 			if typ, ok := treeTypes[k.gvk.Kind]; ok {
 				random.make = typ
 			}
-			fast, all := 0, 0
+			incremental, all := 0, 0
 			histories := 60
 			if testing.Short() {
 				histories = 10
@@ -409,13 +409,13 @@ func TestUpdateTwin(t *testing.T) {
 					now := testNow.Add(time.Duration(step) * time.Minute)
 					base := live
 					if base == nil {
-						base = m.fast.empty()
+						base = m.incremental.empty()
 					}
-					want := m.updateSlow(context.Background(), base, object.DeepCopyObject().(registry.Object), manager, now)
+					want := m.updateGeneral(context.Background(), base, object.DeepCopyObject().(registry.Object), manager, now)
 					got := object.DeepCopyObject().(registry.Object)
 					all++
-					if m.fast.update(base, got, manager, now) {
-						fast++
+					if m.incremental.update(base, got, manager, now) {
+						incremental++
 						if described(got) != described(want) {
 							a, _ := json.Marshal(base)
 							b, _ := json.Marshal(object)
@@ -442,9 +442,9 @@ func TestUpdateTwin(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d of %d fast", fast, all)
-			if fast*10 < all*8 {
-				t.Errorf("only %d of %d fast", fast, all)
+			t.Logf("%d of %d fast", incremental, all)
+			if incremental*10 < all*8 {
+				t.Errorf("only %d of %d fast", incremental, all)
 			}
 		})
 	}

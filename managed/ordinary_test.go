@@ -58,7 +58,7 @@ func TestOrdinaryAppliesAreIncremental(t *testing.T) {
 			for change, of := range changes {
 				next := runtime.DeepCopyJSON(first)
 				of(next)
-				if _, ok, err := m.fast.apply(context.Background(), live, next, "manager0", false, testNow); !ok {
+				if _, ok, err := m.incremental.apply(context.Background(), live, next, "manager0", false, testNow); !ok {
 					t.Errorf("%s, %d managers: %s is left to the general algorithm", name, managers, change)
 				} else if (err != nil) != (change == "a conflict" && managers > 1) {
 					t.Errorf("%s, %d managers: %s: %v", name, managers, change, err)
