@@ -174,7 +174,8 @@ func compareDocuments(t *testing.T, documents map[string]json.RawMessage, kinds 
 		if !reflect.DeepEqual(got, expected) {
 			a, _ := json.MarshalIndent(got, "", " ")
 			b, _ := json.MarshalIndent(expected, "", " ")
-			t.Errorf("%s differs\ngot  %s\nwant %s", path, firstDifference(string(a), string(b)), firstDifference(string(b), string(a)))
+			t.Errorf("%s differs\ngot  %s\nwant %s", path, firstDifference(string(a), string(b)),
+				firstDifference(string(b), string(a)))
 		}
 		compared++
 	}
@@ -194,8 +195,10 @@ func firstDifference(a, b string) string {
 func TestNegotiation(t *testing.T) {
 	documents := reference(t)
 	h := New(directoryOf(kindsOf(t, documents)), "127.0.0.1:36443")
-	const fine = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
-	const coarse = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	const fine = "only the following media types are accepted: application/json, application/yaml, " +
+		"application/vnd.kubernetes.protobuf"
+	const coarse = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, " +
+		"application/vnd.kubernetes.protobuf"
 	for _, c := range []struct {
 		path, accept string
 		status       int

@@ -14,11 +14,11 @@ import (
 	"github.com/keelson-dev/keelson/apiresponse"
 )
 
-// document is an object that is made on first use, and its encoded forms.
+// document is an object and its encodings. The object is made when it is first requested.
 type document struct {
 	make func() apiresponse.Message
-	// kind is what the protobuf envelope says; suffix follows the media type in
-	// the Content-Type.
+	// kind is the kind in the protobuf envelope. suffix is appended to the media type in the
+	// Content-Type.
 	kind   metav1.TypeMeta
 	suffix string
 
@@ -50,7 +50,7 @@ func (d *document) encoded(mediaType string) (encodedForm, error) {
 	return f, nil
 }
 
-// serve writes the document in a media type, or 304 if the client has it.
+// serve writes the document in a media type, or responds 304 if the client already has it.
 func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType string) {
 	f, err := d.encoded(mediaType)
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 		}
 	}
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) // an error means that the client has gone away
 }
 
 var (
@@ -84,10 +84,10 @@ var (
 
 const aggregatedSuffix = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// versionsDocument takes the core group, if there is one, as the only element of core.
+// versionsDocument returns the document of /api. core has the core group, if it is served.
 func versionsDocument(core []*group, address string) *document {
 	return &document{kind: typeVersions, make: func() apiresponse.Message {
-		// The two oldest documents have no apiVersion in JSON.
+		// Like kube-apiserver's, the JSON of the two oldest documents has no apiVersion.
 		out := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: typeVersions.Kind}, Versions: []string{}}
 		for _, g := range core {
 			for i := range g.versions {
@@ -101,7 +101,8 @@ func versionsDocument(core []*group, address string) *document {
 
 func resourceDocument(g *group, v *version) *document {
 	return &document{kind: typeResourceList, make: func() apiresponse.Message {
-		out := &metav1.APIResourceList{TypeMeta: typeResourceList, GroupVersion: groupVersion(g.name, v.name), APIResources: v.resources}
+		out := &metav1.APIResourceList{TypeMeta: typeResourceList, GroupVersion: groupVersion(g.name, v.name),
+			APIResources: v.resources}
 		if g.name == "" {
 			out.APIVersion = ""
 		}
@@ -167,7 +168,7 @@ func aggregatedDocument(groups []*group) *document {
 	}}
 }
 
-// aggregate hangs subresources below their parents.
+// aggregate moves subresources into their parent resources.
 func aggregate(resources []metav1.APIResource) []apidiscovery.APIResourceDiscovery {
 	var out []apidiscovery.APIResourceDiscovery
 	index := map[string]int{}
@@ -192,7 +193,8 @@ func aggregate(resources []metav1.APIResource) []apidiscovery.APIResourceDiscove
 			}
 		}
 		if isSub {
-			p.Subresources = append(p.Subresources, apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind, Verbs: r.Verbs})
+			p.Subresources = append(p.Subresources,
+				apidiscovery.APISubresourceDiscovery{Subresource: sub, ResponseKind: kind, Verbs: r.Verbs})
 			continue
 		}
 		p.ResponseKind, p.SingularResource, p.Verbs = kind, r.SingularName, r.Verbs

@@ -12,18 +12,18 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Handler answers discovery requests.
+// Handler serves discovery requests.
 type Handler struct {
 	resources *directory.Directory
 	address   string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	changes *directory.Watcher
 	groups  map[string]*groupView
 	current *view
 }
 
-// view is the documents about all groups. It is immutable.
+// view has the documents about all groups. It is immutable.
 type view struct {
 	groups  map[string]*groupView
 	ordered []*group // all but the core group
@@ -31,21 +31,22 @@ type view struct {
 	versions, list, aggregatedCore, aggregated *document
 }
 
-// groupView is the documents about one group. It is immutable.
+// groupView has the documents about one group. It is immutable.
 type groupView struct {
 	group    *group
 	document *document
-	versions map[string]*document // without versions that have no resources
+	versions map[string]*document // only versions with resources
 }
 
-// New returns a handler that shows the resources of a directory. address is the host and port of the server in the
-// answer to /api.
+// New returns a handler for the resources in a directory. address is the host and port of the
+// server in the document of /api.
 func New(resources *directory.Directory, address string) *Handler {
 	return &Handler{resources: resources, address: address, changes: resources.Watch(), groups: map[string]*groupView{}}
 }
 
-// view returns the documents about what is in the directory now. The groups that have changed are read when somebody
-// asks and not when they change: thousands of definitions may come without a request in between.
+// view returns the documents for the current content of the directory. Groups that have
+// changed are read here, not when they change, because thousands of definitions may change
+// without a request in between.
 func (h *Handler) view() *view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +98,7 @@ func newView(groups map[string]*groupView, address string) *view {
 	return v
 }
 
-// Paths lists the paths that discovery answers, in no order.
+// Paths returns the paths of all documents, in no particular order.
 func (h *Handler) Paths() []string {
 	paths := []string{"/api", "/apis", "/apis/"}
 	for name, g := range h.view().groups {
@@ -114,8 +115,8 @@ func (h *Handler) Paths() []string {
 	return paths
 }
 
-// ServeHTTP answers /api, /apis, /apis/<group>, /api/<version> and
-// /apis/<group>/<version>; a slash may follow.
+// ServeHTTP serves /api, /apis, /apis/<group>, /api/<version> and /apis/<group>/<version>,
+// with or without a slash at the end.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := h.view()
 	parts := request.Segments(r.URL.Path)
@@ -156,8 +157,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveStrict is serve for the documents of built-in versions: GET alone, and a
-// first look at Accept that words its refusal differently.
+// serveStrict is serve for the documents of built-in versions: it only allows GET, and its
+// error for an Accept header that cannot be satisfied has another text, as in kube-apiserver.
 func (h *Handler) serveStrict(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
 	if r.Method != http.MethodGet {
 		apiresponse.Error(w, r, apierr.PathMethodNotAllowed())
@@ -170,13 +171,13 @@ func (h *Handler) serveStrict(w http.ResponseWriter, r *http.Request, d, aggrega
 	serve(w, r, d, aggregated)
 }
 
-// NoRepresentation refuses an Accept header on a path that has fixed types.
+// NoRepresentation returns the error for an Accept header on a path with fixed media types.
 func NoRepresentation(types ...string) error {
 	return apiresponse.NotAcceptable("406: Not Acceptable\n\nAvailable representations: "+strings.Join(types, ", "), true)
 }
 
-// serve writes the aggregated document if any accepted range asks for it, whatever
-// its weight; the plain one otherwise.
+// serve writes the aggregated document if any media range asks for it, whatever its weight,
+// otherwise the other document.
 func serve(w http.ResponseWriter, r *http.Request, d, aggregated *document) {
 	clauses := apiresponse.ParseAccept(r.Header.Get("Accept"))
 	if aggregated != nil {

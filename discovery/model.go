@@ -1,8 +1,8 @@
-// Package discovery serves what clients ask to find out which API groups, versions and resources there are: /api,
-// /apis and the paths below them down to a version, one by one and as one aggregated document (KEP-3352).
+// Package discovery serves the documents about API groups, versions and resources: /api, /apis and
+// the paths below them down to a version, and the aggregated discovery documents (KEP-3352).
 //
-// It shows what is in the directory of served resources. Documents are made on first use, encoded once per media type
-// and kept until their group changes.
+// The documents describe the directory of served resources. A document is made when it is first
+// requested, encoded once per media type, and kept until its group changes.
 package discovery
 
 import (
@@ -16,26 +16,26 @@ import (
 	"github.com/keelson-dev/keelson/directory"
 )
 
-// group is an API group as discovery shows it.
+// group is an API group in discovery.
 type group struct {
 	name string
-	// versions are in the order of preference.
+	// versions are sorted by preference.
 	versions []version
-	// builtIn groups answer a version that they do not have with a Status; the versions of other groups come and go,
-	// and one that is missing gets the plain text of an unknown path.
+	// builtIn is true for built-in groups. A missing version of a built-in group is answered
+	// with a Status, that of another group with the plain text for unknown paths.
 	builtIn bool
 }
 
 // version is one version of a group.
 type version struct {
 	name string
-	// resources are ordered by name, each followed by its subresources. Without any, the version has no document of
-	// its own and is left out of the aggregated document.
+	// resources are sorted by name, each followed by its subresources. A version without
+	// resources has no document and is not in the aggregated document.
 	resources []metav1.APIResource
 }
 
-// newGroup reads a group from the directory. It returns nil if the group has no versions. If resources of the group
-// are built in, custom ones in the same group are not shown.
+// newGroup reads a group from the directory. It returns nil if the group has no versions. If
+// the group has built-in resources, custom resources in it are not shown.
 func newGroup(d *directory.Directory, name string) *group {
 	g := &group{name: name, builtIn: d.HasSource(name, directory.BuiltIn)}
 	for _, v := range d.Versions(name) {
@@ -47,17 +47,19 @@ func newGroup(d *directory.Directory, name string) *group {
 	if len(g.versions) == 0 {
 		return nil
 	}
-	slices.SortFunc(g.versions, func(a, b version) int { return kubeversion.CompareKubeAwareVersionStrings(b.name, a.name) })
+	slices.SortFunc(g.versions,
+		func(a, b version) int { return kubeversion.CompareKubeAwareVersionStrings(b.name, a.name) })
 	return g
 }
 
-// describe returns what discovery shows of the resources of a version, only of built-in ones if builtIn is set; and
-// whether there are such resources, of which some may show nothing.
+// discoveryResources returns the entries of a version's resources, only of built-in ones if
+// builtIn is true. found reports whether there are such resources, even if none of them has an
+// entry.
 func discoveryResources(resources []*directory.Resource, builtIn bool) (out []metav1.APIResource, found bool) {
 	if builtIn {
 		resources = slices.DeleteFunc(resources, func(r *directory.Resource) bool { return r.Source != directory.BuiltIn })
 	}
-	// kube-apiserver orders custom resources by the names of their definitions, "widgets.example.com".
+	// kube-apiserver sorts custom resources by the names of their definitions ("widgets.example.com").
 	slices.SortFunc(resources, func(a, b *directory.Resource) int {
 		return cmp.Compare(a.GVR.Resource+".", b.GVR.Resource+".")
 	})
@@ -69,10 +71,11 @@ func discoveryResources(resources []*directory.Resource, builtIn bool) (out []me
 	return out, len(resources) > 0
 }
 
-// customPriority is the priority of a group of custom resources.
+// customPriority is the priority of all groups of custom resources.
 const customPriority = 1000
 
-// priorities of the built-in groups: groupPriorityMinimum of their APIServices.
+// priorities are the priorities of the built-in groups: the groupPriorityMinimum of their
+// APIServices.
 var priorities = map[string]int{
 	"":                             18000,
 	"apiregistration.k8s.io":       18000,
@@ -97,8 +100,8 @@ var priorities = map[string]int{
 	"flowcontrol.apiserver.k8s.io": 16100,
 }
 
-// Priority returns the priority of a group. Groups are shown in the order of their priorities, the highest first, and
-// those of one priority in the order of their names.
+// Priority returns the priority of a group. Groups are sorted by decreasing priority, and
+// groups with the same priority by name.
 func Priority(group string) int {
 	if p, ok := priorities[group]; ok {
 		return p

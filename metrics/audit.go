@@ -2,14 +2,13 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Audit counts what auditing does.
+// Audit has the counters of auditing.
 type Audit struct {
 	events, rejected prometheus.Counter
 	errors, levels   *prometheus.CounterVec
 }
 
-// NewAudit returns the counters of auditing, and serves them with the others. It is
-// called once.
+// NewAudit registers and returns the counters of auditing. It may be called once.
 func (m *Metrics) NewAudit() *Audit {
 	a := &Audit{
 		events: prometheus.NewCounter(prometheus.CounterOpts{
@@ -36,11 +35,11 @@ func (m *Metrics) NewAudit() *Audit {
 // Event counts an event.
 func (a *Audit) Event() { a.events.Inc() }
 
-// Rejected counts a request that was refused because its event could not be stored.
+// Rejected counts a request that failed because its event could not be stored.
 func (a *Audit) Rejected() { a.rejected.Inc() }
 
 // Error counts events that a part of a sink could not handle.
 func (a *Audit) Error(part string, events int) { a.errors.WithLabelValues(part).Add(float64(events)) }
 
-// Level counts a request by its level.
+// Level counts a request by its audit level.
 func (a *Audit) Level(level string) { a.levels.WithLabelValues(level).Inc() }

@@ -10,15 +10,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// authentication are the counters of who asks, and with what.
+// authentication has the metrics of authentication.
 type authentication struct {
 	attempts  map[string]prometheus.Counter
 	durations map[string]prometheus.Observer
 	users     map[string]prometheus.Counter
 	tokens    map[string]prometheus.Counter
 	certs     prometheus.Histogram
-	cached    map[bool]prometheus.Counter // hit or not
-	fetched   map[bool]prometheus.Counter // with success or not
+	cached    map[bool]prometheus.Counter // by whether the token was in the cache
+	fetched   map[bool]prometheus.Counter // by whether the check had no error
 	issuers   *prometheus.HistogramVec
 	reloads   *prometheus.CounterVec
 	reloaded  *prometheus.GaugeVec
@@ -44,7 +44,7 @@ var tokenHelp = map[string]string{
 	TokensInvalidated:   "[ALPHA] Cumulative invalid auto-generated legacy tokens used",
 }
 
-// certificateBuckets are lifetimes left, in seconds.
+// certificateBuckets are remaining lifetimes in seconds.
 var certificateBuckets = []float64{
 	0, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 345600, 604800, 2592000, 7776000, 15552000, 31104000,
 }
@@ -71,7 +71,8 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 	}, []string{"status"})
 	a.cached = map[bool]prometheus.Counter{true: asked.WithLabelValues("hit"), false: asked.WithLabelValues("miss")}
 	fetches := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "authentication_token_cache_fetch_total", Help: "[ALPHA] Tokens checked because they were not known, by result.",
+		Name: "authentication_token_cache_fetch_total",
+		Help: "[ALPHA] Tokens checked because they were not known, by result.",
 	}, []string{"status"})
 	a.fetched = map[bool]prometheus.Counter{true: fetches.WithLabelValues("ok"), false: fetches.WithLabelValues("error")}
 	r.MustRegister(asked, fetches)
@@ -109,8 +110,9 @@ func newAuthentication(r *prometheus.Registry) *authentication {
 	return a
 }
 
-// Authentication counts an attempt by its result, and by a class of user names on
-// success: a name itself may be one of many, and private.
+// Authentication counts an authentication attempt by its result and, if it succeeded, by a
+// class of user names. User names themselves are not labels: there can be many, and they may
+// be private.
 func (m *Metrics) Authentication(result, user string, took time.Duration) {
 	m.authn.attempts[result].Inc()
 	m.authn.durations[result].Observe(took.Seconds())
@@ -119,13 +121,13 @@ func (m *Metrics) Authentication(result, user string, took time.Duration) {
 	}
 }
 
-// Users are counted in classes.
+// The classes of user names.
 const (
 	userEmail = "email_id"
 	userOther = "other"
 )
 
-// knownUsers are classes of their own.
+// knownUsers are the user names that are classes of their own.
 var knownUsers = []string{"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
 
 func userClass(name string) string {
@@ -138,30 +140,28 @@ func userClass(name string) string {
 	return userOther
 }
 
-// Token counts a use of a service account token, one of the Tokens constants.
+// Token counts a use of a service account token. use is one of the constants above.
 func (m *Metrics) Token(use string) { m.authn.tokens[use].Inc() }
 
-// ClientCertificate notes how long a client's certificate still holds.
+// ClientCertificate records the remaining lifetime of a client certificate.
 func (m *Metrics) ClientCertificate(remaining time.Duration) {
 	m.authn.certs.Observe(max(remaining.Seconds(), 0))
 }
 
-// IssuerToken notes how long the check of an issuer's token took. The issuer is told
-// by its hash.
+// IssuerToken records the time for checking a token. The label is a hash of the issuer.
 func (m *Metrics) IssuerToken(issuer string, ok bool, took time.Duration) {
 	hash := sha256.Sum256([]byte(issuer))
 	m.authn.issuers.WithLabelValues(status(ok), "sha256:"+hex.EncodeToString(hash[:])).Observe(took.Seconds())
 }
 
-// AuthenticationLoaded notes the configuration in use. The server and the
-// configuration are told by their hashes.
+// AuthenticationLoaded records the authentication configuration in use, by hashes of the
+// server's identity and of the configuration.
 func (m *Metrics) AuthenticationLoaded(server, config string) {
 	m.authn.config.Reset()
 	m.authn.config.WithLabelValues(server, config).Set(1)
 }
 
-// AuthenticationReload counts a change of the authentication configuration that was
-// taken up, or could not be.
+// AuthenticationReload counts a reload of the authentication configuration, successful or not.
 func (m *Metrics) AuthenticationReload(ok bool, server string) {
 	m.authn.reloads.WithLabelValues(status(ok), server).Inc()
 	m.authn.reloaded.WithLabelValues(status(ok), server).SetToCurrentTime()
@@ -174,11 +174,10 @@ func status(ok bool) string {
 	return "failure"
 }
 
-// TokenCached counts a token that was known already.
+// TokenCached counts a token that was in the cache.
 func (m *Metrics) TokenCached() { m.authn.cached[true].Inc() }
 
-// TokenFetched counts a token that was not known, and whether its check found
-// anything out.
+// TokenFetched counts a token that was not in the cache, by whether its check had no error.
 func (m *Metrics) TokenFetched(ok bool) {
 	m.authn.cached[false].Inc()
 	m.authn.fetched[ok].Inc()

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// authorization counts decisions about who may do what.
+// authorization has the metrics of authorization.
 type authorization struct {
 	attempts  map[string]prometheus.Counter
 	durations map[string]prometheus.Observer
@@ -49,9 +49,11 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 		impersonations: counter("apiserver_impersonation_attempts_total",
 			"[ALPHA] Total number of impersonation attempts split by mode and decision.", "mode", "decision"),
 		impersonationSeconds: histogram("apiserver_impersonation_attempts_duration_seconds",
-			"[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.", milliseconds, "mode", "decision"),
+			"[ALPHA] Latency of impersonation attempts in seconds split by mode and decision.", milliseconds, "mode",
+			"decision"),
 		impersonationChecks: counter("apiserver_impersonation_authorization_attempts_total",
-			"[ALPHA] Total number of authorization checks made by the impersonation handler split by mode and decision.", "mode", "decision"),
+			"[ALPHA] Total number of authorization checks made by the impersonation handler split by mode and "+
+				"decision.", "mode", "decision"),
 		impersonationCheckSec: histogram("apiserver_impersonation_authorization_attempts_duration_seconds",
 			"[ALPHA] Latency of authorization checks made by the impersonation handler in seconds split by mode and "+
 				"decision.", milliseconds, "mode", "decision"),
@@ -71,7 +73,8 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 			"[ALPHA] Authorization match condition evaluation time in seconds, split by authorizer type and name.",
 			[]float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25}, "type", "name"),
 		graphSeconds: histogram("node_authorizer_graph_actions_duration_seconds",
-			"[ALPHA] Histogram of duration of graph actions in node authorizer.", prometheus.ExponentialBuckets(0.0001, 2, 12), "operation"),
+			"[ALPHA] Histogram of duration of graph actions in node authorizer.", prometheus.ExponentialBuckets(0.0001, 2, 12),
+			"operation"),
 		reloads: counter("apiserver_authorization_config_controller_automatic_reloads_total",
 			"[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver "+
 				"identity.", "status", "apiserver_id_hash"),
@@ -95,31 +98,30 @@ func newAuthorization(r prometheus.Registerer) *authorization {
 	return a
 }
 
-// Authorization counts an attempt by its result.
+// Authorization counts a decision about a request.
 func (m *Metrics) Authorization(result string, took time.Duration) {
 	m.authz.attempts[result].Inc()
 	m.authz.durations[result].Observe(took.Seconds())
 }
 
-// AuthorizationDecision returns the counter of what one authorizer decides:
-// allowed or denied.
+// AuthorizationDecision returns the counter of one authorizer's decisions: allowed or denied.
 func (m *Metrics) AuthorizationDecision(kind, name, decision string) prometheus.Counter {
 	return m.authz.decisions.WithLabelValues(kind, name, decision)
 }
 
-// Impersonation counts an attempt to act as another user.
+// Impersonation counts an attempt to impersonate a user.
 func (m *Metrics) Impersonation(mode, decision string, took time.Duration) {
 	m.authz.impersonations.WithLabelValues(mode, decision).Inc()
 	m.authz.impersonationSeconds.WithLabelValues(mode, decision).Observe(took.Seconds())
 }
 
-// ImpersonationCheck counts one of the questions that such an attempt takes.
+// ImpersonationCheck counts one of the permission checks of such an attempt.
 func (m *Metrics) ImpersonationCheck(mode, decision string, took time.Duration) {
 	m.authz.impersonationChecks.WithLabelValues(mode, decision).Inc()
 	m.authz.impersonationCheckSec.WithLabelValues(mode, decision).Observe(took.Seconds())
 }
 
-// AuthorizationWebhook counts a call of a webhook: success, error, timeout or
+// AuthorizationWebhook counts a call of a webhook. result is success, error, timeout or
 // canceled.
 func (m *Metrics) AuthorizationWebhook(name, result string, took time.Duration) {
 	m.authz.webhookCalls.WithLabelValues(name, result).Inc()
@@ -132,7 +134,7 @@ func (m *Metrics) AuthorizationWebhookFailOpen(name, result string) {
 	m.authz.webhookFailOpen.WithLabelValues(name, result).Inc()
 }
 
-// AuthorizationMatch notes the evaluation of a webhook's match conditions.
+// AuthorizationMatch records the evaluation of a webhook's match conditions.
 func (m *Metrics) AuthorizationMatch(name string, took time.Duration, failed, excluded bool) {
 	m.authz.matchSeconds.WithLabelValues("Webhook", name).Observe(took.Seconds())
 	if failed {
@@ -143,13 +145,13 @@ func (m *Metrics) AuthorizationMatch(name string, took time.Duration, failed, ex
 	}
 }
 
-// NodeGraph notes how long a change of the node authorizer's graph took.
+// NodeGraph records the time of a change of the node authorizer's graph.
 func (m *Metrics) NodeGraph(operation string, took time.Duration) {
 	m.authz.graphSeconds.WithLabelValues(operation).Observe(took.Seconds())
 }
 
-// AuthorizationReload counts a reload of the authorization configuration. The
-// hashes are those of the server's identity and, of a success, of the file.
+// AuthorizationReload counts a reload of the authorization configuration. server and config
+// are hashes of the server's identity and, if the reload succeeded, of the file.
 func (m *Metrics) AuthorizationReload(ok bool, server, config string) {
 	status := "failure"
 	if ok {
@@ -160,7 +162,7 @@ func (m *Metrics) AuthorizationReload(ok bool, server, config string) {
 	m.authz.reloadTime.WithLabelValues(status, server).SetToCurrentTime()
 }
 
-// AuthorizationLoaded notes which configuration is in force.
+// AuthorizationLoaded records the authorization configuration in use, by the same hashes.
 func (m *Metrics) AuthorizationLoaded(server, config string) {
 	m.authz.reloadInfo.Reset()
 	m.authz.reloadInfo.WithLabelValues(server, config).Set(1)

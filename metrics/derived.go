@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// derived is a collector of figures that are read when somebody asks for them.
+// onDemand is a collector that reads its values when metrics are requested.
 type onDemand struct {
 	descriptions []*prometheus.Desc
 	collect      func(gauge func(d *prometheus.Desc, value int64, labels ...string))
@@ -26,7 +26,7 @@ func (d *onDemand) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
-// InFlight reports the bounded requests that are being served, which current returns.
+// InFlight returns a collector of the numbers of requests in flight, which current returns.
 func InFlight(current func() (readOnly, mutating int64)) prometheus.Collector {
 	requests := prometheus.NewDesc("apiserver_current_inflight_requests",
 		"[STABLE] Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
@@ -38,14 +38,15 @@ func InFlight(current func() (readOnly, mutating int64)) prometheus.Collector {
 	}}
 }
 
-// StoreSize reports the bytes that a store takes. cluster names the store.
+// StoreSize returns a collector of the size of a store in bytes. cluster is the name of the
+// store.
 func StoreSize(cluster string, size func() int64) prometheus.Collector {
 	return storeGauge("apiserver_storage_size_bytes",
 		"[STABLE] Size of the storage database file physically allocated in bytes.", cluster, size)
 }
 
-// StoreDamage reports how many files of a store were found to be damaged since it was
-// opened. cluster names the store.
+// StoreDamage returns a collector of how many damaged files of a store were found since it was
+// opened. cluster is the name of the store.
 func StoreDamage(cluster string, files func() int64) prometheus.Collector {
 	return storeGauge("apiserver_storage_damaged_files",
 		"[ALPHA] Number of files of the store in which damage was met since it was opened.", cluster, files)
@@ -61,8 +62,8 @@ func storeGauge(name, help, cluster string, value func() int64) prometheus.Colle
 // GroupResource names a resource.
 type GroupResource struct{ Group, Resource string }
 
-// Objects reports the number of stored objects by resource, where count knows it
-// without reading.
+// Objects returns a collector of the numbers of stored objects by resource, for the resources
+// where count knows the number without reading objects.
 func Objects(count func() map[GroupResource]int64) prometheus.Collector {
 	byName := prometheus.NewDesc("apiserver_storage_objects",
 		"[STABLE] (Deprecated since 1.34.0) [DEPRECATED, consider using apiserver_resource_objects instead] Number of "+

@@ -1,10 +1,9 @@
-// Package metrics counts what the server does, under the names and labels of
-// kube-apiserver, and serves the counts as Prometheus text.
+// Package metrics has the metrics of the server, with kube-apiserver's names and labels, and
+// serves them as Prometheus text.
 //
-// Every label value is of a bounded set: a client must not be able to make series.
-// What comes from a request passes bounded, which alone makes a knownRequest; the
-// other values are constants of the program, or come from its configuration or from
-// resources that are served.
+// Every label has a bounded set of values, so that clients cannot create series. Values from a
+// request pass the method bounded, which is the only one that makes a knownRequest. Other
+// values are constants, or come from the configuration or from the served resources.
 package metrics
 
 import (
@@ -15,10 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// component is the value of the label of that name.
+// component is the value of the label component.
 const component = "apiserver"
 
-// Metrics are the counters of one server. They are there before the parts that count.
+// Metrics are the metrics of one server. They are created before the parts of the server that
+// use them.
 type Metrics struct {
 	registry, slis *prometheus.Registry
 
@@ -32,13 +32,14 @@ type Metrics struct {
 	healthcheck  *prometheus.GaugeVec
 }
 
-// Build describes the program for kubernetes_build_info, by label.
+// Build has the labels of the metric kubernetes_build_info.
 type Build map[string]string
 
 var (
-	durationBuckets = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	sizeBuckets     = prometheus.ExponentialBuckets(1000, 10, 7)
-	watchBuckets    = prometheus.ExponentialBuckets(1024, 2, 8)
+	durationBuckets = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20,
+		30, 45, 60}
+	sizeBuckets  = prometheus.ExponentialBuckets(1000, 10, 7)
+	watchBuckets = prometheus.ExponentialBuckets(1024, 2, 8)
 )
 
 // New returns the metrics of a server.
@@ -84,7 +85,7 @@ func New(build Build) *Metrics {
 	return m
 }
 
-// Register adds the collectors of a part that counts for itself.
+// Register adds collectors of other packages.
 func (m *Metrics) Register(c ...prometheus.Collector) { m.registry.MustRegister(c...) }
 
 func resolveSeries(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
@@ -95,10 +96,10 @@ func resolveSeries(v *prometheus.CounterVec, values ...string) map[string]promet
 	return out
 }
 
-// HandshakeError counts a connection that did not get through TLS.
+// HandshakeError counts a connection whose TLS handshake failed.
 func (m *Metrics) HandshakeError() { m.handshakes.Inc() }
 
-// Late counts the end of a handler whose request had been cut off.
+// AbandonedHandler counts a handler that returned after its request had been cut off.
 func (m *Metrics) AbandonedHandler(panicked bool) {
 	status := "ok"
 	if panicked {
@@ -107,7 +108,7 @@ func (m *Metrics) AbandonedHandler(panicked bool) {
 	m.late.WithLabelValues("timeout-handler", status).Inc()
 }
 
-// Healthcheck notes the result of one check of an endpoint (livez, readyz, healthz).
+// Healthcheck records the result of one check of an endpoint (livez, readyz, healthz).
 func (m *Metrics) Healthcheck(name, endpoint string, ok bool) {
 	status, value := "error", 0.0
 	if ok {
@@ -117,14 +118,14 @@ func (m *Metrics) Healthcheck(name, endpoint string, ok bool) {
 	m.healthcheck.WithLabelValues(name, endpoint).Set(value)
 }
 
-// WatchEvents are the series of the events sent for one resource. Resolve them
-// once a watch, not once an event.
+// WatchEvents has the counters of the events sent for one resource. Get it once per watch, not
+// once per event.
 type WatchEvents struct {
 	count prometheus.Counter
 	sizes prometheus.Observer
 }
 
-// WatchEvents returns the series of a resource, which has to be served.
+// WatchEvents returns the counters of a resource, which must be a served one.
 func (m *Metrics) WatchEvents(group, version, resource string) WatchEvents {
 	return WatchEvents{
 		count: m.watchEvents.WithLabelValues(group, version, resource),
@@ -141,7 +142,7 @@ func (w WatchEvents) Sent(bytes int) {
 // Handler serves all metrics.
 func (m *Metrics) Handler() http.Handler { return handler(m.registry) }
 
-// SLIHandler serves the results of the health checks alone (KEP-3466).
+// SLIHandler serves only the results of the health checks (KEP-3466).
 func (m *Metrics) SLIHandler() http.Handler { return handler(m.slis) }
 
 func handler(g prometheus.Gatherer) http.Handler {

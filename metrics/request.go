@@ -9,15 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Requests are the metrics of requests.
+// Requests has the metrics of requests.
 type Requests struct {
 	total       *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	sizes       *prometheus.HistogramVec
 	longRunning *prometheus.GaugeVec
 
-	// known returns whether a resource (or resource/subresource) is served. Others are
-	// counted together.
+	// known reports whether a resource (or resource/subresource) is served. Others are counted
+	// together.
 	known func(group, version, resource string) bool
 
 	mu       sync.RWMutex // guards seriesOf and gaugeOf
@@ -25,8 +25,8 @@ type Requests struct {
 	gaugeOf  map[knownRequest]prometheus.Gauge
 }
 
-// NewRequests returns the metrics of requests. known returns whether a resource (or
-// resource/subresource) is served: the values of others do not become labels.
+// NewRequests returns the metrics of requests. known reports whether a resource (or
+// resource/subresource) is served: the names of others do not become labels.
 func (m *Metrics) NewRequests(known func(group, version, resource string) bool) *Requests {
 	q := &Requests{known: known, seriesOf: map[knownRequest]*series{}, gaugeOf: map[knownRequest]prometheus.Gauge{}}
 	withoutDryRun := []string{"verb", "group", "version", "resource", "subresource", "scope", "component"}
@@ -57,21 +57,21 @@ func (m *Metrics) NewRequests(known func(group, version, resource string) bool) 
 	return q
 }
 
-// Request says what a request asks for. Its values may be anything that a client
-// sends: they are not labels before they have passed bounded.
+// Request describes a request. Its values may be anything that a client sends; they become
+// labels only after the method bounded has replaced unknown ones.
 type Request struct {
-	// Verb is upper case; LIST, WATCH, APPLY and DELETECOLLECTION are their own.
+	// Verb is the HTTP method, or LIST, WATCH, APPLY, DELETECOLLECTION or CONNECT.
 	Verb                                  string
 	Group, Version, Resource, Subresource string
-	// Path is the path of a request that is not about a resource.
+	// Path is the path of a non-resource request.
 	Path string
 	// Scope is cluster, namespace, resource or empty.
 	Scope  string
 	DryRun string
 }
 
-// knownRequest is a Request whose values are each of a bounded set, so that they can
-// be labels. bounded makes it.
+// knownRequest is a Request with bounded values, which can be used as labels. Only the method
+// bounded makes one.
 type knownRequest Request
 
 // labels returns the values of the labels that all metrics of requests have.
@@ -83,13 +83,13 @@ func (r *knownRequest) labels() []string {
 	return []string{r.Verb, r.Group, r.Version, r.Resource, subresource, r.Scope, component}
 }
 
-// series are the resolved handles of one knownRequest.
+// series has the counters of one knownRequest.
 type series struct {
 	duration, sizes prometheus.Observer
 	byCode          sync.Map // int -> prometheus.Counter
 }
 
-// Done counts an answered request.
+// Done counts a request that has been answered.
 func (q *Requests) Done(r Request, code int, bytes int64, took time.Duration) {
 	s := q.series(r)
 	code = boundedCode(code)
@@ -104,7 +104,7 @@ func (q *Requests) Done(r Request, code int, bytes int64, took time.Duration) {
 	s.sizes.Observe(float64(bytes))
 }
 
-// LongRunning returns the gauge of long-running requests like r.
+// LongRunning returns the gauge of long-running requests for requests like r.
 func (q *Requests) LongRunning(r Request) prometheus.Gauge {
 	known := q.bounded(&r)
 	known.DryRun = ""
@@ -121,9 +121,9 @@ func (q *Requests) LongRunning(r Request) prometheus.Gauge {
 	return g
 }
 
-// series returns the series of r, which are those of all requests with the same
-// bounded values. Only bounded values become keys; most requests have such values as
-// they are, and are found without another look at what is served.
+// series returns the series of r. All requests with the same bounded values share them. Most
+// requests already have bounded values and are found by one lookup; only bounded values become
+// keys.
 func (q *Requests) series(r Request) *series {
 	q.mu.RLock()
 	s := q.seriesOf[knownRequest(r)]
@@ -146,9 +146,8 @@ func (q *Requests) series(r Request) *series {
 	return s
 }
 
-// bounded returns the label values of a request. What a client can make up is
-// replaced: a request for a resource, a version or a subresource that is not served
-// keeps its verb and its scope alone.
+// bounded returns r with unknown values replaced. A request for a resource, version or
+// subresource that is not served keeps only its verb and its scope.
 func (q *Requests) bounded(r *Request) knownRequest {
 	known := knownRequest{Verb: boundedVerb(r.Verb), Scope: boundedScope(r.Scope), DryRun: boundedDryRun(r.DryRun)}
 	if r.Resource == "" {
@@ -165,12 +164,13 @@ func (q *Requests) bounded(r *Request) knownRequest {
 	return known
 }
 
-// otherVerb stands for methods that the API does not have.
+// otherVerb replaces methods that the API does not have.
 const otherVerb = "other"
 
 func boundedVerb(verb string) string {
 	switch verb {
-	case "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "HEAD", "OPTIONS", "CONNECT":
+	case "GET", "LIST", "WATCH", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION", "HEAD", "OPTIONS",
+		"CONNECT":
 		return verb
 	}
 	return otherVerb
@@ -192,7 +192,7 @@ func boundedDryRun(value string) string {
 	return "invalid"
 }
 
-// boundedPath returns the paths that are counted each by itself, "" for others.
+// boundedPath returns the path if it is counted separately, otherwise "".
 func boundedPath(path string) string {
 	switch path {
 	case "/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", "/openapi/v2", "/openapi/v3":
@@ -201,7 +201,7 @@ func boundedPath(path string) string {
 	return ""
 }
 
-// boundedCode returns a status code of HTTP, 0 for what is none.
+// boundedCode returns a valid HTTP status code unchanged, otherwise 0.
 func boundedCode(code int) int {
 	const least, most = 100, 599
 	if code < least || code > most {

@@ -12,7 +12,7 @@ import (
 //go:embed builtin.bin
 var builtin []byte
 
-// Builtin opens the archive of the documents of the built-in groups.
+// Builtin returns the archive with the documents of the built-in groups.
 var Builtin = sync.OnceValues(func() (*archive.Archive, error) {
 	return archive.Open(builtin)
 })

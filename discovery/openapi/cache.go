@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// A key names one state of a document in one format.
+// A key identifies one version of a document in one format.
 type key struct {
-	path   string // empty for OpenAPI v2, indexPath for the index
+	path   string // empty for OpenAPI v2; indexPath for the index
 	format format
 	etag   string
 }
@@ -30,8 +30,8 @@ type cache struct {
 	size    int            // guarded by mu; of all entries
 }
 
-// errNotKept tells that what was written is to be served, but not kept nor called
-// by its ETag: a source failed, or something changed while it was written.
+// errDoNotCache means that the written document may be served, but neither be cached nor get
+// its ETag, because a source failed, or something changed while the document was written.
 var errDoNotCache = errors.New("openapi: not to be kept")
 
 // get returns a document. Several who ask for one that is not there wait for

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// lazyContent is a document that is made when it is first needed, which it is
-// not for an answer 304.
+// lazyContent is a document that is made when it is first read. A 304 response does not need
+// it.
 type lazyContent struct {
 	load   func() ([]byte, error)
 	reader *bytes.Reader
@@ -37,8 +37,7 @@ func (c *lazyContent) Read(b []byte) (int, error) {
 	return c.reader.Read(b)
 }
 
-// failing puts our own answer in the place of that which http.ServeContent gives
-// for content that cannot be had.
+// errorReplacer replaces the response of http.ServeContent if the content cannot be made.
 type errorReplacer struct {
 	http.ResponseWriter
 	content *lazyContent

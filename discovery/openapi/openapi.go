@@ -1,15 +1,13 @@
-// Package openapi serves the OpenAPI documents: /openapi/v2, and under
-// /openapi/v3 an index and a document for each group, version and other path.
+// Package openapi serves the OpenAPI documents: /openapi/v2, and below /openapi/v3 an index and a
+// document for each group version and each other path.
 //
-// The documents of the built-in groups are compiled in (see package archive). Their
-// definitions are those that kube-openapi's generator makes of the types of the
-// API modules; their paths are those that Kubernetes 1.36 serves with its default
-// flags, recorded, and not derived from the kinds that are declared here. Both
-// are put together when the project is developed (internal/gen/openapi).
+// The documents of the built-in groups are part of the program (see package archive). A generator
+// (internal/gen/openapi) makes them: kube-openapi generates the definitions from the types of the
+// API modules, and the paths are recorded from Kubernetes 1.36 with its default flags. They are not
+// derived from the kinds that this repository declares.
 // Documents of other groups come from Sources.
 //
-// A document is assembled when somebody asks for it. What is kept of it is its
-// compressed form, within a limit; nothing parsed is kept.
+// A document is made when it is requested. Only compressed documents are cached, up to a limit.
 package openapi
 
 import (
@@ -33,51 +31,50 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
-// A Document names a document of OpenAPI v3.
+// A Document identifies an OpenAPI v3 document.
 type Document struct {
-	// Path is what follows /openapi/v3/, such as "apis/example.com/v1".
+	// Path is the path after /openapi/v3/, such as "apis/example.com/v1".
 	Path string
-	// ETag changes whenever the document does, and is not empty. It becomes part of URLs.
+	// ETag changes whenever the document changes. It is not empty, and is a part of URLs.
 	ETag string
 }
 
-// ErrGone is the error of a Source that no longer has a document.
+// ErrGone is returned by a Source that no longer has a document.
 var ErrGone = errors.New("openapi: no such document")
 
-// A Source gives the documents of groups that are not built in: of custom
-// resources, of aggregated APIs. It is called concurrently, for every request that concerns
-// it, and must have made what it returns before or make it in little time, since the
-// context of a call does not end when a client goes away. What it returns is not
-// changed afterwards, by either side.
+// A Source provides the documents of groups that are not built in: custom resources and
+// aggregated APIs. It is called concurrently, for every request. It must return quickly,
+// because the context of a call is not canceled when the client goes away. Neither side
+// changes the returned data.
 type Source interface {
-	// Documents lists the documents there are at present, in the same order until they
-	// change. It is called for each request. A path that is built in or of
-	// an earlier source is not served from this one.
+	// Documents returns the current documents, in the same order until they change. It is
+	// called for each request. A path that is built in, or that an earlier source has, is
+	// not served from this source.
 	Documents() []Document
-	// V3 returns a document of OpenAPI v3 as JSON, and its ETag. The error is ErrGone
-	// if there is no such document any more.
+	// V3 returns an OpenAPI v3 document as JSON, and its ETag. It returns ErrGone if there is no
+	// such document any more.
 	V3(ctx context.Context, path string) (text []byte, etag string, err error)
-	// V2 returns what the path adds to the document of OpenAPI v2, as JSON: an object with
-	// the members "paths" and "definitions", either of which may be missing. A
-	// path or definition that is there already, under the same name, is not added. With
-	// an error other than ErrGone the document is served without it, and not kept.
+	// V2 returns what the path adds to the OpenAPI v2 document, as JSON: an object with the
+	// members "paths" and "definitions", either of which may be missing. Paths and definitions
+	// whose names exist already are not added. If it returns an error other than ErrGone, the
+	// document is served without this part and is not cached.
 	V2(ctx context.Context, path string) ([]byte, error)
 }
 
-// Options says what a Handler serves.
+// Options configure a Handler.
 type Options struct {
-	// Enabled tells whether the built-in document of a path ("apis/batch/v1") is
-	// served. All are if it is nil. It must not change its mind.
+	// Enabled reports whether the built-in document of a path ("apis/batch/v1") is served. Its
+	// results must not change. If nil, all documents are served.
 	Enabled func(path string) bool
-	// Sources are asked in this order.
+	// Sources are used in this order.
 	Sources []Source
-	// CacheBytes bounds the compressed documents that are kept; 4 MiB if zero.
+	// CacheBytes is the size of the cache for compressed documents; 0 stands for 4 MiB.
 	CacheBytes int
-	// Logger gets the errors of sources; slog.Default() if nil.
+	// Logger gets the errors of sources; nil stands for slog.Default().
 	Logger *slog.Logger
 }
 
-// A Handler serves /openapi/v2 and everything under /openapi/v3.
+// A Handler serves /openapi/v2 and all paths below /openapi/v3.
 type Handler struct {
 	archive *archive.Archive
 	enabled func(path string) bool
@@ -88,7 +85,7 @@ type Handler struct {
 	log     *slog.Logger
 }
 
-// New returns a Handler. It does no work that is not needed for every request.
+// New returns a Handler.
 func New(o Options) (*Handler, error) {
 	a, err := Builtin()
 	if err != nil {
@@ -111,7 +108,7 @@ func New(o Options) (*Handler, error) {
 	return h, nil
 }
 
-// ServeHTTP answers 404 to any other path.
+// ServeHTTP responds 404 to all other paths.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const v3 = "/openapi/v3"
 	switch path, below := strings.CutPrefix(r.URL.Path, v3+"/"); {
@@ -126,7 +123,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A format is a way to write a document.
+// A format is an encoding of a document.
 type format int
 
 const (
@@ -134,24 +131,28 @@ const (
 	asProtobuf
 )
 
-// A mediaType is one that a client may ask for.
+// A mediaType is one that a client may request.
 type mediaType struct {
 	subtype string
 	format  format
-	sent    string // the content type of the answer
+	sent    string // the Content-Type of the response
 }
 
-// The first of equal preference comes first.
+// The media types in order of preference.
 var (
 	v2Types = []mediaType{
 		{"json", asJSON, "application/json"},
-		{"com.github.proto-openapi.spec.v2@v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
-		{"com.github.proto-openapi.spec.v2.v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
+		{"com.github.proto-openapi.spec.v2@v1.0+protobuf", asProtobuf,
+			"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
+		{"com.github.proto-openapi.spec.v2.v1.0+protobuf", asProtobuf,
+			"application/com.github.proto-openapi.spec.v2.v1.0+protobuf"},
 	}
 	v3Types = []mediaType{
 		{"json", asJSON, "application/json"},
-		{"com.github.proto-openapi.spec.v3.v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
-		{"com.github.proto-openapi.spec.v3@v1.0+protobuf", asProtobuf, "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
+		{"com.github.proto-openapi.spec.v3.v1.0+protobuf", asProtobuf,
+			"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
+		{"com.github.proto-openapi.spec.v3@v1.0+protobuf", asProtobuf,
+			"application/com.github.proto-openapi.spec.v3.v1.0+protobuf"},
 	}
 )
 
@@ -169,8 +170,8 @@ func negotiate(r *http.Request, types []mediaType) (mediaType, bool) {
 	return mediaType{}, false
 }
 
-// documents calls yield with every document of OpenAPI v3 and the source it is from, nil
-// for a built-in one.
+// documents calls yield with each OpenAPI v3 document and its source, which is nil for a
+// built-in one.
 func (h *Handler) documents(yield func(Document, Source) bool) {
 	for _, d := range h.archive.V3() {
 		if h.enabled(d.Path) && !yield(Document{Path: d.Path, ETag: d.ETag}, nil) {
@@ -195,8 +196,8 @@ func (h *Handler) find(path string) (d Document, s Source, found bool) {
 	return Document{}, nil, false
 }
 
-// etag is made of the names of the documents, so that it is known without making
-// anything of them. It begins with kind.
+// etag returns an ETag that is computed from the ETags of the documents, so no document has to
+// be made for it. It begins with kind.
 func (h *Handler) etag(kind string) string {
 	hash := sha256.New()
 	line := append([]byte(kind), '\n')
@@ -213,7 +214,7 @@ func (h *Handler) etag(kind string) string {
 
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	etag := h.etag("index")
-	// The index is not negotiated and has no better type, for as long as there is one.
+	// The media type of the index is not negotiated. It is the type that kube-apiserver sends.
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Etag", strconv.Quote(etag))
 	h.serve(w, r, key{indexPath, asJSON, etag}, time.Time{}, func(out io.Writer) error {
@@ -227,7 +228,7 @@ func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-const indexPath = "?index" // in the cache; no document has it
+const indexPath = "?index" // the key of the index in the cache; no document has this path
 
 func (h *Handler) writeIndex(out io.Writer) error {
 	type entry struct {
@@ -281,7 +282,7 @@ func (h *Handler) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 	if source != nil {
 		modified = time.Time{}
 	}
-	ctx := context.WithoutCancel(r.Context()) // others may wait for the result
+	ctx := context.WithoutCancel(r.Context()) // other requests may wait for the result
 	h.serve(w, r, key{path, media.format, document.ETag}, modified, func(out io.Writer) error {
 		text, etag, err := h.readV3(ctx, source, path)
 		if err != nil {
@@ -298,7 +299,7 @@ func (h *Handler) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 	})
 }
 
-// errChanged tells that a source's document changed between listing and reading.
+// errChanged means that a source's document has changed between listing and reading.
 var errChanged = errors.New("openapi: the document has just changed")
 
 func (h *Handler) readV3(ctx context.Context, source Source, path string) (text []byte, etag string, err error) {
@@ -323,7 +324,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	if etag != h.archive.V2().ETag {
 		modified = time.Time{}
 	}
-	ctx := context.WithoutCancel(r.Context()) // others may wait for the result
+	ctx := context.WithoutCancel(r.Context()) // other requests may wait for the result
 	h.serve(w, r, key{"", media.format, etag}, modified, func(out io.Writer) error {
 		parts, incomplete := h.readV2(ctx)
 		if incomplete != nil && !errors.Is(incomplete, errDoNotCache) {
@@ -343,10 +344,12 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serve writes the document that write produces, from the cache if it is there.
-// The headers that describe the document are set. When it was modified is said of
-// built-in documents only; of others the ETag alone is known.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, modified time.Time, write func(io.Writer) error) {
+// serve writes the document that write makes, or the cached one. The caller has set the
+// headers that describe the document. Only built-in documents have a modification time; others
+// only have an ETag.
+func (h *Handler) serve(
+	w http.ResponseWriter, r *http.Request, k key, modified time.Time, write func(io.Writer) error,
+) {
 	w.Header().Add("Vary", "Accept-Encoding")
 	read := h.uncompressed
 	if apiresponse.AcceptsGzip(r) {
@@ -361,12 +364,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, k key, modified 
 		}
 		return text, err
 	}}
-	// A failure is found out when the size is asked for, before anything is written.
-	http.ServeContent(&errorReplacer{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "", modified, content)
+	// http.ServeContent first asks for the size, so an error is found before anything is written.
+	http.ServeContent(
+		&errorReplacer{ResponseWriter: w, content: content, fail: func(err error) { h.fail(w, k.path, err) }}, r, "",
+		modified, content)
 }
 
-// plain is for the few clients that do not take gzip. What costs much to make is
-// taken from the cache; JSON is not: it is made again in less time than it takes to compress.
+// uncompressed returns the document for the few clients that do not accept gzip. Documents
+// that are expensive to make come from the cache; JSON is made again, which takes less time
+// than compressing it.
 func (h *Handler) uncompressed(k key, write func(io.Writer) error) ([]byte, error) {
 	if k.format == asJSON {
 		var b bytes.Buffer
@@ -386,7 +392,8 @@ func (h *Handler) uncompressed(k key, write func(io.Writer) error) ([]byte, erro
 }
 
 func (h *Handler) fail(w http.ResponseWriter, what string, err error) {
-	for _, name := range []string{"Etag", "Cache-Control", "Expires", "Last-Modified", "Content-Encoding", "Content-Type", "X-Content-Type-Options"} {
+	for _, name := range []string{"Etag", "Cache-Control", "Expires", "Last-Modified", "Content-Encoding", "Content-Type",
+		"X-Content-Type-Options"} {
 		w.Header().Del(name)
 	}
 	if errors.Is(err, ErrGone) {

@@ -146,11 +146,13 @@ func TestHash(t *testing.T) {
 		t.Errorf("right hash: %d %v", w.Code, w.Header())
 	}
 	w = get(t, h, url+"?hash=bad")
-	if w.Code != 301 || w.Header().Get("Location") != url+"?hash="+hash || w.Body.Len() != 0 || w.Header().Get("Content-Type") != "application/json" {
+	if w.Code != 301 || w.Header().Get("Location") != url+"?hash="+hash || w.Body.Len() != 0 ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("wrong hash: %d %v %q", w.Code, w.Header(), w.Body)
 	}
 	w = get(t, h, url)
-	if w.Header().Get("Cache-Control") != "" || w.Header().Get("Last-Modified") == "" || !slices.Contains(w.Header().Values("Vary"), "Accept") {
+	if w.Header().Get("Cache-Control") != "" || w.Header().Get("Last-Modified") == "" ||
+		!slices.Contains(w.Header().Values("Vary"), "Accept") {
 		t.Errorf("no hash: %v", w.Header())
 	}
 }
@@ -193,8 +195,10 @@ func TestStatus(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != test.code || w.Header().Get("Content-Type") != test.contentType || test.body != "*" && w.Body.String() != test.body {
-			t.Errorf("%s %s, accepting %q: %d %q %.40q", test.method, test.url, test.accept, w.Code, w.Header().Get("Content-Type"), w.Body)
+		if w.Code != test.code || w.Header().Get("Content-Type") != test.contentType || test.body != "*" &&
+			w.Body.String() != test.body {
+			t.Errorf("%s %s, accepting %q: %d %q %.40q", test.method, test.url, test.accept, w.Code,
+				w.Header().Get("Content-Type"), w.Body)
 		}
 	}
 }
@@ -250,7 +254,9 @@ func (s *widgets) Documents() []Document {
 }
 
 func (s *widgets) V3(_ context.Context, path string) ([]byte, string, error) {
-	return fmt.Appendf(nil, `{"openapi":"3.0.0","info":{"title":"Kubernetes","version":"1.36"},"paths":{"/%s/":{}},"components":{"schemas":{"com.example.v1.Widget":{"type":"object"}}}}`, path), s.etag, s.err
+	return fmt.Appendf(nil,
+		`{"openapi":"3.0.0","info":{"title":"Kubernetes","version":"1.36"},"paths":{"/%s/":{}},`+
+			`"components":{"schemas":{"com.example.v1.Widget":{"type":"object"}}}}`, path), s.etag, s.err
 }
 
 func (s *widgets) V2(context.Context, string) ([]byte, error) {
@@ -267,7 +273,8 @@ func TestSources(t *testing.T) {
 	}
 	builtin := get(t, h, "/openapi/v2")
 	s.etag = "one"
-	if !strings.Contains(get(t, h, "/openapi/v3").Body.String(), `"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1?hash=one"}`) {
+	if !strings.Contains(get(t, h, "/openapi/v3").Body.String(),
+		`"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1?hash=one"}`) {
 		t.Error("not in the index")
 	}
 	for _, accept := range []string{"application/json", v3Types[1].sent} {
@@ -297,7 +304,8 @@ func TestSources(t *testing.T) {
 	}
 	pb := get(t, h, "/openapi/v2", "Accept: "+v2Types[1].sent)
 	message := &openapiv2.Document{}
-	if err := proto.Unmarshal(pb.Body.Bytes(), message); err != nil || len(message.Definitions.AdditionalProperties) != len(after["definitions"].(map[string]any)) {
+	if err := proto.Unmarshal(pb.Body.Bytes(), message); err != nil ||
+		len(message.Definitions.AdditionalProperties) != len(after["definitions"].(map[string]any)) {
 		t.Errorf("protobuf of v2: %v", err)
 	}
 

@@ -13,9 +13,9 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
-// The parsed form of a document takes some thirty times its size. So documents are
-// turned into protobuf some members at a time: the encodings of two parts
-// of a map, one after the other, are the encoding of the whole.
+// membersPerBatch is how many members of a document are converted to protobuf at a time, because
+// a parsed document takes about thirty times its size in memory. In protobuf, the encodings of
+// two parts of a map, one after the other, are the encoding of the whole map.
 const membersPerBatch = 16
 
 // Field numbers of the messages.
@@ -25,10 +25,11 @@ const (
 	componentsSchemas      = 1
 )
 
-// writeProtobuf writes the parts as a message openapi.v2.Document.
+// writeProtobuf writes the document as a message openapi.v2.Document.
 func (p *v2Parts) writeProtobuf(out io.Writer) error {
 	paths, err := encodeInBatches(p.paths, func(object []byte) ([]byte, error) {
-		d, err := openapiv2.ParseDocument(slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
+		d, err := openapiv2.ParseDocument(
+			slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +39,9 @@ func (p *v2Parts) writeProtobuf(out io.Writer) error {
 		return err
 	}
 	definitions, err := encodeInBatches(p.definitions, func(object []byte) ([]byte, error) {
-		d, err := openapiv2.ParseDocument(slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":{},"definitions":`), object, []byte("}")))
+		d, err := openapiv2.ParseDocument(
+			slices.Concat([]byte(`{"swagger":"2.0","info":{"title":"","version":""},"paths":{},"definitions":`), object,
+				[]byte("}")))
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +67,7 @@ func (p *v2Parts) writeProtobuf(out io.Writer) error {
 	return writeFields(out, rest, []field{{v2Paths, paths}, {v2Definitions, definitions}})
 }
 
-// writeV3Protobuf writes a document of OpenAPI v3 as a message openapi.v3.Document.
+// writeV3Protobuf writes an OpenAPI v3 document as a message openapi.v3.Document.
 func writeV3Protobuf(out io.Writer, text []byte) error {
 	pathsText, _, err := archive.Find(text, "paths")
 	if err != nil {
@@ -79,7 +82,8 @@ func writeV3Protobuf(out io.Writer, text []byte) error {
 		return err
 	}
 	paths, err := encodeInBatches(pathMembers, func(object []byte) ([]byte, error) {
-		d, err := openapiv3.ParseDocument(slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
+		d, err := openapiv3.ParseDocument(
+			slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":`), object, []byte("}")))
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +101,9 @@ func writeV3Protobuf(out io.Writer, text []byte) error {
 			return err
 		}
 		schemas, err = encodeInBatches(schemaMembers, func(object []byte) ([]byte, error) {
-			d, err := openapiv3.ParseDocument(slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":{},"components":{"schemas":`), object, []byte("}}")))
+			d, err := openapiv3.ParseDocument(
+				slices.Concat([]byte(`{"openapi":"3.0.0","info":{"title":"","version":""},"paths":{},"components":{"schemas":`),
+					object, []byte("}}")))
 			if err != nil {
 				return nil, err
 			}
@@ -155,14 +161,15 @@ func encodeInBatches(members []archive.Member, encode func(object []byte) ([]byt
 	return encoded, nil
 }
 
-// A field is an encoded message in a field of another.
+// A field is an encoded message and the number of the field that contains it.
 type field struct {
 	number  protowire.Number
 	message []byte
 }
 
-// writeFields writes the fields of a message in the order of their numbers: those
-// of the encoding of its rest, and the given ones, which are ordered and not in the rest.
+// writeFields writes the fields of a message in the order of their numbers. rest is the
+// encoding of a part of the message; fields are the other fields, sorted, with numbers that
+// rest does not have.
 func writeFields(out io.Writer, rest []byte, fields []field) error {
 	w := &stickyWriter{out: out}
 	emit := func(f field) {

@@ -11,13 +11,13 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
-// v2Parts is the document of OpenAPI v2 split at the members that groups add to.
+// v2Parts is the OpenAPI v2 document, split at the members to which groups add.
 type v2Parts struct {
 	members            []archive.Member // of the document, in order
 	paths, definitions []archive.Member
 }
 
-// etagV2 is that of the built-in document if there is nothing else.
+// etagV2 returns the ETag of the built-in document if nothing is added to it or removed.
 func (h *Handler) etagV2() string {
 	if h.all {
 		other := false
@@ -34,7 +34,7 @@ func (h *Handler) etagV2() string {
 	return h.etag("v2")
 }
 
-// readV2 reads the parts. With errNotKept it returns those there are.
+// readV2 returns the parts. With errDoNotCache it returns the parts that could be read.
 func (h *Handler) readV2(ctx context.Context) (*v2Parts, error) {
 	text, err := h.archive.ReadV2()
 	if err != nil {
@@ -61,8 +61,8 @@ func (h *Handler) readV2(ctx context.Context) (*v2Parts, error) {
 	return p, h.addSources(ctx, p)
 }
 
-// dropDisabled leaves out the paths of disabled documents and the definitions that
-// no path refers to any more.
+// dropDisabled removes the paths of disabled documents, and the definitions that no path
+// refers to any more.
 func (h *Handler) dropDisabled(p *v2Parts) {
 	documents := h.archive.V3()
 	p.paths = slices.DeleteFunc(p.paths, func(m archive.Member) bool {
@@ -93,14 +93,14 @@ func (h *Handler) dropDisabled(p *v2Parts) {
 	}
 	for _, m := range p.members {
 		if key := string(m.Key); key != "paths" && key != "definitions" {
-			visit(m.Value) // parameters that operations share
+			visit(m.Value) // shared parameters
 		}
 	}
 	p.definitions = slices.DeleteFunc(p.definitions, func(m archive.Member) bool { return !used[string(m.Key)] })
 }
 
-// addSources adds what the sources have. One that fails is left out, and the
-// result errNotKept.
+// addSources adds the parts of the sources. If a source fails, its part is left out and
+// errDoNotCache is returned.
 func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {
 	var failed error
 	taken := map[string]bool{}
@@ -131,10 +131,10 @@ func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {
 	return failed
 }
 
-// A merger adds members whose names are new to those that there are.
+// A merger adds members whose names do not exist yet.
 type merger struct {
 	parts *v2Parts
-	names map[string]bool // of paths, which begin with a slash, and of definitions
+	names map[string]bool // the names of paths, which begin with a slash, and of definitions
 }
 
 func (m *merger) start(p *v2Parts) {
@@ -201,7 +201,7 @@ func (p *v2Parts) writeJSON(out io.Writer) error {
 	return w.err
 }
 
-// stickyWriter remembers the first error.
+// stickyWriter keeps the first error.
 type stickyWriter struct {
 	out io.Writer
 	err error

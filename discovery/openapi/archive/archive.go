@@ -1,13 +1,11 @@
-// Package archive is the compact form in which the OpenAPI documents of the
-// built-in groups are compiled into the program.
+// Package archive implements the compact format in which the program contains the OpenAPI
+// documents of the built-in groups.
 //
-// The documents of OpenAPI v3 repeat the same definitions over and over: seven
-// megabytes of JSON hold one megabyte of distinct definitions. An archive keeps
-// each distinct definition once, in one compressed block; a document is the text
-// around its definitions, compressed by itself, and the numbers of the
-// definitions. The one document of OpenAPI v2 is compressed with the definitions
-// as its dictionary. Nothing is decompressed before it is asked for, and nothing
-// that was decompressed is kept.
+// The OpenAPI v3 documents repeat the same definitions many times: seven megabytes of JSON
+// contain one megabyte of distinct definitions. An archive has each distinct definition once, in
+// one compressed block. A v3 document is stored as the compressed text around its definitions,
+// and the numbers of the definitions. The OpenAPI v2 document is compressed with the definitions
+// as dictionary. Data is decompressed only when it is requested, and is not kept afterwards.
 package archive
 
 import (
@@ -26,11 +24,11 @@ const magic = "keelson-openapi-1"
 
 // A Document is one OpenAPI document.
 type Document struct {
-	Path string // "apis/apps/v1"; empty for the document of OpenAPI v2
+	Path string // such as "apis/apps/v1"; empty for the OpenAPI v2 document
 	JSON []byte
 }
 
-// An Info tells what is known of a document without decompressing it.
+// An Info describes a document. It is known without decompressing the document.
 type Info struct {
 	Path string
 	ETag string // hexadecimal SHA-512 of the JSON, in capitals
@@ -42,18 +40,18 @@ type entry struct {
 	frame []byte
 }
 
-// An Archive reads an encoded archive. It is safe for concurrent use and holds
-// little more than the names of the documents.
+// An Archive reads an encoded archive. It is safe for concurrent use. It keeps little more
+// than the names of the documents in memory.
 type Archive struct {
 	v2          entry
 	v3          []entry
-	definitions []byte // the frame
+	definitions []byte // compressed
 
 	mu      sync.Mutex
-	decoded weak.Pointer[definitions] // until the next garbage collection
+	decoded weak.Pointer[definitions] // valid until the next garbage collection
 }
 
-// definitions is the decompressed block: the members `"name":{...}` of
+// definitions is the decompressed block of definitions: the members `"name":{...}` of
 // components.schemas, one after another.
 type definitions struct {
 	text []byte
@@ -73,8 +71,7 @@ func (d *definitions) member(i int) ([]byte, error) {
 
 var errCorrupt = errors.New("openapi archive: corrupt data")
 
-// Open reads the table of contents. The archive refers to data, which must not
-// change.
+// Open reads the table of contents. The archive refers to data, which must not change.
 func Open(data []byte) (*Archive, error) {
 	r := reader{data: data}
 	if string(r.take(len(magic))) != magic {
@@ -107,7 +104,7 @@ func Open(data []byte) (*Archive, error) {
 	return a, nil
 }
 
-// V3 lists the documents of OpenAPI v3, ordered by path.
+// V3 returns the OpenAPI v3 documents, sorted by path.
 func (a *Archive) V3() []Info {
 	infos := make([]Info, len(a.v3))
 	for i, e := range a.v3 {
@@ -116,11 +113,10 @@ func (a *Archive) V3() []Info {
 	return infos
 }
 
-// V2 describes the document of OpenAPI v2.
+// V2 returns the OpenAPI v2 document.
 func (a *Archive) V2() Info { return a.v2.Info }
 
-// ReadV3 assembles the OpenAPI v3 document of a path. The result belongs to the
-// caller.
+// ReadV3 returns the text of the OpenAPI v3 document of a path. The caller owns the result.
 func (a *Archive) ReadV3(path string) ([]byte, error) {
 	for _, e := range a.v3 {
 		if e.Path == path {
@@ -130,7 +126,7 @@ func (a *Archive) ReadV3(path string) ([]byte, error) {
 	return nil, fmt.Errorf("openapi archive: no document %q", path)
 }
 
-// ReadV2 assembles the OpenAPI v2 document. The result belongs to the caller.
+// ReadV2 returns the text of the OpenAPI v2 document. The caller owns the result.
 func (a *Archive) ReadV2() ([]byte, error) {
 	defs, err := a.load()
 	if err != nil {
@@ -139,11 +135,10 @@ func (a *Archive) ReadV2() ([]byte, error) {
 	return decompress(a.v2.frame, a.v2.Size, defs.text)
 }
 
-// Definitions returns the members `"name":{...}` of components.schemas for the names
-// given and for all that they refer to, as OpenAPI v3 has them, ordered by name: what
-// the document of a group that is not built in needs of those that are.
-// Where documents differ in a definition (which of the groups have a kind of that name)
-// it is that of the first document, "api/v1". The slices must not be changed.
+// Definitions returns the named definitions of OpenAPI v3 and all definitions that they refer
+// to, sorted by name, as members `"name":{...}`. The document of a group that is not built in
+// needs them. If documents have different definitions with the same name, the definition of
+// the first document, "api/v1", is returned. The slices must not be changed.
 func (a *Archive) Definitions(names ...string) ([]Member, error) {
 	defs, err := a.load()
 	if err != nil {

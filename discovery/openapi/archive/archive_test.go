@@ -60,7 +60,8 @@ func TestRoundTrip(t *testing.T) {
 
 	// Of the two definitions called "a" it is the one of document "a".
 	members, err := a.Definitions("a")
-	if err != nil || len(members) != 2 || string(members[0].Value) != `{"$ref":"#/components/schemas/b"}` || string(members[1].Key) != "b" {
+	if err != nil || len(members) != 2 || string(members[0].Value) != `{"$ref":"#/components/schemas/b"}` ||
+		string(members[1].Key) != "b" {
 		t.Errorf("definitions %v %q", err, members)
 	}
 	if _, err := a.Definitions("z"); err == nil {
@@ -130,7 +131,8 @@ func TestBuiltinConcurrently(t *testing.T) {
 
 // FuzzMembers compares with the JSON package.
 func FuzzMembers(f *testing.F) {
-	for _, s := range []string{`{}`, `{"a":1}`, ` { "a" : [ {"x":"}"} , "\"]" ] , "b":null,"c":-1.5e3 } `, `{"a":{"b":{}},"":""}`, `[]`, `{"a"`, `{"a":"`, `{"`, `{"a":}`, "{\"a\":1\n}"} {
+	for _, s := range []string{`{}`, `{"a":1}`, ` { "a" : [ {"x":"}"} , "\"]" ] , "b":null,"c":-1.5e3 } `,
+		`{"a":{"b":{}},"":""}`, `[]`, `{"a"`, `{"a":"`, `{"`, `{"a":}`, "{\"a\":1\n}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -10,13 +10,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Encode makes an archive of the document of OpenAPI v2 and the documents of
-// OpenAPI v3. Reading gives the same bytes back.
+// Encode returns an archive of the OpenAPI v2 document and the OpenAPI v3 documents. Reading
+// it returns the same bytes.
 func Encode(v2 []byte, v3 []Document) ([]byte, error) {
 	v3 = slices.SortedFunc(slices.Values(v3), func(a, b Document) int { return cmp.Compare(a.Path, b.Path) })
 
-	// Number the distinct definitions in the order of their names, so that
-	// neighbours are alike.
+	// The distinct definitions are numbered in the order of their names, because then neighbours
+	// are similar and compress well.
 	type split struct {
 		head, tail []byte
 		members    [][]byte

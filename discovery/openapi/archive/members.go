@@ -6,18 +6,17 @@ import (
 	"iter"
 )
 
-// A Member is one member of a JSON object. The slices are parts of the text it
-// was found in.
+// A Member is one member of a JSON object. The slices are parts of the object's text.
 type Member struct {
-	Key   []byte // between the quotes, escapes as they are
+	Key   []byte // without quotes; escapes are not decoded
 	Value []byte
 	Raw   []byte // `"key":value`
 }
 
 var errNotObject = errors.New("openapi: not a JSON object")
 
-// Members splits the text of a JSON object at its members without looking into
-// their values, which are not checked to be valid JSON.
+// Members splits the text of a JSON object into its members. It does not check that their
+// values are valid JSON.
 func Members(object []byte) ([]Member, error) {
 	var members []Member
 	i := skipSpace(object, 0)
@@ -50,7 +49,7 @@ func Members(object []byte) ([]Member, error) {
 	return members, nil
 }
 
-// Find returns the value at a path of keys, as a part of the text.
+// Find returns the value at a path of keys. The result is a part of the text.
 func Find(object []byte, path ...string) (value []byte, found bool, err error) {
 	value = object
 	for _, key := range path {
@@ -72,14 +71,13 @@ func Find(object []byte, path ...string) (value []byte, found bool, err error) {
 	return value, true, nil
 }
 
-// What a reference to a definition begins with.
+// The prefixes of references to definitions.
 const (
 	RefV2 = "#/definitions/"
 	RefV3 = "#/components/schemas/"
 )
 
-// References yields the names of the definitions that a JSON text without spaces
-// refers to.
+// References iterates over the names of the definitions that a compact JSON text refers to.
 func References(text []byte, prefix string) iter.Seq[string] {
 	start := []byte(`"$ref":"` + prefix)
 	return func(yield func(string) bool) {
@@ -114,7 +112,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipValue returns the index behind the value that starts at i, or len(b).
+// skipValue returns the index after the value that starts at i, or len(b).
 func skipValue(b []byte, i int) int {
 	depth := 0
 	for i < len(b) {
@@ -135,7 +133,7 @@ func skipValue(b []byte, i int) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return i // a bare scalar ended here
+				return i // the end of a number or a literal
 			}
 			if depth--; depth == 0 {
 				return i + 1
