@@ -11,18 +11,17 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// TypeCBOR is the media type of CBOR (RFC 8949), behind the feature gate
-// CBORServingAndStorage (KEP-4222); a stream of them is TypeCBORSequence.
+// TypeCBOR is the media type of CBOR (RFC 8949), which the feature gate CBORServingAndStorage
+// enables (KEP-4222). TypeCBORSequence is the media type of a stream of CBOR documents.
 const (
 	TypeCBOR         = "application/cbor"
 	TypeCBORSequence = "application/cbor-seq"
 )
 
-// cborTag marks a document as CBOR (RFC 8949 section 3.4.6); every one begins
-// with it.
+// cborTag is the tag at the beginning of each CBOR document (RFC 8949 section 3.4.6).
 var cborTag = []byte{0xd9, 0xd9, 0xf7}
 
-// AppendCBOR appends v as a tagged CBOR document. A typed object must have its
+// AppendCBOR appends v as a CBOR document with the tag. A typed object must have its
 // apiVersion and kind set.
 func AppendCBOR(b []byte, v any) ([]byte, error) {
 	doc, err := direct.Marshal(v)
@@ -32,8 +31,8 @@ func AppendCBOR(b []byte, v any) ([]byte, error) {
 	return append(append(b, cborTag...), doc...), nil
 }
 
-// JSONToCBOR converts a document that holds no byte strings: they are text in
-// JSON but not in CBOR.
+// JSONToCBOR converts a JSON document to CBOR. The document must not contain byte strings:
+// they are text in JSON, but a type of their own in CBOR.
 func JSONToCBOR(doc []byte) ([]byte, error) {
 	var v any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &v); err != nil {
@@ -42,7 +41,7 @@ func JSONToCBOR(doc []byte) ([]byte, error) {
 	return AppendCBOR(nil, v)
 }
 
-// CBORToJSON converts a document, for what is read as a tree anyway.
+// CBORToJSON converts a CBOR document to JSON.
 func CBORToJSON(doc []byte) ([]byte, error) {
 	var v any
 	if err := direct.Unmarshal(doc, &v); err != nil {
@@ -51,9 +50,11 @@ func CBORToJSON(doc []byte) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// treeOfCBOR makes a custom resource of a decoded body. A map with a key twice was
-// refused before.
-func (d Decoder) treeOfCBOR(gvk schema.GroupVersionKind, doc map[string]any, body []byte) (runtime.Object, []error, error) {
+// treeOfCBOR returns the custom resource in a decoded body. Duplicate keys have been refused
+// before.
+func (d Decoder) treeOfCBOR(
+	gvk schema.GroupVersionKind, doc map[string]any, body []byte,
+) (runtime.Object, []error, error) {
 	shown, err := json.Marshal(doc)
 	if err != nil {
 		return nil, nil, d.unrecognized(body, err)
@@ -66,7 +67,7 @@ func (d Decoder) treeOfCBOR(gvk schema.GroupVersionKind, doc map[string]any, bod
 	return tree, nil, nil
 }
 
-// decodeCBOR reads a CBOR body.
+// decodeCBOR decodes a CBOR body.
 func (d Decoder) decodeCBOR(body []byte, strict bool) (runtime.Object, []error, error) {
 	var doc map[string]any
 	if err := direct.Unmarshal(body, &doc); err != nil {

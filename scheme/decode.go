@@ -32,7 +32,7 @@ const (
 	CBOR
 )
 
-// Media types as they are written on the wire.
+// The media types in HTTP headers.
 const (
 	TypeJSON     = "application/json"
 	TypeYAML     = "application/yaml"
@@ -52,24 +52,23 @@ func (m Media) String() string {
 	return TypeJSON
 }
 
-// Decoder reads request bodies of one kind.
+// Decoder decodes request bodies of one kind.
 type Decoder struct {
-	// GVK is the kind that the URL stands for; a body may leave it out.
+	// GVK is the kind of the resource in the URL. A body need not contain it.
 	GVK schema.GroupVersionKind
-	// Internal names kube-apiserver's internal type for messages ("core.Pod").
+	// Internal is the name of kube-apiserver's internal type for messages ("core.Pod").
 	Internal string
-	// New makes an empty object.
+	// New returns an empty object.
 	New func() runtime.Object
-	// Also are other kinds that a body may say it is, with the same fields.
+	// Also has further kinds that a body may have. They have the same fields.
 	Also []schema.GroupVersionKind
-	// Tree says that New makes an *unstructured.Unstructured: the objects are custom
-	// resources.
+	// Tree is true for custom resources: New returns an *unstructured.Unstructured.
 	Tree bool
 }
 
-// Decode reads body. The second result are the strict errors: unknown and
-// duplicate fields, looked for only if strict is set; the object is there all the
-// same. The error is a Status with kube-apiserver's words.
+// Decode decodes a body. If strict is true, the second result has the strict errors (unknown
+// and duplicate fields); the object is valid nevertheless. The error is a Status with
+// kube-apiserver's message.
 func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, []error, error) {
 	switch media {
 	case Protobuf:
@@ -121,7 +120,7 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 	}
 	obj, errs, err := d.unmarshal(doc, strict)
 	if err == nil && d.Tree && obj.GetObjectKind().GroupVersionKind().Kind == "" {
-		// documentKind is content with a name in another case.
+		// documentKind accepts names of members in any case.
 		gvk.Kind = ""
 		return nil, nil, d.checkTree(gvk, shown, body, strict)
 	}
@@ -134,8 +133,8 @@ func (d Decoder) Decode(media Media, body []byte, strict bool) (runtime.Object, 
 	return obj, append(strictErrs, errs...), nil
 }
 
-// decodePlain reads a JSON document about which there is nothing to say, as most are: of the right kind, with
-// known members alone. It returns nil for any other.
+// decodePlain decodes a JSON document of the right kind without unknown members, which is the
+// common case. It returns nil for any other document.
 func (d Decoder) decodePlain(doc []byte) runtime.Object {
 	if d.Tree {
 		return nil
@@ -155,7 +154,7 @@ func (d Decoder) decodePlain(doc []byte) runtime.Object {
 	return obj
 }
 
-// unmarshal reads a JSON document of the right kind.
+// unmarshal decodes a JSON document of the right kind.
 func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, error) {
 	obj := d.New()
 	if tree, ok := obj.(*unstructured.Unstructured); ok {
@@ -169,8 +168,9 @@ func (d Decoder) unmarshal(doc []byte, strict bool) (runtime.Object, []error, er
 	return obj, errs, err
 }
 
-// unmarshalTyped reads a JSON document into an empty object of a Go type. Documents about which there is
-// nothing to say are read by the type's plan.
+// unmarshalTyped decodes a JSON document into an empty object of a Go type. Package structjson
+// decodes documents without errors; the others are decoded by the general decoder, which finds
+// the errors.
 func unmarshalTyped(doc []byte, obj runtime.Object, strict bool) ([]error, error) {
 	value := reflect.ValueOf(obj).Elem()
 	read := reflect.New(value.Type())
@@ -184,8 +184,8 @@ func unmarshalTyped(doc []byte, obj runtime.Object, strict bool) ([]error, error
 	return nil, kjson.UnmarshalCaseSensitivePreserveInts(doc, obj)
 }
 
-// DecodePatched reads a patched JSON document into the object that New returns. The
-// error is the plain one: the patch words it.
+// DecodePatched decodes a patched JSON document into a new object. The error has no prefix;
+// package patch adds one.
 func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 	if err := checkDepth(doc); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 	return unmarshalTyped(doc, obj, strict)
 }
 
-// yamlErrors are the duplicate keys of a YAML document.
+// yamlErrors returns an error for each duplicate key of a YAML document.
 func yamlErrors(body []byte) []error {
 	if _, err := yaml.YAMLToJSONStrict(body); err != nil {
 		return []error{err}
@@ -218,9 +218,9 @@ func yamlErrors(body []byte) []error {
 	return nil
 }
 
-// OpenBody takes the envelope off a protobuf body that a client sent. It refuses an envelope that is
-// malformed anywhere, with kube-apiserver's words; wire.OpenEnvelope, which reads what was stored, takes
-// some of those.
+// OpenBody returns the envelope of a protobuf body from a client. It returns kube-apiserver's
+// error for any malformed envelope. wire.OpenEnvelope, which opens stored values, is less
+// strict.
 func OpenBody(body []byte) (runtime.Unknown, error) {
 	var envelope runtime.Unknown
 	message, found := bytes.CutPrefix(body, []byte(wire.EnvelopePrefix))
@@ -228,7 +228,8 @@ func OpenBody(body []byte) (runtime.Unknown, error) {
 	case len(body) == 0:
 		return envelope, errors.New("empty data")
 	case !found:
-		return envelope, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix))
+		return envelope,
+			fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", []byte(wire.EnvelopePrefix))
 	case len(message) == 0:
 		return envelope, errors.New("empty body")
 	}
@@ -254,12 +255,12 @@ func (d Decoder) decodeProto(body []byte) (runtime.Object, error) {
 	return obj, nil
 }
 
-// otherKind says that a document is of a kind that cannot be made this one.
+// otherKind returns the error for a document of a kind that cannot be converted to this one.
 func (d Decoder) otherKind(gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("converting (%s.%s) to (%s): unknown conversion", gvk.Version, gvk.Kind, d.Internal)
 }
 
-// checkKind holds what the body says it is against what the URL stands for.
+// checkKind returns an error unless the kind in the body fits the kind in the URL.
 func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
 	if gvk == d.GVK || slices.Contains(d.Also, gvk) {
 		return nil
@@ -273,11 +274,12 @@ func (d Decoder) checkKind(gvk schema.GroupVersionKind) error {
 	if gvk.Kind != d.GVK.Kind {
 		return d.cannotHandle(gvk, d.otherKind(gvk))
 	}
-	return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
-		gvk.GroupVersion(), d.GVK.GroupVersion()))
+	return kerrors.NewBadRequest(
+		fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+			gvk.GroupVersion(), d.GVK.GroupVersion()))
 }
 
-// NotRegistered words an unknown kind as kube-apiserver does.
+// NotRegistered returns kube-apiserver's error for an unknown kind.
 func NotRegistered(gvk schema.GroupVersionKind) error {
 	const schemeName = "pkg/runtime/scheme.go:111"
 	if gvk.Kind == "" || (gvk.Version == "" && gvk.Group == "") {
@@ -286,20 +288,22 @@ func NotRegistered(gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("no kind %q is registered for version %q in scheme %q", gvk.Kind, gvk.GroupVersion(), schemeName)
 }
 
-// CannotHandle words what is wrong with a body that says that it is of a kind.
+// CannotHandle returns kube-apiserver's error for a body of kind gvk that cannot be decoded.
 func (d Decoder) CannotHandle(gvk schema.GroupVersionKind, err error) error {
 	return d.cannotHandle(gvk, err)
 }
 
 func (d Decoder) cannotHandle(gvk schema.GroupVersionKind, err error) error {
-	return kerrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, d.GVK.Kind, err))
+	return kerrors.NewBadRequest(
+		fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.Version, d.GVK.Kind, err))
 }
 
 func (d Decoder) unrecognized(body []byte, err error) error {
-	return kerrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", d.GVK.Kind, err, summary(body)))
+	return kerrors.NewBadRequest(
+		fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", d.GVK.Kind, err, summary(body)))
 }
 
-// summary shows the beginning of a body that could not be read.
+// summary returns the beginning of a body that could not be decoded.
 func summary(body []byte) string {
 	const most = 30
 	more := ""
@@ -315,8 +319,9 @@ func summary(body []byte) string {
 	return hex.EncodeToString(body[:min(most, len(body))]) + more
 }
 
-// scanKind finds apiVersion and kind without parsing the whole document. It is not
-// sure of one that is not valid JSON, escapes characters in them or lacks one.
+// scanKind returns apiVersion and kind without parsing the whole document. It returns false if
+// the document is not valid JSON, if one of the two is missing, or if one contains escaped
+// characters.
 func scanKind(doc []byte) (schema.GroupVersionKind, bool) {
 	version, kind, err := wire.KindOf(doc)
 	if err != nil || version == nil || kind == nil {
@@ -326,9 +331,9 @@ func scanKind(doc []byte) (schema.GroupVersionKind, bool) {
 	return gv.WithKind(string(kind)), err == nil
 }
 
-// documentKind reads apiVersion and kind of a JSON document.
+// documentKind returns apiVersion and kind of a JSON document.
 func documentKind(doc []byte) (schema.GroupVersionKind, error) {
-	// The anonymous type stands in kube-apiserver's message.
+	// The type is anonymous because kube-apiserver's message contains its name.
 	var kind struct {
 		APIVersion string `json:"apiVersion,omitempty"`
 		Kind       string `json:"kind,omitempty"`
@@ -343,7 +348,7 @@ func documentKind(doc []byte) (schema.GroupVersionKind, error) {
 	return gv.WithKind(kind.Kind), nil
 }
 
-// DocumentKind reads apiVersion and kind of a JSON document.
+// DocumentKind returns apiVersion and kind of a JSON document.
 func DocumentKind(doc []byte) (schema.GroupVersionKind, error) { return documentKind(doc) }
 
 func withDefaults(gvk, def schema.GroupVersionKind) schema.GroupVersionKind {
@@ -359,17 +364,17 @@ func withDefaults(gvk, def schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk
 }
 
-// StrictError joins strict errors to the answer to a request with
-// fieldValidation=Strict whose body says that it is of a kind.
+// StrictError returns the error for a request with fieldValidation=Strict whose body, of kind
+// gvk, has strict errors.
 func (d Decoder) StrictError(gvk schema.GroupVersionKind, errs []error) error {
 	if d.Tree {
-		// The object is there, and is named as what it says it is.
+		// The object was decoded, so the message contains the kind in the body.
 		d.GVK.Kind = gvk.Kind
 	}
 	return d.cannotHandle(gvk, errors.New(StrictMessage(errs)))
 }
 
-// StrictMessage words strict errors as kube-apiserver does.
+// StrictMessage returns kube-apiserver's message for strict errors.
 func StrictMessage(errs []error) string {
 	parts := make([]string, len(errs))
 	for i, err := range errs {

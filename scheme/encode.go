@@ -1,5 +1,5 @@
-// Package scheme turns objects into bytes and back: JSON, YAML and the protobuf
-// envelope, with kube-apiserver's words for what cannot be read.
+// Package scheme encodes and decodes objects: JSON, YAML, CBOR and the protobuf envelope. Errors have
+// kube-apiserver's messages.
 package scheme
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// Object is a resource in memory.
+// Object is a decoded object of a resource.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// ProtoMessage is what typed API structs implement.
+// ProtoMessage is implemented by typed API structs.
 type ProtoMessage interface {
 	Size() int
 	MarshalToSizedBuffer(data []byte) (int, error)
@@ -31,33 +31,34 @@ type ProtoMessage interface {
 	Reset()
 }
 
-// JSONHead is the beginning of a JSON object of one kind, up to and including
-// the comma before its next member.
+// JSONHead returns the beginning of a JSON object of one kind, up to and including the comma
+// before the member that follows apiVersion and kind.
 func JSONHead(gvk schema.GroupVersionKind) []byte {
 	kind, _ := json.Marshal(gvk.Kind)
 	version, _ := json.Marshal(gvk.GroupVersion().String())
 	return fmt.Appendf(nil, `{"kind":%s,"apiVersion":%s,`, kind, version)
 }
 
-// EncodeItem encodes obj as JSON without apiVersion and kind: the form of a list's
-// items. A typed object's TypeMeta is cleared.
+// EncodeItem encodes obj as JSON without apiVersion and kind, as for an item of a list. It
+// clears the TypeMeta of a typed object.
 func EncodeItem(obj runtime.Object) ([]byte, error) {
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return Marshal(obj)
 }
 
-// EncodeStoredItem encodes obj as EncodeItem does after it was encoded as protobuf and decoded again: as it
-// will be read from the store.
+// EncodeStoredItem is EncodeItem for obj as it will be read from the store: as if obj had been
+// encoded as protobuf and decoded again.
 func EncodeStoredItem(obj runtime.Object) ([]byte, error) {
 	return encoded(func(b []byte) ([]byte, error) { return structjson.AppendStored(b, obj) })
 }
 
-// encoding are the buffers that JSON is put together in, up to maxEncoding bytes.
+// encoding has buffers for encoding JSON, with a capacity of at most maxEncoding bytes.
 var encoding = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxEncoding = 256 << 10
 
-// encoded returns what f appends, without room to grow: much of it is kept beside objects.
+// encoded returns the bytes that f appends, without unused capacity, because they may be
+// cached.
 func encoded(f func(b []byte) ([]byte, error)) ([]byte, error) {
 	buf := encoding.Get().(*[]byte)
 	defer encoding.Put(buf)
@@ -71,23 +72,24 @@ func encoded(f func(b []byte) ([]byte, error)) ([]byte, error) {
 	return bytes.Clone(b), nil
 }
 
-// Marshal encodes v as kube-apiserver does: with characters that matter to HTML
-// escaped, without a newline.
+// Marshal encodes v like kube-apiserver: with HTML characters escaped and without a newline at
+// the end.
 func Marshal(v any) ([]byte, error) {
-	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && !value.IsNil() && value.Elem().Kind() == reflect.Struct {
+	if value := reflect.ValueOf(v); value.Kind() == reflect.Pointer && !value.IsNil() &&
+		value.Elem().Kind() == reflect.Struct {
 		return encoded(func(b []byte) ([]byte, error) { return structjson.Append(b, v) })
 	}
 	return json.Marshal(v)
 }
 
-// JSONObject returns the JSON document of an item with apiVersion and kind,
-// ended by a newline.
+// JSONObject returns the JSON document of an item: head has apiVersion and kind. It ends with
+// a newline.
 func JSONObject(head, item []byte) []byte {
 	out := make([]byte, 0, len(head)+len(item)+1)
 	return append(AppendJSONObject(out, head, item), '\n')
 }
 
-// AppendJSONObject appends an item's document with apiVersion and kind.
+// AppendJSONObject appends the JSON document of an item: head has apiVersion and kind.
 func AppendJSONObject(b, head, item []byte) []byte {
 	b = append(b, head...)
 	if rest := item[1:]; !bytes.Equal(rest, []byte("}")) {
@@ -96,7 +98,7 @@ func AppendJSONObject(b, head, item []byte) []byte {
 	return append(b[:len(b)-1], '}')
 }
 
-// EncodeProto encodes obj as a bare protobuf message.
+// EncodeProto encodes obj as a protobuf message without envelope.
 func EncodeProto(obj runtime.Object) ([]byte, error) {
 	m, ok := obj.(ProtoMessage)
 	if !ok {
@@ -111,7 +113,7 @@ func EncodeProto(obj runtime.Object) ([]byte, error) {
 	return buf[size-n:], nil
 }
 
-// EncodeEnvelope encodes obj as the protobuf envelope with head.
+// EncodeEnvelope encodes obj as a protobuf message in an envelope that begins with head.
 func EncodeEnvelope(head wire.EnvelopeHead, obj runtime.Object) ([]byte, error) {
 	m, ok := obj.(ProtoMessage)
 	if !ok {
@@ -131,7 +133,7 @@ func EncodeEnvelope(head wire.EnvelopeHead, obj runtime.Object) ([]byte, error) 
 	return head.AppendClose(buf), nil
 }
 
-// DecodeProto decodes a bare protobuf message into obj.
+// DecodeProto decodes a protobuf message without envelope into obj.
 func DecodeProto(raw []byte, obj runtime.Object) error {
 	m, ok := obj.(ProtoMessage)
 	if !ok {

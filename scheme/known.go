@@ -13,7 +13,7 @@ import (
 //go:embed known.txt
 var knownKinds string
 
-// known is read on the first question: only a body of the wrong kind asks.
+// known is parsed when it is first needed, which is for a body of the wrong kind.
 var known = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
 	kinds := map[schema.GroupVersionKind]bool{}
 	for line := range strings.Lines(knownKinds) {
@@ -25,5 +25,5 @@ var known = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
 	return kinds
 })
 
-// Known says whether the published API modules have the kind, served or not.
+// Known reports whether the published API modules contain the kind, served or not.
 func Known(gvk schema.GroupVersionKind) bool { return known()[gvk] }

@@ -9,24 +9,25 @@ import (
 )
 
 const (
-	// MaxDepth is how deep the values of a document, and the messages of a protobuf object, may be
-	// nested. Objects that are meant have a tenth of it at most; the work for some
-	// documents grows with the square of their depth.
+	// MaxDepth is the deepest nesting of the values in a document, or of the messages in a
+	// protobuf object. Real objects have at most a tenth of it. There has to be a limit because the
+	// time for some documents grows with the square of their depth.
 	MaxDepth = 1000
-	// MaxBytes is how large a document may be, in the encoding that it was sent in and in JSON.
+	// MaxBytes is the largest size of a document in bytes, as it was sent and as JSON.
 	MaxBytes = 3 << 20
 )
 
-// errDepth has the words of the JSON decoder, whose own limit is ten times as high.
+// errDepth has the text of the JSON decoder's error, whose own limit is ten times as high.
 var errDepth = errors.New("exceeded max depth")
 
-// errExpanded says that a YAML document is short only because it repeats itself by aliases.
+// errExpanded is returned for a YAML document that is small only because it uses aliases many
+// times.
 var errExpanded = errors.New("yaml: document contains excessive aliasing")
 
-// checkDepth refuses a JSON document that is nested too deeply.
+// checkDepth returns an error for a JSON document that is nested too deeply.
 func checkDepth(doc []byte) error {
 	if bytes.Count(doc, []byte("{"))+bytes.Count(doc, []byte("[")) <= MaxDepth {
-		return nil // the common case, which takes no look at each character
+		return nil // the common case: it need not look at each character
 	}
 	if Depth(doc) > MaxDepth {
 		return errDepth
@@ -34,7 +35,7 @@ func checkDepth(doc []byte) error {
 	return nil
 }
 
-// Depth returns how deep a JSON document is nested; that of a number or string is 0.
+// Depth returns the nesting depth of a JSON document; a number or a string has depth 0.
 func Depth(doc []byte) (deepest int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(doc); i++ {
@@ -54,8 +55,8 @@ func Depth(doc []byte) (deepest int) {
 	return deepest
 }
 
-// Indentation returns how many bytes of spaces a JSON document would get in YAML, or if it was
-// indented.
+// Indentation returns how many bytes of spaces indentation adds to a JSON document, in YAML or
+// indented JSON.
 func Indentation(doc []byte) (spaces int) {
 	const step = 2
 	depth, quoted := 0, false
@@ -78,10 +79,10 @@ func Indentation(doc []byte) (spaces int) {
 	return spaces
 }
 
-// CheckDepth refuses a JSON document that is nested too deeply.
+// CheckDepth returns an error for a JSON document that is nested too deeply.
 func CheckDepth(doc []byte) error { return checkDepth(doc) }
 
-// CheckTreeDepth refuses a value of a tree that is nested too deeply.
+// CheckTreeDepth returns an error for a decoded value that is nested too deeply.
 func CheckTreeDepth(value any) error { return checkTreeDepth(value, 0) }
 
 func checkTreeDepth(value any, depth int) error {
@@ -105,8 +106,8 @@ func checkTreeDepth(value any, depth int) error {
 	return nil
 }
 
-// YAMLToJSON converts a YAML document that a client sent. One that its aliases make larger than
-// MaxBytes, or that is nested too deeply, is an error.
+// YAMLToJSON converts a YAML document from a client. It returns an error for a document that
+// is nested too deeply, or that becomes larger than MaxBytes by its aliases.
 func YAMLToJSON(body []byte) ([]byte, error) {
 	if err := CheckYAML(body); err != nil {
 		return nil, err
@@ -114,8 +115,9 @@ func YAMLToJSON(body []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(body)
 }
 
-// CheckYAML refuses a YAML document that would become too large, or is nested too deeply, when it is
-// decoded. Only one with an anchor and an alias can become larger than it is.
+// CheckYAML returns an error for a YAML document that would become too large, or is nested too
+// deeply, when it is decoded. Only a document with an anchor and an alias can become larger by
+// decoding.
 func CheckYAML(body []byte) error {
 	if !bytes.Contains(body, []byte("&")) || !bytes.Contains(body, []byte("*")) {
 		return nil
@@ -124,7 +126,7 @@ func CheckYAML(body []byte) error {
 	if err := goyaml.Unmarshal(body, &root); err != nil {
 		return err
 	}
-	// What needs no aliases becomes longer in JSON too, by quotes.
+	// Quotes make the JSON of a document longer even without aliases.
 	e := expansion{most: MaxBytes + len(body), aliases: map[*goyaml.Node]int{}}
 	if e.size(&root, 0) > e.most && len(e.aliases) > 0 {
 		return errExpanded
@@ -132,15 +134,14 @@ func CheckYAML(body []byte) error {
 	return nil
 }
 
-// An expansion computes how large YAML becomes.
+// An expansion computes the size of YAML with its aliases expanded.
 type expansion struct {
 	most int
-	// aliases are the sizes of what aliases stand for, so that the time does not grow with what they
-	// expand to.
+	// aliases has the sizes of the nodes that aliases refer to, so that each is computed once.
 	aliases map[*goyaml.Node]int
 }
 
-// size is about how many bytes of JSON a node becomes, at most one more than e.most.
+// size returns about how many bytes of JSON a node becomes, at most e.most+1.
 func (e expansion) size(n *goyaml.Node, depth int) int {
 	if depth > MaxDepth {
 		return e.most + 1
@@ -149,7 +150,7 @@ func (e expansion) size(n *goyaml.Node, depth int) int {
 		if size, ok := e.aliases[n.Alias]; ok {
 			return size
 		}
-		e.aliases[n.Alias] = 0 // while it is computed: the decoder refuses an anchor that contains itself
+		e.aliases[n.Alias] = 0 // ends the recursion for an anchor that contains itself, which the decoder refuses
 		e.aliases[n.Alias] = e.size(n.Alias, depth+1)
 		return e.aliases[n.Alias]
 	}

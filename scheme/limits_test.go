@@ -26,13 +26,15 @@ import (
 func TestQuantitiesOnEveryWay(t *testing.T) {
 	const costly = "1e-999999999"
 	escaped := strings.Replace(costly, "9", `\u0039`, 6)
-	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","resources":{"limits":{%s}}}]%s}}`
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c",` +
+		`"resources":{"limits":{%s}}}]%s}}`
 	for name, doc := range map[string]string{
 		"duplicate member":        fmt.Sprintf(pod, `"cpu":"`+costly+`","cpu":"1"`, ""),
 		"a list that is replaced": fmt.Sprintf(pod, `"cpu":"`+costly+`"`, `,"containers":null`),
 		"spaces":                  fmt.Sprintf(pod, `"cpu":" `+costly+` "`, ""),
-		"an escaped member":       fmt.Sprintf(strings.Replace(pod, `"limits"`, `"\u006cimits"`, 1), `"cpu":"`+costly+`"`, ""),
-		"a number":                fmt.Sprintf(pod, `"cpu":`+costly, ""),
+		"an escaped member": fmt.Sprintf(strings.Replace(pod, `"limits"`, `"\u006cimits"`, 1), `"cpu":"`+costly+`"`,
+			""),
+		"a number": fmt.Sprintf(pod, `"cpu":`+costly, ""),
 	} {
 		for _, strict := range []bool{false, true} {
 			if _, _, err := podDecoder().Decode(scheme.JSON, []byte(doc), strict); !kerrors.IsBadRequest(err) {
@@ -50,7 +52,8 @@ func TestQuantitiesOnEveryWay(t *testing.T) {
 	if err := scheme.CheckQuantities(&corev1.Pod{}, tree); err == nil {
 		t.Error("escaped digits: accepted")
 	}
-	for text, ok := range map[string]bool{"1": true, "100Mi": true, "1E": true, "1e3": true, "1E-999": true, "011E011110011110": false, costly: false, "1e+99999": false} {
+	for text, ok := range map[string]bool{"1": true, "100Mi": true, "1E": true, "1e3": true, "1E-999": true,
+		"011E011110011110": false, costly: false, "1e+99999": false} {
 		if err := scheme.CheckQuantity(text); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -78,28 +81,44 @@ func nestedMessage(number protowire.Number, times int) []byte {
 // TestProtobufIsChecked decodes messages with raw JSON that is none, text that is not UTF-8,
 // a costly quantity, and messages nested so deeply that decoders overflow the stack.
 func TestProtobufIsChecked(t *testing.T) {
-	revision := decoderOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), func() kruntime.Object { return &appsv1.ControllerRevision{} })
-	class := decoderOf(resourcev1.SchemeGroupVersion.WithKind("DeviceClass"), func() kruntime.Object { return &resourcev1.DeviceClass{} })
+	revision := decoderOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
+		func() kruntime.Object { return &appsv1.ControllerRevision{} })
+	class := decoderOf(resourcev1.SchemeGroupVersion.WithKind("DeviceClass"),
+		func() kruntime.Object { return &resourcev1.DeviceClass{} })
 	definition := decoderOf(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
 		func() kruntime.Object { return &apiextensionsv1.CustomResourceDefinition{} })
-	config := decoderOf(corev1.SchemeGroupVersion.WithKind("ConfigMap"), func() kruntime.Object { return &corev1.ConfigMap{} })
+	config := decoderOf(corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+		func() kruntime.Object { return &corev1.ConfigMap{} })
 	const not, schemaOfVersion = 28, 4
 	for name, c := range map[string]struct {
 		decoder scheme.Decoder
 		raw     []byte
 		want    string
 	}{
-		"raw JSON that is none":     {revision, protoField(2, protoField(1, []byte("not json"))), "invalid JSON"},
-		"raw JSON that is empty":    {revision, protoField(2, protoField(1, nil)), "invalid JSON"},
-		"raw JSON that is":          {revision, protoField(2, protoField(1, []byte(`{"a":1}`))), ""},
-		"raw JSON that is deep":     {revision, protoField(2, protoField(1, bytes.Repeat([]byte("["), 5000))), "invalid JSON: exceeded max depth"},
-		"opaque parameters":         {class, protoField(2, protoField(2, protoField(1, protoField(1, append(protoField(1, []byte("d")), protoField(2, protoField(1, []byte("{")))...))))), "invalid JSON"},
-		"text of a map":             {config, protoField(2, append(protoField(1, []byte("k")), protoField(2, []byte("\xff"))...)), "invalid UTF-8"},
-		"a key of a map":            {config, protoField(2, append(protoField(1, []byte("\xff")), protoField(2, []byte("v"))...)), "invalid UTF-8"},
-		"bytes":                     {config, protoField(3, append(protoField(1, []byte("k")), protoField(2, []byte("\xff"))...)), ""},
-		"schemas that are too deep": {definition, protoField(2, protoField(7, protoField(schemaOfVersion, protoField(1, nestedMessage(not, 400_000))))), "messages deep"},
-		"schemas a little too deep": {definition, protoField(2, protoField(7, protoField(schemaOfVersion, protoField(1, nestedMessage(not, scheme.MaxDepth))))), "messages deep"},
-		"schemas that are deep":     {definition, protoField(2, protoField(7, protoField(schemaOfVersion, protoField(1, nestedMessage(not, 500))))), ""},
+		"raw JSON that is none":  {revision, protoField(2, protoField(1, []byte("not json"))), "invalid JSON"},
+		"raw JSON that is empty": {revision, protoField(2, protoField(1, nil)), "invalid JSON"},
+		"raw JSON that is":       {revision, protoField(2, protoField(1, []byte(`{"a":1}`))), ""},
+		"raw JSON that is deep": {revision, protoField(2, protoField(1, bytes.Repeat([]byte("["), 5000))),
+			"invalid JSON: exceeded max depth"},
+		"opaque parameters": {class,
+			protoField(2,
+				protoField(2,
+					protoField(1, protoField(1, append(protoField(1, []byte("d")), protoField(2, protoField(1, []byte("{")))...))))),
+			"invalid JSON"},
+		"text of a map": {config,
+			protoField(2, append(protoField(1, []byte("k")), protoField(2, []byte("\xff"))...)), "invalid UTF-8"},
+		"a key of a map": {config,
+			protoField(2, append(protoField(1, []byte("\xff")), protoField(2, []byte("v"))...)), "invalid UTF-8"},
+		"bytes": {config,
+			protoField(3, append(protoField(1, []byte("k")), protoField(2, []byte("\xff"))...)), ""},
+		"schemas that are too deep": {definition,
+			protoField(2, protoField(7, protoField(schemaOfVersion, protoField(1, nestedMessage(not, 400_000))))),
+			"messages deep"},
+		"schemas a little too deep": {definition,
+			protoField(2, protoField(7, protoField(schemaOfVersion, protoField(1, nestedMessage(not, scheme.MaxDepth))))),
+			"messages deep"},
+		"schemas that are deep": {definition,
+			protoField(2, protoField(7, protoField(schemaOfVersion, protoField(1, nestedMessage(not, 500))))), ""},
 	} {
 		raw := wire.NewEnvelopeHead(c.decoder.GVK.GroupVersion().String(), c.decoder.GVK.Kind).Append(nil, c.raw)
 		_, _, err := c.decoder.Decode(scheme.Protobuf, raw, true)
@@ -114,9 +133,11 @@ func TestProtobufIsChecked(t *testing.T) {
 
 // TestDepthOfDocuments holds the depth of JSON and YAML against the limit.
 func TestDepthOfDocuments(t *testing.T) {
-	tree := scheme.Decoder{GVK: schema.GroupVersionKind{Group: "g", Version: "v", Kind: "K"}, Tree: true, New: func() kruntime.Object { return &unstructured.Unstructured{} }}
+	tree := scheme.Decoder{GVK: schema.GroupVersionKind{Group: "g", Version: "v", Kind: "K"}, Tree: true,
+		New: func() kruntime.Object { return &unstructured.Unstructured{} }}
 	for depth, ok := range map[int]bool{scheme.MaxDepth - 1: true, scheme.MaxDepth: false, 9000: false} {
-		doc := `{"apiVersion":"g/v","kind":"K","a":` + strings.Repeat("[", depth) + `"[\"["` + strings.Repeat("]", depth) + "}"
+		doc := `{"apiVersion":"g/v","kind":"K","a":` + strings.Repeat("[", depth) + `"[\"["` + strings.Repeat("]", depth) +
+			"}"
 		for _, m := range []scheme.Media{scheme.JSON, scheme.YAML} {
 			_, _, err := tree.Decode(m, []byte(doc), true)
 			if (err == nil) != ok {
@@ -129,7 +150,8 @@ func TestDepthOfDocuments(t *testing.T) {
 // TestYAMLAliases converts documents that are small and stand for large ones. The memory that this
 // takes is a small multiple of the document.
 func TestYAMLAliases(t *testing.T) {
-	long := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 20000), ",") + "]\n"
+	long := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 20000), ",") +
+		"]\n"
 	nested := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		nested += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ","))

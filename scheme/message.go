@@ -16,16 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Decoders of protobuf take any bytes for the text of a string and for raw JSON, and call themselves
-// for each message that is in another. What a client sends is therefore checked on the wire first,
-// by the fields that the Go type of the object has.
+// The generated protobuf decoders accept any bytes as a string and as raw JSON, and their recursion is
+// not limited. So a message from a client is checked before it is decoded, by the fields of the
+// object's Go type.
 
-// A message describes the fields of a protobuf message that are checked. A nil *message has none.
+// A message describes the fields of a protobuf message that have to be checked. A nil *message
+// has none.
 type message struct {
 	fields map[protowire.Number]wireField
 }
 
-// A wireField is a field of a message, of which at most one member is set.
+// A wireField is a field of a message. At most one of its members is set.
 type wireField struct {
 	message *message
 	check   func([]byte) error
@@ -43,7 +44,7 @@ func checkText(b []byte) error {
 	return nil
 }
 
-// checkRawJSON wants the bytes of raw JSON to be a document.
+// checkRawJSON returns an error unless the bytes are a JSON document.
 func checkRawJSON(b []byte) error {
 	if err := checkDepth(b); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)
@@ -55,8 +56,8 @@ func checkRawJSON(b []byte) error {
 	return nil
 }
 
-// checkMessage checks a protobuf message that is going to be decoded into an object of the type of
-// like. A message that is malformed in another way is left to its decoder.
+// checkMessage checks a protobuf message that will be decoded into an object of the type of
+// like. Messages that are malformed in other ways are left to the decoder.
 func checkMessage(raw []byte, like runtime.Object) error {
 	return messageOf(reflect.TypeOf(like)).checkAll(raw, 0)
 }
@@ -93,10 +94,10 @@ func (m *message) checkAll(b []byte, depth int) error {
 	return nil
 }
 
-// messages keeps what messageOf found: reflect.Type -> *message.
+// messages caches the results of messageOf: reflect.Type -> *message.
 var messages sync.Map
 
-// messageOf describes the message of a Go type.
+// messageOf returns the description of a Go type's message.
 func messageOf(t reflect.Type) *message {
 	if known, ok := messages.Load(t); ok {
 		return known.(*message)
@@ -106,8 +107,9 @@ func messageOf(t reflect.Type) *message {
 	return found
 }
 
-// rawJSON are the types whose only field, number 1, holds a JSON document.
-var rawJSON = []reflect.Type{reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[apiextensionsv1.JSON](), reflect.TypeFor[metav1.FieldsV1]()}
+// rawJSON are the types whose only field, number 1, contains a JSON document.
+var rawJSON = []reflect.Type{reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[apiextensionsv1.JSON](),
+	reflect.TypeFor[metav1.FieldsV1]()}
 
 func describe(t reflect.Type, known map[reflect.Type]*message) *message {
 	for t.Kind() == reflect.Pointer {
@@ -127,7 +129,7 @@ func describe(t reflect.Type, known map[reflect.Type]*message) *message {
 	switch {
 	case t == quantityType:
 		m.fields[1] = wireField{check: func(b []byte) error { return CheckQuantity(string(b)) }}
-	case t.Kind() == reflect.Slice: // a named list that is a message of its own
+	case t.Kind() == reflect.Slice: // a named slice type, which is a message with one repeated field
 		m.fields[1] = fieldOf(t.Elem(), known)
 	case t.Kind() == reflect.Map:
 		m.fields[1], m.fields[2] = fieldOf(t.Key(), known), fieldOf(t.Elem(), known)
@@ -145,7 +147,7 @@ func describe(t reflect.Type, known map[reflect.Type]*message) *message {
 
 var messageType = reflect.TypeFor[ProtoMessage]()
 
-// repeatedField describes a field that may be a list of values.
+// repeatedField returns the description of a field that may be a list.
 func repeatedField(t reflect.Type, known map[reflect.Type]*message) wireField {
 	isMessage := reflect.PointerTo(t).Implements(messageType)
 	if t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && !isMessage {

@@ -11,17 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Reading a quantity takes time and memory for as many digits as it stands for:
-// 1e-2000000000 keeps a processor busy for hours, three million digits for half a
-// minute. No quantity has more than a thousand digits, so longer ones are refused
-// before they are read.
+// Parsing a quantity takes time and memory in proportion to its number of digits, written out
+// without exponent: 1e-2000000000 would take hours, three million digits half a minute. So
+// quantities with more than a thousand digits are refused before they are parsed.
 const (
 	mostExponentDigits = 3
 	mostDigits         = 1 << 15
 )
 
-// CheckQuantity refuses the text of a quantity that would be costly to read. Whether it is a
-// quantity at all is left to its decoder.
+// CheckQuantity returns an error for a quantity that would be expensive to parse. It does not
+// check whether the text is a valid quantity.
 func CheckQuantity(text string) error {
 	if len(text) > mostDigits {
 		return resource.ErrNumeric
@@ -42,14 +41,14 @@ func CheckQuantity(text string) error {
 	return nil
 }
 
-// CheckQuantities refuses a value of a tree that is going to be made an object of the type of like,
-// if there is a costly quantity in it.
+// CheckQuantities checks the quantities in a decoded value that will be converted to an object
+// of the type of like.
 func CheckQuantities(like runtime.Object, tree any) error {
 	return fieldsOf(reflect.TypeOf(like)).checkTree(tree)
 }
 
-// checkDocument is CheckQuantities for a JSON document. Each value counts, also one that a later
-// duplicate replaces: the decoder reads it.
+// checkDocument is CheckQuantities for a JSON document. It also checks values that a later
+// duplicate replaces, because the decoder parses them, too.
 func checkDocument(doc []byte, like runtime.Object) error {
 	if !suspicious(doc) || !json.Valid(doc) {
 		return nil
@@ -59,8 +58,8 @@ func checkDocument(doc []byte, like runtime.Object) error {
 	return fieldsOf(reflect.TypeOf(like)).checkTokens(d)
 }
 
-// suspicious says whether a document may hold a costly quantity: a long number, or escaped characters, of
-// which one may be made.
+// suspicious reports whether a document may contain an expensive quantity: it has a long
+// number, or escaped characters, which may be a part of a number.
 func suspicious(doc []byte) bool {
 	if bytes.Contains(doc, []byte(`\u`)) {
 		return true
@@ -79,18 +78,18 @@ func suspicious(doc []byte) bool {
 
 func inNumber(c byte) bool { return c >= '0' && c <= '9' || c == '.' }
 
-// afterExponent says whether what comes after before is an exponent.
+// afterExponent reports whether before ends with the beginning of an exponent.
 func afterExponent(before []byte) bool {
 	before = bytes.TrimRight(before, "+-")
 	return len(before) > 0 && (before[len(before)-1] == 'e' || before[len(before)-1] == 'E')
 }
 
-// jsonFields are the places below a value of some Go type at which quantities stand in its JSON. A
-// nil *jsonFields has none.
+// jsonFields describes where quantities are in the JSON of a Go type. A nil *jsonFields has
+// none.
 type jsonFields struct {
 	quantity bool
 	members  map[string]*jsonFields
-	// each is what is below every element of a list and every member of a map.
+	// each describes the elements of a list, or the values of a map.
 	each *jsonFields
 }
 
@@ -111,7 +110,7 @@ func (f *jsonFields) element() *jsonFields {
 	return f.each
 }
 
-// checkTree checks the quantities in a value of a tree.
+// checkTree checks the quantities in a decoded value.
 func (f *jsonFields) checkTree(value any) error {
 	if f == nil {
 		return nil
@@ -137,11 +136,11 @@ func (f *jsonFields) checkTree(value any) error {
 	return nil
 }
 
-// checkTokens checks the quantities in the value that d reads next.
+// checkTokens checks the quantities in the next value of d.
 func (f *jsonFields) checkTokens(d *json.Decoder) error {
 	token, err := d.Token()
 	if err != nil {
-		return nil // it is not JSON, which its decoder says
+		return nil // not valid JSON; the decoder returns an error for that
 	}
 	text := ""
 	switch token := token.(type) {
@@ -172,16 +171,16 @@ func (f *jsonFields) checkMembers(d *json.Decoder, open json.Delim) error {
 			return err
 		}
 	}
-	_, _ = d.Token() // the end
+	_, _ = d.Token() // the closing delimiter
 	return nil
 }
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// quantityFields keeps what fieldsOf found: reflect.Type -> *jsonFields.
+// quantityFields caches the results of fieldsOf: reflect.Type -> *jsonFields.
 var quantityFields sync.Map
 
-// fieldsOf finds the quantities below a type.
+// fieldsOf returns where quantities are in a type.
 func fieldsOf(t reflect.Type) *jsonFields {
 	if known, ok := quantityFields.Load(t); ok {
 		return known.(*jsonFields)
@@ -211,7 +210,7 @@ func findQuantities(t reflect.Type, known map[reflect.Type]*jsonFields) *jsonFie
 	return f
 }
 
-// addMembers adds the members of a struct, and of the structs that are inline in it.
+// addMembers adds the members of a struct, and of the structs that are embedded in it.
 func addMembers(members map[string]*jsonFields, t reflect.Type, known map[reflect.Type]*jsonFields) {
 	for i := range t.NumField() {
 		field := t.Field(i)

@@ -40,7 +40,8 @@ func podDecoder() scheme.Decoder {
 }
 
 func configMapDecoder() scheme.Decoder {
-	return scheme.Decoder{GVK: configMapKind, Internal: "core.ConfigMap", New: func() kruntime.Object { return &corev1.ConfigMap{} }}
+	return scheme.Decoder{GVK: configMapKind, Internal: "core.ConfigMap",
+		New: func() kruntime.Object { return &corev1.ConfigMap{} }}
 }
 
 // TestDecodeKinds: what a body may say it is, in each encoding, and the words for
@@ -52,11 +53,21 @@ func TestDecodeKinds(t *testing.T) {
 		{"nothing", "", "", ""},
 		{"a kind alone", "", "ConfigMap", ""},
 		{"a version alone", "v1", "", ""},
-		{"another kind", "v1", "Secret", `Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion`},
-		{"another group's kind", "apps/v1", "Deployment", `Deployment in version "v1" cannot be handled as a ConfigMap: converting (v1.Deployment) to (core.ConfigMap): unknown conversion`},
-		{"an unknown kind", "v1", "Confmap", `Confmap in version "v1" cannot be handled as a ConfigMap: no kind "Confmap" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"`},
-		{"an unknown version", "v2", "ConfigMap", `ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/runtime/scheme.go:111"`},
-		{"another group", "example.com/v1", "ConfigMap", `ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "example.com/v1" in scheme "pkg/runtime/scheme.go:111"`},
+		{"another kind", "v1", "Secret",
+			`Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): ` +
+				`unknown conversion`},
+		{"another group's kind", "apps/v1", "Deployment",
+			`Deployment in version "v1" cannot be handled as a ConfigMap: converting (v1.Deployment) to ` +
+				`(core.ConfigMap): unknown conversion`},
+		{"an unknown kind", "v1", "Confmap",
+			`Confmap in version "v1" cannot be handled as a ConfigMap: no kind "Confmap" is registered for version ` +
+				`"v1" in scheme "pkg/runtime/scheme.go:111"`},
+		{"an unknown version", "v2", "ConfigMap",
+			`ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for ` +
+				`version "v2" in scheme "pkg/runtime/scheme.go:111"`},
+		{"another group", "example.com/v1", "ConfigMap",
+			`ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for ` +
+				`version "example.com/v1" in scheme "pkg/runtime/scheme.go:111"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, m := range []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf, scheme.CBOR} {
@@ -76,7 +87,8 @@ func TestDecodeKinds(t *testing.T) {
 		})
 	}
 	// The same kind in another version, where both are published.
-	d := scheme.Decoder{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Internal: "apps.Deployment", New: func() kruntime.Object { return &appsv1.Deployment{} }}
+	d := scheme.Decoder{GVK: appsv1.SchemeGroupVersion.WithKind("Deployment"), Internal: "apps.Deployment",
+		New: func() kruntime.Object { return &appsv1.Deployment{} }}
 	_, _, err := d.Decode(scheme.JSON, []byte(`{"apiVersion":"apps/v1beta1","kind":"Deployment"}`), false)
 	if want := strings.Replace(badVersion, "(v1)", "(apps/v1)", 1); !kerrors.IsBadRequest(err) || err.Error() != want {
 		t.Errorf("another version: %v\nwant %s", err, want)
@@ -158,27 +170,40 @@ func TestDecodeUnreadable(t *testing.T) {
 		body    string
 		message string // a part of it
 	}{
-		{"empty", scheme.JSON, ``, `the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)`},
+		{"empty", scheme.JSON, ``,
+			`the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: ` +
+				`unexpected end of JSON input (<empty>)`},
 		{"cut off", scheme.JSON, `{"kind":"Pod"`, `json parse error: unexpected end of JSON input ({"kind":"Pod")`},
 		{"a long one", scheme.JSON, `{"kind":"Pod","apiVersion":"v1",,`, `({"kind":"Pod","apiVersion":"v1 ...)`},
-		{"not an object", scheme.JSON, `[1]`, `cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" } (5b315d)`},
-		{"a number for a kind", scheme.JSON, `{"kind":1}`, `json parse error: json: cannot unmarshal number into Go struct field`},
+		{"not an object", scheme.JSON, `[1]`,
+			`cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,` +
+				`omitempty\""; Kind string "json:\"kind,omitempty\"" } (5b315d)`},
+		{"a number for a kind", scheme.JSON, `{"kind":1}`,
+			`json parse error: json: cannot unmarshal number into Go struct field`},
 		{"two slashes", scheme.JSON, `{"apiVersion":"a/b/c"}`, `unexpected GroupVersion string: a/b/c`},
-		{"a list for a map", scheme.JSON, `{"metadata":[]}`, `Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal array into Go struct field Pod.metadata of type v1.ObjectMeta`},
-		{"a string for a number", scheme.JSON, `{"spec":{"priority":"high"}}`, `cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`},
-		{"a number too large", scheme.JSON, `{"spec":{"priority":4294967296}}`, `cannot unmarshal number 4294967296 into Go struct field PodSpec.spec.priority of type int32`},
+		{"a list for a map", scheme.JSON, `{"metadata":[]}`,
+			`Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal array into Go struct field ` +
+				`Pod.metadata of type v1.ObjectMeta`},
+		{"a string for a number", scheme.JSON, `{"spec":{"priority":"high"}}`,
+			`cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32`},
+		{"a number too large", scheme.JSON, `{"spec":{"priority":4294967296}}`,
+			`cannot unmarshal number 4294967296 into Go struct field PodSpec.spec.priority of type int32`},
 		{"two documents", scheme.JSON, `{"kind":"Pod"}{"kind":"Pod"}`, `invalid character '{' after top-level value`},
 		{"YAML: a tab", scheme.YAML, "kind:\tPod\n\t- x", `the object provided is unrecognized (must be of type Pod): `},
 		{"YAML: text", scheme.YAML, "hello", `the object provided is unrecognized (must be of type Pod): `},
 		{"YAML: an open bracket", scheme.YAML, "a: [", `the object provided is unrecognized (must be of type Pod): `},
-		{"protobuf: empty", scheme.Protobuf, "", `the object provided is unrecognized (must be of type Pod): empty data (<empty>)`},
+		{"protobuf: empty", scheme.Protobuf, "",
+			`the object provided is unrecognized (must be of type Pod): empty data (<empty>)`},
 		{"protobuf: JSON", scheme.Protobuf, "{}", `expected prefix [107 56 115 0] ({})`},
 		{"protobuf: garbage behind the prefix", scheme.Protobuf, "k8s\x00\x0a\xff", `400`},
-		{"protobuf: a field cut off", scheme.Protobuf, "k8s\x00\x12\x03\x0a\x05a", `Pod in version "v1" cannot be handled as a Pod: unexpected EOF`},
+		{"protobuf: a field cut off", scheme.Protobuf, "k8s\x00\x12\x03\x0a\x05a",
+			`Pod in version "v1" cannot be handled as a Pod: unexpected EOF`},
 		{"CBOR: empty", scheme.CBOR, "", `the object provided is unrecognized (must be of type Pod)`},
-		{"CBOR: a map cut off", scheme.CBOR, "\xd9\xd9\xf7\xa1\x41", `the object provided is unrecognized (must be of type Pod)`},
+		{"CBOR: a map cut off", scheme.CBOR, "\xd9\xd9\xf7\xa1\x41",
+			`the object provided is unrecognized (must be of type Pod)`},
 		{"CBOR: a text", scheme.CBOR, "\xd9\xd9\xf7\x41a", `the object provided is unrecognized (must be of type Pod)`},
-		{"CBOR: lengths beyond the end", scheme.CBOR, "\xd9\xd9\xf7\xbb\x7f\xff\xff\xff\xff\xff\xff\xff", `the object provided is unrecognized (must be of type Pod)`},
+		{"CBOR: lengths beyond the end", scheme.CBOR, "\xd9\xd9\xf7\xbb\x7f\xff\xff\xff\xff\xff\xff\xff",
+			`the object provided is unrecognized (must be of type Pod)`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, strict := range []bool{false, true} {
@@ -204,11 +229,16 @@ func TestDecodeStrict(t *testing.T) {
 		want  string
 	}{
 		{"clean", scheme.JSON, `{"metadata":{"name":"a"}}`, ""},
-		{"unknown", scheme.JSON, `{"metadata":{"name":"a","color":1},"extra":{}}`, `strict decoding error: unknown field "metadata.color", unknown field "extra"`},
-		{"in a list", scheme.JSON, `{"metadata":{"name":"a"},"spec":{"containers":[{},{"imagee":"x"}]}}`, `strict decoding error: unknown field "spec.containers[1].imagee"`},
-		{"of another case", scheme.JSON, `{"metadata":{"name":"a","Name":"b"}}`, `strict decoding error: unknown field "metadata.Name"`},
-		{"duplicate", scheme.JSON, `{"metadata":{"name":"b","name":"a"}}`, `strict decoding error: duplicate field "metadata.name"`},
-		{"YAML duplicate", scheme.YAML, "metadata:\n  name: b\n  name: a\n", `strict decoding error: yaml: unmarshal errors:` + "\n" + `  line 3: key "name" already set in map`},
+		{"unknown", scheme.JSON, `{"metadata":{"name":"a","color":1},"extra":{}}`,
+			`strict decoding error: unknown field "metadata.color", unknown field "extra"`},
+		{"in a list", scheme.JSON, `{"metadata":{"name":"a"},"spec":{"containers":[{},{"imagee":"x"}]}}`,
+			`strict decoding error: unknown field "spec.containers[1].imagee"`},
+		{"of another case", scheme.JSON, `{"metadata":{"name":"a","Name":"b"}}`,
+			`strict decoding error: unknown field "metadata.Name"`},
+		{"duplicate", scheme.JSON, `{"metadata":{"name":"b","name":"a"}}`,
+			`strict decoding error: duplicate field "metadata.name"`},
+		{"YAML duplicate", scheme.YAML, "metadata:\n  name: b\n  name: a\n",
+			`strict decoding error: yaml: unmarshal errors:` + "\n" + `  line 3: key "name" already set in map`},
 		{"YAML unknown", scheme.YAML, "metadata: {name: a}\nfoo: 1\n", `strict decoding error: unknown field "foo"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -253,7 +283,8 @@ func TestDecodeHostile(t *testing.T) {
 	}{
 		{"row 20: JSON objects", scheme.JSON, nested(`{"a":`, `1`, `}`), true},
 		{"row 20: JSON lists in an unknown field", scheme.JSON, `{"a":` + nested(`[`, ``, `]`) + `}`, true},
-		{"row 20: JSON lists in a known field", scheme.JSON, `{"metadata":{"managedFields":[{"fieldsV1":` + nested(`{"a":`, `1`, `}`) + `}]}}`, true},
+		{"row 20: JSON lists in a known field", scheme.JSON,
+			`{"metadata":{"managedFields":[{"fieldsV1":` + nested(`{"a":`, `1`, `}`) + `}]}}`, true},
 		{"row 20: brackets that never close", scheme.JSON, `{"a":` + strings.Repeat(`[`, most-10), true},
 		{"row 20: brackets that were never opened", scheme.JSON, strings.Repeat(`}`, most), true},
 		{"row 20: YAML lists", scheme.YAML, "a: " + nested(`[`, ``, `]`), true},
@@ -322,9 +353,13 @@ func TestDecodeQuantities(t *testing.T) {
 		{"the longest exponent", "123e-999", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			document := fmt.Sprintf(`{"metadata":{"name":"a"},"spec":{"containers":[{"resources":{"limits":{"cpu":"%s"}}}]}}`, c.quantity)
+			document := fmt.Sprintf(`{"metadata":{"name":"a"},"spec":{"containers":[{"resources":{"limits":{"cpu":"%s"}}}]}}`,
+				c.quantity)
 			// The message of a container's limits, by hand: the types would read it.
-			raw := protoField(2, protoField(2, protoField(8, protoField(1, append(protoField(1, []byte("cpu")), protoField(2, protoField(1, []byte(c.quantity)))...)))))
+			raw := protoField(2,
+				protoField(2,
+					protoField(8,
+						protoField(1, append(protoField(1, []byte("cpu")), protoField(2, protoField(1, []byte(c.quantity)))...)))))
 			var tree map[string]any
 			if err := json.Unmarshal([]byte(document), &tree); err != nil {
 				t.Fatal(err)
@@ -357,7 +392,8 @@ func TestDecodeQuantities(t *testing.T) {
 			}
 			// The same as text, beside a quantity that is one.
 			innocent := strings.Replace(document, c.quantity, "1", 1)
-			innocent = strings.Replace(innocent, `"name":"a"`, fmt.Sprintf(`"name":"a","annotations":{"%.100s":"%s"}`, c.quantity, c.quantity), 1)
+			innocent = strings.Replace(innocent, `"name":"a"`,
+				fmt.Sprintf(`"name":"a","annotations":{"%.100s":"%s"}`, c.quantity, c.quantity), 1)
 			obj, _, err := podDecoder().Decode(scheme.JSON, []byte(innocent), true)
 			if err != nil {
 				t.Fatalf("as text: %.200v", err)
@@ -378,7 +414,8 @@ func TestDecodePatched(t *testing.T) {
 		{`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"b"}}`, "", ""},
 		{`{"data":{"a":"b"},"extra":1}`, `unknown field "extra"`, ""},
 		{`{"apiVersion":"v1","kind":"Secret"}`, "", "converting (v1.Secret) to (core.ConfigMap): unknown conversion"},
-		{`{"apiVersion":"v1","kind":"Nothing"}`, "", `no kind "Nothing" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"`},
+		{`{"apiVersion":"v1","kind":"Nothing"}`, "",
+			`no kind "Nothing" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"`},
 		{`{"data":1}`, "", "json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string"},
 		{`{`, "", "couldn't get version/kind; json parse error: unexpected end of JSON input"},
 	} {
@@ -473,7 +510,8 @@ func TestRoundTrips(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for m, body := range map[scheme.Media][]byte{scheme.JSON: document, scheme.YAML: asYAML, scheme.Protobuf: value, scheme.CBOR: asCBOR} {
+				for m, body := range map[scheme.Media][]byte{scheme.JSON: document, scheme.YAML: asYAML, scheme.Protobuf: value,
+					scheme.CBOR: asCBOR} {
 					back, strict, err := d.Decode(m, body, true)
 					if err != nil || len(strict) > 0 {
 						t.Fatalf("seed %d, %s: %v, %v", seed, m, strict, err)
@@ -539,7 +577,8 @@ func TestKnown(t *testing.T) {
 	}
 	for _, gvk := range []schema.GroupVersionKind{
 		{}, {Version: "v1"}, {Kind: "Pod"}, {Version: "v2", Kind: "Pod"}, {Group: "core", Version: "v1", Kind: "Pod"},
-		{Version: kruntime.APIVersionInternal, Kind: "Pod"}, {Version: "v1", Kind: "pod"}, {Group: "example.com", Version: "v1", Kind: "Pod"},
+		{Version: kruntime.APIVersionInternal, Kind: "Pod"}, {Version: "v1", Kind: "pod"},
+		{Group: "example.com", Version: "v1", Kind: "Pod"},
 	} {
 		if scheme.Known(gvk) {
 			t.Errorf("%v is known", gvk)
@@ -557,7 +596,8 @@ func TestKnown(t *testing.T) {
 
 func TestMediaNames(t *testing.T) {
 	for m, want := range map[scheme.Media]string{
-		scheme.JSON: "application/json", scheme.YAML: "application/yaml", scheme.Protobuf: "application/vnd.kubernetes.protobuf", scheme.CBOR: "application/cbor",
+		scheme.JSON: "application/json", scheme.YAML: "application/yaml",
+		scheme.Protobuf: "application/vnd.kubernetes.protobuf", scheme.CBOR: "application/cbor",
 	} {
 		if m.String() != want {
 			t.Errorf("%d: %s, want %s", m, m, want)
@@ -581,9 +621,12 @@ func FuzzDecode(f *testing.F) {
 	}
 	for _, body := range [][]byte{
 		value, value[:len(value)-3], document, document[:len(document)/2], binary, binary[:len(binary)/2], nil,
-		[]byte("k8s\x00"), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), []byte("a: &a [*a]"), []byte("{{{{"), []byte("\xd9\xd9\xf7\xa0"),
-		[]byte(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"011E011110011110"}}}]}}`), []byte("? ? ?"), []byte("- - - :"),
-		[]byte(`{"apiVersion":"v1","kind":"Secret"}`), []byte(`{"metadata":{"creationTimestamp":"x"}}`), []byte("\xd9\xd9\xf7\xa1\x44kind\x01"),
+		[]byte("k8s\x00"), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f"), []byte("a: &a [*a]"), []byte("{{{{"),
+		[]byte("\xd9\xd9\xf7\xa0"),
+		[]byte(`{"spec":{"containers":[{"resources":{"limits":{"cpu":"011E011110011110"}}}]}}`), []byte("? ? ?"),
+		[]byte("- - - :"),
+		[]byte(`{"apiVersion":"v1","kind":"Secret"}`), []byte(`{"metadata":{"creationTimestamp":"x"}}`),
+		[]byte("\xd9\xd9\xf7\xa1\x44kind\x01"),
 	} {
 		for m := range 4 {
 			f.Add(m, body, m%2 == 0)

@@ -11,8 +11,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// UnmarshalTree decodes JSON with whole numbers as int64 and others as float64, and
-// member names as they are written.
+// UnmarshalTree decodes JSON to maps, slices and scalars. Integers become int64, other numbers
+// float64. Names of members are case-sensitive.
 func UnmarshalTree(doc []byte, into any) error {
 	if empty, ok := into.(*map[string]any); ok && *empty == nil {
 		if tree, ok := ParseTree(doc); ok {
@@ -23,8 +23,8 @@ func UnmarshalTree(doc []byte, into any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(doc, into)
 }
 
-// UnmarshalTreeStrict is UnmarshalTree and returns an error for each duplicate member,
-// of which the last counts.
+// UnmarshalTreeStrict is UnmarshalTree, and returns an error for each duplicate member. The
+// last duplicate is used.
 func UnmarshalTreeStrict(doc []byte, into *map[string]any) (strict []error, err error) {
 	if tree, ok := ParseTree(doc); ok {
 		*into = tree
@@ -33,8 +33,8 @@ func UnmarshalTreeStrict(doc []byte, into *map[string]any) (strict []error, err 
 	return kjson.UnmarshalStrict(doc, into)
 }
 
-// MarshalTree encodes an *unstructured.Unstructured without a newline at its end,
-// for which there is room. The result has no more capacity than that: it may be kept.
+// MarshalTree encodes an *unstructured.Unstructured without a newline at the end. The result
+// has capacity for exactly one more byte, for a newline.
 func MarshalTree(obj Object) ([]byte, error) {
 	tree, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -50,10 +50,10 @@ func MarshalTree(obj Object) ([]byte, error) {
 	return append(make([]byte, 0, len(b)+1), b...), nil
 }
 
-// treeBuffers are what trees are encoded in before their size is known.
+// treeBuffers has buffers for encoding trees whose size is not known yet.
 var treeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// unmarshalTree reads a document into a tree; strict errors are duplicate members.
+// unmarshalTree decodes a document into a tree. The strict errors are duplicate members.
 func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, strict bool) ([]error, error) {
 	tree.Object = nil
 	if strict {
@@ -62,38 +62,38 @@ func (d Decoder) unmarshalTree(doc []byte, tree *unstructured.Unstructured, stri
 	return nil, UnmarshalTree(doc, &tree.Object)
 }
 
-// checkTree wants the body of a custom resource to say what kind it is of. Another
-// kind is not refused here: validation says so, and CheckVersion that of a version. Who
-// does not decode strictly takes the kind for that of the URL until it finds none.
+// checkTree returns an error if the body of a custom resource has no kind. It does not check
+// which kind it is: validation does that, and CheckVersion checks the version. The message of
+// the error depends on strict, as in kube-apiserver.
 func (d Decoder) checkTree(gvk schema.GroupVersionKind, doc, body []byte, strict bool) error {
 	if gvk.Kind != "" {
 		return nil
 	}
-	missing := fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // kube-apiserver's words
+	missing := fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // kube-apiserver's text
 	if !strict {
 		return d.cannotHandle(withDefaults(gvk, d.GVK), missing)
 	}
 	return d.unrecognized(body, missing)
 }
 
-// CheckVersion holds the version that the body of a custom resource says it is of
-// against that which the URL stands for. It comes after all that is wrong with the
-// body by itself.
+// CheckVersion returns an error unless the version in the body of a custom resource is the
+// version in the URL. It is called after all other checks of the body.
 func (d Decoder) CheckVersion(gv schema.GroupVersion) error {
 	if gv == d.GVK.GroupVersion() {
 		return nil
 	}
-	return kerrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gv, d.GVK.GroupVersion()))
+	return kerrors.NewBadRequest(
+		fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", gv,
+			d.GVK.GroupVersion()))
 }
 
-// ErrNoProtobuf says that custom resources have no protobuf encoding.
+// ErrNoProtobuf means that custom resources have no protobuf encoding.
 var ErrNoProtobuf = errors.New("custom resources have no protobuf encoding")
 
-// patchedTree reads a patched document. Without a kind there is no object; another
-// version is as wrong as in a body.
+// patchedTree decodes a patched document. It returns an error if the document has no kind.
 func (d Decoder) patchedTree(gvk schema.GroupVersionKind, doc []byte, strict bool) ([]error, error) {
 	if gvk.Kind == "" {
-		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // kube-apiserver's words
+		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", doc) //nolint:staticcheck // kube-apiserver's text
 	}
 	return d.unmarshalTree(doc, d.New().(*unstructured.Unstructured), strict)
 }

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// appendTree appends the JSON of a value of a tree: what json.Marshal makes of it,
-// with members sorted by name, without looking types up. What is no value of a tree
-// json.Marshal encodes.
+// appendTree appends the JSON of a decoded value. The result equals that of json.Marshal, but
+// is made without reflection. Values of other types are encoded by json.Marshal.
 func appendTree(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
@@ -36,7 +35,7 @@ func appendTree(b []byte, v any) ([]byte, error) {
 }
 
 func appendMembers(b []byte, members map[string]any) ([]byte, error) {
-	var few [16]string // most objects have no more, and need no list of their own
+	var few [16]string // most objects have no more members, so no slice is allocated
 	names := few[:0]
 	for name := range members {
 		names = append(names, name)
@@ -73,10 +72,11 @@ func appendElements(b []byte, elements []any) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// appendText appends a string; json.Marshal knows how to escape what is not plain.
+// appendText appends a string. json.Marshal escapes strings that contain special characters.
 func appendText(b []byte, s string) ([]byte, error) {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' || c == 0x7f {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' ||
+			c == 0x7f {
 			text, err := json.Marshal(s)
 			return append(b, text...), err
 		}

@@ -12,8 +12,10 @@ import (
 // FuzzMarshalTree compares the encoding of trees with json.Marshal.
 func FuzzMarshalTree(f *testing.F) {
 	for _, doc := range []string{
-		`{}`, `{"a":null,"b":[],"c":{},"d":[1,-2.5,1e30,true,false,"x"]}`, `{"é":"<&>\"\\\n\u2028\u007f","A":"B","a":{"z":1,"y":[[{}]]}}`,
-		`{"q":1,"w":1,"e":1,"r":1,"t":1,"y":1,"u":1,"i":1,"o":1,"p":1,"a":1,"s":1,"d":1,"f":1,"g":1,"h":1,"j":1,"k":1}`, `{"\ud800":"\udfff","n":9223372036854775807}`,
+		`{}`, `{"a":null,"b":[],"c":{},"d":[1,-2.5,1e30,true,false,"x"]}`,
+		`{"é":"<&>\"\\\n\u2028\u007f","A":"B","a":{"z":1,"y":[[{}]]}}`,
+		`{"q":1,"w":1,"e":1,"r":1,"t":1,"y":1,"u":1,"i":1,"o":1,"p":1,"a":1,"s":1,"d":1,"f":1,"g":1,"h":1,"j":1,` +
+			`"k":1}`, `{"\ud800":"\udfff","n":9223372036854775807}`,
 	} {
 		f.Add([]byte(doc))
 	}
@@ -37,7 +39,8 @@ func FuzzMarshalTree(f *testing.F) {
 }
 
 func TestMarshalTreeOfOtherValues(t *testing.T) {
-	for _, v := range []any{int32(1), float32(0.5), []string{"b", "a"}, map[string]string{"b": "<", "a": ""}, map[string]any(nil), []any(nil), json.Number("1.50")} {
+	for _, v := range []any{int32(1), float32(0.5), []string{"b", "a"}, map[string]string{"b": "<", "a": ""},
+		map[string]any(nil), []any(nil), json.Number("1.50")} {
 		object := map[string]any{"v": v, "list": []any{v}}
 		got, err := MarshalTree(&unstructured.Unstructured{Object: object})
 		want, wantErr := json.Marshal(object)

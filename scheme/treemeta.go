@@ -7,18 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A TreeEntry is one of the managedFields of a tree.
+// A TreeEntry is an entry of the managedFields of a tree.
 type TreeEntry struct {
-	// Head is the entry without its fields.
+	// Head is the entry without fieldsV1.
 	Head metav1.ManagedFieldsEntry
-	// Fields are its fieldsV1, Whole is the entry itself: parts of the tree.
+	// Fields is its fieldsV1 and Whole the entry itself. Both are parts of the tree.
 	Fields, Whole map[string]any
 }
 
-// TreeEntries reads the managedFields of a tree and leaves the fields in them as they
-// are: nil if there are none. It says false of what is not sure to be well-formed;
-// the tree's own GetManagedFields, which decodes and encodes all of it, has the last
-// word on that.
+// TreeEntries returns the managedFields of a tree without decoding the fields in them, nil if
+// there are none. It returns false if the managedFields may be malformed. The caller then uses
+// the slower method GetManagedFields, which decodes everything.
 func TreeEntries(tree *unstructured.Unstructured) ([]TreeEntry, bool) {
 	meta, ok := tree.Object["metadata"].(map[string]any)
 	if !ok {

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxTreeDepth is how deep ParseTree goes.
+// maxTreeDepth is the deepest nesting that ParseTree accepts.
 const maxTreeDepth = 500
 
-// ParseTree reads a JSON object as UnmarshalTree does. It takes valid documents
-// without duplicate members; false leaves the others, and what is wrong with them, to
-// the general decoder. The strings of the result share memory with one another.
+// ParseTree decodes a JSON object like UnmarshalTree, but faster. It returns false for
+// documents that are not valid or have duplicate members; the general decoder handles those.
+// The strings of the result share memory.
 func ParseTree(doc []byte) (map[string]any, bool) {
 	p := treeParsers.Get().(*treeParser)
 	defer p.release()
@@ -30,8 +30,8 @@ var treeParsers = sync.Pool{New: func() any { return new(treeParser) }}
 type treeParser struct {
 	text string
 	at   int
-	// members and items are those of the objects and lists that are open: a map is
-	// made when its size is known.
+	// members and items are the members and elements of the objects and lists that are not yet
+	// complete. A map is made when its size is known.
 	members []treeMember
 	items   []any
 }
@@ -41,7 +41,7 @@ type treeMember struct {
 	value any
 }
 
-// release gives p back, unless it has grown much.
+// release puts p back into the pool, unless it has become large.
 func (p *treeParser) release() {
 	const most = 1024
 	if cap(p.members) > most || cap(p.items) > most {
@@ -64,7 +64,7 @@ func (p *treeParser) space() {
 	}
 }
 
-// take goes beyond c, and the space after it, if it is next.
+// take skips c and the white space after it, if c is next.
 func (p *treeParser) take(c byte) bool {
 	if p.at == len(p.text) || p.text[p.at] != c {
 		return false
@@ -74,7 +74,7 @@ func (p *treeParser) take(c byte) bool {
 	return true
 }
 
-// value reads the value that is next.
+// value decodes the next value.
 func (p *treeParser) value(depth int) (any, bool) {
 	if p.at == len(p.text) || depth > maxTreeDepth {
 		return nil, false
@@ -149,7 +149,7 @@ func (p *treeParser) list(depth int) (any, bool) {
 	return out, true
 }
 
-// string reads a string; escapes and other than ASCII take longer.
+// string decodes a string. Strings with escapes or non-ASCII characters take longer.
 func (p *treeParser) string() (string, bool) {
 	if p.at == len(p.text) || p.text[p.at] != '"' {
 		return "", false
@@ -180,7 +180,7 @@ func unquote(text string) (out string, ok bool) {
 	return out, json.Unmarshal([]byte(text), &out) == nil
 }
 
-// number reads an int64, or a float64 where that is none.
+// number decodes a number as int64 if possible, otherwise as float64.
 func (p *treeParser) number() (any, bool) {
 	start, whole := p.at, true
 	p.skip('-')

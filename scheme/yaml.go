@@ -7,15 +7,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// JSONToYAML converts a JSON document, as encoders write it, to YAML with the same values.
+// JSONToYAML converts a JSON document from an encoder to YAML with the same values.
 func JSONToYAML(doc []byte) ([]byte, error) { return yaml.JSONToYAML(escapeForYAML(doc)) }
 
-// escapeForYAML returns a JSON document in which the characters that mean another thing in YAML are
-// escaped: YAML has no control characters, and takes some others for line breaks or marks. JSON has
-// them only in texts. It returns doc itself if there are none.
+// escapeForYAML escapes the characters in a JSON document that have another meaning in YAML:
+// control characters, which YAML does not allow, and characters that YAML treats as line
+// breaks or as a byte order mark. In JSON they only occur in strings. It returns doc itself if
+// there are none.
 func escapeForYAML(doc []byte) []byte {
 	var out []byte
-	done := 0 // what comes before it is in out
+	done := 0 // the bytes before done are in out
 	for i := 0; i < len(doc); {
 		c, size := rune(doc[i]), 1
 		if c >= utf8.RuneSelf {

@@ -16,13 +16,13 @@ var (
 	stringMapType       = reflect.TypeFor[map[string]string]()
 )
 
-// maxDepth is how deeply documents are nested that Decode reads.
+// maxDepth is the deepest nesting that Decode accepts.
 const maxDepth = 200
 
-// Decode reads a document into v, a pointer to a struct with its zero value, as the strict decoder of
-// sigs.k8s.io/json does. It returns false for a document about which there is something to say, or that is
-// out of the ordinary: not valid, of other types than the struct's, with unknown or repeated members, or nested deeply. What v
-// has is worth nothing then, and the document is to be read by the general decoder.
+// Decode decodes a document into v, a pointer to a struct with its zero value, like the strict
+// decoder of sigs.k8s.io/json. It returns false if the document has to be decoded by the
+// general decoder: it is not valid, has values of other types, unknown or duplicate members,
+// or is nested deeply. The content of v is undefined then.
 func Decode(doc []byte, v any) bool {
 	value := reflect.ValueOf(v)
 	if value.Kind() != reflect.Pointer || value.IsNil() || value.Elem().Kind() != reflect.Struct {
@@ -34,7 +34,7 @@ func Decode(doc []byte, v any) bool {
 	return !d.failed && d.at == len(d.doc)
 }
 
-// decoder reads one document. Once failed, it reads nothing further.
+// decoder decodes one document. After a failure it does nothing.
 type decoder struct {
 	doc    []byte
 	at     int
@@ -42,13 +42,13 @@ type decoder struct {
 	failed bool
 }
 
-// unknown gives the document up.
+// unknown makes Decode return false.
 func (d *decoder) unknown() {
 	d.failed = true
 	d.at = len(d.doc)
 }
 
-// space goes to the next character that is no white space.
+// space skips white space.
 func (d *decoder) space() {
 	for d.at < len(d.doc) {
 		switch d.doc[d.at] {
@@ -60,7 +60,7 @@ func (d *decoder) space() {
 	}
 }
 
-// next goes to the next character that is no white space, and returns it; 0 at the end.
+// next skips white space and returns the next character, 0 at the end.
 func (d *decoder) next() byte {
 	d.space()
 	if d.at >= len(d.doc) {
@@ -69,7 +69,7 @@ func (d *decoder) next() byte {
 	return d.doc[d.at]
 }
 
-// take goes past a character, which has to be the next.
+// take skips the character c, which must be the next one.
 func (d *decoder) take(c byte) bool {
 	if d.next() != c {
 		return false
@@ -78,7 +78,7 @@ func (d *decoder) take(c byte) bool {
 	return true
 }
 
-// word goes past a word such as null, if it is the next.
+// word skips a literal such as null, if it is next.
 func (d *decoder) word(text string) bool {
 	d.space()
 	if len(d.doc)-d.at < len(text) || string(d.doc[d.at:d.at+len(text)]) != text {
@@ -88,7 +88,7 @@ func (d *decoder) word(text string) bool {
 	return true
 }
 
-// null goes past a null, if it is the next.
+// null skips a null, if it is next.
 func (d *decoder) null() bool { return d.next() == 'n' && d.word("null") }
 
 func (d *decoder) enter() bool {
@@ -111,7 +111,7 @@ func (s *members) decode(d *decoder, p unsafe.Pointer) {
 	if n := (len(s.list) + 63) / 64; n > len(seen) {
 		seen = make([]uint64, n)
 	}
-	expected := 0 // the member that comes next in most documents
+	expected := 0 // the member that most documents have next
 	for first := true; ; first = false {
 		if d.take('}') {
 			d.depth--
@@ -151,7 +151,7 @@ func (s *members) decode(d *decoder, p unsafe.Pointer) {
 	}
 }
 
-// name reads the name of a member. Names with escapes are rare.
+// name returns the next name of a member. Names with escapes are rare.
 func (d *decoder) name() []byte {
 	if !d.take('"') {
 		d.unknown()
@@ -172,7 +172,7 @@ func (d *decoder) name() []byte {
 	return nil
 }
 
-// string reads a text; null is "".
+// string decodes a string; null is "".
 func (d *decoder) string() string {
 	if d.null() {
 		return ""
@@ -237,7 +237,7 @@ func (d *decoder) bool() bool {
 	return false
 }
 
-// int reads a whole number of so many bits; null is 0.
+// int decodes an integer with that many bits; null is 0.
 func (d *decoder) int(bits int) int64 {
 	if d.null() {
 		return 0
@@ -373,7 +373,7 @@ func (d *decoder) mapping(t reflect.Type, element *plan, at unsafe.Pointer) {
 	}
 }
 
-// decodeByItself reads a value of a type that decodes itself.
+// decodeByItself returns the function for a type that implements json.Unmarshaler.
 func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
 	if !reflect.PointerTo(t).Implements(unmarshalerType) {
 		return func(d *decoder, _ unsafe.Pointer) { d.unknown() }
@@ -389,7 +389,7 @@ func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
 	}
 }
 
-// value goes past a value and returns its text. One that is not simple is checked by encoding/json.
+// value skips a value and returns its text. encoding/json checks values that are not simple.
 func (d *decoder) value() []byte {
 	start := func() int { d.space(); return d.at }()
 	switch d.next() {
@@ -419,7 +419,7 @@ func (d *decoder) value() []byte {
 	return d.doc[start:d.at]
 }
 
-// skip goes past an object or a list.
+// skip skips an object or a list.
 func (d *decoder) skip() {
 	for depth := 0; d.at < len(d.doc); {
 		switch d.doc[d.at] {

@@ -16,11 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Append appends the JSON of what v, a pointer to a struct, points to: what json.Marshal makes of it.
+// Append appends the JSON of the struct that v points to. The result equals that of
+// json.Marshal.
 func Append(b []byte, v any) ([]byte, error) { return appendValue(b, v, false) }
 
-// AppendStored appends the JSON of what v would be after it was encoded as protobuf and decoded again: empty
-// lists and maps are missing then, and apiVersion and kind, which are in the envelope.
+// AppendStored appends the JSON of v as it would be after encoding as protobuf and decoding:
+// without empty lists and maps, and without apiVersion and kind, which are in the envelope.
 func AppendStored(b []byte, v any) ([]byte, error) { return appendValue(b, v, true) }
 
 func appendValue(b []byte, v any, stored bool) ([]byte, error) {
@@ -71,7 +72,7 @@ func (m *maker) pointer(p *plan) {
 	}
 }
 
-// sliceHeader is how a slice lies in memory.
+// sliceHeader is the memory layout of a slice.
 type sliceHeader struct {
 	data     unsafe.Pointer
 	len, cap int
@@ -85,7 +86,7 @@ func (m *maker) slice(p *plan) {
 	}
 	element := m.plan(p.t.Elem())
 	size := p.t.Elem().Size()
-	// A list that is a message of its own (ExtraValue) is there even if it is empty.
+	// A slice type that is a message of its own (ExtraValue) is stored even if it is empty.
 	message := reflect.PointerTo(p.t).Implements(messageType)
 	p.append = func(b []byte, at unsafe.Pointer, stored bool) (_ []byte, err error) {
 		h := (*sliceHeader)(at)
@@ -112,7 +113,8 @@ func (m *maker) slice(p *plan) {
 func (m *maker) mapping(p *plan) {
 	element := m.plan(p.t.Elem())
 	key := p.t.Key()
-	if key.Kind() != reflect.String || key.Implements(textMarshalerType) || reflect.PointerTo(key).Implements(textUnmarshalerType) {
+	if key.Kind() != reflect.String || key.Implements(textMarshalerType) ||
+		reflect.PointerTo(key).Implements(textUnmarshalerType) {
 		other(p)
 		return
 	}
@@ -158,7 +160,7 @@ func appendMap(b []byte, values reflect.Value, element *plan, stored bool) (_ []
 	}
 	entries := make([]entry, 0, values.Len())
 	for it := values.MapRange(); it.Next(); {
-		// Values of maps have no address: each is copied.
+		// The values of a map are not addressable, so each is copied.
 		value := reflect.New(values.Type().Elem())
 		value.Elem().Set(it.Value())
 		entries = append(entries, entry{it.Key().String(), value})
@@ -186,7 +188,7 @@ func appendMap(b []byte, values reflect.Value, element *plan, stored bool) (_ []
 	return append(b, '}'), nil
 }
 
-// scalar plans a number, a boolean or a text.
+// scalar makes the plan for a number, a boolean or a string.
 func scalar(p *plan) {
 	switch p.t.Kind() {
 	case reflect.String:
@@ -212,7 +214,7 @@ func scalar(p *plan) {
 	}
 }
 
-// other plans a type that is rare, or that only encoding/json knows how to show.
+// other makes the plan for a rare type, which encoding/json encodes.
 func other(p *plan) {
 	t := p.t
 	p.append = func(b []byte, at unsafe.Pointer, _ bool) ([]byte, error) {
@@ -222,7 +224,7 @@ func other(p *plan) {
 	p.decode = func(d *decoder, _ unsafe.Pointer) { d.unknown() }
 }
 
-// appendByItself plans a type that encodes itself.
+// appendByItself returns the function for a type that implements json.Marshaler.
 func appendByItself(t reflect.Type) func([]byte, unsafe.Pointer, bool) ([]byte, error) {
 	return func(b []byte, at unsafe.Pointer, _ bool) ([]byte, error) {
 		text, err := json.Marshal(reflect.NewAt(t, at).Interface())
@@ -230,13 +232,14 @@ func appendByItself(t reflect.Type) func([]byte, unsafe.Pointer, bool) ([]byte, 
 	}
 }
 
-// knownType is a type that encodes itself, as it does, without asking it.
+// knownType has functions for a type that implements json.Marshaler. They give the same result
+// without calling its methods.
 type knownType struct {
 	append func(b []byte, p unsafe.Pointer, stored bool) ([]byte, error)
 	decode func(d *decoder, p unsafe.Pointer)
 }
 
-// knownTypes are the frequent types of the API that encode themselves.
+// knownTypes are the frequent types of the API that implement json.Marshaler.
 var knownTypes = map[reflect.Type]knownType{
 	reflect.TypeFor[metav1.Time]():        {appendTime, decodeByItself(reflect.TypeFor[metav1.Time]())},
 	reflect.TypeFor[metav1.FieldsV1]():    {appendFields, decodeByItself(reflect.TypeFor[metav1.FieldsV1]())},
@@ -254,7 +257,8 @@ func appendTime(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	return append(b, '"'), nil
 }
 
-// appendQuantity does not ask for the text, which would be kept in a value that others may read.
+// appendQuantity does not call String, which would change the value by caching the text, while
+// other goroutines may read it.
 func appendQuantity(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	text, err := (*(*resource.Quantity)(p)).MarshalJSON()
 	return append(b, text...), err
@@ -271,7 +275,8 @@ func appendIntOrString(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	return b, fmt.Errorf("impossible IntOrString.Type")
 }
 
-// appendFields appends fieldsV1, which is JSON itself. What the server wrote is compact already.
+// appendFields appends fieldsV1, which is JSON already. JSON that the server has written is
+// compact.
 func appendFields(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	raw := (*metav1.FieldsV1)(p).Raw
 	if raw == nil {
@@ -305,7 +310,7 @@ func appendNoNil(b, v []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// plain are the characters that stand for themselves in a string.
+// plain has the ASCII characters that need no escaping in a string.
 var plain = func() (table [utf8.RuneSelf]bool) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		table[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
@@ -313,7 +318,7 @@ var plain = func() (table [utf8.RuneSelf]bool) {
 	return table
 }()
 
-// appendString appends a quoted text as json.Marshal writes it.
+// appendString appends a string in quotes, like json.Marshal.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

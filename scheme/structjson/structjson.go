@@ -1,7 +1,7 @@
-// Package structjson writes and reads the JSON of API structs by plans that are made once a type: which
-// fields there are, where they lie, how each is encoded. encoding/json, which finds that out by reflection
-// each time, is the measure: Append writes the same bytes, to the last escape, and Decode makes the same
-// struct or says that it does not know.
+// Package structjson encodes and decodes the JSON of API structs by plans, which are made once per type:
+// which fields the type has, at which offsets, and how each is encoded. encoding/json does this by
+// reflection each time. The results are the same: Append writes exactly the same bytes, and Decode
+// returns the same struct or false.
 //
 // A plan is a tree of functions with offsets. For
 //
@@ -10,9 +10,9 @@
 //		Labels   map[string]string `json:"labels,omitempty"`
 //	}
 //
-// it is: a struct with the field "replicas" at offset 0, left out when nil, a pointer to a number; and the
-// field "labels" at offset 8, left out when empty, a map of texts in the order of its keys. Types that
-// encode themselves (json.Marshaler) are asked; the frequent ones of the API are known here.
+// the plan is: a struct with the field "replicas" at offset 0, omitted if nil, a pointer to a number; and
+// the field "labels" at offset 8, omitted if empty, a map of strings with sorted keys. For types that
+// implement json.Marshaler, the plan calls their methods, except for the frequent ones of the API.
 package structjson
 
 import (
@@ -25,17 +25,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A plan says how values of a type are written and read.
+// A plan has the functions that encode and decode values of a type.
 type plan struct {
 	t reflect.Type
-	// append appends the JSON of the value at p. As stored, empty lists and maps are written like missing
-	// ones, as they are after a value was encoded as protobuf and decoded.
+	// append appends the JSON of the value at p. If stored is true, empty lists and maps are encoded
+	// like missing ones, because protobuf does not distinguish them.
 	append func(b []byte, p unsafe.Pointer, stored bool) ([]byte, error)
-	// decode reads a value into p, which has its zero value.
+	// decode decodes a value into p, which has its zero value.
 	decode func(d *decoder, p unsafe.Pointer)
-	// empty says whether a field with omitempty leaves the value out; nil: it never does.
+	// empty reports whether omitempty omits the value. If nil, it never does.
 	empty func(p unsafe.Pointer) bool
-	// members are those of a struct.
+	// members has the members of a struct type.
 	members *members
 }
 
@@ -48,20 +48,20 @@ type members struct {
 // member is one field of a struct, or of one that is embedded in it.
 type member struct {
 	name   string
-	quoted string // the name and colon
+	quoted string // the name in quotes, with the colon
 	offset uintptr
 	plan   *plan
-	// omit leaves the member out; nil: it is always there.
+	// omit reports whether the member is omitted. If nil, it never is.
 	omit func(p unsafe.Pointer) bool
-	// unstored says that protobuf does not have the member: apiVersion and kind.
+	// unstored is true for apiVersion and kind, which are not in the protobuf message.
 	unstored bool
 }
 
-// plans has the *plan of each reflect.Type.
+// plans caches plans: reflect.Type -> *plan.
 var plans sync.Map
 
-// planOf returns the plan of a type. Types may contain themselves: what is handed out while it is being
-// made works once it is used.
+// planOf returns the plan of a type. Types can be recursive, so the plan of a type in it may
+// be incomplete until planOf returns.
 func planOf(t reflect.Type) *plan {
 	if found, ok := plans.Load(t); ok {
 		return found.(*plan)
@@ -74,7 +74,7 @@ func planOf(t reflect.Type) *plan {
 	return p
 }
 
-// maker makes the plans of a type and of those in it.
+// maker makes the plans of a type and of the types in it.
 type maker struct{ made map[reflect.Type]*plan }
 
 var (
@@ -124,8 +124,8 @@ func (m *maker) plan(t reflect.Type) *plan {
 	return p
 }
 
-// structure plans a struct. Members of embedded structs without a name are its own, as long as no two
-// have the same name: then encoding/json is left to sort it out.
+// structure makes the plan of a struct. The members of embedded structs are its own. If two
+// members have the same name, encoding/json encodes the struct.
 func (m *maker) structure(p *plan) {
 	s := &members{byName: map[string]int{}}
 	if !m.fields(s, p.t, 0) {
@@ -160,13 +160,14 @@ func (m *maker) fields(s *members, t reflect.Type, offset uintptr) bool {
 			return false
 		}
 		s.byName[name] = len(s.list)
-		text, _ := json.Marshal(name) // a string
-		added := member{name: name, quoted: string(text) + ":", offset: offset + f.Offset, plan: m.plan(f.Type), unstored: t == typeMetaType}
+		text, _ := json.Marshal(name) // encoding a string cannot fail
+		added := member{name: name, quoted: string(text) + ":", offset: offset + f.Offset, plan: m.plan(f.Type),
+			unstored: t == typeMetaType}
 		all := strings.Split(options, ",")
 		if len(all) > 1 || all[0] != "" && all[0] != "omitempty" && all[0] != "omitzero" && all[0] != "inline" {
 			for _, o := range all {
 				if o != "omitempty" && o != "omitzero" && o != "inline" {
-					return false // such as ",string"
+					return false // an option that is not supported, such as ",string"
 				}
 			}
 		}
@@ -176,7 +177,7 @@ func (m *maker) fields(s *members, t reflect.Type, offset uintptr) bool {
 	return true
 }
 
-// omission says when a field with these options is left out.
+// omission returns the function that reports whether a field with these options is omitted.
 func omission(t reflect.Type, options []string) func(unsafe.Pointer) bool {
 	var omit []func(unsafe.Pointer) bool
 	for _, o := range options {
@@ -198,7 +199,8 @@ func omission(t reflect.Type, options []string) func(unsafe.Pointer) bool {
 	return func(p unsafe.Pointer) bool { return omit[0](p) || omit[1](p) }
 }
 
-// emptyOf says which values of a type omitempty leaves out; nil is none.
+// emptyOf returns the function that reports whether omitempty omits a value of the type, nil
+// if it never does.
 func emptyOf(t reflect.Type) func(unsafe.Pointer) bool {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -212,13 +214,14 @@ func emptyOf(t reflect.Type) func(unsafe.Pointer) bool {
 	case reflect.Map:
 		return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().Len() == 0 }
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
-		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64, reflect.Interface:
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64,
+		reflect.Interface:
 		return func(p unsafe.Pointer) bool { return reflect.NewAt(t, p).Elem().IsZero() }
 	}
 	return nil
 }
 
-// zeroOf says which values of a type omitzero leaves out.
+// zeroOf returns the function that reports whether omitzero omits a value of the type.
 func zeroOf(t reflect.Type) func(unsafe.Pointer) bool {
 	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && reflect.PointerTo(t).Implements(zeroerType) {
 		return func(p unsafe.Pointer) bool {

@@ -43,10 +43,12 @@ type filler struct {
 }
 
 func newFiller(seed uint64) *filler {
-	return &filler{rand.New(rand.NewPCG(seed, 1)), []string{`{"a":1}`, `{"f:x":{},".":{}}`, `[1, 2]`, `{"b": "<&>"}`, `"text"`}}
+	return &filler{rand.New(rand.NewPCG(seed, 1)),
+		[]string{`{"a":1}`, `{"f:x":{},".":{}}`, `[1, 2]`, `{"b": "<&>"}`, `"text"`}}
 }
 
-var texts = []string{"", "a", "name", "<b>&", "q\"\\/", "tab\tnew\n\r\b\f", "\x00\x1f\x7f", "\u2028\u2029", "é世界😀", "1", "true"}
+var texts = []string{"", "a", "name", "<b>&", "q\"\\/", "tab\tnew\n\r\b\f", "\x00\x1f\x7f", "\u2028\u2029", "é世界😀", "1",
+	"true"}
 
 // fill sets v; the deeper, the less of it.
 func (f *filler) fill(v reflect.Value, depth int) {
@@ -55,7 +57,8 @@ func (f *filler) fill(v reflect.Value, depth int) {
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *metav1.Time:
-		p.Time = [...]time.Time{{}, time.Unix(0, 0), time.Unix(1, 5), time.Unix(1_700_000_000, 0), time.Unix(-5, 0)}[f.IntN(5)]
+		p.Time = [...]time.Time{{}, time.Unix(0, 0), time.Unix(1, 5), time.Unix(1_700_000_000, 0),
+			time.Unix(-5, 0)}[f.IntN(5)]
 		return
 	case *metav1.MicroTime:
 		p.Time = [...]time.Time{{}, time.Unix(0, 0), time.Unix(0, 999), time.Unix(1_700_000_000, 123_456_789)}[f.IntN(4)]
@@ -230,10 +233,14 @@ func TestDecodeGivesUp(t *testing.T) {
 		D []byte  `json:"d,omitempty"`
 	}
 	for doc, want := range map[string]bool{
-		`{}`: true, ` { "s" : "a" , "b" : true } `: true, `{"s":"\u00e9\n"}`: true, `{"l":[{"n":1,"m":{"a":"b"}},{}],"d":"YQ=="}`: true, `{"s":null,"l":null}`: true,
-		``: false, `null `: true, `[]`: false, `{"s":"a"}x`: false, `{"s":"a",}`: false, `{"s" "a"}`: false, `{"x":1}`: false, `{"S":"a"}`: false,
-		`{"s":"a","s":"b"}`: false, `{"l":[{"m":{"a":"b","a":"c"}}]}`: false, `{"l":[{"n":1.0}]}`: false, `{"l":[{"n":01}]}`: false, `{"l":[{"n":2147483648}]}`: false,
-		`{"l":[1]}`: false, `{"l":[{},]}`: false, `{"s":"` + "\xff" + `"}`: false, `{"s":"` + "\n" + `"}`: false, `{"d":"?"}`: false, `{"b":"true"}`: false,
+		`{}`: true, ` { "s" : "a" , "b" : true } `: true, `{"s":"\u00e9\n"}`: true,
+		`{"l":[{"n":1,"m":{"a":"b"}},{}],"d":"YQ=="}`: true, `{"s":null,"l":null}`: true,
+		``: false, `null `: true, `[]`: false, `{"s":"a"}x`: false, `{"s":"a",}`: false, `{"s" "a"}`: false, `{"x":1}`: false,
+		`{"S":"a"}`:         false,
+		`{"s":"a","s":"b"}`: false, `{"l":[{"m":{"a":"b","a":"c"}}]}`: false, `{"l":[{"n":1.0}]}`: false,
+		`{"l":[{"n":01}]}`: false, `{"l":[{"n":2147483648}]}`: false,
+		`{"l":[1]}`: false, `{"l":[{},]}`: false, `{"s":"` + "\xff" + `"}`: false, `{"s":"` + "\n" + `"}`: false,
+		`{"d":"?"}`: false, `{"b":"true"}`: false,
 		`{"l":` + strings.Repeat("[", 300) + `}`: false,
 	} {
 		if got := structjson.Decode([]byte(doc), &outer{}); got != want {

@@ -110,7 +110,8 @@ func FuzzFind(f *testing.F) {
 			inside, alone := embedded(data)
 			got, err := wire.Find(alone, path)
 			same, serr := wire.Find(inside, path)
-			if (err == nil) != (serr == nil) || got.Found != same.Found || got.Number != same.Number || !bytes.Equal(got.Bytes, same.Bytes) {
+			if (err == nil) != (serr == nil) || got.Found != same.Found || got.Number != same.Number ||
+				!bytes.Equal(got.Bytes, same.Bytes) {
 				t.Fatalf("%v: bytes beyond the message were read", path)
 			}
 		}
@@ -163,7 +164,8 @@ func FuzzOpenEnvelope(f *testing.F) {
 		inside, alone := embedded(data)
 		got, err := wire.OpenEnvelope(alone)
 		same, serr := wire.OpenEnvelope(inside)
-		if (err == nil) != (serr == nil) || !bytes.Equal(got.Raw, same.Raw) || got.Kind != same.Kind || got.APIVersion != same.APIVersion {
+		if (err == nil) != (serr == nil) || !bytes.Equal(got.Raw, same.Raw) || got.Kind != same.Kind ||
+			got.APIVersion != same.APIVersion {
 			t.Fatal("bytes beyond the envelope were read")
 		}
 		only, rerr := wire.Raw(alone)
@@ -190,8 +192,10 @@ func jsonSeeds(f *testing.F) {
 	f.Add(itemJSON(f, benchPod()))
 	f.Add(itemJSON(f, benchConfigMap()))
 	for _, s := range []string{
-		``, `{`, `}`, `{}`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":"\`, `{"a":"\"`, `{"a":[`, `{"a":{]`, `[1]`, `"a"`,
-		`{"metadata":{}}`, `{"metadata":{`, `{"metadata":{"resourceVersion":`, `{"metadata":{"name":"a","resourceVersion":"1"}}`,
+		``, `{`, `}`, `{}`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":"\`, `{"a":"\"`, `{"a":[`, `{"a":{]`,
+		`[1]`, `"a"`,
+		`{"metadata":{}}`, `{"metadata":{`, `{"metadata":{"resourceVersion":`,
+		`{"metadata":{"name":"a","resourceVersion":"1"}}`,
 		`{"metadata" : { "name" : "a" , "labels" : { } } , "x" : [ 1 , 2 ] }`, "\t{\r\n}", `{"metadata":{"uid":"\\"}}`,
 	} {
 		f.Add([]byte(s))

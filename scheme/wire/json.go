@@ -6,12 +6,11 @@ import (
 	"strconv"
 )
 
-// ErrMalformedJSON says that a document is not the JSON object it should be.
+// ErrMalformedJSON means that a document is not a valid JSON object.
 var ErrMalformedJSON = errors.New("malformed JSON object")
 
-// Member returns the value of a member of the JSON object doc, and where it
-// begins and ends. The document must be valid JSON; found is false if there is no
-// such member.
+// Member returns the value of a member of the JSON object doc, and the positions where it
+// begins and ends. The document must be valid JSON. found is false if there is no such member.
 func Member(doc []byte, name string) (value []byte, start, end int, found bool, err error) {
 	err = eachMember(doc, func(key []byte, s, e int) bool {
 		if string(key) == name {
@@ -23,9 +22,9 @@ func Member(doc []byte, name string) (value []byte, start, end int, found bool, 
 	return value, start, end, found, err
 }
 
-// StampJSON returns the JSON object doc with metadata.resourceVersion set to
-// revision, in the place that the encoder of the typed structs gives it: after
-// uid, or as early as what is there allows.
+// StampJSON returns the JSON object doc with metadata.resourceVersion set to revision. The
+// member is placed where the encoder of typed structs places it: after uid, or as early as
+// possible if there is no uid.
 func StampJSON(doc []byte, revision int64) ([]byte, error) {
 	meta, start, _, found, err := Member(doc, "metadata")
 	if err != nil {
@@ -34,7 +33,7 @@ func StampJSON(doc []byte, revision int64) ([]byte, error) {
 	if !found || len(meta) < 2 || meta[0] != '{' {
 		return nil, ErrMalformedJSON
 	}
-	// from and to delimit what is replaced, relative to meta.
+	// from and to are the positions, relative to meta, of the bytes to replace.
 	from, to := 1, 1
 	var replaced, before, after bool
 	err = eachMember(meta, func(key []byte, s, e int) bool {
@@ -72,8 +71,7 @@ func StampJSON(doc []byte, revision int64) ([]byte, error) {
 	return append(out, doc[start+to:]...), nil
 }
 
-// StampTree is StampJSON for the document of a tree, whose members are in the order
-// of their names.
+// StampTree is StampJSON for the document of a tree, whose members are sorted by name.
 func StampTree(doc []byte, revision int64) ([]byte, error) {
 	meta, start, _, found, err := Member(doc, "metadata")
 	if err != nil {
@@ -83,7 +81,7 @@ func StampTree(doc []byte, revision int64) ([]byte, error) {
 		return nil, ErrMalformedJSON
 	}
 	const name = "resourceVersion"
-	// The member goes to from, in place of what is up to to.
+	// The new member replaces the bytes between from and to.
 	from, to := 1, 1
 	var replaced, before, after bool
 	err = eachMember(meta, func(key []byte, s, e int) bool {
@@ -121,8 +119,8 @@ func StampTree(doc []byte, revision int64) ([]byte, error) {
 	return append(out, doc[start+to:]...), nil
 }
 
-// eachMember calls f with the key and the span of the value of each member of a
-// JSON object, until f returns false.
+// eachMember calls f with the key of each member of a JSON object and the positions of its
+// value, until f returns false.
 func eachMember(doc []byte, f func(key []byte, start, end int) bool) error {
 	pos := skipSpace(doc, 0)
 	if pos >= len(doc) || doc[pos] != '{' {
@@ -175,8 +173,7 @@ func skipSpace(doc []byte, pos int) int {
 	return pos
 }
 
-// skipValue returns the position after the JSON value at pos. It trusts the
-// document to be valid and only finds the end.
+// skipValue returns the position after the JSON value at pos. The document must be valid.
 func skipValue(doc []byte, pos int) (int, error) {
 	if pos >= len(doc) {
 		return 0, ErrMalformedJSON
@@ -233,9 +230,8 @@ func skipString(doc []byte, pos int) (int, error) {
 	return 0, ErrMalformedJSON
 }
 
-// KindOf returns the text of the members apiVersion and kind of a JSON object, nil
-// for one that is missing, is no string or has escaped characters. Of one that
-// stands twice the last counts.
+// KindOf returns the text of the members apiVersion and kind of a JSON object. A result is nil
+// if the member is missing, is not a string or contains escapes. The last duplicate is used.
 func KindOf(doc []byte) (apiVersion, kind []byte, err error) {
 	err = eachMember(doc, func(key []byte, start, end int) bool {
 		switch string(key) {
@@ -249,7 +245,7 @@ func KindOf(doc []byte) (apiVersion, kind []byte, err error) {
 	return apiVersion, kind, err
 }
 
-// plainText returns what is between the quotes of a string without escapes.
+// plainText returns the content of a string without escapes.
 func plainText(value []byte) []byte {
 	if len(value) < 2 || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
 		return nil

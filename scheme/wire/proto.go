@@ -1,6 +1,6 @@
-// Package wire reads and changes encoded objects without decoding them: the
-// protobuf messages that built-in kinds are stored as (field numbers from the
-// published API types), the envelope around them, and JSON documents.
+// Package wire reads and changes encoded objects without decoding them: the protobuf messages of
+// built-in kinds (with the field numbers of the published API types), the envelope around them, and
+// JSON documents.
 package wire
 
 import (
@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// EnvelopePrefix begins every stored or served protobuf object: the magic number
-// before a runtime.Unknown message (API conventions, "Protobuf encoding").
+// EnvelopePrefix is the beginning of every protobuf object, stored or served: a magic number,
+// followed by a message runtime.Unknown (API conventions, "Protobuf encoding").
 const EnvelopePrefix = "k8s\x00"
 
 // Field numbers of runtime.Unknown and runtime.TypeMeta.
@@ -32,16 +32,16 @@ const (
 	metaLabels          = 11
 )
 
-// ErrMalformed says that bytes are not the message they should be.
+// ErrMalformed means that bytes are not a valid protobuf message.
 var ErrMalformed = errors.New("malformed protobuf message")
 
-// Envelope is what surrounds a protobuf object.
+// Envelope has the parts of a protobuf object.
 type Envelope struct {
 	APIVersion, Kind string
 	Raw              []byte // the object's message
 }
 
-// OpenEnvelope takes the envelope off value. Raw shares value's bytes.
+// OpenEnvelope returns the parts of an enveloped value. Raw is a part of value.
 func OpenEnvelope(value []byte) (Envelope, error) {
 	var e Envelope
 	if len(value) < len(EnvelopePrefix) || string(value[:len(EnvelopePrefix)]) != EnvelopePrefix {
@@ -67,7 +67,7 @@ func OpenEnvelope(value []byte) (Envelope, error) {
 	return e, err
 }
 
-// Raw returns the object's message of an enveloped value, sharing its bytes.
+// Raw returns the message of the object in an enveloped value. It is a part of value.
 func Raw(value []byte) ([]byte, error) {
 	if len(value) < len(EnvelopePrefix) || string(value[:len(EnvelopePrefix)]) != EnvelopePrefix {
 		return nil, errors.New("not a protobuf object: the prefix is missing")
@@ -85,7 +85,7 @@ func Raw(value []byte) ([]byte, error) {
 // EnvelopeHead is the constant beginning of the envelopes of one kind.
 type EnvelopeHead []byte
 
-// NewEnvelopeHead makes the head for an apiVersion and kind.
+// NewEnvelopeHead returns the head for an apiVersion and kind.
 func NewEnvelopeHead(apiVersion, kind string) EnvelopeHead {
 	var meta []byte
 	meta = appendBytes(meta, typeMetaAPIVersion, apiVersion)
@@ -93,36 +93,37 @@ func NewEnvelopeHead(apiVersion, kind string) EnvelopeHead {
 	return EnvelopeHead(appendBytes([]byte(EnvelopePrefix), unknownTypeMeta, string(meta)))
 }
 
-// Size returns the length of an envelope around a message of n bytes.
+// Size returns the size of an envelope with a message of n bytes.
 func (h EnvelopeHead) Size(n int) int {
 	return len(h) + 1 + protowire.SizeBytes(n) + envelopeTailSize
 }
 
-// envelopeTail is an empty contentEncoding and contentType, which kube-apiserver writes
-// although they are empty.
+// envelopeTail has the empty fields contentEncoding and contentType, which kube-apiserver
+// writes.
 var envelopeTail = []byte{unknownContentEncoding<<3 | 2, 0, unknownContentType<<3 | 2, 0}
 
 const envelopeTailSize = 4
 
-// AppendOpen appends the envelope up to the message of n bytes that must follow.
+// AppendOpen appends the part of the envelope before the message, which has n bytes and must
+// follow.
 func (h EnvelopeHead) AppendOpen(b []byte, n int) []byte {
 	b = append(b, h...)
 	b = append(b, unknownRaw<<3|2)
 	return binary.AppendUvarint(b, uint64(n))
 }
 
-// AppendClose appends what follows the message.
+// AppendClose appends the part of the envelope after the message.
 func (h EnvelopeHead) AppendClose(b []byte) []byte { return append(b, envelopeTail...) }
 
-// Append appends the whole envelope around raw.
+// Append appends a whole envelope with the message raw.
 func (h EnvelopeHead) Append(b, raw []byte) []byte {
 	b = h.AppendOpen(b, len(raw))
 	b = append(b, raw...)
 	return h.AppendClose(b)
 }
 
-// Stamp returns the object's message with metadata.resourceVersion set to
-// revision. raw is not changed.
+// Stamp returns the message of an object with metadata.resourceVersion set to revision. raw is
+// not changed.
 func Stamp(raw []byte, revision int64) ([]byte, error) {
 	meta, start, end, err := metaSpan(raw)
 	if err != nil {
@@ -147,13 +148,13 @@ func Stamp(raw []byte, revision int64) ([]byte, error) {
 	return append(out, raw[end:]...), nil
 }
 
-// Metadata returns the message of the object's ObjectMeta.
+// Metadata returns the ObjectMeta message of the object.
 func Metadata(raw []byte) ([]byte, error) {
 	meta, _, _, err := metaSpan(raw)
 	return meta, err
 }
 
-// MetadataField returns the whole field 1 of raw, tag and length included.
+// MetadataField returns field 1 of raw with its tag and length.
 func MetadataField(raw []byte) ([]byte, error) {
 	_, start, end, err := metaSpan(raw)
 	if err != nil {
@@ -162,7 +163,8 @@ func MetadataField(raw []byte) ([]byte, error) {
 	return raw[start:end], nil
 }
 
-// metaSpan returns the ObjectMeta and where its field begins and ends in raw.
+// metaSpan returns the ObjectMeta message, and the positions where its field begins and ends
+// in raw.
 func metaSpan(raw []byte) (meta []byte, start, end int, err error) {
 	for pos := 0; pos < len(raw); {
 		num, typ, n := protowire.ConsumeTag(raw[pos:])
@@ -182,8 +184,8 @@ func metaSpan(raw []byte) (meta []byte, start, end int, err error) {
 	return nil, 0, 0, ErrMalformed
 }
 
-// versionSpan returns the span of the resourceVersion field in an ObjectMeta, an
-// empty one at its place in field order where it is missing.
+// versionSpan returns the positions of the field resourceVersion in an ObjectMeta. If the
+// field is missing, both are the position where it belongs.
 func versionSpan(meta []byte) (start, end int, err error) {
 	place := -1
 	for pos := 0; pos < len(meta); {
@@ -209,8 +211,7 @@ func versionSpan(meta []byte) (start, end int, err error) {
 	return place, place, nil
 }
 
-// EachLabel calls f for every label in an ObjectMeta message. The slices are
-// parts of meta.
+// EachLabel calls f for each label in an ObjectMeta message. The slices are parts of meta.
 func EachLabel(meta []byte, f func(key, value []byte)) error {
 	return fields(meta, func(num protowire.Number, typ protowire.Type, val []byte) bool {
 		if num == metaLabels && typ == protowire.BytesType {
@@ -233,13 +234,13 @@ func EachLabel(meta []byte, f func(key, value []byte)) error {
 // Value is a field found by Find.
 type Value struct {
 	Found  bool
-	Bytes  []byte // of a length-delimited field
-	Number uint64 // of a varint
+	Bytes  []byte // the value of a length-delimited field
+	Number uint64 // the value of a varint
 }
 
-// Find follows field numbers from the object's message to a value. Of a repeated
-// field it takes the first; of a scalar that stands twice the last, as decoders
-// do.
+// Find follows a path of field numbers from the object's message to a value. Of a repeated
+// field it returns the first element. Of a scalar field that occurs more than once it returns
+// the last, like decoders.
 func Find(raw []byte, path []int32) (Value, error) {
 	var v Value
 	if len(path) == 0 {
@@ -283,8 +284,8 @@ func fieldsNumbers(b []byte, want protowire.Number, f func(typ protowire.Type, v
 	return nil
 }
 
-// fields calls f for each field of a message with the bytes of length-delimited
-// ones, until f returns false.
+// fields calls f for each field of a message, until f returns false. val has the bytes of a
+// length-delimited field.
 func fields(b []byte, f func(num protowire.Number, typ protowire.Type, val []byte) bool) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -313,9 +314,9 @@ func appendBytes(b []byte, num protowire.Number, s string) []byte {
 	return protowire.AppendString(b, s)
 }
 
-// AppendListHead appends the fields of a list message before its items:
-// ListMeta with selfLink, resourceVersion, continue and remainingItemCount (only
-// when positive), as kube-apiserver writes them.
+// AppendListHead appends the fields of a list message before its items: a ListMeta with
+// selfLink, resourceVersion, continue and, if positive, remainingItemCount, like
+// kube-apiserver's.
 func AppendListHead(b []byte, resourceVersion, continueToken string, remaining int64) []byte {
 	var meta []byte
 	meta = appendBytes(meta, 1, "")
@@ -328,18 +329,17 @@ func AppendListHead(b []byte, resourceVersion, continueToken string, remaining i
 	return appendBytes(b, 1, string(meta))
 }
 
-// ItemHeadSize is the size of what AppendItemHead appends.
+// ItemHeadSize returns the size of the head of an item of n bytes.
 func ItemHeadSize(n int) int { return 1 + protowire.SizeBytes(n) - n }
 
-// AppendItemHead appends tag and length of a list item of n bytes, which must
-// follow.
+// AppendItemHead appends the tag and the length of a list item of n bytes, which must follow.
 func AppendItemHead(b []byte, n int) []byte {
 	b = append(b, 2<<3|2)
 	return binary.AppendUvarint(b, uint64(n))
 }
 
-// WatchEventHead is what comes before the object of n bytes in a WatchEvent
-// message: its type, and the object's RawExtension opened.
+// WatchEventHead returns the part of a WatchEvent message before its object of n bytes: the
+// type, and the head of the object's RawExtension.
 func WatchEventHead(kind string, n int) []byte {
 	head := appendBytes(make([]byte, 0, len(kind)+24), 1, kind)
 	head = protowire.AppendTag(head, 2, protowire.BytesType)

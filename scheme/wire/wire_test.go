@@ -255,8 +255,10 @@ func TestFind(t *testing.T) {
 			return text(string(b))
 		}},
 		{"pod spec.nodeName", kinds[0], []int32{2, 10}, func(o message) want { return text(o.(*corev1.Pod).Spec.NodeName) }},
-		{"pod spec.hostNetwork", kinds[0], []int32{2, 11}, func(o message) want { return flag(o.(*corev1.Pod).Spec.HostNetwork) }},
-		{"pod status.phase", kinds[0], []int32{3, 1}, func(o message) want { return text(string(o.(*corev1.Pod).Status.Phase)) }},
+		{"pod spec.hostNetwork", kinds[0], []int32{2, 11},
+			func(o message) want { return flag(o.(*corev1.Pod).Spec.HostNetwork) }},
+		{"pod status.phase", kinds[0], []int32{3, 1},
+			func(o message) want { return text(string(o.(*corev1.Pod).Status.Phase)) }},
 		{"pod first container's name", kinds[0], []int32{2, 2, 1}, func(o message) want {
 			c := o.(*corev1.Pod).Spec.Containers
 			if len(c) == 0 {
@@ -271,15 +273,18 @@ func TestFind(t *testing.T) {
 			return want{}
 		}},
 		{"secret type", kinds[2], []int32{3}, func(o message) want { return text(string(o.(*corev1.Secret).Type)) }},
-		{"node spec.unschedulable", kinds[3], []int32{2, 4}, func(o message) want { return flag(o.(*corev1.Node).Spec.Unschedulable) }},
-		{"event involvedObject.uid", kinds[5], []int32{2, 4}, func(o message) want { return text(string(o.(*corev1.Event).InvolvedObject.UID)) }},
+		{"node spec.unschedulable", kinds[3], []int32{2, 4},
+			func(o message) want { return flag(o.(*corev1.Node).Spec.Unschedulable) }},
+		{"event involvedObject.uid", kinds[5], []int32{2, 4},
+			func(o message) want { return text(string(o.(*corev1.Event).InvolvedObject.UID)) }},
 		{"deployment spec.replicas", kinds[6], []int32{2, 1}, func(o message) want {
 			if p := o.(*appsv1.Deployment).Spec.Replicas; p != nil {
 				return number(int64(*p))
 			}
 			return want{}
 		}},
-		{"job status.succeeded", kinds[7], []int32{3, 5}, func(o message) want { return number(int64(o.(*batchv1.Job).Status.Succeeded)) }},
+		{"job status.succeeded", kinds[7], []int32{3, 5},
+			func(o message) want { return number(int64(o.(*batchv1.Job).Status.Succeeded)) }},
 		{"no such field", kinds[0], []int32{2, 4000}, func(message) want { return want{} }},
 		{"below a missing one", kinds[0], []int32{4000, 1}, func(message) want { return want{} }},
 	} {
@@ -325,7 +330,8 @@ func TestFindTwice(t *testing.T) {
 }
 
 func TestEnvelopeIsRuntimeUnknown(t *testing.T) {
-	kinds := []struct{ version, kind string }{{"v1", "Pod"}, {"apps/v1", "Deployment"}, {"", ""}, {"a.very.long.group.example.com/v1alpha1", "Kind"}}
+	kinds := []struct{ version, kind string }{{"v1", "Pod"}, {"apps/v1", "Deployment"}, {"", ""},
+		{"a.very.long.group.example.com/v1alpha1", "Kind"}}
 	for _, k := range kinds {
 		head := wire.NewEnvelopeHead(k.version, k.kind)
 		for _, size := range []int{0, 1, 127, 128, 16383, 16384, 1 << 21} {
@@ -347,7 +353,8 @@ func TestEnvelopeIsRuntimeUnknown(t *testing.T) {
 				t.Errorf("%v, %d bytes: Append does not append", k, size)
 			}
 			var back runtime.Unknown
-			if err := back.Unmarshal(got[len(wire.EnvelopePrefix):]); err != nil || !bytes.Equal(back.Raw, raw) || back.APIVersion != k.version || back.Kind != k.kind {
+			if err := back.Unmarshal(got[len(wire.EnvelopePrefix):]); err != nil || !bytes.Equal(back.Raw, raw) ||
+				back.APIVersion != k.version || back.Kind != k.kind {
 				t.Errorf("%v, %d bytes: the types read another envelope (%v)", k, size, err)
 			}
 			for _, value := range [][]byte{got, want} {
@@ -403,7 +410,8 @@ func TestListIsWhatTheTypesEncode(t *testing.T) {
 			before := len(got)
 			got = wire.AppendItemHead(got, len(raw))
 			if len(got)-before != wire.ItemHeadSize(len(raw)) {
-				t.Errorf("seed %d: the head of %d bytes takes %d, announced %d", seed, len(raw), len(got)-before, wire.ItemHeadSize(len(raw)))
+				t.Errorf("seed %d: the head of %d bytes takes %d, announced %d", seed, len(raw), len(got)-before,
+					wire.ItemHeadSize(len(raw)))
 			}
 			got = append(got, raw...)
 		}
@@ -477,13 +485,14 @@ func itemJSON(t testing.TB, obj message) []byte {
 
 func TestStampJSON(t *testing.T) {
 	for doc, want := range map[string]string{
-		`{"metadata":{}}`:                                    `{"metadata":{"resourceVersion":"7"}}`,
-		`{"metadata":{ }}`:                                   `{"metadata":{"resourceVersion":"7" }}`,
-		`{"metadata":{"name":"a"}}`:                          `{"metadata":{"name":"a","resourceVersion":"7"}}`,
-		`{"metadata":{"labels":{"uid":"x"}}}`:                `{"metadata":{"resourceVersion":"7","labels":{"uid":"x"}}}`,
-		`{"metadata":{"name":"a","uid":"u","generation":2}}`: `{"metadata":{"name":"a","uid":"u","resourceVersion":"7","generation":2}}`,
-		`{"metadata":{"resourceVersion":"123"},"spec":1}`:    `{"metadata":{"resourceVersion":"7"},"spec":1}`,
-		`{"metadata":{"resourceVersion":""}}`:                `{"metadata":{"resourceVersion":"7"}}`,
+		`{"metadata":{}}`:                     `{"metadata":{"resourceVersion":"7"}}`,
+		`{"metadata":{ }}`:                    `{"metadata":{"resourceVersion":"7" }}`,
+		`{"metadata":{"name":"a"}}`:           `{"metadata":{"name":"a","resourceVersion":"7"}}`,
+		`{"metadata":{"labels":{"uid":"x"}}}`: `{"metadata":{"resourceVersion":"7","labels":{"uid":"x"}}}`,
+		`{"metadata":{"name":"a","uid":"u","generation":2}}`: `{"metadata":{"name":"a","uid":"u",` +
+			`"resourceVersion":"7","generation":2}}`,
+		`{"metadata":{"resourceVersion":"123"},"spec":1}`: `{"metadata":{"resourceVersion":"7"},"spec":1}`,
+		`{"metadata":{"resourceVersion":""}}`:             `{"metadata":{"resourceVersion":"7"}}`,
 		// A member of that name elsewhere, or in a string, is another one.
 		`{"spec":{"metadata":{"resourceVersion":"1"}},"metadata":{"name":"\"resourceVersion\":\"1\""}}`: `{"spec":{"metadata":{"resourceVersion":"1"}},"metadata":{"name":"\"resourceVersion\":\"1\"","resourceVersion":"7"}}`,
 		`{"metadata":{"annotations":{"resourceVersion":"1"},"name":"a"}}`:                               `{"metadata":{"annotations":{"resourceVersion":"1"},"name":"a","resourceVersion":"7"}}`,
@@ -493,7 +502,8 @@ func TestStampJSON(t *testing.T) {
 			t.Errorf("%s:\n%s (%v), want\n%s", doc, got, err, want)
 		}
 	}
-	for _, doc := range []string{``, `{}`, `[]`, `null`, `{"metadata":null}`, `{"metadata":"x"}`, `{"metadata":[]}`, `{"metadata":{`, `{"metadata":{"name"`, `{"metadata":{"name":"a"`, `{"metadata":{]}`} {
+	for _, doc := range []string{``, `{}`, `[]`, `null`, `{"metadata":null}`, `{"metadata":"x"}`, `{"metadata":[]}`,
+		`{"metadata":{`, `{"metadata":{"name"`, `{"metadata":{"name":"a"`, `{"metadata":{]}`} {
 		if got, err := wire.StampJSON([]byte(doc), 7); err == nil {
 			t.Errorf("%s was stamped: %s", doc, got)
 		}
