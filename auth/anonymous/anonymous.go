@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Rule says who may go without credentials.
+// Rule configures which requests without credentials are allowed.
 type Rule struct {
 	// Enabled allows requests without credentials; their user is system:anonymous.
 	Enabled bool

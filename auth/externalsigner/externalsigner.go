@@ -133,7 +133,7 @@ func (s *Signer) VerificationKeys(ctx context.Context, id string) []serviceaccou
 	return s.keys.find(id)
 }
 
-// Published implements serviceaccount.KeySource.
+// PublishedKeys implements serviceaccount.KeySource.
 func (s *Signer) PublishedKeys() ([]serviceaccount.PublicKey, time.Duration, error) {
 	set := s.keys.current.Load()
 	out := slices.DeleteFunc(slices.Clone(set.keys), func(k serviceaccount.PublicKey) bool { return k.Unpublished })

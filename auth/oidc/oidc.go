@@ -201,8 +201,8 @@ type keysTransport struct {
 	next http.RoundTripper
 	now  func() time.Time
 
-	mu    sync.Mutex // guards asked
-	asked time.Time
+	mu      sync.Mutex // guards askedAt
+	askedAt time.Time
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -217,10 +217,10 @@ func (t *keysTransport) allowed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	if now.Sub(t.asked) < keysInterval {
+	if now.Sub(t.askedAt) < keysInterval {
 		return false
 	}
-	t.asked = now
+	t.askedAt = now
 	return true
 }
 

@@ -227,7 +227,7 @@ func (k *Keys) generateOwn(ctx context.Context) error {
 	return k.setOwn(key)
 }
 
-// Published implements KeySource.
+// PublishedKeys implements KeySource.
 func (k *Keys) PublishedKeys() ([]PublicKey, time.Duration, error) {
 	if _, _, err := k.signingKey(); err != nil {
 		return nil, 0, err

@@ -23,15 +23,16 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Label says who keeps an APIService: OnStart is made at the start and may be
-// changed, Always is kept as it is and goes with what it stands for.
+// Label is the label of the APIServices that this server maintains. With the value OnStart, an
+// APIService is created at the start and clients may change it. With the value Always, it is
+// reset after changes, and deleted when its group version is no longer served.
 const (
 	Label   = "kube-aggregator.kubernetes.io/automanaged"
 	OnStart = "onstart"
 	Always  = "true"
 )
 
-// Priorities of custom resources: after all built-in groups, in the order of names.
+// The priorities of groups of custom resources: after all built-in groups, sorted by name.
 const (
 	customGroup   = 1000
 	customVersion = 100

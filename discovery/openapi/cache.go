@@ -18,11 +18,11 @@ type key struct {
 	etag   string
 }
 
-// cache keeps documents as gzip. The oldest make room for new ones, so that what is
-// out of date goes without being looked for.
+// cache keeps compressed documents. When it is full, the oldest documents are removed, so
+// outdated ones disappear without further work.
 type cache struct {
 	limit  int
-	making singleflight.Group // documents that are being made, by their keys as text
+	making singleflight.Group // the documents that are being made, by their keys as text
 
 	mu      sync.Mutex
 	entries map[key][]byte // guarded by mu
@@ -34,8 +34,8 @@ type cache struct {
 // its ETag, because a source failed, or something changed while the document was written.
 var errDoNotCache = errors.New("openapi: not to be kept")
 
-// get returns a document. Several who ask for one that is not there wait for
-// the first of them to make it. With errNotKept it returns a document too.
+// get returns a cached document, or makes it. Concurrent calls for the same document wait for
+// one of them to make it. With errDoNotCache it also returns the document.
 func (c *cache) get(k key, write func(io.Writer) error) ([]byte, error) {
 	if text := c.find(k); text != nil {
 		return text, nil
@@ -53,7 +53,7 @@ func (c *cache) get(k key, write func(io.Writer) error) ([]byte, error) {
 	return text.([]byte), err
 }
 
-// find returns a document that is kept, otherwise nil.
+// find returns a cached document, nil if there is none.
 func (c *cache) find(k key) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
 // Package body is the filter that reads the body of a request before the request is
-// handled, so that a client that sends slowly holds neither a seat (see package inflight) nor
+// handled, so that a client that sends slowly takes neither a seat (see package inflight) nor
 // much memory.
 package body
 
