@@ -112,7 +112,7 @@ func TestWithoutARecord(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoJSONIsLeftOut(t *testing.T) {
+func TestInvalidJSONIsNotRecorded(t *testing.T) {
 	for _, encode := range []func() ([]byte, error){
 		func() ([]byte, error) { return []byte("{broken"), nil },
 		func() ([]byte, error) { return nil, errors.New("no") },

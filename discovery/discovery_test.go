@@ -140,7 +140,7 @@ func get(h http.Handler, path, accept string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestDocumentsAreThoseOfTheReference(t *testing.T) {
+func TestDocumentsEqualKubeAPIServers(t *testing.T) {
 	documents := reference(t)
 	t.Run("declared as recorded", func(t *testing.T) { compareDocuments(t, documents, kindsOf(t, documents)) })
 	t.Run("built in", func(t *testing.T) { compareDocuments(t, documents, resource.Kinds()) })

@@ -151,9 +151,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestWhoMustSayWhatHeReplaces lists the kinds of which an update has to name the
+// TestUpdatesWithoutResourceVersion lists the kinds of which an update has to name the
 // version that it replaces.
-func TestWhoMustSayWhatHeReplaces(t *testing.T) {
+func TestUpdatesWithoutResourceVersion(t *testing.T) {
 	var got []string
 	for _, k := range Kinds() {
 		if k.HasVerb("update") && !k.Requests.UnconditionalUpdate {

@@ -66,8 +66,8 @@ func drain(t *testing.T, c cidr, want []netip.Addr) {
 	}
 }
 
-// TestLowerBands are those of kube-apiserver 1.36, KEP-3070 and KEP-3668.
-func TestLowerBands(t *testing.T) {
+// TestReservedAddresses are those of kube-apiserver 1.36, KEP-3070 and KEP-3668.
+func TestReservedAddresses(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"10.0.0.0/29": 0, "10.0.0.0/28": 0, "10.0.0.0/27": 16, "10.0.0.0/24": 16, "10.0.0.0/23": 32,
 		"10.0.0.0/20": 256, "10.0.0.0/16": 256, "fd00::/112": 256, "fd00::/64": 256,
@@ -83,7 +83,7 @@ func TestLowerBands(t *testing.T) {
 	}
 }
 
-func TestRangesThatGiveOutNothing(t *testing.T) {
+func TestRangesWithoutAddresses(t *testing.T) {
 	for _, text := range []string{"10.0.0.0/32", "10.0.0.0/31", "fd00::/128", "fd00::/63"} {
 		if c, ok := newCIDR(netip.MustParsePrefix(text)); ok {
 			t.Errorf("%s gives out %d addresses", text, c.size)
@@ -91,7 +91,7 @@ func TestRangesThatGiveOutNothing(t *testing.T) {
 	}
 }
 
-func TestPlusCarries(t *testing.T) {
+func TestAddOffsetCarries(t *testing.T) {
 	for _, c := range []struct {
 		from string
 		n    uint64

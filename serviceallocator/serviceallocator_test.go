@@ -133,10 +133,10 @@ func (r *replica) claimed() map[string]string {
 	return claims
 }
 
-// TestNothingIsGivenOutTwice: servers on one store create Services at the same time
+// TestNothingIsAllocatedTwice: servers on one store create Services at the same time
 // until all addresses and ports are gone. Each has one of its own, and as many are
 // refused as there are too many.
-func TestNothingIsGivenOutTwice(t *testing.T) {
+func TestNothingIsAllocatedTwice(t *testing.T) {
 	const each, workers = 12, 4
 	list := replicas(t, 3, "10.0.0.0/26", serviceallocator.PortRange{First: 1000, Last: 1099}) // 62 addresses
 	var mu sync.Mutex

@@ -76,7 +76,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPolicyIsNamed(t *testing.T) {
+func TestInvalidPolicyIsNamedInTheError(t *testing.T) {
 	for _, line := range []string{"nope", `{"apiVersion":"v1","kind":"Policy"}`, `{"user":5}`} {
 		if _, err := read(t, "", line); err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%s: %v", line, err)

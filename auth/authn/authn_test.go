@@ -81,7 +81,7 @@ func TestWithAuthenticated(t *testing.T) {
 	}
 }
 
-func TestForAudiences(t *testing.T) {
+func TestWrapAudienceAgnostic(t *testing.T) {
 	ann := &request.User{Name: "ann"}
 	a := WrapAudienceAgnostic([]string{"one", "two"}, fixed{user: ann})
 	for _, c := range []struct{ asked, meant []string }{

@@ -48,7 +48,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNamed(t *testing.T) {
+func TestErrorsNameTheField(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing": {"", "authorizers: Required value: at least one authorization mode must be defined"},
 		"another kind": {"apiVersion: v1\nkind: Pod\n",

@@ -211,8 +211,8 @@ func TestHeadersOfTokens(t *testing.T) {
 	}
 }
 
-// TestWhatTheProgramMustNotTell: it is refused as a whole.
-func TestWhatTheProgramMustNotTell(t *testing.T) {
+// TestInvalidResponsesOfTheProgram: it is refused as a whole.
+func TestInvalidResponsesOfTheProgram(t *testing.T) {
 	key := newKey(t).Public()
 	ed, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -232,7 +232,7 @@ func TestEveryReferenceOfAPodCounts(t *testing.T) {
 	}
 }
 
-func TestVolumeSecretsAreThoseOfNodes(t *testing.T) {
+func TestVolumeSecretsExcludeControllerSecrets(t *testing.T) {
 	ref := func(namespace, name string) *corev1.SecretReference {
 		return &corev1.SecretReference{Namespace: namespace, Name: name}
 	}

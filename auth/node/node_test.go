@@ -118,7 +118,7 @@ func TestServersWithoutNodesHoldNothing(t *testing.T) {
 	}
 }
 
-func TestVerdicts(t *testing.T) {
+func TestNodeDecisions(t *testing.T) {
 	a, _ := authorizer(t)
 	const unrelated = "no relationship found between node 'n1' and this object"
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestWhoIsANode(t *testing.T) {
+func TestNodeName(t *testing.T) {
 	for _, c := range []struct {
 		user request.User
 		node string

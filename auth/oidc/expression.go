@@ -13,8 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/cel"
 )
 
-// The variables of expressions. An expression sees either the claims or the user, never
-// both.
+// The variables of expressions. An expression can use either the claims or the user, not both.
 const (
 	claimsVariable = "claims"
 	userVariable   = "user"
@@ -25,12 +24,12 @@ type expression struct {
 	*cel.Expression
 	text     string
 	variable string
-	message  string // of a rule that does not hold, "" for none
+	message  string // the message of a validation rule; may be ""
 	program  *cel.Program
 }
 
-// compile compiles an expression that sees one variable. With boolean, the expression has
-// to be true or false.
+// compile compiles an expression that can use one variable. If boolean is true, the expression
+// has to return a bool.
 func compile(text, variable string, boolean bool) (*expression, error) {
 	e, err := scopeOf(variable).Compile(text, cel.Stored)
 	if err != nil {
@@ -46,7 +45,7 @@ func compile(text, variable string, boolean bool) (*expression, error) {
 	return &expression{Expression: e, text: text, variable: variable, program: program}, nil
 }
 
-// scopeOf returns the scope of expressions that see one variable.
+// scopeOf returns the scope of expressions that can use one variable.
 func scopeOf(variable string) *cel.Scope {
 	typ := apiservercel.NewMapType(apiservercel.StringType, apiservercel.AnyType, -1)
 	if variable == userVariable {
@@ -75,8 +74,9 @@ func (e *expression) eval(ctx context.Context, value map[string]any) (ref.Val, e
 	return out, nil
 }
 
-// holds returns nil if the rule that the expression is holds, otherwise why it does not.
-func (e *expression) holds(ctx context.Context, value map[string]any) error {
+// checkRule returns nil if the expression, which is a validation rule, is true. Otherwise it
+// returns an error with the message of the rule.
+func (e *expression) checkRule(ctx context.Context, value map[string]any) error {
 	out, err := e.eval(ctx, value)
 	if err != nil {
 		return err
@@ -90,8 +90,8 @@ func (e *expression) holds(ctx context.Context, value map[string]any) error {
 	return nil
 }
 
-// textsOf returns the text or texts that an expression gave; empty ones do not
-// count.
+// textsOf returns the string or the strings that an expression has returned, without empty
+// ones.
 func textsOf(v ref.Val) ([]string, error) {
 	var out []string
 	add := func(v ref.Val) error {

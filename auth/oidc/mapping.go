@@ -20,7 +20,7 @@ const (
 	extraCredential = "authentication.kubernetes.io/credential-id"
 )
 
-// claims are what a verified token says, by name.
+// claims are the claims of a verified token by name.
 type claims map[string]json.RawMessage
 
 func (c claims) read(name string, into any) error {
@@ -31,7 +31,7 @@ func (c claims) read(name string, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// values returns the claims as expressions see them.
+// values returns the claims as values for expressions.
 func (c claims) values() (map[string]any, error) {
 	out := make(map[string]any, len(c))
 	for name, raw := range c {
@@ -44,7 +44,7 @@ func (c claims) values() (map[string]any, error) {
 	return out, nil
 }
 
-// textOrTexts reads a claim that is one text or a list of them.
+// textOrTexts is a claim that is a string or a list of strings.
 type textOrTexts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -62,10 +62,10 @@ func (t *textOrTexts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Mapping makes users of an issuer's claims.
+// Mapping converts the claims of an issuer's tokens to users.
 type Mapping struct {
 	config                *apiserver.JWTAuthenticator
-	username, groups, uid *expression // nil where a claim is named, or nothing
+	username, groups, uid *expression // nil if a claim is configured, or nothing
 	extra                 []extraMapping
 	claimRules, userRules []*expression
 }
@@ -75,12 +75,13 @@ type extraMapping struct {
 	*expression
 }
 
-// hasExpressions says whether the claims have to be made values.
+// hasExpressions reports whether an expression uses the claims, so that they have to be
+// converted to values.
 func (m *Mapping) hasExpressions() bool {
 	return m.username != nil || m.groups != nil || m.uid != nil || len(m.extra) > 0 || len(m.claimRules) > 0
 }
 
-// user returns whom the claims stand for, if the rules hold.
+// user returns the user for the claims, or an error if a validation rule is not met.
 func (m *Mapping) user(ctx context.Context, c claims) (*request.User, error) {
 	var values map[string]any
 	if m.hasExpressions() {
@@ -117,7 +118,8 @@ func (m *Mapping) nameOf(ctx context.Context, c claims, values map[string]any) (
 		}
 		name, ok := out.Value().(string)
 		if !ok {
-			return "", errors.New("oidc: error evaluating username claim expression: username claim expression must return a string")
+			return "", errors.New(
+				"oidc: error evaluating username claim expression: username claim expression must return a string")
 		}
 		if name == "" {
 			return "", errors.New("oidc: empty username via CEL expression is not allowed")
@@ -137,7 +139,7 @@ func (m *Mapping) nameOf(ctx context.Context, c claims, values map[string]any) (
 	return prefixOf(from) + name, nil
 }
 
-// checkEmail refuses an address that the issuer says it did not verify.
+// checkEmail returns an error if the issuer has not verified the email address.
 func (c claims) checkEmail() error {
 	if _, ok := c[claimVerified]; !ok {
 		return nil
@@ -232,7 +234,7 @@ func (m *Mapping) extraOf(ctx context.Context, c claims, values map[string]any) 
 	return extra, nil
 }
 
-// checkClaims holds the claims to the rules about them.
+// checkClaims returns an error if a validation rule about claims is not met.
 func (m *Mapping) checkClaims(ctx context.Context, c claims, values map[string]any) error {
 	for i := range m.config.ClaimValidationRules {
 		rule := &m.config.ClaimValidationRules[i]
@@ -247,18 +249,19 @@ func (m *Mapping) checkClaims(ctx context.Context, c claims, values map[string]a
 			return fmt.Errorf("oidc: parse claim %s: %w", rule.Claim, err)
 		}
 		if value != rule.RequiredValue {
-			return fmt.Errorf("oidc: required claim %s value does not match. Got = %s, want = %s", rule.Claim, value, rule.RequiredValue)
+			return fmt.Errorf("oidc: required claim %s value does not match. Got = %s, want = %s", rule.Claim, value,
+				rule.RequiredValue)
 		}
 	}
 	for _, rule := range m.claimRules {
-		if err := rule.holds(ctx, values); err != nil {
+		if err := rule.checkRule(ctx, values); err != nil {
 			return fmt.Errorf("oidc: error evaluating claim validation expression: %w", err)
 		}
 	}
 	return nil
 }
 
-// checkUser holds the user to the rules about users.
+// checkUser returns an error if a validation rule about the user is not met.
 func (m *Mapping) checkUser(ctx context.Context, u *request.User) error {
 	if len(m.userRules) == 0 {
 		return nil
@@ -269,17 +272,17 @@ func (m *Mapping) checkUser(ctx context.Context, u *request.User) error {
 	}
 	value := map[string]any{"username": u.Name, "uid": u.UID, "groups": append([]string{}, u.Groups...), "extra": extra}
 	for _, rule := range m.userRules {
-		if err := rule.holds(ctx, value); err != nil {
+		if err := rule.checkRule(ctx, value); err != nil {
 			return fmt.Errorf("oidc: error evaluating user info validation rule: %w", err)
 		}
 	}
 	return nil
 }
 
-// issuerOf returns the issuer that a token says it is from, before anything of it
-// is verified; "" where it is not a JSON web token in compact form.
+// issuerOf returns the issuer in a token that has not been verified yet, or "" if the token is
+// not a JSON web token in compact form.
 func issuerOf(token string) string {
-	const google = "accounts.google.com" // which leaves out the scheme
+	const google = "accounts.google.com" // Google's tokens have this issuer without a scheme
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || strings.HasPrefix(strings.TrimSpace(token), "{") {
 		return ""

@@ -439,7 +439,8 @@ func TestRunWaitsForWhatASetStarted(t *testing.T) {
 	config := &apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{{
 		Issuer: apiserver.Issuer{URL: hangs.URL, Audiences: []string{client}, CertificateAuthority: string(pem.EncodeToMemory(
 			&pem.Block{Type: "CERTIFICATE", Bytes: hangs.Certificate().Raw}))},
-		ClaimMappings: apiserver.ClaimMappings{Username: apiserver.PrefixedClaimOrExpression{Claim: "sub", Prefix: new(string)}},
+		ClaimMappings: apiserver.ClaimMappings{
+			Username: apiserver.PrefixedClaimOrExpression{Claim: "sub", Prefix: new(string)}},
 	}}}
 	mappings, errs := Validate(config, nil)
 	if len(errs) > 0 {

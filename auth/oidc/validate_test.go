@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWhatIsWrongWithAConfiguration validates documents that are wrong in one place each.
+// TestInvalidConfigurations validates documents that are wrong in one place each.
 // The errors are kube-apiserver's.
-func TestWhatIsWrongWithAConfiguration(t *testing.T) {
+func TestInvalidConfigurations(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	issuer := func(rest string) string {
 		return head + "jwt:\n- issuer:\n    url: https://i\n    audiences: [a]\n" + rest

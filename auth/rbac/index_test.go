@@ -268,7 +268,7 @@ func coversTwin(held []rbacv1.PolicyRule, atom rbacv1.PolicyRule) bool {
 	})
 }
 
-func TestUncoveredIsWhatIsNotHeld(t *testing.T) {
+func TestUncoveredReturnsMissingPermissions(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 4))}
 	for range 3000 {
 		held, wanted := w.rules(), w.rules()
@@ -290,9 +290,9 @@ func TestUncoveredIsWhatIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestWhatIsCoveredIsAllowed ties the two questions together: whoever covers a
+// TestUncoveredIsEmptyForAllowedRequests ties the two questions together: whoever covers a
 // rule is allowed whatever the rule allows.
-func TestWhatIsCoveredIsAllowed(t *testing.T) {
+func TestUncoveredIsEmptyForAllowedRequests(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(5, 6))}
 	covered := 0
 	for range 200000 {
@@ -395,7 +395,7 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-func TestWhatIsLackingIsListed(t *testing.T) {
+func TestMissingPermissionsAreListed(t *testing.T) {
 	x := NewIndex()
 	x.SetRole("ns", "r",
 		[]rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}})

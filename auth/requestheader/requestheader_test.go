@@ -49,7 +49,7 @@ func issue(t *testing.T, name string, parent *authority) *authority {
 	return &authority{cert, key}
 }
 
-func TestOnlyTheProxyIsBelieved(t *testing.T) {
+func TestHeadersOfOtherClientsAreIgnored(t *testing.T) {
 	ca, other := issue(t, "ca", nil), issue(t, "other", nil)
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)

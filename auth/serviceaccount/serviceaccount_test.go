@@ -356,7 +356,7 @@ func TestAudiences(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedForIsRefused(t *testing.T) {
+func TestInvalidTokenRequests(t *testing.T) {
 	p := newParty(t)
 	seconds := func(n int64) authenticationv1.TokenRequestSpec {
 		return authenticationv1.TokenRequestSpec{ExpirationSeconds: &n}

@@ -23,7 +23,7 @@ func (o *oracle) AuthenticateToken(_ context.Context, t authn.BearerToken, _ []s
 	return o.say(t.Text)
 }
 
-func TestRecentRemembersForAWhile(t *testing.T) {
+func TestAuthenticatorCachesForAWhile(t *testing.T) {
 	now := time.Unix(1000, 0)
 	jane := &authn.Identity{User: &request.User{Name: "jane"}}
 	failed := errors.New("no answer")
@@ -56,7 +56,7 @@ func TestRecentRemembersForAWhile(t *testing.T) {
 	}
 }
 
-func TestThoseWhoAskTogetherWaitForOneAnswer(t *testing.T) {
+func TestConcurrentCallsShareOneResult(t *testing.T) {
 	release := make(chan struct{})
 	o := &oracle{say: func(string) (*authn.Identity, error) {
 		<-release

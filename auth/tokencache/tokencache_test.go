@@ -10,7 +10,7 @@ func key(i int) (k Key) {
 	return k
 }
 
-func TestWhatIsUsedStaysAndTheRestIsBounded(t *testing.T) {
+func TestUsedEntriesStayInTheBoundedCache(t *testing.T) {
 	const size = 8
 	c := New[int](size)
 	for i := range 100 * size {

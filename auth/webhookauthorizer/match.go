@@ -16,13 +16,14 @@ import (
 	"github.com/keelson-dev/keelson/cel"
 )
 
-// mostConditions is how many conditions a webhook may have.
-const mostConditions = 64
+// maxConditions is how many match conditions a webhook may have.
+const maxConditions = 64
 
-// variable is the one variable that conditions see: the spec of the review.
+// variable is the only variable of match conditions: the spec of the SubjectAccessReview.
 const variable = "request"
 
-// Conditions are the compiled conditions under which a webhook is asked.
+// Conditions are compiled match conditions. The webhook is called only if all of them are
+// true.
 type Conditions struct{ list []condition }
 
 type condition struct {
@@ -30,11 +31,11 @@ type condition struct {
 	program *cel.Program
 }
 
-// Compile compiles conditions, whose place in a configuration is at. It returns nil
-// Conditions if there are none.
+// Compile compiles match conditions. at is their path in the configuration. It returns nil if
+// there are no conditions.
 func Compile(expressions []string, at *field.Path) (*Conditions, field.ErrorList) {
-	if len(expressions) > mostConditions {
-		return nil, field.ErrorList{field.TooMany(at, len(expressions), mostConditions)}
+	if len(expressions) > maxConditions {
+		return nil, field.ErrorList{field.TooMany(at, len(expressions), maxConditions)}
 	}
 	var errs field.ErrorList
 	out := &Conditions{}
@@ -82,8 +83,8 @@ func compile(scope *cel.Scope, text string, at *field.Path) (condition, *field.E
 	return condition{text, program}, nil
 }
 
-// Match reports whether all conditions are met. A condition that is not met decides, even
-// if others fail with errors.
+// Match reports whether all conditions are true. If one is false, the result is false even if
+// others return errors.
 func (c *Conditions) Match(ctx context.Context, spec *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	input := cel.Values{variable: valueOf(spec)}
 	var failed []error
@@ -94,7 +95,9 @@ func (c *Conditions) Match(ctx context.Context, spec *authorizationv1.SubjectAcc
 			continue
 		}
 		if met, ok := out.Value().(bool); !ok {
-			failed = append(failed, fmt.Errorf("cel evaluation error: expression '%v' eval result type should be bool but got %v", one.text, out.Type()))
+			failed = append(failed,
+				fmt.Errorf("cel evaluation error: expression '%v' eval result type should be bool but got %v", one.text,
+					out.Type()))
 		} else if !met {
 			return false, nil
 		}
@@ -126,15 +129,17 @@ func specType() *apiservercel.DeclType {
 			"namespace": text, "verb": text, "group": text, "version": text, "resource": text, "subresource": text, "name": text,
 			"fieldSelector": selector("FieldSelectorAttributes"), "labelSelector": selector("LabelSelectorAttributes"),
 		}),
-		"nonResourceAttributes": object("NonResourceAttributes", map[string]*apiservercel.DeclType{"path": text, "verb": text}),
-		"user":                  text,
-		"groups":                list,
-		"extra":                 apiservercel.NewMapType(text, list, -1),
-		"uid":                   text,
+		"nonResourceAttributes": object("NonResourceAttributes",
+			map[string]*apiservercel.DeclType{"path": text, "verb": text}),
+		"user":   text,
+		"groups": list,
+		"extra":  apiservercel.NewMapType(text, list, -1),
+		"uid":    text,
 	})
 }
 
-// valueOf returns the spec as conditions see it. Members that are empty are there, except for attributes.
+// valueOf returns the spec as the value of the variable. Empty members are present, except for
+// resourceAttributes and nonResourceAttributes.
 func valueOf(spec *authorizationv1.SubjectAccessReviewSpec) map[string]any {
 	extra := map[string][]string{}
 	for key, values := range spec.Extra {
@@ -150,14 +155,16 @@ func valueOf(spec *authorizationv1.SubjectAccessReviewSpec) map[string]any {
 			"resource": r.Resource, "subresource": r.Subresource, "name": r.Name,
 		}
 		if f := r.FieldSelector; f != nil {
-			attributes["fieldSelector"] = map[string]any{"requirements": requirementsOf(f.Requirements, func(r metav1.FieldSelectorRequirement) (string, string, []string) {
-				return r.Key, string(r.Operator), r.Values
-			})}
+			attributes["fieldSelector"] = map[string]any{
+				"requirements": requirementsOf(f.Requirements, func(r metav1.FieldSelectorRequirement) (string, string, []string) {
+					return r.Key, string(r.Operator), r.Values
+				})}
 		}
 		if l := r.LabelSelector; l != nil {
-			attributes["labelSelector"] = map[string]any{"requirements": requirementsOf(l.Requirements, func(r metav1.LabelSelectorRequirement) (string, string, []string) {
-				return r.Key, string(r.Operator), r.Values
-			})}
+			attributes["labelSelector"] = map[string]any{
+				"requirements": requirementsOf(l.Requirements, func(r metav1.LabelSelectorRequirement) (string, string, []string) {
+					return r.Key, string(r.Operator), r.Values
+				})}
 		}
 		out["resourceAttributes"] = attributes
 	}

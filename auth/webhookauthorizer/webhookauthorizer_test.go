@@ -103,7 +103,7 @@ func TestAnswersDecide(t *testing.T) {
 	}
 }
 
-func TestTheQuestionIsAReview(t *testing.T) {
+func TestReviewIsSentToTheWebhook(t *testing.T) {
 	for version, groups := range map[string]string{"v1": "groups", "v1beta1": "group"} {
 		h := newHook(t, 201, `{"allowed":true}`)
 		a := h.authorizer(t, &notes{}, func(o *Options) { o.Version = version })
@@ -229,7 +229,7 @@ func TestConditionsChooseWhatIsAsked(t *testing.T) {
 	}
 }
 
-func TestConditionsThatAreNone(t *testing.T) {
+func TestInvalidConditions(t *testing.T) {
 	for expression, want := range map[string]string{
 		"":                      "expression: Required value",
 		"request.nope == 'x'":   "compilation failed",
@@ -243,7 +243,7 @@ func TestConditionsThatAreNone(t *testing.T) {
 	if _, errs := Compile([]string{"true", "true"}, nil); len(errs) != 1 || errs[0].Type != "FieldValueDuplicate" {
 		t.Errorf("twice: %v", errs)
 	}
-	if _, errs := Compile(make([]string, mostConditions+1), nil); len(errs) != 1 || errs[0].Type != "FieldValueTooMany" {
+	if _, errs := Compile(make([]string, maxConditions+1), nil); len(errs) != 1 || errs[0].Type != "FieldValueTooMany" {
 		t.Errorf("too many: %v", errs)
 	}
 	if c, errs := Compile(nil, nil); c != nil || len(errs) > 0 {

@@ -150,7 +150,7 @@ func TestAnOutageIsAnErrorAndNotRemembered(t *testing.T) {
 	}
 }
 
-func TestAnAnswerOfAnotherKindIsNone(t *testing.T) {
+func TestResponsesOfAnotherKindAreErrors(t *testing.T) {
 	r := newReviewer(t, func(review *authenticationv1.TokenReview) int {
 		review.Kind = "SubjectAccessReview"
 		review.Status.Authenticated = true

@@ -214,9 +214,9 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestKeptApart replaces the file of one of two Authorities by one with a key of the
+// TestForbidOverlap replaces the file of one of two Authorities by one with a key of the
 // other: the file is refused, until the other no longer has the key.
-func TestKeptApart(t *testing.T) {
+func TestForbidOverlap(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	open := func(i *issuer) *Authorities {
 		path := filepath.Join(t.TempDir(), "ca.crt")

@@ -176,7 +176,7 @@ func TestProtectedObjectsAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestABindingOfAnotherRoleIsMadeAnew(t *testing.T) {
+func TestBindingWithAnotherRoleIsRecreated(t *testing.T) {
 	w := newWorld(t, "")
 	w.create(t, "clusterrolebindings", rbacv1.GroupName, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster-admin"},

@@ -167,7 +167,7 @@ func TestNoneCostsNothing(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotLetInIsNoted(t *testing.T) {
+func TestUnauthenticatedRequestsAreRecorded(t *testing.T) {
 	w := newWorld(t, "- {level: Metadata}", nil, nil)
 	w.serve("GET", "/api/v1/pods")
 	if got := w.sink.stages(); got != "ResponseStarted=401" {
@@ -250,7 +250,7 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-func TestTheNameInTheSelectorCounts(t *testing.T) {
+func TestNameFromFieldSelector(t *testing.T) {
 	w := newWorld(t, `- {level: Metadata, resources: [{group: "", resources: [secrets], resourceNames: [s]}]}`, joe,
 		answer("text/plain", ""))
 	w.serve("GET", "/api/v1/secrets?fieldSelector=metadata.name%3Ds")
@@ -301,8 +301,8 @@ func TestOtherMediaTypesAreNotedAsJSON(t *testing.T) {
 	}
 }
 
-// TestWhatNoSinkTakesIsNotKept: a long list is not held in memory for nothing.
-func TestWhatNoSinkTakesIsNotKept(t *testing.T) {
+// TestBodyCaptureIsBounded: a long list is not held in memory for nothing.
+func TestBodyCaptureIsBounded(t *testing.T) {
 	c := &bodyCapture{limit: 10}
 	for range 3 {
 		if n, err := c.Write([]byte("12345")); n != 5 || err != nil {

@@ -46,7 +46,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-func TestPatternsMustHoldTheHost(t *testing.T) {
+func TestPatternsMustMatchTheWholeHost(t *testing.T) {
 	for pattern, want := range map[string]string{
 		`//example\.com(:|$)`:     "",
 		`^https://example\.com$`:  "",

@@ -20,7 +20,7 @@ func fill(p *Pool, user *request.User, most int) []Account {
 	return out
 }
 
-func TestNobodyTakesAll(t *testing.T) {
+func TestOneUserCannotTakeAllUnits(t *testing.T) {
 	p := NewPool(400)
 	eve, joe := &request.User{Name: "eve"}, &request.User{Name: "joe"}
 	node := &request.User{Name: "system:node:n", Groups: []string{"system:nodes"}}
@@ -56,7 +56,7 @@ func TestSmallAndUnlimited(t *testing.T) {
 	}
 }
 
-func TestLeaveAndReturn(t *testing.T) {
+func TestPauseAndResume(t *testing.T) {
 	p := NewPool(1)
 	one, two := p.AccountFor(&request.User{Name: "a"}), p.AccountFor(&request.User{Name: "b"})
 	if !one.Take(1) || two.Take(1) {

@@ -47,7 +47,7 @@ func holds(t *testing.T, name string, errs field.ErrorList, want ...string) {
 	}
 }
 
-func TestWhatMayBeRequested(t *testing.T) {
+func TestRequestValidation(t *testing.T) {
 	request, certificate := issued(t)
 	seconds := func(n int32) *int32 { return &n }
 	for name, c := range map[string]struct {
@@ -96,7 +96,7 @@ func TestWhatMayBeRequested(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeDecidedAndIssued(t *testing.T) {
+func TestApprovalAndCertificateRules(t *testing.T) {
 	request, certificate := issued(t)
 	cond := func(kind, status string) condition {
 		return condition{Type: certificatesv1.RequestConditionType(kind), Status: corev1.ConditionStatus(status)}
