@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/cache"
-	"github.com/keelson-dev/keelson/managed"
+	"github.com/keelson-dev/keelson/managedfields"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/storage"
@@ -121,7 +121,7 @@ func (a *attempt) place(context.Context) error {
 }
 
 // manager keeps the managedFields of the object, or of the body.
-func (a *attempt) manager() (*managed.Manager, error) {
+func (a *attempt) manager() (*managedfields.Manager, error) {
 	if a.verb == Post && a.Subresource != nil {
 		return a.p.managers.ofBody(a.Target, a.Subresource, a.Subresource.New)
 	}
@@ -234,7 +234,7 @@ func (a *attempt) settle(ctx context.Context) error {
 		}
 	}
 	if !a.creates() {
-		managed.KeepTimes(a.old(), a.obj)
+		managedfields.KeepTimes(a.old(), a.obj)
 	}
 	return nil
 }

@@ -3,9 +3,9 @@ package write
 import (
 	"sync"
 
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
 
-	"github.com/keelson-dev/keelson/managed"
+	"github.com/keelson-dev/keelson/managedfields"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/typed"
 )
@@ -13,8 +13,8 @@ import (
 // managers are the field managers, made when first needed: one for each served
 // version and subresource.
 type managers struct {
-	made  *sync.Map // managerKey -> *managed.Manager
-	cache *managed.Cache
+	made  *sync.Map // managerKey -> *managedfields.Manager
+	cache *managedfields.Cache
 }
 
 type managerKey struct {
@@ -26,7 +26,7 @@ type managerKey struct {
 const managedCacheBytes = 8 << 20
 
 func newManagers() managers {
-	return managers{made: &sync.Map{}, cache: managed.NewCache(managedCacheBytes)}
+	return managers{made: &sync.Map{}, cache: managedfields.NewCache(managedCacheBytes)}
 }
 
 // Forget drops what is kept for a resource that is served no more. It may still be in use.
@@ -38,9 +38,9 @@ func (p *Pipeline) Forget(t *registry.Served) {
 }
 
 // get returns the manager of a key, and makes it if need be.
-func (m *managers) get(key managerKey, make func() (*managed.Manager, error)) (*managed.Manager, error) {
+func (m *managers) get(key managerKey, make func() (*managedfields.Manager, error)) (*managedfields.Manager, error) {
 	if found, ok := m.made.Load(key); ok {
-		return found.(*managed.Manager), nil
+		return found.(*managedfields.Manager), nil
 	}
 	made, err := make()
 	if err != nil {
@@ -51,30 +51,30 @@ func (m *managers) get(key managerKey, make func() (*managed.Manager, error)) (*
 }
 
 // of returns the manager of a resource, or of a subresource whose objects are the resource's own.
-func (m *managers) of(t *registry.Served, sub *registry.Subresource) (*managed.Manager, error) {
+func (m *managers) of(t *registry.Served, sub *registry.Subresource) (*managedfields.Manager, error) {
 	name := ""
 	if sub != nil {
 		name = sub.Name
 	}
-	return m.get(managerKey{t, name}, func() (*managed.Manager, error) {
-		var types managedfields.TypeConverter = typed.Converter{}
+	return m.get(managerKey{t, name}, func() (*managedfields.Manager, error) {
+		var types k8sfields.TypeConverter = typed.Converter{}
 		if t.Kind.Types != nil {
 			types = t.Kind.Types
 		}
-		return managed.For(t.Kind, t.GVK, name, types, m.cache)
+		return managedfields.For(t.Kind, t.GVK, name, types, m.cache)
 	})
 }
 
 // ofBody returns the manager of a subresource whose objects are of a kind of their own, of which empty
 // makes an empty one.
-func (m *managers) ofBody(t *registry.Served, sub *registry.Subresource, empty func() registry.Object) (*managed.Manager, error) {
-	return m.get(managerKey{t, sub.Name}, func() (*managed.Manager, error) {
+func (m *managers) ofBody(t *registry.Served, sub *registry.Subresource, empty func() registry.Object) (*managedfields.Manager, error) {
+	return m.get(managerKey{t, sub.Name}, func() (*managedfields.Manager, error) {
 		gvk := t.KindOf(sub)
 		kind := &registry.Kind{
 			Names:    registry.Names{Group: gvk.Group, Name: gvk.Kind},
 			Versions: []registry.Version{{Name: gvk.Version, New: empty, Default: sub.Default}},
 			Storage:  registry.Storage{Version: gvk.Version},
 		}
-		return managed.For(kind, gvk, sub.Name, typed.Converter{}, m.cache)
+		return managedfields.For(kind, gvk, sub.Name, typed.Converter{}, m.cache)
 	})
 }

@@ -11,11 +11,11 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/admission"
-	"github.com/keelson-dev/keelson/managed"
+	"github.com/keelson-dev/keelson/managedfields"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/write/patch"
 )
@@ -80,7 +80,7 @@ func ScaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scal
 }
 
 // fields records who set the replicas in the managedFields of the Scale.
-func (w *scaling) fields() (*managed.Manager, error) {
+func (w *scaling) fields() (*managedfields.Manager, error) {
 	return w.p.managers.ofBody(w.t, w.sub, registry.NewScale)
 }
 
@@ -106,7 +106,7 @@ func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error)
 
 // applied merges an applied configuration, which has to be that of a Scale: the schema of a Scale
 // refuses any other field.
-func (w *scaling) applied(ctx context.Context, fields *managed.Manager, live *autoscalingv1.Scale) (registry.Object, error) {
+func (w *scaling) applied(ctx context.Context, fields *managedfields.Manager, live *autoscalingv1.Scale) (registry.Object, error) {
 	obj, err := fields.Apply(ctx, live, w.Configuration.Object, w.o.FieldManager, w.o.Force != nil && *w.o.Force, w.p.Now())
 	if err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func (w *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
 }
 
 // owners translates the managedFields of the parent to those of its Scale, and back.
-func (w *scaling) owners(obj registry.Object) *managedfields.ScaleHandler {
-	return managedfields.NewScaleHandler(obj.GetManagedFields(), w.t.GVK.GroupVersion(), w.replicasPaths())
+func (w *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
+	return k8sfields.NewScaleHandler(obj.GetManagedFields(), w.t.GVK.GroupVersion(), w.replicasPaths())
 }
 
 // merge makes the new parent of a Scale.
@@ -203,8 +203,8 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 
 // replicasPaths are the paths of the replicas in the parent, by apiVersion. Entries of managedFields
 // in other versions are dropped.
-func (w *scaling) replicasPaths() managedfields.ResourcePathMappings {
-	paths := managedfields.ResourcePathMappings{}
+func (w *scaling) replicasPaths() k8sfields.ResourcePathMappings {
+	paths := k8sfields.ResourcePathMappings{}
 	kind := w.t.Kind
 	for i := range kind.Versions {
 		v := &kind.Versions[i]

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"cel"},
 	{"apierr", "cache", "structural", "audit"},
 	{"registry", "apiresponse"},
-	{"resource", "managed", "auth"},
+	{"resource", "managedfields", "auth"},
 	{"admission", "serviceallocator"},
 	{"directory", "write"},
 	{"client", "discovery"},

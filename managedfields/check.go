@@ -1,0 +1,137 @@
+package managedfields
+
+import "reflect"
+
+// The general algorithm refuses some objects (an item of a list has no key), and rewrites some values wherever they
+// stand (JSON in a field of a type of its own). An apply has to find such values, which are not in the configuration.
+// Plans know where they can be, so that check looks at little: most types have none.
+
+// mark finds out which plans need a check of their values.
+func (p *planner) mark() {
+	for _, one := range p.made {
+		one.mayOmitKeys = one.mode == keyedMode && one.canOmitKeys()
+	}
+	for found := true; found; {
+		found = false
+		for _, one := range p.made {
+			if !one.needsCheck && one.findNeedsCheck() {
+				one.needsCheck, found = true, true
+			}
+		}
+	}
+}
+
+// findNeedsCheck says whether values of a plan may need a check, as far as it is known of other plans.
+func (p *plan) findNeedsCheck() bool {
+	switch p.mode {
+	case leafMode:
+		return leafNeedsCheck(p.typ, p.shape, map[*goType]bool{})
+	case treeMode, failMode:
+		return true
+	case structMode:
+		needsCheck := false
+		for i := range p.fields {
+			f := &p.fields[i]
+			f.needsCheck = f.plan == nil || f.plan.needsCheck || f.mayShowEmpty()
+			needsCheck = needsCheck || f.needsCheck
+		}
+		return needsCheck
+	}
+	return p.mayOmitKeys || p.element != nil && p.element.needsCheck
+}
+
+// mayShowEmpty says whether JSON may show an empty list in a field whose items are merged one by one.
+func (f *planField) mayShowEmpty() bool {
+	return (f.plan.mode == keyedMode || f.plan.mode == setMode) && !f.entry.CanOmit(reflect.MakeSlice(f.typ.typ, 0, 0))
+}
+
+// canOmitKeys says whether an item of a list may show none of its key fields.
+func (p *plan) canOmitKeys() bool {
+	for i := range p.keys {
+		k := &p.keys[i]
+		if k.fallback != nil && k.fallback.hasFallback {
+			return false
+		}
+		if k.field != nil && k.field.typ.kind != pointerKind && !k.field.entry.CanOmit(reflect.Zero(k.field.typ.typ)) {
+			return false
+		}
+	}
+	return true
+}
+
+// leafNeedsCheck says whether the general algorithm may refuse or rewrite values of a type that are owned as one.
+func leafNeedsCheck(g *goType, s *shape, seen map[*goType]bool) bool {
+	switch g.kind {
+	case customKind, unknownKind:
+		return true
+	case pointerKind:
+		return leafNeedsCheck(g.element, s, seen)
+	case structKind, mapKind, sliceKind:
+	default:
+		return !fitsLeaf(g, s)
+	}
+	if seen[g] {
+		return false
+	}
+	seen[g] = true
+	switch {
+	case g.kind == sliceKind:
+		return !s.isList || s.associative || leafNeedsCheck(g.element, s.item, seen)
+	case g.kind == mapKind:
+		return !s.isMap || s.element == nil || leafNeedsCheck(g.element, s.element, seen)
+	}
+	for i := range g.fields {
+		below := s.field(g.fields[i].name)
+		if below == nil || leafNeedsCheck(g.fields[i].typ, below, seen) {
+			return true
+		}
+	}
+	return false
+}
+
+// check makes the merge fail if v holds a value that the general algorithm refuses or rewrites.
+func (m *merge) check(p *plan, v reflect.Value) {
+	if m.failed || !p.needsCheck || isNil(v) {
+		return
+	}
+	switch p.mode {
+	case structMode:
+		m.checkFields(p, deref(v))
+	case mapMode:
+		for entries := v.MapRange(); entries.Next(); {
+			m.check(p.element, entries.Value())
+		}
+	case keyedMode:
+		if p.mayOmitKeys {
+			m.keysOf(p, v, v.Len())
+		}
+		for i := range v.Len() {
+			m.check(p.element, v.Index(i))
+		}
+	case leafMode:
+		empty := (p.typ.kind == mapKind || p.typ.kind == sliceKind) && v.Len() == 0
+		m.failed = !empty
+	default:
+		m.failed = true
+	}
+}
+
+func (m *merge) checkFields(p *plan, v reflect.Value) {
+	for i := range p.fields {
+		f := &p.fields[i]
+		if !f.needsCheck {
+			continue
+		}
+		inner, has := f.of(v)
+		switch {
+		case !has:
+		case f.plan == nil:
+			m.failed = true
+		default:
+			m.check(f.plan, inner)
+			if inner.Kind() == reflect.Slice && !inner.IsNil() && inner.Len() == 0 {
+				m.emptyList = true
+			}
+		}
+	}
+}

@@ -1,0 +1,376 @@
+package managedfields
+
+import (
+	"reflect"
+	"slices"
+)
+
+// A walk compares two values by their schema, and records the paths of fields that were modified or added in one
+// set, and those of fields that were removed in another.
+//
+// It finds exactly what the general algorithm finds, or fails: on values that do not fit the schema, on lists with
+// two items of one key, and the like.
+type walk struct {
+	// frames are the path to where the walk is, the root first.
+	frames []frame
+	// failed says that the general algorithm has to compare the values.
+	failed bool
+	// reset are the fields of the root that are skipped; nil where there are none.
+	reset *set
+	// unique makes the walk fail on two items of one key also in lists that are owned as one.
+	unique bool
+	// emptyList says that a list was met that is empty and merged by items. It is no field of its own, which
+	// makes the removal of fields around it a matter for the general algorithm.
+	emptyList bool
+}
+
+type frame struct {
+	step step
+	// sets are the sets of the fields below the step that are changed and removed; nil where there are none yet.
+	sets [2]*set
+}
+
+const (
+	changed = iota
+	removed
+)
+
+// begin makes the walk ready for another two values.
+func (w *walk) begin(reset *set) {
+	clear(w.frames[:cap(w.frames)])
+	w.frames = append(w.frames[:0], frame{})
+	w.failed, w.unique, w.emptyList = false, false, false
+	w.reset = reset
+}
+
+// result returns one of the recorded sets, by the constants changed and removed.
+func (w *walk) result(which int) *set { return w.frames[0].sets[which] }
+
+func (w *walk) push(s step) { w.frames = append(w.frames, frame{step: s}) }
+func (w *walk) pushField(name string) {
+	w.frames = append(w.frames, frame{step: step{kind: fieldStep, name: name}})
+}
+func (w *walk) pop() { w.frames = w.frames[:len(w.frames)-1] }
+
+// add records the path where the walk is in one of the sets.
+func (w *walk) add(which int) {
+	last := len(w.frames) - 1
+	if last == 0 {
+		return
+	}
+	w.below(which, last-1).at(&w.frames[last].step).member = true
+}
+
+// below returns the set of the fields below a frame.
+func (w *walk) below(which, i int) *set {
+	f := &w.frames[i]
+	if f.sets[which] == nil {
+		if i == 0 {
+			f.sets[which] = &set{}
+		} else {
+			it := w.below(which, i-1).at(&f.step)
+			if it.sub == nil {
+				it.sub = &set{}
+			}
+			f.sets[which] = it.sub
+		}
+	}
+	return f.sets[which]
+}
+
+// presence records a value that only one side has.
+func (w *walk) presence(hasLeft, hasRight bool) {
+	switch {
+	case !hasLeft:
+		w.add(changed)
+	case !hasRight:
+		w.add(removed)
+	}
+}
+
+// values compares two values by a plan; one that is not valid is absent.
+func (w *walk) values(p *plan, l, r reflect.Value) {
+	if w.failed {
+		return
+	}
+	switch p.mode {
+	case leafMode:
+		w.leaf(p, l, r)
+	case structMode:
+		w.structs(p, deref(l), deref(r))
+	case mapMode:
+		w.maps(p, l, r)
+	case keyedMode:
+		w.keyedLists(p, l, r)
+	case setMode:
+		w.setLists(p, l, r)
+	case treeMode:
+		w.trees(p.shape, w.convert(p.typ, l), w.convert(p.typ, r))
+	default:
+		w.failed = true
+	}
+}
+
+func deref(v reflect.Value) reflect.Value {
+	if v.IsValid() && v.Kind() == reflect.Pointer && !v.IsNil() {
+		return v.Elem()
+	}
+	return v
+}
+
+// isNil says whether a value is a nil pointer, map or slice.
+func isNil(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice:
+		return v.IsNil()
+	}
+	return false
+}
+
+func (w *walk) leaf(p *plan, l, r reflect.Value) {
+	if !l.IsValid() || !r.IsValid() {
+		w.presence(l.IsValid(), r.IsValid())
+	} else if !p.typ.equal(l, r) {
+		w.add(changed)
+	}
+}
+
+func (w *walk) structs(p *plan, l, r reflect.Value) {
+	hasL, hasR := l.IsValid() && !isNil(l), r.IsValid() && !isNil(r)
+	visited := false
+	for i := range p.fields {
+		f := &p.fields[i]
+		var a, b reflect.Value
+		var hasA, hasB bool
+		if hasL {
+			if a, hasA = f.of(l); !hasA {
+				a = reflect.Value{}
+			}
+		}
+		if hasR {
+			if b, hasB = f.of(r); !hasB {
+				b = reflect.Value{}
+			}
+		}
+		if !hasA && !hasB {
+			continue
+		}
+		visited = true
+		if f.skip {
+			continue
+		}
+		if f.plan == nil {
+			w.failed = true
+			return
+		}
+		w.pushField(f.name)
+		w.values(f.plan, a, b)
+		w.pop()
+	}
+	w.container(l, r, visited)
+}
+
+// container records the presence of a map or list whose items were visited. One that has no items on either side is
+// compared as a whole, so that null and empty differ.
+func (w *walk) container(l, r reflect.Value, visited bool) {
+	if !visited && l.IsValid() && r.IsValid() {
+		if isNil(l) != isNil(r) {
+			w.add(changed)
+		}
+		return
+	}
+	w.presence(l.IsValid(), r.IsValid())
+}
+
+func length(v reflect.Value) int {
+	if !v.IsValid() {
+		return 0
+	}
+	return v.Len()
+}
+
+func (w *walk) maps(p *plan, l, r reflect.Value) {
+	n, m := length(l), length(r)
+	if n > 0 && n == m && sameStrings(l, r) {
+		return
+	}
+	keys := make([]string, 0, n+m)
+	if n > 0 {
+		for entries := l.MapRange(); entries.Next(); {
+			keys = append(keys, entries.Key().String())
+		}
+	}
+	if m > 0 {
+		for entries := r.MapRange(); entries.Next(); {
+			if key := entries.Key(); n == 0 || !l.MapIndex(key).IsValid() {
+				keys = append(keys, key.String())
+			}
+		}
+	}
+	slices.Sort(keys)
+	var a, b reflect.Value
+	for _, name := range keys {
+		key := reflect.ValueOf(name)
+		if p.typ.typ.Key() != key.Type() {
+			key = key.Convert(p.typ.typ.Key())
+		}
+		if n > 0 {
+			a = l.MapIndex(key)
+		}
+		if m > 0 {
+			b = r.MapIndex(key)
+		}
+		w.pushField(name)
+		w.values(p.element, a, b)
+		w.pop()
+	}
+	w.container(l, r, len(keys) > 0)
+}
+
+// sameStrings says whether two maps are equal maps of strings.
+func sameStrings(l, r reflect.Value) bool {
+	if l.Pointer() == r.Pointer() {
+		return true
+	}
+	a, ok := l.Interface().(map[string]string)
+	if !ok {
+		return false
+	}
+	b := r.Interface().(map[string]string)
+	for k, v := range a {
+		if other, has := b[k]; !has || other != v {
+			return false
+		}
+	}
+	return true
+}
+
+// keyed is the key of a list item, and its place in the list.
+type keyed struct {
+	parts []part
+	at    int
+}
+
+func byKey(a, b keyed) int { return compareParts(a.parts, b.parts) }
+
+// sortKeyed sorts items by key. It returns false if two have the same key.
+func sortKeyed(items []keyed) bool {
+	if !slices.IsSortedFunc(items, byKey) {
+		slices.SortFunc(items, byKey)
+	}
+	for i := 1; i < len(items); i++ {
+		if byKey(items[i-1], items[i]) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pairs visits the items of two lists by key. visit gets their places, -1 for the side that does not have the item.
+func (w *walk) pairs(kind stepKind, l, r []keyed, visit func(l, r int)) {
+	if w.failed || !sortKeyed(l) || !sortKeyed(r) {
+		w.failed = true
+		return
+	}
+	i, j := 0, 0
+	for i < len(l) || j < len(r) {
+		c := -1
+		switch {
+		case i == len(l):
+			c = 1
+		case j < len(r):
+			c = byKey(l[i], r[j])
+		}
+		a, b, parts := -1, -1, []part(nil)
+		if c <= 0 {
+			a, parts = l[i].at, l[i].parts
+			i++
+		}
+		if c >= 0 {
+			b, parts = r[j].at, r[j].parts
+			j++
+		}
+		w.push(step{kind: kind, parts: parts})
+		visit(a, b)
+		w.pop()
+	}
+}
+
+func (w *walk) keyedLists(p *plan, l, r reflect.Value) {
+	n, m := length(l), length(r)
+	if n > 0 && n == m && l.Pointer() == r.Pointer() {
+		return
+	}
+	left, right := w.keysOf(p, l, n), w.keysOf(p, r, m)
+	w.pairs(keyStep, left, right, func(i, j int) { w.values(p.element, indexed(l, i), indexed(r, j)) })
+	w.container(l, r, n+m > 0)
+}
+
+func indexed(list reflect.Value, i int) reflect.Value {
+	if i < 0 {
+		return reflect.Value{}
+	}
+	return list.Index(i)
+}
+
+func (w *walk) keysOf(p *plan, list reflect.Value, n int) []keyed {
+	out := make([]keyed, 0, n)
+	parts := make([]part, 0, n*len(p.keys))
+	for i := range n {
+		start := len(parts)
+		v := list.Index(i)
+		for k := range p.keys {
+			key := &p.keys[k]
+			var set bool
+			if key.field != nil {
+				var f reflect.Value
+				if f, set = key.field.of(v); set {
+					if f = deref(f); isNil(f) {
+						w.failed = true
+						return nil
+					}
+					parts = append(parts, valuePart(key.name, f))
+				}
+			}
+			if !set && key.fallback != nil && key.fallback.hasFallback {
+				parts = append(parts, key.fallback.fallback)
+			}
+		}
+		if len(parts) == start {
+			w.failed = true
+			return nil
+		}
+		out = append(out, keyed{parts: parts[start:len(parts):len(parts)], at: i})
+	}
+	return out
+}
+
+func valuePart(name string, v reflect.Value) part {
+	switch v.Kind() {
+	case reflect.String:
+		return part{name: name, kind: textPart, text: v.String()}
+	case reflect.Bool:
+		p := part{name: name, kind: boolPart}
+		if v.Bool() {
+			p.num = 1
+		}
+		return p
+	}
+	return part{name: name, kind: numPart, num: v.Int()}
+}
+
+func (w *walk) setLists(p *plan, l, r reflect.Value) {
+	n, m := length(l), length(r)
+	w.pairs(valueStep, valuesOf(l, n), valuesOf(r, m), func(i, j int) { w.presence(i >= 0, j >= 0) })
+	w.container(l, r, n+m > 0)
+}
+
+// valuesOf returns the items of a list without key fields.
+func valuesOf(list reflect.Value, n int) []keyed {
+	out, parts := make([]keyed, n), make([]part, n)
+	for i := range n {
+		parts[i] = valuePart("", list.Index(i))
+		out[i] = keyed{parts: parts[i : i+1 : i+1], at: i}
+	}
+	return out
+}

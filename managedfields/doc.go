@@ -1,0 +1,59 @@
+// Package managedfields keeps metadata.managedFields, which say which manager owns which fields of an object, and
+// merges the configurations that managers apply into objects (server-side apply, KEP-555). fieldsV1 are written
+// to the byte as kube-apiserver writes them.
+//
+// # What has to be computed
+//
+// A field set is a set of paths such as f:spec f:replicas. managedFields are one entry for each manager, version,
+// subresource and operation, with the field set that it owns.
+//
+// After a create, an update or a patch (Manager.Update), the manager of the request owns the fields that differ
+// between the object before and after it, and every other manager loses them.
+//
+// After an apply (Manager.Apply), the manager owns the fields that its configuration mentions. Suppose that two
+// managers look after a Deployment:
+//
+//	spec: {replicas: 3, paused: true, template: ...}
+//
+//	manager   operation   owns
+//	app       Apply       f:replicas f:paused (and the template)
+//	scaler    Update      f:replicas
+//
+// and that app now applies, with force, a configuration with replicas 5 and without paused:
+//
+//  1. The configuration's field set is f:replicas: that is what app owns from now on (configured.go).
+//  2. The configuration is merged into the object: replicas becomes 5 (merge.go, mergetree.go).
+//  3. What app applied the last time and not now (f:paused) is removed from the object, because no other
+//     manager owns it (prune.go).
+//  4. The object before and after differ in f:replicas, which was modified, and in f:paused, which was removed.
+//     Other managers lose these: scaler has nothing left. Without force, f:replicas is a conflict with scaler,
+//     which is answered 409, and nothing is changed (apply.go, conflict.go).
+//
+// The result is
+//
+//	spec: {replicas: 5, template: ...}
+//
+//	manager   operation   owns
+//	app       Apply       f:replicas (and the template)
+//
+// and the entry of app has the time of the request. An apply that changes nothing in the object leaves the
+// time, so that nothing is written.
+//
+// The schema of a kind says what a field is. A scalar, and a map or list that is atomic, are owned as one; other
+// maps are owned by member and other lists by item: k:{"name":"web"} is the item with that key, v:"a" the item of
+// a set. Items of two lists are matched by key, and get the order that arrange (merge.go) describes.
+//
+// # Two algorithms
+//
+// The general algorithm (general.go) is that of sigs.k8s.io/structured-merge-diff, which kube-apiserver uses. It
+// makes trees of both objects and compares or merges them as a whole, and takes milliseconds for an apply.
+//
+// The incremental algorithm (incremental.go, apply.go) computes the same from the Go values, or the trees, of
+// objects of one version: it follows the schema of the kind, compiled once (shape.go, and plan.go for Go types),
+// and an apply looks only at what the configuration mentions, now or the last time. Whatever it is not sure of it
+// leaves to the general algorithm: managers of other versions, two items of a list with the same key, JSON in
+// fields of types of their own, and whatever has to be refused. Then it returns false and has changed nothing.
+//
+// The tests hold one algorithm against the other on random histories of writes (updatetwin_test.go,
+// applytwin_test.go), and both against answers that kube-apiserver gave (recorded_test.go).
+package managedfields

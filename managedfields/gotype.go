@@ -1,0 +1,369 @@
+package managedfields
+
+import (
+	"math"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// A goType describes a Go type as far as its values are read as JSON shows them.
+type goType struct {
+	kind goKind
+	typ  reflect.Type
+	// element is what a pointer, slice or map holds.
+	element *goType
+	fields  []goField
+	// entry converts values of customForm.
+	entry *value.TypeReflectCacheEntry
+}
+
+type goField struct {
+	name  string
+	entry *value.FieldCacheEntry
+	// index is the index of the field in its struct, -1 if it is a field of an embedded struct.
+	index int
+	typ   *goType
+}
+
+type goKind uint8
+
+const (
+	boolKind goKind = iota
+	intKind
+	uintKind
+	floatKind
+	stringKind
+	bytesKind
+	structKind
+	mapKind
+	sliceKind
+	pointerKind
+	// Types that convert themselves: the frequent ones, and the others.
+	timeKind
+	microTimeKind
+	quantityKind
+	intOrStringKind
+	customKind
+	// unknownKind is left to the general algorithm.
+	unknownKind
+)
+
+var goTypes sync.Map // of reflect.Type to *goType
+
+// goTypeOf returns the description of a type, the same for all calls.
+func goTypeOf(t reflect.Type) *goType {
+	if known, ok := goTypes.Load(t); ok {
+		return known.(*goType)
+	}
+	made := map[reflect.Type]*goType{}
+	out := describe(t, made)
+	for typ, g := range made {
+		goTypes.LoadOrStore(typ, g)
+	}
+	return out
+}
+
+func describe(t reflect.Type, made map[reflect.Type]*goType) *goType {
+	if known, ok := goTypes.Load(t); ok {
+		return known.(*goType)
+	}
+	if known := made[t]; known != nil {
+		return known
+	}
+	g := &goType{typ: t, kind: unknownKind}
+	made[t] = g
+	switch t {
+	case reflect.TypeFor[metav1.Time]():
+		g.kind = timeKind
+		return g
+	case reflect.TypeFor[metav1.MicroTime]():
+		g.kind = microTimeKind
+		return g
+	case reflect.TypeFor[resource.Quantity]():
+		g.kind = quantityKind
+		return g
+	case reflect.TypeFor[intstr.IntOrString]():
+		g.kind = intOrStringKind
+		return g
+	}
+	if t.Kind() == reflect.Pointer {
+		// A pointer to a type that converts itself reads as what it points to.
+		g.kind, g.element = pointerKind, describe(t.Elem(), made)
+		if g.element.kind == pointerKind || g.element.kind == mapKind || g.element.kind == sliceKind {
+			g.kind = unknownKind
+		}
+		return g
+	}
+	if entry := value.TypeReflectEntryOf(t); entry.CanConvertToUnstructured() {
+		g.kind, g.entry = customKind, entry
+		return g
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		g.kind = boolKind
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		g.kind = intKind
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		g.kind = uintKind
+	case reflect.Float32, reflect.Float64:
+		g.kind = floatKind
+	case reflect.String:
+		g.kind = stringKind
+	case reflect.Map:
+		if t.Key().Kind() == reflect.String {
+			g.kind, g.element = mapKind, describe(t.Elem(), made)
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			g.kind = bytesKind
+		} else {
+			g.kind, g.element = sliceKind, describe(t.Elem(), made)
+		}
+	case reflect.Struct:
+		g.kind = structKind
+		describeFields(g, made)
+	}
+	return g
+}
+
+func describeFields(g *goType, made map[reflect.Type]*goType) {
+	for _, entry := range value.TypeReflectEntryOf(g.typ).OrderedFields() {
+		f := goField{name: entry.JsonName, entry: entry, index: -1}
+		sample := entry.GetFrom(reflect.New(g.typ).Elem())
+		f.typ = describe(sample.Type(), made)
+		for i := range g.typ.NumField() {
+			own := g.typ.Field(i)
+			if !own.Anonymous && own.IsExported() && jsonName(own) == f.name {
+				f.index = i
+			}
+		}
+		g.fields = append(g.fields, f)
+	}
+}
+
+func jsonName(f reflect.StructField) string {
+	tag := f.Tag.Get("json")
+	for i := range len(tag) {
+		if tag[i] == ',' {
+			tag = tag[:i]
+			break
+		}
+	}
+	if tag == "" {
+		return f.Name
+	}
+	return tag
+}
+
+// of returns the field of a struct, and false where JSON omits it.
+func (f *goField) of(v reflect.Value) (reflect.Value, bool) {
+	var out reflect.Value
+	if f.index >= 0 {
+		out = v.Field(f.index)
+	} else {
+		out = f.entry.GetFrom(v)
+	}
+	return out, !f.entry.CanOmit(out)
+}
+
+// null says whether the value reads as null. v is no pointer, or nil.
+func (g *goType) null(v reflect.Value) bool {
+	switch g.kind {
+	case mapKind, sliceKind, pointerKind, bytesKind:
+		return v.IsNil()
+	case timeKind:
+		return timeOf(v).IsZero()
+	case microTimeKind:
+		return microTimeOf(v).IsZero()
+	case customKind:
+		tree, err := g.entry.ToUnstructured(addressable(v))
+		return err == nil && tree == nil
+	}
+	return false
+}
+
+// addressable returns v, or a copy of it that has an address.
+func addressable(v reflect.Value) reflect.Value {
+	if v.CanAddr() {
+		return v
+	}
+	out := reflect.New(v.Type()).Elem()
+	out.Set(v)
+	return out
+}
+
+func timeOf(v reflect.Value) time.Time { return addressable(v).Addr().Interface().(*metav1.Time).Time }
+func microTimeOf(v reflect.Value) time.Time {
+	return addressable(v).Addr().Interface().(*metav1.MicroTime).Time
+}
+
+// equal says whether two values of the type read the same.
+func (g *goType) equal(l, r reflect.Value) bool {
+	switch g.kind {
+	case boolKind:
+		return l.Bool() == r.Bool()
+	case intKind:
+		return l.Int() == r.Int()
+	case uintKind:
+		return l.Uint() == r.Uint()
+	case floatKind:
+		return l.Float() == r.Float()
+	case stringKind:
+		return l.String() == r.String()
+	case bytesKind:
+		return l.IsNil() == r.IsNil() && string(l.Bytes()) == string(r.Bytes())
+	case pointerKind:
+		if l.IsNil() || r.IsNil() {
+			return g.isNull(l) == g.isNull(r)
+		}
+		return l.Pointer() == r.Pointer() || g.element.equal(l.Elem(), r.Elem())
+	case structKind:
+		// The last first: the status of an object changes most.
+		for i := len(g.fields) - 1; i >= 0; i-- {
+			f := &g.fields[i]
+			a, hasA := f.of(l)
+			b, hasB := f.of(r)
+			if hasA != hasB || hasA && !f.typ.equal(a, b) {
+				return false
+			}
+		}
+		return true
+	case sliceKind:
+		if l.IsNil() != r.IsNil() || l.Len() != r.Len() {
+			return false
+		}
+		// The general algorithm compares lists with reflect.DeepEqual: a nil list in an item differs from an empty
+		// one, although JSON shows neither.
+		return l.Len() == 0 || l.Pointer() == r.Pointer() || reflect.DeepEqual(l.Interface(), r.Interface())
+	case mapKind:
+		if l.IsNil() != r.IsNil() || l.Len() != r.Len() {
+			return false
+		}
+		for entries := l.MapRange(); entries.Next(); {
+			other := r.MapIndex(entries.Key())
+			if !other.IsValid() || !g.element.equal(entries.Value(), other) {
+				return false
+			}
+		}
+		return true
+	}
+	return g.equalCustom(l, r)
+}
+
+// isNull is null for all values: a pointer to a value that reads as null reads as null too.
+func (g *goType) isNull(v reflect.Value) bool {
+	if g.kind == pointerKind && !v.IsNil() {
+		return g.element.null(v.Elem())
+	}
+	return g.null(v)
+}
+
+// equalCustom is equal for types that convert themselves.
+func (g *goType) equalCustom(l, r reflect.Value) bool {
+	switch g.kind {
+	case timeKind:
+		a, b := timeOf(l), timeOf(r)
+		return a.IsZero() == b.IsZero() && (a.IsZero() || a.Unix() == b.Unix())
+	case microTimeKind:
+		a, b := microTimeOf(l), microTimeOf(r)
+		return a.IsZero() == b.IsZero() && (a.IsZero() || a.UnixMicro() == b.UnixMicro())
+	case quantityKind:
+		a := addressable(l).Addr().Interface().(*resource.Quantity)
+		b := addressable(r).Addr().Interface().(*resource.Quantity)
+		// String may write to its receiver, which may be read elsewhere.
+		x, y := *a, *b
+		return x == y || x.String() == y.String()
+	case intOrStringKind:
+		a := addressable(l).Addr().Interface().(*intstr.IntOrString)
+		b := addressable(r).Addr().Interface().(*intstr.IntOrString)
+		if a.Type != b.Type {
+			return false
+		}
+		if a.Type == intstr.Int {
+			return a.IntVal == b.IntVal
+		}
+		return a.StrVal == b.StrVal
+	}
+	a, errA := g.entry.ToUnstructured(addressable(l))
+	b, errB := g.entry.ToUnstructured(addressable(r))
+	return errA == nil && errB == nil && equalTrees(a, b)
+}
+
+// equalTrees compares decoded JSON. Numbers are compared by value, whatever their types are.
+func equalTrees(a, b any) bool {
+	switch a := a.(type) {
+	case nil:
+		return b == nil
+	case string:
+		b, ok := b.(string)
+		return ok && a == b
+	case bool:
+		b, ok := b.(bool)
+		return ok && a == b
+	case int64, float64, int:
+		return equalNumbers(a, b)
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
+			return false
+		}
+		for i := range a {
+			if !equalTrees(a[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
+			return false
+		}
+		for k, v := range a {
+			other, has := b[k]
+			if !has || !equalTrees(v, other) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func equalNumbers(a, b any) bool {
+	x, aInt := integer(a)
+	y, bInt := integer(b)
+	if aInt && bInt {
+		return x == y
+	}
+	f, g := float(a), float(b)
+	return f == g
+}
+
+func integer(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case int:
+		return int64(v), true
+	}
+	return 0, false
+}
+
+// float returns a number as a float64, and NaN for all other values.
+func float(v any) float64 {
+	switch v := v.(type) {
+	case float64:
+		return v
+	case int64:
+		return float64(v)
+	case int:
+		return float64(v)
+	}
+	return math.NaN()
+}

@@ -1,0 +1,164 @@
+package managedfields
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// tree returns what becomes of a value of a tree that c is merged into; both are there.
+func (m *merge) tree(s *shape, old, c any) any {
+	if m.failed {
+		return old
+	}
+	if s.leaf() {
+		return m.treeLeaf(old, c)
+	}
+	kind := m.kindOf(s, tree{value: old})
+	if sent := m.kindOf(s, tree{value: c}); m.failed || !s.plain() && kind != sent {
+		m.failed = true // values of different kinds
+		return old
+	} else if kind == noTree {
+		kind = sent
+	}
+	switch {
+	case kind == mapTree && !s.mapAtomic:
+		return m.treeMap(s, old, c)
+	case kind == listTree && !s.listAtomic:
+		return m.treeList(s, old, c)
+	case kind == noTree: // both are null
+		return c
+	}
+	return m.treeLeaf(old, c)
+}
+
+// treeLeaf merges a value that is owned as one.
+func (m *merge) treeLeaf(old, c any) any {
+	if !equalTrees(old, c) {
+		m.add(changed)
+	} else if !identical(old, c) {
+		m.failed = true // numbers that are equal, but written in another way
+	}
+	return runtime.DeepCopyJSONValue(c)
+}
+
+// identical says of two equal trees that their numbers are of the same types too.
+func identical(a, b any) bool {
+	switch a := a.(type) {
+	case int64:
+		_, same := b.(int64)
+		return same
+	case float64:
+		_, same := b.(float64)
+		return same
+	case []any:
+		b := b.([]any)
+		for i := range a {
+			if !identical(a[i], b[i]) {
+				return false
+			}
+		}
+	case map[string]any:
+		b := b.(map[string]any)
+		for name := range a {
+			if !identical(a[name], b[name]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// treeEmpty returns what becomes of a value when an empty or null one is merged into it.
+func (m *merge) treeEmpty(old, c any, hasItems bool) any {
+	if hasItems {
+		m.emptyOverItems = true
+		return old
+	}
+	if (old == nil) != (c == nil) {
+		m.add(changed)
+	}
+	return runtime.DeepCopyJSONValue(c)
+}
+
+// addAllOfTree merges a value where there is none, or an empty one.
+func (m *merge) addAllOfTree(s *shape, has bool, c any) any {
+	m.trees(s, tree{here: has}, tree{c, true})
+	return runtime.DeepCopyJSONValue(c)
+}
+
+// treeMap merges maps whose members are owned one by one.
+func (m *merge) treeMap(s *shape, old, c any) any {
+	left, _ := old.(map[string]any)
+	right, _ := c.(map[string]any)
+	switch {
+	case len(right) == 0:
+		return m.treeEmpty(old, c, len(left) > 0)
+	case len(left) == 0:
+		return m.addAllOfTree(s, true, c)
+	}
+	m.treeMembers(s, left, right)
+	return left
+}
+
+// treeMembers merges the members of a map into those of another.
+func (m *merge) treeMembers(s *shape, left, right map[string]any) {
+	names := make([]string, 0, len(right))
+	for name := range right {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		below := s.field(name)
+		if below == nil {
+			m.failed = true
+			return
+		}
+		m.pushField(name)
+		if old, has := left[name]; has {
+			left[name] = m.tree(below, old, right[name])
+		} else {
+			left[name] = m.addAllOfTree(below, false, right[name])
+		}
+		m.pop()
+	}
+}
+
+// treeList merges lists whose items are owned one by one.
+func (m *merge) treeList(s *shape, old, c any) any {
+	left, _ := old.([]any)
+	right, _ := c.([]any)
+	switch {
+	case len(right) == 0:
+		m.emptyList = m.emptyList || c != nil
+		return m.treeEmpty(old, c, len(left) > 0)
+	case len(left) == 0:
+		return m.addAllOfTree(s, true, c)
+	}
+	kind := keyStep
+	if len(s.keys) == 0 {
+		kind = valueStep
+	}
+	keys := m.treeKeys(s, right)
+	order, ok := arrange(m.treeKeys(s, left), keys)
+	if !ok || m.failed || !m.namesKeys(s, right) {
+		m.failed = true
+		return old
+	}
+	m.reordered = m.reordered || !order.inPlace(len(left))
+	out := make([]any, len(order))
+	for i, pair := range order {
+		if pair.right < 0 {
+			out[i] = left[pair.left]
+			continue
+		}
+		m.push(step{kind: kind, parts: keys[pair.right].parts})
+		if pair.left < 0 {
+			out[i] = m.addAllOfTree(s.item, false, right[pair.right])
+		} else {
+			out[i] = m.tree(s.item, left[pair.left], right[pair.right])
+		}
+		m.pop()
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package managedfields
+
+import (
+	"container/list"
+	"hash/maphash"
+	"sync"
+)
+
+const smallCacheBytes = 64 << 10
+
+// A Cache keeps decoded field sets by their fieldsV1, the ones that were used last: objects that are made of one
+// template have the same, and so has one object from one write to the next. It may be used at the same time.
+type Cache struct {
+	seed maphash.Seed
+	max  int
+
+	mu    sync.Mutex // guards what follows
+	bytes int
+	known map[uint64]*list.Element
+	used  *list.List // of *cached, the one that was used last first
+}
+
+type cached struct {
+	hash uint64
+	raw  string
+	// set is nil where raw is not what set.fields writes.
+	set *set
+	// fits is the last shape that the set was found to fit.
+	fits *shape
+	// tree is the set as a tree has it, nil until it is asked for.
+	tree map[string]any
+}
+
+// weight is how many bytes of a Cache an entry takes.
+func (e *cached) weight() int {
+	if e.tree != nil {
+		return 2 * len(e.raw)
+	}
+	return len(e.raw)
+}
+
+// NewCache returns a Cache for about maxBytes of fieldsV1. The decoded sets take about five times as much memory.
+func NewCache(maxBytes int) *Cache {
+	return &Cache{seed: maphash.MakeSeed(), max: maxBytes, known: map[uint64]*list.Element{}, used: list.New()}
+}
+
+// set decodes raw, which has to fit a shape; false where the general algorithm has to.
+func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
+	hash := maphash.Bytes(c.seed, raw)
+	c.mu.Lock()
+	if e := c.known[hash]; e != nil && e.Value.(*cached).raw == string(raw) {
+		c.used.MoveToFront(e)
+		known := e.Value.(*cached)
+		if known.fits != s && known.set != nil && s.fitsSchema(known.set, false) {
+			known.fits = s
+		}
+		c.mu.Unlock()
+		return known.set, known.set != nil && known.fits == s
+	}
+	c.mu.Unlock()
+
+	entry := &cached{hash: hash, raw: string(raw)}
+	if parsed, ok := parseSet(entry.raw); ok {
+		entry.set = parsed
+		if s.fitsSchema(parsed, false) {
+			entry.fits = s
+		}
+	}
+	ok := entry.fits == s
+	c.add(entry)
+	return entry.set, ok
+}
+
+// tree returns the set whose fieldsV1 are raw as a tree has it. Trees share it: it must not be changed.
+func (c *Cache) tree(raw []byte, s *set) map[string]any {
+	hash := maphash.Bytes(c.seed, raw)
+	c.mu.Lock()
+	if e := c.known[hash]; e != nil && e.Value.(*cached).tree != nil && e.Value.(*cached).raw == string(raw) {
+		c.used.MoveToFront(e)
+		tree := e.Value.(*cached).tree
+		c.mu.Unlock()
+		return tree
+	}
+	c.mu.Unlock()
+
+	entry := &cached{hash: hash, raw: string(raw), set: s, tree: s.tree()}
+	c.add(entry)
+	return entry.tree
+}
+
+func (c *Cache) add(entry *cached) {
+	if entry.weight() > c.max/8 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.known[entry.hash]; e != nil {
+		c.remove(e)
+	}
+	c.known[entry.hash] = c.used.PushFront(entry)
+	c.bytes += entry.weight()
+	for c.bytes > c.max {
+		c.remove(c.used.Back())
+	}
+}
+
+// remove is called with mu held.
+func (c *Cache) remove(e *list.Element) {
+	entry := c.used.Remove(e).(*cached)
+	delete(c.known, entry.hash)
+	c.bytes -= entry.weight()
+}
