@@ -1,37 +1,37 @@
 package crd
 
-// A ledger has the names that the definitions of one group were given, and who was
-// not given all: to name a definition in a group of thousands costs no more than in
-// one of few.
-type ledger struct {
-	// resources and kinds count the definitions that have a name.
+// groupNames holds the names that the definitions of one API group have been accepted with, and the names of the
+// definitions with a conflict. It is updated with each definition, so that accepting the names of one more
+// definition costs the same in a group of thousands of definitions as in a group of few.
+type groupNames struct {
+	// resources and kinds count the definitions that use a name.
 	resources, kinds map[string]int
-	// lacking are the definitions that lack a name.
-	lacking map[string]bool
+	// conflicting has the definitions that did not get all the names that they ask for.
+	conflicting map[string]bool
 }
 
-func newLedger() *ledger {
-	return &ledger{resources: map[string]int{}, kinds: map[string]int{}, lacking: map[string]bool{}}
+func newGroupNames() *groupNames {
+	return &groupNames{resources: map[string]int{}, kinds: map[string]int{}, conflicting: map[string]bool{}}
 }
 
-// count adds to the number of definitions that have these names.
-func (l *ledger) count(n *names, by int) {
+// count adds by (1 or -1) to the number of definitions that use the names n.
+func (l *groupNames) count(n *names, by int) {
 	for _, name := range append([]string{n.Plural, n.Singular}, n.ShortNames...) {
-		change(l.resources, name, by)
+		addCount(l.resources, name, by)
 	}
-	change(l.kinds, n.Kind, by)
-	change(l.kinds, n.ListKind, by)
+	addCount(l.kinds, n.Kind, by)
+	addCount(l.kinds, n.ListKind, by)
 }
 
-func change(counts map[string]int, name string, by int) {
+func addCount(counts map[string]int, name string, by int) {
 	if counts[name] += by; counts[name] == 0 {
 		delete(counts, name)
 	}
 }
 
-// taken are those of the wanted names that some definition has.
-func (l *ledger) taken(wanted *names) taken {
-	t := newTaken()
+// used returns which of the wanted names some definition of the group uses.
+func (l *groupNames) used(wanted *names) usedNames {
+	t := newUsedNames()
 	for _, name := range append([]string{wanted.Plural, wanted.Singular}, wanted.ShortNames...) {
 		t.resources[name] = l.resources[name] > 0
 	}
@@ -39,27 +39,27 @@ func (l *ledger) taken(wanted *names) taken {
 	return t
 }
 
-// enter brings the ledger of a definition's group up to date when d takes the place
-// of old; either may be nil. mu is held.
-func (s *Server) enter(old, d *definition) {
+// updateGroupNames replaces the names of old by those of d in the names of their group. Either may be nil. The
+// caller holds mu.
+func (s *Server) updateGroupNames(old, d *definition) {
 	if old != nil {
-		l := s.ledgers[old.group]
+		l := s.namesByGroup[old.group]
 		l.count(&old.status.names, -1)
-		delete(l.lacking, old.name)
+		delete(l.conflicting, old.name)
 		if len(l.resources) == 0 && d == nil {
-			delete(s.ledgers, old.group)
+			delete(s.namesByGroup, old.group)
 		}
 	}
 	if d == nil {
 		return
 	}
-	l := s.ledgers[d.group]
+	l := s.namesByGroup[d.group]
 	if l == nil {
-		l = newLedger()
-		s.ledgers[d.group] = l
+		l = newGroupNames()
+		s.namesByGroup[d.group] = l
 	}
 	l.count(&d.status.names, 1)
 	if !d.status.namesAccepted() {
-		l.lacking[d.name] = true
+		l.conflicting[d.name] = true
 	}
 }

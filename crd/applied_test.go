@@ -12,10 +12,9 @@ import (
 
 const asApply = "application/apply-patch+yaml"
 
-// TestWhatIsAppliedIsRead has a definition whose status has a default and whose
-// specification knows no fields but one: what apply accepts beyond the schema, since
-// fields of an object without properties are no errors to it, is neither shown nor
-// stored; the default of the status is shown, by a dry run too.
+// TestWhatIsAppliedIsRead applies unknown fields to an object whose schema knows one field of spec and has a
+// default in status. Apply accepts unknown fields in an object without properties, but they are neither returned
+// nor stored. The default of the status is returned, by a dry run too.
 func TestWhatIsAppliedIsRead(t *testing.T) {
 	w := newWorld(t)
 	const group = "applied.example.com"
@@ -48,14 +47,13 @@ func TestWhatIsAppliedIsRead(t *testing.T) {
 	if err := json.Unmarshal(e.Value, &stored); err != nil {
 		t.Fatal(err)
 	}
-	// Who owns the unknown field is kept.
+	// The ownership of the unknown field stays in managedFields.
 	if !reflect.DeepEqual(stored["spec"], spec) || stored["status"] != nil || !bytes.Contains(e.Value, []byte(`"f:unknown"`)) {
 		t.Errorf("stored %s", e.Value)
 	}
 }
 
-// TestEstablishedIsServed uses the resources of definitions as soon as these say that
-// they are established.
+// TestEstablishedIsServed uses the resource of a definition as soon as a read shows it as established.
 func TestEstablishedIsServed(t *testing.T) {
 	w := newWorld(t)
 	for i := range 50 {

@@ -10,7 +10,7 @@ import (
 
 const benchGroup = "bench.example.com"
 
-// benchDefinition has about 40 fields on three levels.
+// benchDefinition returns a definition with about 40 fields on three levels.
 func benchDefinition() string {
 	fields := []string{
 		`"size":{"type":"integer","minimum":0,"maximum":1000}`,
@@ -36,7 +36,7 @@ func benchDefinition() string {
 	return definition(benchGroup, version)
 }
 
-// benchWidget is about 4 KB.
+// benchWidget returns an object of about 4 KB.
 func benchWidget(name string, i int) string {
 	var parts, data []string
 	for part := range 4 {
@@ -51,7 +51,7 @@ func benchWidget(name string, i int) string {
 		benchGroup, name, i%1000, i, strings.Join(parts, ","), strings.Join(data, ","))
 }
 
-// serve sends a request straight to the handler.
+// serve sends a request to the handler without a network connection.
 func (w *world) serve(method, path, contentType, body string, want int) {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", contentType)

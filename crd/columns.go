@@ -15,9 +15,10 @@ import (
 
 var scaleKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 
-// ageColumn is the one column of a version that declares none.
+// ageColumn is the column of a version that declares no printer columns.
 var ageColumn = []apiextensionsv1.CustomResourceColumnDefinition{{
-	Name: "Age", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], JSONPath: ".metadata.creationTimestamp",
+	Name: "Age", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
+	JSONPath: ".metadata.creationTimestamp",
 }}
 
 // table declares the tables of a version with these printer columns. A column whose path cannot be parsed and the
@@ -50,8 +51,8 @@ func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.T
 	return registry.Table[*unstructured.Unstructured]{Columns: headers, Cells: cells}.Untyped()
 }
 
-// cell is what a path finds in a tree, as a column of the type shows it; nil for
-// nothing, or something of another type.
+// cell returns the value that the path finds in an object, converted to the type of the column. It returns nil if
+// the path finds nothing, or a value of another type.
 func cell(path *jsonpath.JSONPath, columnType string, tree map[string]any) any {
 	found, err := path.FindResults(tree)
 	if err != nil || len(found) == 0 || len(found[0]) == 0 {
@@ -92,7 +93,7 @@ func cell(path *jsonpath.JSONPath, columnType string, tree map[string]any) any {
 	return nil
 }
 
-// age is how long ago a time was.
+// age returns the time since an RFC 3339 time, as kubectl shows ages.
 func age(text string) any {
 	var t metav1.Time
 	switch err := t.UnmarshalQueryParameter(text); {

@@ -24,76 +24,75 @@ import (
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
-// kinds is what a definition is compiled to: a kind for each version that is served
-// or stored. It is made empty with the definition, and filled when a request first
-// needs it.
+// kinds is a compiled definition: a registry.Kind for each version that is served or stored. It is created empty
+// together with the definition and filled when the first request needs it.
 type kinds struct {
 	group     string
 	storage   string // the version that is stored
 	exclusive bool
-	// defaultsReturn says that what writes take away comes back as a default.
+	// defaultsReturn is true if a stored object may lack a value that has a default. Such objects are defaulted at
+	// every read.
 	defaultsReturn bool
 	byName         map[string]*compiledVersion
 	converter      convert.Converter
-	// since is the revision after which every object was written in the normal form
-	// of these kinds.
-	since atomic.Int64
+	// normalSince is a revision: every object written after it is stored in normal form (pruned and defaulted by the
+	// schema of these kinds). It is math.MaxInt64 until that is known.
+	normalSince atomic.Int64
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields up to previous
 	state    kindsState
 	err      error
 	bound    map[string]*rest.CustomResource
-	resource *registry.Resource // of the stored version
-	// previous are the kinds before, while requests still use them.
+	resource *registry.Resource // the resource in its storage version
+	// previous are the kinds that these replaced, while requests may still use them.
 	previous *kinds
 
-	// inFlight are the requests that use the kinds, watches aside.
+	// inFlight counts the requests that use the kinds, except watches.
 	inFlight uses
 }
 
 type kindsState int
 
 const (
-	empty kindsState = iota
-	compiledState
+	notCompiled kindsState = iota
+	compiled
 	closed
 )
 
 func newKinds() *kinds { return &kinds{} }
 
-// compiledVersion is one version of a definition, compiled.
+// compiledVersion is one version of a definition with its compiled schema.
 type compiledVersion struct {
 	name   string
 	gvk    schema.GroupVersionKind
 	schema *structural.Schema
-	// Where the status is a subresource, status is set.
-	status bool
+	status bool // the version has the status subresource
 	scale  *apiextensionsv1.CustomResourceSubresourceScale
 	// preserve keeps unknown fields (spec.preserveUnknownFields).
 	preserve bool
 	rules    *rules.Validator
 }
 
-// compiled shares what is compiled of equal schemas.
-type compiled struct {
+// caches holds the compiled parts of schemas. Definitions whose schemas are equal share them.
+type caches struct {
 	schemas *structural.Cache
 	types   merge.Cache
 	rules   rules.Cache
 }
 
-func newCompiled() *compiled { return &compiled{schemas: structural.NewCache()} }
+func newCaches() *caches { return &caches{schemas: structural.NewCache()} }
 
-// follow takes note of the kinds before, which requests may still use.
-func (k *kinds) follow(old *kinds) {
+// setPrevious records that these kinds replace old, which requests may still use.
+func (k *kinds) setPrevious(old *kinds) {
 	old.mu.Lock()
 	defer old.mu.Unlock()
-	if k.previous = old; old.state == empty {
-		k.previous = old.previous // nobody used these
+	if k.previous = old; old.state == notCompiled {
+		k.previous = old.previous // no request used old
 	}
 }
 
-// enter counts a request that uses the kinds; false where they are closed, and
-// another definition has taken their place.
+// enter counts a request that uses the kinds until inFlight.end. It returns false if the kinds are closed because
+// another state of the definition replaced them.
 func (k *kinds) enter() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,11 +103,11 @@ func (k *kinds) enter() bool {
 	return true
 }
 
-// close ends the watches of the kinds and what is in memory of them.
+// close ends the watches of the kinds and removes their objects from the cache.
 func (k *kinds) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.state == compiledState && k.resource != nil {
+	if k.state == compiled && k.resource != nil {
 		k.resource.Unbind()
 		for _, b := range k.bound {
 			b.Unbind()
@@ -126,17 +125,17 @@ func (k *kinds) loaded() (int, bool) {
 	return k.resource.Counted()
 }
 
-// bound returns what serves a version of a definition, and compiles it first if
-// need be.
+// bound returns the handler of one version of a definition, and nil if the version is not served. It compiles the
+// definition first if that has not been done. It fails if the definition cannot be compiled.
 func (s *Server) bound(d *definition, version string) (*rest.CustomResource, error) {
 	k := d.kinds
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.state == empty {
+	if k.state == notCompiled {
 		if k.err = s.compile(d); k.err != nil {
 			s.o.Log.Error("a custom resource cannot be served", "definition", d.name, "error", k.err)
 		}
-		k.state = compiledState
+		k.state = compiled
 	}
 	if k.err != nil {
 		return nil, kerrors.NewInternalError(fmt.Errorf("error resolving resource"))
@@ -144,7 +143,7 @@ func (s *Server) bound(d *definition, version string) (*rest.CustomResource, err
 	return k.bound[version], nil
 }
 
-// compile fills the kinds of a definition. Their mu is held.
+// compile fills the kinds of a definition. The caller holds the mu of the kinds.
 func (s *Server) compile(d *definition) error {
 	spec, err := d.decodeSpec()
 	if err != nil {
@@ -153,8 +152,8 @@ func (s *Server) compile(d *definition) error {
 	k := d.kinds
 	k.group, k.exclusive = d.group, s.o.Exclusive
 	k.byName, k.bound = map[string]*compiledVersion{}, map[string]*rest.CustomResource{}
-	k.since.Store(math.MaxInt64)
-	if d.badAuthority {
+	k.normalSince.Store(math.MaxInt64)
+	if d.invalidCABundle {
 		return errors.New("the conversion webhook CABundle is invalid")
 	}
 	if k.converter, err = s.o.Converters(d.name, spec); err != nil {
@@ -171,16 +170,16 @@ func (s *Server) compile(d *definition) error {
 			return fmt.Errorf("version %s: %w", v.Name, err)
 		}
 		k.byName[v.Name] = c
-		k.defaultsReturn = k.defaultsReturn || c.defaultsReturn()
+		k.defaultsReturn = k.defaultsReturn || c.statusHasDefault()
 		types[v.Name] = c.schema
 	}
 	k.defaultsReturn = k.defaultsReturn || k.conversionsLackDefaults()
-	return s.bind(d, spec, s.schemas.types.NewConverter(schema.GroupKind{Group: d.group, Kind: d.status.names.Kind}, types))
+	return s.bind(d, spec, s.caches.types.NewConverter(schema.GroupKind{Group: d.group, Kind: d.status.names.Kind}, types))
 }
 
-// defaultsReturn says that a status which is not part of what is stored has a
-// default.
-func (c *compiledVersion) defaultsReturn() bool {
+// statusHasDefault returns true if status is a subresource and the schema has a default for it. A create removes
+// the status, so that the stored object lacks the default.
+func (c *compiledVersion) statusHasDefault() bool {
 	if !c.status || c.schema == nil {
 		return false
 	}
@@ -188,8 +187,8 @@ func (c *compiledVersion) defaultsReturn() bool {
 	return status != nil && status.HasDefault
 }
 
-// conversionsLackDefaults says that what is written in a version that is not stored
-// may lack defaults of the stored one: a conversion sets none.
+// conversionsLackDefaults returns true if an object written in another version may lack defaults of the storage
+// version: conversion sets no defaults.
 func (k *kinds) conversionsLackDefaults() bool {
 	stored := k.byName[k.storage]
 	if stored == nil || !stored.schema.SetsDefaults() {
@@ -216,14 +215,14 @@ func (s *Server) compileVersion(d *definition, v *apiextensionsv1.CustomResource
 		return c, nil
 	}
 	var err error
-	if c.schema, err = s.schemas.schemas.New(v.Schema.OpenAPIV3Schema); err != nil {
+	if c.schema, err = s.caches.schemas.New(v.Schema.OpenAPIV3Schema); err != nil {
 		return nil, err
 	}
-	c.rules = s.schemas.rules.Compile(c.schema, true)
+	c.rules = s.caches.rules.Compile(c.schema, true)
 	return c, nil
 }
 
-// bind makes a kind of each version and binds them all to the store.
+// bind creates a kind for each served or stored version and binds them all to the store.
 func (s *Server) bind(d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, types managedfields.TypeConverter) error {
 	k := d.kinds
 	var list []*registry.Kind
@@ -244,38 +243,40 @@ func (s *Server) bind(d *definition, spec *apiextensionsv1.CustomResourceDefinit
 			k.resource = r
 		}
 	}
-	s.settle(k)
+	s.setNormalSince(k)
 	return nil
 }
 
-// settle makes reads trust what is written from now on, once no request writes by the
-// kinds before any more. Only a store of which nobody else writes settles: it is in this
-// process, and gives its revision without waiting.
-func (s *Server) settle(k *kinds) {
+// setNormalSince sets normalSince to the current revision once no request uses the previous kinds any more. From
+// then on reads do not prune and default what is written later. It does nothing if other processes write to the
+// store. An exclusive store is in this process and returns its revision without waiting, which is why there is no
+// context here.
+func (s *Server) setNormalSince(k *kinds) {
 	previous := k.previous
 	k.previous = nil
 	if !k.exclusive {
 		return
 	}
-	settled := func() {
+	record := func() {
 		if revision, err := s.definitions.CurrentRevision(context.Background()); err == nil {
-			k.since.Store(revision)
+			k.normalSince.Store(revision)
 		}
 	}
 	if previous == nil {
-		settled()
+		record()
 		return
 	}
-	previous.inFlight.whenNone(settled)
+	previous.inFlight.whenNone(record)
 }
 
-// decodeSpec decodes the specification, schemas included.
+// decodeSpec decodes the spec of the definition, including the schemas.
 func (d *definition) decodeSpec() (*apiextensionsv1.CustomResourceDefinitionSpec, error) {
 	spec := &apiextensionsv1.CustomResourceDefinitionSpec{}
 	return spec, unmarshalSpec(d.spec, spec)
 }
 
-// kind declares a version of the definition as the one that requests come in.
+// kind returns the registry.Kind of version v, in which requests to v read and write. types is the type converter
+// of all versions, for managedFields.
 func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, v *apiextensionsv1.CustomResourceDefinitionVersion, types managedfields.TypeConverter) *registry.Kind {
 	names := &d.status.names
 	c := k.byName[v.Name]
@@ -291,7 +292,7 @@ func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefiniti
 		},
 		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaChanges},
 		Subresources: subresources(v, spec),
-		Selection:    registry.Selection{Fields: selectable(v), FieldError: fieldError},
+		Selection:    registry.Selection{Fields: selectableFields(v), FieldError: fieldError},
 		Strategy:     c.strategy(),
 		Table:        table(v.AdditionalPrinterColumns),
 	}
@@ -304,19 +305,19 @@ func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefiniti
 	return out
 }
 
-// version declares a version of a kind whose hub is c.
+// version returns version v of the kind whose own version is hub.
 func (k *kinds) version(hub *compiledVersion, v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) registry.Version {
 	c := k.byName[v.Name]
 	out := registry.Version{
 		Name:    v.Name,
-		New:     func() registry.Object { return newTree(c.gvk) },
+		New:     func() registry.Object { return newObject(c.gvk) },
 		Default: func(obj registry.Object) { c.setDefaults(obj.(*unstructured.Unstructured)) },
 		Coerce: func(obj registry.Object, track bool) ([]string, error) {
 			return k.coerce(c, obj.(*unstructured.Unstructured), track)
 		},
 	}
 	if v.Deprecated {
-		out.Warning = deprecation(v, spec)
+		out.Warning = deprecationWarning(v, spec)
 	}
 	if c != hub {
 		out.ToStorage = k.conversion(hub.name)
@@ -325,8 +326,8 @@ func (k *kinds) version(hub *compiledVersion, v *apiextensionsv1.CustomResourceD
 	return out
 }
 
-// conversion is that for managedFields, which compares what it gives in both versions:
-// nothing is pruned.
+// conversion returns a function that converts an object to a version without pruning it. Field management needs
+// this: it compares the owned fields in both versions.
 func (k *kinds) conversion(version string) func(context.Context, registry.Object) (registry.Object, error) {
 	to := schema.GroupVersion{Group: k.group, Version: version}
 	return func(ctx context.Context, obj registry.Object) (registry.Object, error) {
@@ -338,12 +339,13 @@ func (k *kinds) conversion(version string) func(context.Context, registry.Object
 	}
 }
 
-func newTree(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+func newObject(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind}}
 }
 
-// deprecation is the warning of a deprecated version.
-func deprecation(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) string {
+// deprecationWarning returns the warning for requests to a deprecated version. If the definition sets none, the
+// text names the best served version that is newer and not deprecated.
+func deprecationWarning(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) string {
 	if v.DeprecationWarning != nil {
 		return *v.DeprecationWarning
 	}
@@ -371,7 +373,7 @@ func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apie
 		return nil
 	}
 	if v.Subresources.Scale != nil {
-		out = append(out, scaleOf(v.Subresources.Scale, replicasPaths(spec)))
+		out = append(out, scaleSubresource(v.Subresources.Scale, replicasPaths(spec)))
 	}
 	if v.Subresources.Status != nil {
 		out = append(out, registry.Subresource{Name: "status", Verbs: statusVerbs, Status: true})
@@ -379,7 +381,7 @@ func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apie
 	return out
 }
 
-// replicasPaths are the paths of the replicas in the versions that have a scale subresource.
+// replicasPaths returns the path of spec.replicas in each version that has a scale subresource.
 func replicasPaths(spec *apiextensionsv1.CustomResourceDefinitionSpec) map[string][]string {
 	paths := map[string][]string{}
 	for i := range spec.Versions {
@@ -390,8 +392,8 @@ func replicasPaths(spec *apiextensionsv1.CustomResourceDefinitionSpec) map[strin
 	return paths
 }
 
-// selectable are the selectable fields of a version.
-func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) []registry.Field {
+// selectableFields returns the fields that field selectors of the version may use.
+func selectableFields(v *apiextensionsv1.CustomResourceDefinitionVersion) []registry.Field {
 	var out []registry.Field
 	for _, f := range v.SelectableFields {
 		name := strings.TrimPrefix(f.JSONPath, ".")
@@ -400,11 +402,11 @@ func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) []registry.F
 	return out
 }
 
-// members splits a simple path: ".spec.color" and ".spec['color']" alike.
+// members splits a simple JSON path: ".spec.color" and ".spec['color']" both return [spec color].
 func members(path string) []string {
 	path = strings.NewReplacer("['", ".", `["`, ".", "']", "", `"]`, "").Replace(path)
 	return strings.Split(strings.TrimPrefix(path, "."), ".")
 }
 
-// fieldError words the answer to a field that cannot be selected by.
+// fieldError returns the error for a field selector with an unknown field.
 func fieldError(_, label string) error { return fmt.Errorf("field label not supported: %s", label) }

@@ -16,11 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// A definition is served once its names are accepted; that and what else the
-// server finds out about it are its conditions.
+// The server sets the conditions of a definition: NamesAccepted, Established, and for a protected group
+// KubernetesAPIApprovalPolicyConformant. A definition is served once its names are accepted.
 
-// reconcile gives definitions their conditions until ctx ends, one at a time: which names
-// are free depends on what the others were given before.
+// reconcile sets the conditions of the definitions in the queue until ctx ends. It works on one definition at a
+// time, because the names that are free depend on the names that other definitions have been accepted with.
 func (s *Server) reconcile(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.work.ShutDown)
 	defer stop()
@@ -33,59 +33,61 @@ func (s *Server) reconcile(ctx context.Context) {
 	}
 }
 
-// reconcileOne gives one definition its conditions, and tries again later if that fails.
+// reconcileOne sets the conditions of one definition. After a failure the definition is queued again in retryAfter.
 func (s *Server) reconcileOne(ctx context.Context, name string) {
-	defer s.work.Done(name) // after a panic too: otherwise the name would never be got again
-	if err := s.look(ctx, name); err != nil && ctx.Err() == nil {
-		s.o.Log.Warn("a custom resource definition will be looked at again", "name", name, "error", err)
+	defer s.work.Done(name) // deferred: without it, a panic would keep the name out of the queue forever
+	if err := s.syncStatus(ctx, name); err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("setting the status of a custom resource definition failed; it will be tried again", "name", name, "error", err)
 		time.AfterFunc(retryAfter, func() { s.work.Add(name) })
 	}
 }
 
-// look writes the status that a definition should have, where it has not.
-func (s *Server) look(ctx context.Context, name string) error {
+// syncStatus writes the status of a definition if it differs from the desired status, and starts the deletion of
+// its objects if the definition is being deleted.
+func (s *Server) syncStatus(ctx context.Context, name string) error {
 	s.mu.Lock()
 	d := s.byName[name]
 	s.mu.Unlock()
 	if d == nil {
 		return nil
 	}
-	if d.deleting && d.cleanup {
-		s.finish(ctx, d)
+	if d.deleting && d.hasFinalizer {
+		s.startDeletingObjects(ctx, d)
 	}
-	if _, changed := s.want(d.group, &d.names, d.approval, d.badAuthority, d.status); !changed {
+	if _, changed := s.desiredStatus(d.group, &d.names, d.approval, d.invalidCABundle, d.status); !changed {
 		return nil
 	}
 	var after status
 	err := s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) {
 		now := status{names: obj.Status.AcceptedNames, conditions: obj.Status.Conditions}
-		after, _ = s.want(obj.Spec.Group, &obj.Spec.Names, obj.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation], badAuthority(obj.Spec.Conversion), now)
+		approval := obj.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation]
+		after, _ = s.desiredStatus(obj.Spec.Group, &obj.Spec.Names, approval, invalidCABundle(obj.Spec.Conversion), now)
 		obj.Status.AcceptedNames, obj.Status.Conditions = after.names, after.conditions
 	})
 	if kerrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
-		s.given(d, after)
+		s.recordStatus(d, after)
 	}
 	return err
 }
 
-// given takes note of the names that a definition was given, before the change
-// comes back from the store, and looks again at those that may want one it gave up.
-func (s *Server) given(d *definition, after status) {
+// recordStatus stores the written status of d in memory before the watch reports the change. If the accepted names
+// changed, definitions of the group with a conflict are queued again, because a name may have become free.
+func (s *Server) recordStatus(d *definition, after status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !sameNames(&d.status.names, &after.names) {
 		s.reconsider(d.group)
 	}
 	if s.byName[d.name] != d {
-		return // the change came back already, or another one
+		return // the watch already reported this change or a later one
 	}
 	copied := *d
 	copied.status = after
 	s.byName[d.name] = &copied
-	s.enter(d, &copied)
+	s.updateGroupNames(d, &copied)
 }
 
 // writeStatus changes a definition's status as the server's own field manager.
@@ -98,10 +100,10 @@ func (s *Server) writeStatus(ctx context.Context, name string, change func(*apie
 	return err
 }
 
-// want is the status that a definition should have, and whether it differs. Names
-// are looked at as long as it has not all that it wants: conditions that somebody
-// took away afterwards do not come back.
-func (s *Server) want(group string, wanted *names, approval string, badAuthority bool, now status) (status, bool) {
+// desiredStatus returns the status that a definition should have, and whether it differs from now. Names and the
+// Established condition are only computed while the accepted names differ from the wanted ones, so conditions that
+// a client removed afterwards are not set again.
+func (s *Server) desiredStatus(group string, wanted *names, approval string, invalidCABundle bool, now status) (status, bool) {
 	out := status{names: now.names, conditions: slices.Clone(now.conditions)}
 	changed := false
 	set := func(c condition) {
@@ -115,42 +117,51 @@ func (s *Server) want(group string, wanted *names, approval string, badAuthority
 		set(c)
 	}
 	if !sameNames(wanted, &now.names) {
-		given, accepted := s.takenIn(group, wanted).accept(*wanted, now.names)
-		changed = changed || !sameNames(&given, &now.names)
-		out.names = given
+		assigned, accepted := s.namesInUse(group, wanted).accept(*wanted, now.names)
+		changed = changed || !sameNames(&assigned, &now.names)
+		out.names = assigned
 		set(accepted)
 		if out.condition(apiextensionsv1.Established) == nil {
-			set(notAccepted)
+			set(notAcceptedCondition)
 		}
 	}
 	if out.namesAccepted() && !out.established() {
-		set(establishedCondition(badAuthority))
+		set(establishedCondition(invalidCABundle))
 	}
 	return out, changed
 }
 
-// takenIn are those of the wanted names that definitions of a group have.
-func (s *Server) takenIn(group string, wanted *names) taken {
+// namesInUse returns which of the wanted names definitions of the group use.
+func (s *Server) namesInUse(group string, wanted *names) usedNames {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.ledgers[group]; l != nil {
-		return l.taken(wanted)
+	if l := s.namesByGroup[group]; l != nil {
+		return l.used(wanted)
 	}
-	return newTaken()
+	return newUsedNames()
 }
 
-// notAccepted is the first condition of a definition whose names others have.
-var notAccepted = condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "NotAccepted", Message: "not all names are accepted"}
-
-// establishedCondition is that of a definition whose names are accepted.
-func establishedCondition(badAuthority bool) condition {
-	if badAuthority {
-		return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse, Reason: "InvalidCABundle", Message: "The conversion webhook CABundle is invalid"}
-	}
-	return condition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, Reason: "InitialNamesAccepted", Message: "the initial names have been accepted"}
+// notAcceptedCondition is the first Established condition of a definition whose names are in use by others.
+var notAcceptedCondition = condition{
+	Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
+	Reason: "NotAccepted", Message: "not all names are accepted",
 }
 
-// set adds or replaces a condition; its time moves when its status does.
+// establishedCondition returns the Established condition of a definition whose names are accepted.
+func establishedCondition(invalidCABundle bool) condition {
+	if invalidCABundle {
+		return condition{
+			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
+			Reason: "InvalidCABundle", Message: "The conversion webhook CABundle is invalid",
+		}
+	}
+	return condition{
+		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
+		Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+	}
+}
+
+// set adds or replaces a condition. lastTransitionTime becomes now if the condition is new or its status changes.
 func (s *status) set(c condition, now time.Time) {
 	c.LastTransitionTime = metav1.Time{Time: now}.Rfc3339Copy()
 	old := s.condition(c.Type)
@@ -164,13 +175,13 @@ func (s *status) set(c condition, now time.Time) {
 	*old = c
 }
 
-// protected says whether a group belongs to Kubernetes, so that its definitions
-// need an approval (KEP-1111).
+// protected reports whether a group belongs to Kubernetes, so that its definitions need an approval (KEP-1111).
 func protected(group string) bool {
 	return strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io") || group == "k8s.io" || group == "kubernetes.io"
 }
 
-// approvalCondition says whether a definition of a protected group was approved.
+// approvalCondition returns the condition KubernetesAPIApprovalPolicyConformant, and false if the group is not
+// protected.
 func approvalCondition(group, annotation string) (condition, bool) {
 	if !protected(group) {
 		return condition{}, false

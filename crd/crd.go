@@ -1,10 +1,9 @@
-// Package crd serves custom resources: it follows the CustomResourceDefinitions,
-// gives them their conditions, and serves the resources of those that are
-// established.
+// Package crd serves custom resources: it watches the CustomResourceDefinitions, sets their conditions, and serves
+// the resources of the established ones.
 //
-// A definition costs little until somebody asks for its resources: only then is it
-// compiled to kinds (compile.go), which the generic pipeline serves like built-in
-// ones. Definitions whose schemas are equal share what is compiled of them.
+// A definition is compiled to kinds (compile.go) when the first request for its resource arrives; until then it
+// costs little memory. The generic pipeline serves these kinds like built-in ones. Definitions whose schemas are
+// equal share the compiled schema.
 package crd
 
 import (
@@ -37,63 +36,63 @@ import (
 	"github.com/keelson-dev/keelson/write"
 )
 
-// Options are what custom resources are served with.
+// Options are the dependencies and settings of a Server.
 type Options struct {
 	Registry *registry.Registry
 	Rest     *rest.Handler
-	// Client writes the status of definitions, Writes deletes the objects of those that are deleted.
+	// Client writes the status of definitions. Writes deletes the objects of deleted definitions.
 	Client *client.Client
 	Writes *write.Pipeline
-	// Exclusive says that nobody else writes to the store: what was written since a
-	// definition took effect need not be pruned and defaulted again when it is read.
+	// Exclusive is true if no other process writes to the store. Objects written after a definition took effect then
+	// need no pruning and defaulting when they are read.
 	Exclusive bool
-	// Converters makes the converter of a definition.
+	// Converters returns the converter of a definition.
 	Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error)
-	// Forget is called with the name of each definition that is gone; nil is not called.
+	// Forget is called with the name of each definition that was removed. It may be nil.
 	Forget func(name string)
 	// Resources is the directory that the resources of definitions are put into.
 	Resources *directory.Directory
-	// Documents is told which definitions have OpenAPI documents; nil is not.
+	// Documents gets the definitions that have OpenAPI documents. It may be nil.
 	Documents Documents
 	Log       *slog.Logger
 	Now       func() time.Time
 }
 
-// Documents are the OpenAPI documents of custom resources.
+// Documents holds the OpenAPI documents of custom resources.
 type Documents interface {
 	Set(openapi.Definition)
 	Remove(name string)
 }
 
-// resource is the resource of definitions.
+// resource is the resource customresourcedefinitions.
 var resource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
-// Server follows the definitions and serves their resources.
+// Server watches the definitions and serves their resources.
 type Server struct {
 	o           Options
 	definitions *registry.Resource
-	schemas     *compiled
-	// served has the *definition of each group and resource.
+	caches      *caches
+	// served maps a group and resource to the *definition that serves it.
 	served sync.Map // schema.GroupResource -> *definition
 
-	// mu guards what follows, and is held for look-ups and changes in memory only.
+	// mu guards the fields up to deletingObjects. It is held only for look-ups and changes in memory.
 	mu     sync.Mutex
 	byName map[string]*definition
-	// ledgers are those of the groups.
-	ledgers map[string]*ledger
-	// finishing are the definitions whose objects are being deleted.
-	finishing map[string]bool
+	// namesByGroup has the accepted names of each API group.
+	namesByGroup map[string]*groupNames
+	// deletingObjects has the names of the definitions whose objects are being deleted.
+	deletingObjects map[string]bool
 
-	// follower brings the definitions; nil before the first of them.
+	// follower watches the definitions. It is nil until Run has started it.
 	follower atomic.Pointer[informer.Informer]
-	// work has the names of the definitions that reconcile has to look at.
+	// work is the queue of the names of the definitions that reconcile has to process.
 	work  *workqueue.Typed[string]
-	ready chan struct{} // closed when the definitions of the start are known
-	known sync.Once     // guards the closing of ready
+	ready chan struct{} // closed when the first list of definitions has been processed
+	known sync.Once     // closes ready
 	tasks sync.WaitGroup
 }
 
-// New makes a server; Run makes it work.
+// New returns a server. It does nothing until Run is called.
 func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -102,16 +101,17 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		o: o, definitions: o.Registry.Resource(resource), schemas: newCompiled(),
-		byName: map[string]*definition{}, ledgers: map[string]*ledger{},
-		finishing: map[string]bool{}, work: workqueue.NewTyped[string](), ready: make(chan struct{}),
+		o: o, definitions: o.Registry.Resource(resource), caches: newCaches(),
+		byName: map[string]*definition{}, namesByGroup: map[string]*groupNames{},
+		deletingObjects: map[string]bool{}, work: workqueue.NewTyped[string](), ready: make(chan struct{}),
 	}
 }
 
-// retryAfter is how long the server rests after a failure.
+// retryAfter is the time between a failure and the next try.
 const retryAfter = time.Second
 
-// Run works until ctx ends or the store is closed. What it starts has ended when it returns.
+// Run watches and reconciles definitions until ctx ends or the store is closed. All goroutines that it started have
+// ended when it returns.
 func (s *Server) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.tasks.Wait() // after a panic too: Run is called again then
@@ -137,7 +137,8 @@ func (s *Server) Run(ctx context.Context) {
 	s.reconcile(ctx)
 }
 
-// Ready waits until the definitions that were there at the start are known.
+// Ready waits until the first list of definitions has been processed. It returns the error of ctx if ctx ends
+// before.
 func (s *Server) Ready(ctx context.Context) error {
 	select {
 	case <-s.ready:
@@ -147,7 +148,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	}
 }
 
-// reset takes in all definitions, and forgets those that are gone.
+// reset processes a list of all definitions, and drops those that are not in it.
 func (s *Server) reset(all []informer.Change) {
 	gone := s.names()
 	for _, c := range all {
@@ -159,7 +160,7 @@ func (s *Server) reset(all []informer.Change) {
 	s.apply(all)
 }
 
-// apply takes in changes of definitions. One that cannot be read is not served.
+// apply processes changes of definitions. A definition that cannot be decoded is not served.
 func (s *Server) apply(changes []informer.Change) {
 	for _, c := range changes {
 		if c.Stored == nil {
@@ -177,7 +178,7 @@ func (s *Server) apply(changes []informer.Change) {
 	}
 }
 
-// put makes d the state of its definition.
+// put stores d as the current state of its definition, unless a newer state is known.
 func (s *Server) put(d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,15 +187,15 @@ func (s *Server) put(d *definition) {
 		return
 	}
 	if old != nil {
-		d.inherit(old)
+		d.reuseKinds(old)
 	}
 	s.byName[d.name] = d
-	s.enter(old, d)
+	s.updateGroupNames(old, d)
 	s.expose(old, d)
 }
 
-// expose serves d in place of old; either may be nil. mu is held. The old kinds are
-// closed before the new ones can be compiled: both have the same place in the cache.
+// expose serves d in place of old; either may be nil. The caller holds mu. The old kinds are closed before the new
+// ones can be compiled, because both use the same resource of the cache.
 func (s *Server) expose(old, d *definition) {
 	if old != nil && (d == nil || d.kinds != old.kinds) {
 		old.kinds.close()
@@ -205,7 +206,7 @@ func (s *Server) expose(old, d *definition) {
 	if d != nil && d.serves() {
 		s.served.Store(d.key(), d)
 	}
-	s.list(old, d)
+	s.updateDirectory(old, d)
 	if s.o.Documents == nil {
 		return
 	}
@@ -217,7 +218,7 @@ func (s *Server) expose(old, d *definition) {
 	}
 }
 
-// drop forgets a definition that is gone. The names it had are free.
+// drop removes a definition that no longer exists. Definitions that wait for one of its names are queued again.
 func (s *Server) drop(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,16 +230,15 @@ func (s *Server) drop(name string) {
 	if s.o.Forget != nil {
 		s.o.Forget(name)
 	}
-	s.enter(old, nil)
+	s.updateGroupNames(old, nil)
 	s.expose(old, nil)
 	s.reconsider(old.group)
 }
 
-// reconsider looks again at the definitions of a group that lack a name. mu is
-// held.
+// reconsider queues the definitions of a group that have a name conflict. The caller holds mu.
 func (s *Server) reconsider(group string) {
-	if l := s.ledgers[group]; l != nil {
-		for name := range l.lacking {
+	if l := s.namesByGroup[group]; l != nil {
+		for name := range l.conflicting {
 			s.work.Add(name)
 		}
 	}
@@ -254,21 +254,21 @@ func (s *Server) names() map[string]bool {
 	return names
 }
 
-// Serves says whether a request is for a resource of a definition.
+// Serves reports whether a request is for the resource of a definition.
 func (s *Server) Serves(info *request.Info) bool {
 	d := s.find(info)
-	if d == nil || !d.fits(info) {
+	if d == nil || !d.servesRequest(info) {
 		s.catchUp(info)
-		d = s.find(info) // it may have come before there was something to wait for
+		d = s.find(info) // the definition may have been added meanwhile even if there was nothing to wait for
 	}
-	return d != nil && d.fits(info)
+	return d != nil && d.servesRequest(info)
 }
 
-// catchUpTime bounds the wait of catchUp.
+// catchUpTime is the longest time that catchUp waits.
 const catchUpTime = time.Second
 
-// catchUp waits until the definition of a request's resource is taken in as readers
-// see it already: who has read that it is established may use it.
+// catchUp waits until the server has processed the state of a definition that the cache already returns to readers.
+// So a client that has read that a definition is established can use its resource at once.
 func (s *Server) catchUp(info *request.Info) {
 	ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
 	defer cancel()
@@ -304,11 +304,11 @@ func (s *Server) find(info *request.Info) *definition {
 	return d.(*definition)
 }
 
-// ServeHTTP serves a request for which Serves holds.
+// ServeHTTP serves a request for which Serves returned true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
 	d := s.find(info)
-	if d == nil || !d.fits(info) {
+	if d == nil || !d.servesRequest(info) {
 		apiresponse.NotFoundPage(w)
 		return
 	}
@@ -317,23 +317,23 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A request begins again when its definition changes under it, up to maxChanges
-// times, the later the longer after the change.
+// A request is started again if its definition is replaced before the request has done anything, at most maxChanges
+// times. The pause before try n is n times changePause.
 const (
 	maxChanges  = 60
 	changePause = time.Millisecond
 )
 
-// serve serves a request by its definition, and again where that changed before
-// anything was done.
+// serve serves a request by its definition. If the definition is replaced before anything was done, it starts again
+// with the new one.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Info, d *definition) error {
-	body := keepBody(r)
+	body := recordBody(r)
 	for try := 0; ; try++ {
 		err := s.serveBy(w, r, info, d)
 		if !errors.Is(err, cache.ErrRemoved) {
 			return err
 		}
-		if d = s.find(info); d == nil || !d.fits(info) {
+		if d = s.find(info); d == nil || !d.servesRequest(info) {
 			apiresponse.NotFoundPage(w)
 			return nil
 		}
@@ -345,7 +345,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, info *request.Inf
 		if try == maxChanges {
 			return kerrors.NewServerTimeout(schema.GroupResource{Group: info.Group, Resource: info.Resource}, info.Verb, 1)
 		}
-		r.Body = body.again()
+		r.Body = body.replay()
 	}
 }
 
@@ -360,21 +360,21 @@ func (s *Server) serveBy(w http.ResponseWriter, r *http.Request, info *request.I
 	if info.Verb != "watch" {
 		defer d.kinds.inFlight.end()
 	} else {
-		d.kinds.inFlight.end() // watches write nothing
+		d.kinds.inFlight.end() // watches do not write, so normalSince need not wait for them
 	}
 	return bound.Serve(w, r)
 }
 
-// kept is a body that can be read again.
-type kept struct {
+// replayableBody is a request body that can be read again from its beginning.
+type replayableBody struct {
 	io.Reader
 	io.Closer
 	read bytes.Buffer
 }
 
-// keepBody keeps what is read of a request's body.
-func keepBody(r *http.Request) *kept {
-	k := &kept{Closer: http.NoBody}
+// recordBody replaces the body of a request by one that records what is read.
+func recordBody(r *http.Request) *replayableBody {
+	k := &replayableBody{Closer: http.NoBody}
 	if r.Body != nil && r.Body != http.NoBody {
 		k.Closer = r.Body
 		k.Reader = io.TeeReader(r.Body, &k.read)
@@ -383,17 +383,16 @@ func keepBody(r *http.Request) *kept {
 	return k
 }
 
-// again is the body from its beginning.
-func (k *kept) again() io.ReadCloser {
+// replay returns the body from its beginning.
+func (k *replayableBody) replay() io.ReadCloser {
 	if k.Reader == nil {
 		return http.NoBody
 	}
 	rest := k.Reader
-	return &kept{Reader: io.MultiReader(bytes.NewReader(k.read.Bytes()), rest), Closer: k.Closer}
+	return &replayableBody{Reader: io.MultiReader(bytes.NewReader(k.read.Bytes()), rest), Closer: k.Closer}
 }
 
-// Objects calls f with the number of objects of each custom resource that is in
-// memory.
+// Objects calls f with the number of objects of each custom resource whose objects are in memory.
 func (s *Server) Objects(f func(group, resource string, objects int)) {
 	s.served.Range(func(_, value any) bool {
 		d := value.(*definition)

@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// A definition is what the server keeps of one CustomResourceDefinition: all that
-// decides whether and where it is served, but no schema. It does not change.
+// definition holds what the server keeps in memory of one CustomResourceDefinition: everything that decides whether
+// and where it is served, but no decoded schemas. It is immutable.
 type definition struct {
 	name     string
 	uid      types.UID
@@ -27,22 +27,20 @@ type definition struct {
 	scope    apiextensionsv1.ResourceScope
 	names    apiextensionsv1.CustomResourceDefinitionNames
 	versions []version
-	approval string // the annotation, "" if there is none
-	// badAuthority says that the certificates to trust a conversion webhook by cannot
-	// be read.
-	badAuthority bool
-	deleting     bool
-	cleanup      bool // the finalizer is there
-	status       status
-	// spec are the bytes of the specification: what is compiled depends on them and
-	// on the accepted names alone.
+	approval string // the annotation api-approved.kubernetes.io, or ""
+	// invalidCABundle is true if the caBundle of the conversion webhook contains no certificate.
+	invalidCABundle bool
+	deleting        bool
+	hasFinalizer    bool // the finalizer customresourcecleanup is present
+	status          status
+	// spec is the encoded spec. What is compiled depends only on it and on the accepted names.
 	spec string
-	// kinds are the compiled ones, shared by definitions that follow each other with
-	// the same specification and names.
+	// kinds is the compiled definition. Successive states of a definition with the same spec and accepted names
+	// share it.
 	kinds *kinds
 }
 
-// version is one version of a definition.
+// version is one version of a definition, without its schema.
 type version struct {
 	name            string
 	served, storage bool
@@ -51,14 +49,14 @@ type version struct {
 	status, scale   bool
 }
 
-// status is the part of a definition that its controllers write.
+// status is the part of a definition that this server writes.
 type status struct {
 	names      apiextensionsv1.CustomResourceDefinitionNames
 	conditions []apiextensionsv1.CustomResourceDefinitionCondition
 }
 
-// light is a definition as it is decoded here, without schemas.
-type light struct {
+// decodedDefinition is the part of a CustomResourceDefinition that newDefinition decodes: no schemas.
+type decodedDefinition struct {
 	Metadata struct {
 		Name              string            `json:"name"`
 		UID               types.UID         `json:"uid"`
@@ -73,13 +71,13 @@ type light struct {
 	} `json:"status"`
 }
 
-// rawSpec keeps the bytes of a specification beside what is read of them.
+// rawSpec keeps the encoded spec together with the decoded fields.
 type rawSpec struct {
 	text string
-	lightSpec
+	decodedSpec
 }
 
-type lightSpec struct {
+type decodedSpec struct {
 	Group      string                                        `json:"group"`
 	Scope      apiextensionsv1.ResourceScope                 `json:"scope"`
 	Names      apiextensionsv1.CustomResourceDefinitionNames `json:"names"`
@@ -100,29 +98,29 @@ type lightSpec struct {
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *rawSpec) UnmarshalJSON(text []byte) error {
 	s.text = string(text)
-	return scheme.UnmarshalTree(text, &s.lightSpec)
+	return scheme.UnmarshalTree(text, &s.decodedSpec)
 }
 
-// newDefinition reads a stored definition.
+// newDefinition decodes a stored definition.
 func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (*definition, error) {
 	item, err := r.ItemJSON(ctx, o, &r.Kind.Versions[0])
 	if err != nil {
 		return nil, err
 	}
-	var l light
+	var l decodedDefinition
 	if err := scheme.UnmarshalTree(item, &l); err != nil {
 		return nil, err
 	}
 	d := &definition{
 		name: l.Metadata.Name, uid: l.Metadata.UID, revision: o.Revision,
 		group: l.Spec.Group, scope: l.Spec.Scope, names: l.Spec.Names,
-		approval:     l.Metadata.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation],
-		badAuthority: badAuthority(l.Spec.Conversion),
-		deleting:     l.Metadata.DeletionTimestamp != nil,
-		cleanup:      slices.Contains(l.Metadata.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer),
-		status:       status{names: l.Status.AcceptedNames, conditions: l.Status.Conditions},
-		spec:         l.Spec.text,
-		kinds:        newKinds(),
+		approval:        l.Metadata.Annotations[apiextensionsv1.KubeAPIApprovedAnnotation],
+		invalidCABundle: invalidCABundle(l.Spec.Conversion),
+		deleting:        l.Metadata.DeletionTimestamp != nil,
+		hasFinalizer:    slices.Contains(l.Metadata.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer),
+		status:          status{names: l.Status.AcceptedNames, conditions: l.Status.Conditions},
+		spec:            l.Spec.text,
+		kinds:           newKinds(),
 	}
 	for _, v := range l.Spec.Versions {
 		d.versions = append(d.versions, version{
@@ -134,13 +132,15 @@ func newDefinition(ctx context.Context, r *registry.Resource, o *cache.Object) (
 	return d, nil
 }
 
-// inherit takes over what is compiled of old if it means the same.
-func (d *definition) inherit(old *definition) {
-	if d.uid == old.uid && d.spec == old.spec && sameNames(&d.status.names, &old.status.names) && d.terminating() == old.terminating() {
+// reuseKinds takes the compiled kinds of old if the spec and the accepted names are the same. Otherwise the kinds
+// of d replace those of old.
+func (d *definition) reuseKinds(old *definition) {
+	if d.uid == old.uid && d.spec == old.spec && sameNames(&d.status.names, &old.status.names) &&
+		d.terminating() == old.terminating() {
 		d.kinds, d.spec = old.kinds, old.spec
 		return
 	}
-	d.kinds.follow(old.kinds)
+	d.kinds.setPrevious(old.kinds)
 }
 
 func sameNames(a, b *apiextensionsv1.CustomResourceDefinitionNames) bool {
@@ -148,20 +148,20 @@ func sameNames(a, b *apiextensionsv1.CustomResourceDefinitionNames) bool {
 		slices.Equal(a.ShortNames, b.ShortNames) && slices.Equal(a.Categories, b.Categories)
 }
 
-// key is where the definition's resource is served.
+// key returns the group and resource under which the definition is served.
 func (d *definition) key() schema.GroupResource {
-	// The plural name is never another one than the definition's own name begins with.
+	// Validation requires that the name of a definition is its plural name, a dot and its group.
 	return schema.GroupResource{Group: d.group, Resource: beforeDot(d.name)}
 }
 
-// serves says whether requests for the resource are answered.
+// serves reports whether requests for the resource are served.
 func (d *definition) serves() bool {
 	n := &d.status.names
 	return (d.status.namesAccepted() || d.status.established()) &&
 		n.Plural != "" && n.Singular != "" && n.Kind != "" && n.ListKind != ""
 }
 
-// terminating says that no new objects are accepted.
+// terminating reports whether the definition is being deleted, so that no new objects are accepted.
 func (d *definition) terminating() bool { return d.status.is(apiextensionsv1.Terminating) }
 
 func (d *definition) version(name string) *version {
@@ -173,8 +173,9 @@ func (d *definition) version(name string) *version {
 	return nil
 }
 
-// fits says whether the version of a request is served, in the scope of its path.
-func (d *definition) fits(info *request.Info) bool {
+// servesRequest reports whether the definition serves the version of a request and whether the path has the right
+// scope (with or without a namespace).
+func (d *definition) servesRequest(info *request.Info) bool {
 	if d.version(info.Version) == nil {
 		return false
 	}
@@ -183,13 +184,13 @@ func (d *definition) fits(info *request.Info) bool {
 	case !namespaced:
 		return info.Namespace == ""
 	case info.Namespace == "":
-		// Across namespaces there are only lists and watches.
+		// Without a namespace, a namespaced resource only supports list and watch.
 		return info.Verb == "list" || info.Verb == "watch"
 	}
 	return true
 }
 
-func badAuthority(c *apiextensionsv1.CustomResourceConversion) bool {
+func invalidCABundle(c *apiextensionsv1.CustomResourceConversion) bool {
 	if c == nil || c.Webhook == nil || c.Webhook.ClientConfig == nil || len(c.Webhook.ClientConfig.CABundle) == 0 {
 		return false
 	}
@@ -216,7 +217,7 @@ func (s *status) established() bool { return s.is(apiextensionsv1.Established) }
 
 func beforeDot(s string) string { name, _, _ := strings.Cut(s, "."); return name }
 
-// document is what OpenAPI documents are made of.
+// document returns what the OpenAPI documents of the definition are built from.
 func (d *definition) document() openapi.Definition {
 	out := openapi.Definition{
 		Name: d.name, Group: d.group, Spec: d.spec,

@@ -13,8 +13,9 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// list replaces the versions of old by those of d in the directory; either may be nil. mu is held.
-func (s *Server) list(old, d *definition) {
+// updateDirectory replaces the versions of old by those of d in the directory. Either may be nil. The caller holds
+// mu.
+func (s *Server) updateDirectory(old, d *definition) {
 	for _, gvr := range old.servedVersions() {
 		if d == nil || d.version(gvr.Version) == nil {
 			s.o.Resources.Remove(gvr, directory.Custom)

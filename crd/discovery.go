@@ -12,7 +12,7 @@ var (
 	terminatingVerbs = metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}
 )
 
-// apiResources returns what discovery shows of a version: the resource and its subresources.
+// apiResources returns the discovery entries of a version: the resource and its subresources.
 func (d *definition) apiResources(v *version) []metav1.APIResource {
 	n := &d.status.names
 	namespaced := d.scope == apiextensionsv1.NamespaceScoped

@@ -16,12 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// documents is the registry.Documents of one version.
+// documents implements registry.Documents for one version.
 type documents struct {
 	*kinds
 	version string
-	// head begins the documents of this version that this server made: trees are
-	// encoded in the order of their members.
+	// head is how objects of this version begin if this server encoded them: it writes apiVersion first.
 	head []byte
 }
 
@@ -39,7 +38,7 @@ func (d *documents) Is(doc []byte) bool {
 	return err == nil && version == d.version
 }
 
-// versionOf reads the version that a document says it has.
+// versionOf returns the version in the apiVersion of an encoded object.
 func versionOf(doc []byte) (string, error) {
 	apiVersion, _, err := wire.KindOf(doc)
 	if err != nil {
@@ -49,10 +48,10 @@ func versionOf(doc []byte) (string, error) {
 	return gv.Version, err
 }
 
-// Normal implements registry.Documents. What this server wrote since the definition
-// took effect is in its normal form already, if nobody else writes.
+// Normal implements registry.Documents. Objects that this server wrote since the definition took effect are already
+// in normal form if no other process writes to the store.
 func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
-	if d.settled(revision) {
+	if d.isNormal(revision) {
 		return doc, nil
 	}
 	tree, err := decodeTree(doc)
@@ -65,7 +64,7 @@ func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
 	}
 	v := d.byName[version]
 	if v == nil {
-		// A version that the definition no longer has: there is no schema to go by.
+		// The definition no longer has this version, so there is no schema to prune and default by.
 		return doc, nil
 	}
 	if err := v.read(tree); err != nil {
@@ -74,13 +73,13 @@ func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
 	return scheme.MarshalTree(tree)
 }
 
-// settled says that an object written at revision, 0 for one that is not written,
-// is in its normal form.
-func (k *kinds) settled(revision int64) bool {
+// isNormal reports whether an object written at revision is stored in normal form. revision is 0 for an object that
+// has not been written yet.
+func (k *kinds) isNormal(revision int64) bool {
 	if k.defaultsReturn {
 		return false
 	}
-	return revision == 0 || k.exclusive && revision > k.since.Load()
+	return revision == 0 || k.exclusive && revision > k.normalSince.Load()
 }
 
 // Decode implements registry.Documents.
@@ -91,9 +90,8 @@ func decodeTree(doc []byte) (*unstructured.Unstructured, error) {
 	return tree, scheme.UnmarshalTree(doc, &tree.Object)
 }
 
-// Encode implements registry.Documents. Fields that were applied and that the schema
-// does not know, and nulls, get as far as here: they are validated and owned, but not
-// stored.
+// Encode implements registry.Documents. Server-side apply keeps unknown fields and nulls up to this point, because
+// they are validated and owned; they are pruned here and not stored.
 func (d *documents) Encode(ctx context.Context, obj registry.Object) ([]byte, error) {
 	tree := obj.(*unstructured.Unstructured)
 	if tree.GroupVersionKind().Version == d.storage {
@@ -133,7 +131,7 @@ func (d *documents) Convert(ctx context.Context, docs [][]byte) ([][]byte, error
 	return out, nil
 }
 
-// convert brings trees, which it owns, to a version, and prunes them by its schema.
+// convert converts objects, which it owns, to a version and prunes them by the schema of that version.
 func (k *kinds) convert(ctx context.Context, trees []*unstructured.Unstructured, version string) ([]*unstructured.Unstructured, error) {
 	out, err := k.converter.Convert(ctx, trees, schema.GroupVersion{Group: k.group, Version: version})
 	if err != nil {

@@ -16,35 +16,34 @@ import (
 	"github.com/keelson-dev/keelson/write"
 )
 
-// A deleted definition stays until its objects are gone: its finalizer is removed
-// after them.
+// A definition that is being deleted stays until its objects are deleted; then its finalizer is removed.
 
-// objectsWait is how long the objects of a deleted definition may take to go before
-// the definition says that they do not.
+// objectsWait is how long the server waits for the objects of a deleted definition to disappear before it reports a
+// failure in the condition Terminating.
 const objectsWait = time.Minute
 
-// finish deletes the objects of a definition in the background, once at a time.
-func (s *Server) finish(ctx context.Context, d *definition) {
+// startDeletingObjects starts a goroutine that deletes the objects of a definition. It does nothing if one is
+// running.
+func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.finishing[d.name] {
+	if s.deletingObjects[d.name] {
 		return
 	}
-	s.finishing[d.name] = true
+	s.deletingObjects[d.name] = true
 	s.tasks.Go(func() {
 		err := s.deleteObjects(ctx, d)
 		s.mu.Lock()
-		delete(s.finishing, d.name)
+		delete(s.deletingObjects, d.name)
 		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("the objects of a deleted definition stay for now", "name", d.name, "error", err)
+			s.o.Log.Warn("deleting the objects of a deleted definition failed; it will be tried again", "name", d.name, "error", err)
 			time.AfterFunc(retryAfter, func() { s.work.Add(d.name) })
 		}
 	})
 }
 
-// deleteObjects deletes all objects of a definition, waits for the last, and lets
-// the definition go.
+// deleteObjects deletes all objects of a definition, waits until none is left, and removes the finalizer.
 func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
 	outcome := condition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: "NeverEstablished", Message: "resource was never established"}
 	if d.status.established() {
@@ -53,14 +52,14 @@ func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
 			return ignoreNotFound(err)
 		}
 		var err error
-		if outcome, err = s.emptyNow(ctx, d); err != nil {
+		if outcome, err = s.deleteObjectsOfCurrent(ctx, d); err != nil {
 			return errors.Join(err, ignoreNotFound(s.setCondition(ctx, d.name, outcome, false)))
 		}
 	}
 	return ignoreNotFound(s.setCondition(ctx, d.name, outcome, true))
 }
 
-// setCondition sets a condition; release also removes the finalizer.
+// setCondition sets a condition. If release is true it also removes the finalizer.
 func (s *Server) setCondition(ctx context.Context, name string, c condition, release bool) error {
 	return s.writeStatus(ctx, name, func(obj *apiextensionsv1.CustomResourceDefinition) {
 		st := status{conditions: slices.Clone(obj.Status.Conditions)}
@@ -74,11 +73,11 @@ func (s *Server) setCondition(ctx context.Context, name string, c condition, rel
 	})
 }
 
-// emptyNow is empty by the definition as it is now: a change of it replaces the resource that its objects are
-// found in.
-func (s *Server) emptyNow(ctx context.Context, d *definition) (condition, error) {
+// deleteObjectsOfCurrent calls deleteAndAwait, and calls it again with the current state of the definition if that
+// was replaced meanwhile: each state has a resource of its own.
+func (s *Server) deleteObjectsOfCurrent(ctx context.Context, d *definition) (condition, error) {
 	for try := 0; ; try++ {
-		outcome, err := s.empty(ctx, d)
+		outcome, err := s.deleteAndAwait(ctx, d)
 		if !errors.Is(err, cache.ErrRemoved) || try == maxChanges {
 			return outcome, err
 		}
@@ -95,16 +94,16 @@ func (s *Server) emptyNow(ctx context.Context, d *definition) (condition, error)
 	}
 }
 
-// empty deletes the objects and waits until there are none. The condition says
-// what came of it.
-func (s *Server) empty(ctx context.Context, d *definition) (condition, error) {
+// deleteAndAwait deletes the objects of a definition and waits until none is left. It returns the condition
+// Terminating that describes the result, also with an error.
+func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, error) {
 	failed := func(reason, what string, err error) (condition, error) {
 		return condition{
 			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
 			Reason: reason, Message: fmt.Sprintf("%s: %v", what, err),
 		}, err
 	}
-	r, err := s.stored(d)
+	r, err := s.storedResource(d)
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
 	}
@@ -124,12 +123,12 @@ func (s *Server) empty(ctx context.Context, d *definition) (condition, error) {
 	}, nil
 }
 
-// errReplaced says that another state of a definition took the place of the one that is worked on.
+// errReplaced is returned if another state of the definition replaced the one that was to be used.
 var errReplaced = errors.New("the definition changed meanwhile")
 
-// stored returns the resource of a definition in the version that is stored. It fails for a definition
-// that was replaced before its kinds were compiled: those are closed without a resource.
-func (s *Server) stored(d *definition) (*registry.Resource, error) {
+// storedResource returns the resource of a definition in its storage version. It fails with errReplaced if the
+// definition was replaced before its kinds were compiled.
+func (s *Server) storedResource(d *definition) (*registry.Resource, error) {
 	if _, err := s.bound(d, ""); err != nil {
 		return nil, err
 	}
@@ -141,10 +140,11 @@ func (s *Server) stored(d *definition) (*registry.Resource, error) {
 	return d.kinds.resource, nil
 }
 
-// deletePage is how many objects are read at a time of those to delete.
+// deletePage is the number of objects that deleteAll reads at a time.
 const deletePage = 500
 
-// deleteAll deletes the objects. Admission is not asked: it was, about the deletion of the definition.
+// deleteAll deletes the objects in view, without admission: admission has already accepted the deletion of the
+// definition.
 func (s *Server) deleteAll(ctx context.Context, r *registry.Resource, view *cache.View) error {
 	var errs []error
 	served := registry.NewServed(r, r.Kind.Version(r.Kind.Storage.Version))
@@ -160,7 +160,7 @@ func (s *Server) deleteAll(ctx context.Context, r *registry.Resource, view *cach
 	return errors.Join(append(errs, err)...)
 }
 
-// isEmpty says whether there is no object, and as of which revision.
+// isEmpty reports whether the resource has no objects, and at which revision.
 func isEmpty(ctx context.Context, r *registry.Resource) (empty bool, revision int64, err error) {
 	view, err := r.Current(ctx)
 	if err != nil {
@@ -174,7 +174,7 @@ func isEmpty(ctx context.Context, r *registry.Resource) (empty bool, revision in
 	return empty, view.Revision(), err
 }
 
-// awaitEmpty waits until the resource has no objects.
+// awaitEmpty waits until the resource has no objects. It fails after objectsWait.
 func awaitEmpty(ctx context.Context, r *registry.Resource) error {
 	ctx, cancel := context.WithTimeout(ctx, objectsWait)
 	defer cancel()

@@ -46,8 +46,8 @@ func (c *compiledVersion) strategy() registry.Strategy[registry.Object] {
 	}.Untyped()
 }
 
-// prepareUpdate keeps the status where it is a subresource, and counts a change of
-// anything but metadata as a generation.
+// prepareUpdate keeps the old status if status is a subresource, and increments metadata.generation if anything but
+// metadata changed.
 func (c *compiledVersion) prepareUpdate(obj, old *unstructured.Unstructured) {
 	if c.status {
 		if status, ok := old.Object["status"]; ok {
@@ -67,17 +67,17 @@ func withoutMetadata(tree *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// prepareStatus takes all but the status, and who owns it, from the object before.
+// prepareStatus resets everything except status and managedFields to the old object.
 func prepareStatus(obj, old *unstructured.Unstructured) {
 	sent, _ := obj.Object["metadata"].(map[string]any)
 	status, hasStatus := obj.Object["status"]
-	kept := maps.Clone(old.Object)
-	delete(kept, "status")
-	before, _ := kept["metadata"].(map[string]any)
-	meta := maps.Clone(before)
+	restored := maps.Clone(old.Object)
+	delete(restored, "status")
+	oldMeta, _ := restored["metadata"].(map[string]any)
+	meta := maps.Clone(oldMeta)
 	delete(meta, "managedFields")
-	kept["metadata"] = meta
-	obj.Object = runtime.DeepCopyJSON(kept)
+	restored["metadata"] = meta
+	obj.Object = runtime.DeepCopyJSON(restored)
 	if owned, ok := sent["managedFields"]; ok {
 		obj.Object["metadata"].(map[string]any)["managedFields"] = owned
 	}
@@ -86,8 +86,7 @@ func prepareStatus(obj, old *unstructured.Unstructured) {
 	}
 }
 
-// validate says what is wrong with an object; old is what it replaces, nil for a
-// new one.
+// validate returns the validation errors of an object. old is the object that it replaces, nil for a create.
 func (c *compiledVersion) validate(ctx context.Context, obj, old *unstructured.Unstructured) field.ErrorList {
 	errs := c.validateType(obj)
 	if len(errs) == 0 {
@@ -111,7 +110,7 @@ func (c *compiledVersion) validateStatus(ctx context.Context, obj, old *unstruct
 	return append(errs, c.validateRules(ctx, errs, obj.Object, content(old))...)
 }
 
-// content is the tree of an object that may be missing.
+// content returns the fields of an object, nil for a nil object.
 func content(obj *unstructured.Unstructured) any {
 	if obj == nil {
 		return nil
@@ -119,7 +118,7 @@ func content(obj *unstructured.Unstructured) any {
 	return obj.Object
 }
 
-// validateType holds apiVersion and kind against those of the version.
+// validateType checks that apiVersion and kind are those of the version.
 func (c *compiledVersion) validateType(obj *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
 	if kind := obj.GetKind(); kind != c.gvk.Kind {
@@ -131,7 +130,8 @@ func (c *compiledVersion) validateType(obj *unstructured.Unstructured) field.Err
 	return errs
 }
 
-// validateScale checks the fields that the scale subresource shows.
+// validateScale checks the fields that the scale subresource reads. If spec is true it also checks the replicas in
+// spec.
 func (c *compiledVersion) validateScale(obj *unstructured.Unstructured, spec bool) field.ErrorList {
 	if c.scale == nil {
 		return nil
@@ -165,7 +165,7 @@ func validateReplicas(obj *unstructured.Unstructured, path string) field.ErrorLi
 	return field.ErrorList{field.Invalid(field.NewPath(path), n, wrong)}
 }
 
-// finalizerWarnings are about the names of new finalizers.
+// finalizerWarnings returns the warnings about the names of finalizers that the write adds.
 func finalizerWarnings(obj, old *unstructured.Unstructured) []string {
 	var had []string
 	if old != nil {
@@ -194,9 +194,9 @@ func standardFinalizer(name string) bool {
 	return name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents || name == string(corev1.FinalizerKubernetes)
 }
 
-// blocks says whether rules are not evaluated on an object with this error: they
-// might meet values that they are not made for.
-func blocks(err *field.Error) bool {
+// preventsRules reports whether the CEL rules are skipped for an object with this error: they could meet values of
+// unexpected types.
+func preventsRules(err *field.Error) bool {
 	switch err.Type {
 	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
 		return true
@@ -204,11 +204,10 @@ func blocks(err *field.Error) bool {
 	return false
 }
 
-var notChecked = field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")
+var rulesNotChecked = field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")
 
-// scaleOf declares the scale subresource of a version. The paths are those of the replicas in all
-// versions.
-func scaleOf(scale *apiextensionsv1.CustomResourceSubresourceScale, paths map[string][]string) registry.Subresource {
+// scaleSubresource returns the scale subresource of a version. paths has the path of spec.replicas in each version.
+func scaleSubresource(scale *apiextensionsv1.CustomResourceSubresourceScale, paths map[string][]string) registry.Subresource {
 	spec, status := members(scale.SpecReplicasPath), members(scale.StatusReplicasPath)
 	var selector []string
 	if scale.LabelSelectorPath != nil && *scale.LabelSelectorPath != "" {
@@ -231,13 +230,13 @@ func scaleOf(scale *apiextensionsv1.CustomResourceSubresourceScale, paths map[st
 		Name: "scale", Verbs: statusVerbs, GVK: scaleKind,
 		Scale: &registry.Scale{
 			Get: func(obj registry.Object) (int32, int32, string) {
-				want, _, _ := unstructured.NestedInt64(tree(obj), spec...)
-				have, _, _ := unstructured.NestedInt64(tree(obj), status...)
+				specReplicas, _, _ := unstructured.NestedInt64(tree(obj), spec...)
+				statusReplicas, _, _ := unstructured.NestedInt64(tree(obj), status...)
 				text := ""
 				if selector != nil {
 					text, _, _ = unstructured.NestedString(tree(obj), selector...)
 				}
-				return int32(want), int32(have), text
+				return int32(specReplicas), int32(statusReplicas), text
 			},
 			Set: func(obj registry.Object, replicas int32) error {
 				return unstructured.SetNestedField(tree(obj), int64(replicas), spec...)

@@ -44,7 +44,7 @@ func TestAccept(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := newTaken()
+			all := newUsedNames()
 			all.add(&first)
 			all.add(&tt.have)
 			got, c := all.accept(tt.wanted, tt.have)
@@ -61,13 +61,13 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestNoNameIsGivenTwice gives names to definitions that come, change and go at
-// random: whatever the order, no name has two owners.
+// TestNoNameIsGivenTwice adds, changes and removes definitions at random: no two definitions may be accepted with
+// the same name.
 func TestNoNameIsGivenTwice(t *testing.T) {
 	const seed = 4
 	r := rand.New(rand.NewPCG(seed, seed))
 	pick := func() string { return string(rune('a' + r.IntN(6))) }
-	given, book := map[int]names{}, newLedger()
+	given, book := map[int]names{}, newGroupNames()
 	for range 20_000 {
 		who := r.IntN(8)
 		had, known := given[who]
@@ -76,7 +76,7 @@ func TestNoNameIsGivenTwice(t *testing.T) {
 			delete(given, who)
 			continue
 		}
-		all := newTaken()
+		all := newUsedNames()
 		for _, n := range given {
 			all.add(&n)
 		}
@@ -85,7 +85,7 @@ func TestNoNameIsGivenTwice(t *testing.T) {
 			wanted.ShortNames = append(wanted.ShortNames, pick())
 		}
 		got, told := all.accept(wanted, had)
-		if again, same := book.taken(&wanted).accept(wanted, had); !reflect.DeepEqual(again, got) || same != told {
+		if again, same := book.used(&wanted).accept(wanted, had); !reflect.DeepEqual(again, got) || same != told {
 			t.Fatalf("by the ledger %v %v, by all names %v %v", again, same, got, told)
 		}
 		if known {
@@ -104,7 +104,7 @@ func TestNoNameIsGivenTwice(t *testing.T) {
 func claim(t *testing.T, owners map[string]int, id int, names []string) {
 	t.Helper()
 	for _, name := range names {
-		if owner, taken := owners[name]; taken && owner != id && name != "" {
+		if owner, used := owners[name]; used && owner != id && name != "" {
 			t.Fatalf("%q belongs to %d and %d", name, owner, id)
 		}
 		owners[name] = id

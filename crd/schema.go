@@ -14,20 +14,20 @@ import (
 	"github.com/keelson-dev/keelson/structural/rules"
 )
 
-// unmarshalSpec decodes a specification, schemas included.
+// unmarshalSpec decodes an encoded spec, including the schemas.
 func unmarshalSpec(text string, spec *apiextensionsv1.CustomResourceDefinitionSpec) error {
 	return json.Unmarshal([]byte(text), spec)
 }
 
-// coerce drops from a tree that a client or a webhook sent what the schema does not
-// know; unknown are the paths of that, if track is set.
+// coerce prunes an object that a client or a webhook sent by the schema of the version. If track is true, it
+// returns the paths of the unknown fields.
 func (c *compiledVersion) coerce(tree *unstructured.Unstructured, track bool) (unknown []string, err error) {
 	return c.schema.Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: c.preserve})
 }
 
-// coerce is that of the version that a tree says it is of, which a request to c sent:
-// one that the definition does not have knows no fields, and of another kind only
-// metadata are known.
+// coerce prunes an object in a request to version c, by the schema of the version in the object's apiVersion. If
+// the definition has no such version, no field is known. If the group or kind is another one, only metadata is
+// decoded and nothing is pruned. It fails if apiVersion or kind is not a string or metadata has a wrong type.
 func (k *kinds) coerce(c *compiledVersion, tree *unstructured.Unstructured, track bool) (unknown []string, err error) {
 	for _, name := range []string{"kind", "apiVersion"} {
 		if _, _, err := unstructured.NestedString(tree.Object, name); err != nil {
@@ -52,8 +52,8 @@ func (c *compiledVersion) setDefaults(tree *unstructured.Unstructured) {
 	c.schema.SetDefaults(tree.Object)
 }
 
-// read brings a tree from the store to its normal form. Metadata that cannot be
-// read is dropped: it was written before there were checks.
+// read brings an object from the store to normal form: decoded, pruned and defaulted, with a generation. Metadata
+// of a wrong type is dropped, because the object may be older than the validation of metadata.
 func (c *compiledVersion) read(tree *unstructured.Unstructured) error {
 	if _, err := c.schema.Decode(tree.Object, structural.DecodeOptions{Lenient: true, Preserve: c.preserve}); err != nil {
 		return err
@@ -65,15 +65,14 @@ func (c *compiledVersion) read(tree *unstructured.Unstructured) error {
 	return nil
 }
 
-// validateRules evaluates the rules, unless what is wrong already would make them
-// meet values that they are not made for.
+// validateRules evaluates the CEL rules of the schema, unless one of the errors found so far prevents it.
 func (c *compiledVersion) validateRules(ctx context.Context, wrong field.ErrorList, obj, old any) field.ErrorList {
 	if c.rules == nil {
 		return nil
 	}
 	for _, err := range wrong {
-		if blocks(err) {
-			return field.ErrorList{notChecked}
+		if preventsRules(err) {
+			return field.ErrorList{rulesNotChecked}
 		}
 	}
 	result := c.rules.Evaluate(ctx, nil, obj, old, rules.Budget)

@@ -35,23 +35,22 @@ import (
 	"github.com/keelson-dev/keelson/write"
 )
 
-// world is a server of custom resources over a store in memory.
+// world is a server of custom resources with a store in memory.
 type world struct {
 	t       testing.TB
 	handler http.Handler
 	server  *httptest.Server
 	store   storage.Store
 	custom  *crd.Server
-	// resources is the directory that definitions put their resources into.
+	// resources is the directory of the served resources.
 	resources *directory.Directory
-	// forgotten has the names of the definitions that the server said are gone.
+	// forgotten has the names that Options.Forget was called with.
 	forgotten sync.Map
-	// conversions counts the objects that a converter was asked for; broken makes it
-	// fail.
+	// conversions counts the objects that the converter has converted. broken makes the converter fail.
 	conversions atomic.Int64
 	calls       atomic.Int64 // of the converter
 	broken      atomic.Bool
-	// hanging makes it wait for the end of its context, and say so.
+	// hanging makes the converter wait until its context ends.
 	hanging atomic.Bool
 }
 
@@ -87,7 +86,7 @@ func (w *world) Convert(ctx context.Context, objs []*unstructured.Unstructured, 
 	return objs, nil
 }
 
-// newWorld begins with what is in the store already.
+// newWorld starts a server whose store contains stored.
 func newWorld(t testing.TB, stored ...storage.Op) *world {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
@@ -151,7 +150,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	return w
 }
 
-// answer is the status and the body of a request.
+// answer is the status and the body of a response.
 type answer struct {
 	code int
 	body map[string]any
@@ -190,7 +189,7 @@ func (w *world) must(want int, method, path, contentType, body string) answer {
 	return a
 }
 
-// await asks until the answer has the status.
+// await repeats the request until the response has the status.
 func (w *world) await(want int, path string) answer {
 	w.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -212,7 +211,7 @@ const (
 	asMerge     = "application/merge-patch+json"
 )
 
-// definition is one of widgets with these versions, each a JSON object.
+// definition returns the definition of widgets with these versions, each a JSON object.
 func definition(group string, versions ...string) string {
 	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.%s"},
 		"spec":{"group":%q,"scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},"versions":[%s]}}`, group, group, strings.Join(versions, ","))
@@ -243,15 +242,15 @@ func TestStoredVersionNeedsNoConversion(t *testing.T) {
 	if n := w.conversions.Load(); n != 0 {
 		t.Errorf("%d objects were converted for the stored version", n)
 	}
-	// A converter that fails is felt by those who need it, and by them alone.
+	// A failing converter affects only requests that need a conversion.
 	w.must(201, "POST", v1, asJSON, widget("a.example.com", "v1", "b", `{"size":1}`))
 	w.must(500, "GET", v2+"/b", "", "")
 	w.must(500, "POST", v2, asJSON, widget("a.example.com", "v2", "c", `{"length":1}`))
 	w.must(200, "GET", v1+"/b", "", "")
 }
 
-// TestAConversionEndsWithItsRequest reads objects in a version that their converter
-// does not answer for: the context of the request reaches it.
+// TestAConversionEndsWithItsRequest reads objects through a converter that hangs: the conversion ends when the
+// context of the request ends.
 func TestAConversionEndsWithItsRequest(t *testing.T) {
 	w := newWorld(t)
 	const group = "j.example.com"
@@ -271,9 +270,8 @@ func TestAConversionEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// TestBrokenConversionKeepsNothing deletes objects, and reads their metadata, in a
-// version that they cannot be converted to: namespaces are emptied, and garbage is
-// collected, in whatever version is preferred.
+// TestBrokenConversionKeepsNothing deletes objects and reads their metadata in a version that they cannot be
+// converted to. The namespace controller and the garbage collector do so: they use the preferred version.
 func TestBrokenConversionKeepsNothing(t *testing.T) {
 	w := newWorld(t)
 	const group = "i.example.com"
@@ -357,9 +355,9 @@ func TestOneConversionForAList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			const group = "k.example.com"
-			selectable := `{"selectableFields":[{"jsonPath":".spec.color"}],`
+			selectableFields := `{"selectableFields":[{"jsonPath":".spec.color"}],`
 			first := versionOf("v1", "true", "size")
-			second := selectable + `"additionalPrinterColumns":[{"name":"Color","type":"string","jsonPath":".spec.color"}],` +
+			second := selectableFields + `"additionalPrinterColumns":[{"name":"Color","type":"string","jsonPath":".spec.color"}],` +
 				versionOf("v2", "false", "length")[1:]
 			w.must(201, "POST", definitions, asJSON, definition(group, first, second))
 			const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
@@ -395,8 +393,8 @@ func TestOneConversionForAList(t *testing.T) {
 	}
 }
 
-// TestChangeUnderLoad changes a definition while objects are written and read: no
-// request may fail because of it, and what is read is always of the schema.
+// TestChangeUnderLoad changes a definition while objects are written and read. No request may fail because of it,
+// and each response follows one of the schemas.
 func TestChangeUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	const group = "c.example.com"
@@ -457,7 +455,7 @@ func TestReadsFollowTheSchema(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// Without a write, what is stored stays what it was.
+	// Reads do not change what is stored.
 	e, _, err := w.store.Get(t.Context(), "/registry/"+group+"/widgets/x/a", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -494,7 +492,7 @@ func TestDeletionWaitsForObjects(t *testing.T) {
 	}
 }
 
-// TestFreedNames gives a name that a deleted definition had to one that waited.
+// TestFreedNames deletes a definition: another one with a name conflict is then accepted with the free name.
 func TestFreedNames(t *testing.T) {
 	w := newWorld(t)
 	const group = "f.example.com"
@@ -505,7 +503,7 @@ func TestFreedNames(t *testing.T) {
 	w.must(201, "POST", definitions, asJSON, other)
 	w.awaitCondition("gadgets."+group, "NamesAccepted", "ListKindConflict")
 	w.must(404, "GET", "/apis/"+group+"/v2/gadgets", "", "")
-	// The version is known, but nothing is served there yet.
+	// Discovery lists the group and version, but no resources yet.
 	a := w.must(200, "GET", "/apis/"+group, "", "")
 	if v, _, _ := unstructured.NestedString(a.body, "preferredVersion", "version"); v != "v2" {
 		t.Errorf("preferred version %q, want v2: %s", v, a.text)
@@ -516,9 +514,8 @@ func TestFreedNames(t *testing.T) {
 	w.await(200, "/apis/"+group+"/v2/gadgets")
 }
 
-// TestConditionsTakenAway leaves a definition without the conditions that a client
-// removed while its names are what they should be, and gives it them with the next
-// change of names.
+// TestConditionsTakenAway removes conditions as a client: the server does not set them again until the names of the
+// definition change.
 func TestConditionsTakenAway(t *testing.T) {
 	w := newWorld(t)
 	const group = "taken.example.com"
@@ -551,8 +548,8 @@ func (w *world) awaitCondition(name, kind, reason string) {
 	}
 }
 
-// TestWatchEndsWithTheSchema ends watches when a definition changes: their events
-// would be of the old schema.
+// TestWatchEndsWithTheSchema checks that watches end when the definition changes, because their events would follow
+// the old schema.
 func TestWatchEndsWithTheSchema(t *testing.T) {
 	w := newWorld(t)
 	const group = "g.example.com"
@@ -593,8 +590,8 @@ func TestDiscoveryFollows(t *testing.T) {
 	w.await(404, "/apis/"+group)
 }
 
-// TestAReplacedDefinitionLeavesNoGoroutine replaces a definition while a use of the old one lasts. The new kinds
-// have to know when that use ends, but no goroutine may wait for it: nobody would wait for the goroutine.
+// TestAReplacedDefinitionLeavesNoGoroutine replaces a definition while a request uses the old one. The new kinds
+// must notice the end of that request without a goroutine that waits for it.
 func TestAReplacedDefinitionLeavesNoGoroutine(t *testing.T) {
 	w := newWorld(t)
 	const group = "k.example.com"
@@ -622,8 +619,8 @@ func TestAReplacedDefinitionLeavesNoGoroutine(t *testing.T) {
 	w.must(200, "GET", v2+"/a", "", "")
 }
 
-// TestADefinitionThatIsGoneIsForgotten: what others keep of a definition by its name, such as series of metrics,
-// does not stay for ever.
+// TestADefinitionThatIsGoneIsForgotten checks that Options.Forget is called for a removed definition, so that its
+// metrics can be removed.
 func TestADefinitionThatIsGoneIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	const group, name = "l.example.com", "widgets.l.example.com"

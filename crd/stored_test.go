@@ -12,8 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// dumped is an entry that kube-apiserver 1.36 wrote to etcd, and the object as it
-// served it.
+// dumped is an entry that kube-apiserver 1.36 wrote to etcd, and the object as kube-apiserver returned it.
 type dumped struct {
 	Key, Path string
 	Value     []byte
@@ -43,8 +42,8 @@ func readDump(t *testing.T) []dumped {
 	return out
 }
 
-// TestReferenceData serves a definition and its objects as kube-apiserver stored
-// them, and stores objects as it did.
+// TestReferenceData serves a definition and its objects from the bytes that kube-apiserver stored, and checks that
+// Keelson stores the same bytes.
 func TestReferenceData(t *testing.T) {
 	dump := readDump(t)
 	var stored []storage.Op
@@ -63,7 +62,7 @@ func TestReferenceData(t *testing.T) {
 		if !reflect.DeepEqual(served, d.Object) {
 			t.Errorf("%s\nserved   %v\nrecorded %v", d.Key, served, d.Object)
 		}
-		// The same object again is stored in the same bytes.
+		// Writing the same object again stores the same bytes.
 		var tree map[string]any
 		if err := json.Unmarshal(d.Value, &tree); err != nil {
 			t.Fatal(err)
@@ -92,15 +91,14 @@ func TestReferenceData(t *testing.T) {
 	}
 }
 
-// forget takes the resourceVersion off, which is the store's.
+// forget removes resourceVersion, which differs between stores.
 func forget(objs ...map[string]any) {
 	for _, obj := range objs {
 		delete(obj["metadata"].(map[string]any), "resourceVersion")
 	}
 }
 
-// withoutMetadata replaces the value of metadata, which has times and uids. The
-// order of all members is kept.
+// withoutMetadata replaces the value of metadata, which has times and uids. It keeps the order of the fields.
 func withoutMetadata(t *testing.T, doc []byte) []byte {
 	t.Helper()
 	var members map[string]json.RawMessage

@@ -2,10 +2,9 @@ package crd
 
 import "sync"
 
-// uses counts the requests that use something, and calls functions when there are none.
-// The zero value has no uses.
+// uses counts the requests that use something, and calls functions when there are none. The zero value has no uses.
 type uses struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards count and ended
 	count int
 	ended []func() // called when count is 0
 }
@@ -31,7 +30,7 @@ func (u *uses) end() {
 	}
 }
 
-// whenNone calls f once nobody uses what is counted: at once, or when the last use ends.
+// whenNone calls f when the count is 0: at once, or when the last use ends.
 func (u *uses) whenNone(f func()) {
 	u.mu.Lock()
 	waits := u.count > 0

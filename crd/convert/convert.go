@@ -1,9 +1,9 @@
-// Package convert brings custom resources from one version of their definition to
-// another: by changing what version they say they have, or by asking the
-// definition's webhook (ConversionReview of apiextensions.k8s.io).
+// Package convert converts custom resources between the versions of their definition, either by changing apiVersion
+// only (strategy None), or by calling the conversion webhook of the definition (ConversionReview of
+// apiextensions.k8s.io).
 //
-// Nothing is shared between the definitions but connections to the very same
-// webhook, so that one that is broken or hangs is the matter of its own kinds.
+// Converters share only the connections to the same webhook, so a broken or hanging webhook affects only the
+// definitions that use it.
 package convert
 
 import (
@@ -21,34 +21,33 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// A Converter brings objects of one definition to a version. It may change and
-// return its arguments, and keeps their order. An error concerns all of them.
+// Converter converts objects of one definition to a version. Convert may change and return its arguments, and
+// returns the objects in the same order. An error means that none of them was converted.
 type Converter interface {
 	Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error)
 }
 
-// Options are what converters are made with.
+// Options are the dependencies and settings of converters.
 type Options struct {
-	// Webhooks keeps the clients.
+	// Webhooks has the HTTP clients of webhooks.
 	Webhooks *webhook.Pool
-	// Metrics counts calls of webhooks; nothing does if nil.
+	// Metrics counts the calls of webhooks. It may be nil.
 	Metrics *Metrics
-	// Timeout is that of a call; webhook.DefaultTimeout if zero.
+	// Timeout limits one call of a webhook. Zero means webhook.DefaultTimeout.
 	Timeout time.Duration
 }
 
-// New returns the converter of the definition of a name. The time at which a
-// webhook turns out to be misconfigured is the first call of it: objects that need no
-// conversion are served.
+// New returns the converter of the definition with this name. A misconfigured webhook makes its first call fail,
+// not New, so that objects which need no conversion can be served.
 func New(o Options, name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (Converter, error) {
-	c := versions{group: spec.Group}
+	c := versionChecker{group: spec.Group}
 	for i := range spec.Versions {
 		c.names = append(c.names, spec.Versions[i].Name)
 	}
 	conversion := spec.Conversion
 	switch {
 	case conversion == nil || conversion.Strategy == apiextensionsv1.NoneConverter:
-		c.strategy = none{}
+		c.strategy = noConversion{}
 	case conversion.Strategy != apiextensionsv1.WebhookConverter:
 		return nil, fmt.Errorf("unknown conversion strategy %q for CRD %s", conversion.Strategy, name)
 	case conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil:
@@ -58,7 +57,7 @@ func New(o Options, name string, spec *apiextensionsv1.CustomResourceDefinitionS
 		if timeout == 0 {
 			timeout = webhook.DefaultTimeout
 		}
-		c.strategy = &remote{
+		c.strategy = &webhookConverter{
 			name: name, review: reviewVersion(conversion.Webhook.ConversionReviewVersions), metrics: o.Metrics, timeout: timeout,
 			client: sync.OnceValues(func() (*webhook.Client, error) { return o.Webhooks.Client(target) }),
 		}
@@ -83,7 +82,7 @@ func targetOf(c *apiextensionsv1.WebhookClientConfig) webhook.Target {
 	return t
 }
 
-// reviewVersion is the first that the server knows too, "" if there is none.
+// reviewVersion returns the first accepted version of ConversionReview that the server supports, or "".
 func reviewVersion(accepted []string) string {
 	for _, v := range accepted {
 		if v == "v1" || v == "v1beta1" {
@@ -95,18 +94,19 @@ func reviewVersion(accepted []string) string {
 
 var errNoReviewVersion = errors.New("no supported conversion review versions")
 
-// versions sees to it that objects are of versions that the definition has.
-type versions struct {
+// versionChecker checks that the objects have, and are converted to, versions of the definition, and calls
+// strategy.
+type versionChecker struct {
 	group    string
 	names    []string
 	strategy Converter
 }
 
-func (c *versions) has(v schema.GroupVersion) bool {
+func (c *versionChecker) has(v schema.GroupVersion) bool {
 	return v.Group == c.group && slices.Contains(c.names, v.Version)
 }
 
-func (c *versions) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (c *versionChecker) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	if !c.has(to) {
 		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", to)
 	}
@@ -123,10 +123,10 @@ func (c *versions) Convert(ctx context.Context, objs []*unstructured.Unstructure
 	return c.strategy.Convert(ctx, objs, to)
 }
 
-// none changes the version that objects say they have, and nothing else.
-type none struct{}
+// noConversion changes only the apiVersion of objects.
+type noConversion struct{}
 
-func (none) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (noConversion) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	version := to.String()
 	for _, obj := range objs {
 		obj.SetAPIVersion(version)

@@ -44,7 +44,7 @@ func widget(t testing.TB, name string) *unstructured.Unstructured {
 	return obj
 }
 
-// question is the ConversionReview that a webhook gets.
+// question is the ConversionReview that the webhook receives.
 type question struct {
 	APIVersion, Kind string
 	Request          struct {
@@ -59,7 +59,7 @@ func (q *question) read(r io.Reader) error {
 	return d.Decode(q)
 }
 
-// answer is a good one with objects.
+// answer returns a successful ConversionReview with objects.
 func (q *question) answer(objects []map[string]any) map[string]any {
 	return map[string]any{
 		"apiVersion": q.APIVersion, "kind": q.Kind,
@@ -67,7 +67,7 @@ func (q *question) answer(objects []map[string]any) map[string]any {
 	}
 }
 
-// convertAll does what a webhook should.
+// convertAll converts objects as a webhook should.
 func convertAll(q *question) []map[string]any {
 	for _, obj := range q.Request.Objects {
 		obj["apiVersion"] = q.Request.DesiredAPIVersion
@@ -76,7 +76,7 @@ func convertAll(q *question) []map[string]any {
 	return q.Request.Objects
 }
 
-// A hook is a webhook of a test.
+// hook is a webhook for tests.
 type hook struct {
 	*httptest.Server
 	ca    []byte
@@ -209,8 +209,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// What is of the version wanted, or has nothing to convert, is not sent; the rest is
-// one call.
+// Objects that already have the wanted version, or have only apiVersion and kind, are not sent. All others are sent
+// in one call.
 func TestList(t *testing.T) {
 	h := serve(t, good)
 	c := converter(t, Options{}, specOf(h, "v1"))
@@ -273,7 +273,7 @@ func TestFirstErrorEndsTheOthers(t *testing.T) {
 	}
 }
 
-// TestBadAnswers has what a webhook may answer to one object, and to two.
+// TestBadAnswers tests the errors for wrong responses to a call with one object and with two.
 func TestBadAnswers(t *testing.T) {
 	set := func(path ...any) func(*question) any { // the last is the value; of the first object
 		return func(q *question) any {
@@ -363,7 +363,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 }
 
-// counts returns the counts of each metric by the label failure_type, or by crd_name.
+// counts returns the value of each metric by failure_type or crd_name.
 func counts(t *testing.T, m *Metrics) map[string]map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -414,7 +414,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Metadata are the original's, but for labels and annotations.
+// Converted objects have the metadata of the original, except labels and annotations.
 func TestMetadata(t *testing.T) {
 	stored := widget(t, "a")
 	stored.Object["metadata"].(map[string]any)["labels"] = map[string]any{"not valid": "as stored"}
@@ -506,7 +506,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A webhook that hangs holds up no other definition.
+// A hanging webhook delays only its own definition.
 func TestOthersGoOn(t *testing.T) {
 	release := make(chan struct{})
 	hung := serve(t, func(*question, http.ResponseWriter) { <-release })
@@ -560,7 +560,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// Objects of the version wanted are served whatever the webhook is.
+// Objects that already have the wanted version are served even if the webhook is broken.
 func TestMisconfigured(t *testing.T) {
 	h := serve(t, good)
 	spec := specOf(h, "v7")
@@ -583,8 +583,7 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
-// FuzzAnswers sees to it that no answer is a panic, or an object that is not what was
-// asked for.
+// FuzzAnswers checks that no response of a webhook causes a panic or an object other than the one that was sent.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
 		`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"a","namespace":"ns","uid":"u-a","labels":{"a":"b"}}}]}}`,
@@ -599,7 +598,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		for i, raw := range r.Response.ConvertedObjects {
 			original := widget(t, "a")
-			obj, err := take(original, raw, v2, place(i, 2))
+			obj, err := decodeConverted(original, raw, v2, errorTextsOf(i, 2))
 			if err == nil && (obj.GetName() != "a" || obj.GroupVersionKind() != v2.WithKind("Widget") || obj.GetGeneration() != 3) {
 				t.Errorf("%s is %v", raw, obj)
 			}

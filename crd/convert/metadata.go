@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// restoreMetadata gives a converted object the metadata of the original with its own
-// labels and annotations. The original is not changed, but what is in its metadata
-// becomes the other's too.
+// restoreMetadata replaces the metadata of a converted object by that of the original, except labels and
+// annotations, which a webhook may change. It does not change the original, but the result shares values with it.
 func restoreMetadata(original, converted *unstructured.Unstructured) error {
 	value, found := converted.Object["metadata"]
 	if !found {
@@ -31,7 +30,7 @@ func restoreMetadata(original, converted *unstructured.Unstructured) error {
 		metadata = maps.Clone(m)
 	}
 	for _, name := range []string{"labels", "annotations"} {
-		value, err := acceptStrings(name, metadata[name], answered[name])
+		value, err := checkStrings(name, metadata[name], answered[name])
 		if err != nil {
 			return err
 		}
@@ -45,9 +44,9 @@ func restoreMetadata(original, converted *unstructured.Unstructured) error {
 	return nil
 }
 
-// acceptStrings returns the labels or annotations that were answered, nil for none. They
-// are judged only if they changed: what was stored is served.
-func acceptStrings(name string, before, after any) (any, error) {
+// checkStrings returns the labels or annotations of a converted object, nil if it has none. They are validated only
+// if the webhook changed them, so that stored objects stay readable.
+func checkStrings(name string, before, after any) (any, error) {
 	if after == nil {
 		return nil, nil
 	}

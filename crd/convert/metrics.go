@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The types of failures in metrics.
+// Values of the label failure_type.
 const (
 	callFailure      = "conversion_webhook_call_failure"
 	malformedFailure = "conversion_webhook_malformed_response_failure"
@@ -14,15 +14,15 @@ const (
 	invalidFailure   = "conversion_webhook_invalid_converted_object_failure"
 )
 
-// Metrics count the calls of conversion webhooks under the names of kube-apiserver.
-// They are a prometheus.Collector.
+// Metrics has the metrics of conversion webhooks, with the names of kube-apiserver. It implements
+// prometheus.Collector.
 type Metrics struct {
 	requests   *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	conversion *prometheus.HistogramVec
 }
 
-// NewMetrics returns metrics without counts.
+// NewMetrics returns metrics that are all zero.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,27 +46,27 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.requests, m.latency, m.conversion}
 }
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(ch)
 	}
 }
 
-// Collect is of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.collectors() {
 		c.Collect(ch)
 	}
 }
 
-// Forget removes the series of a definition that is gone.
+// Forget removes the time series of a removed definition.
 func (m *Metrics) Forget(name string) {
 	m.conversion.DeletePartialMatch(prometheus.Labels{"crd_name": name})
 }
 
-// called counts a call; failure is "" if it went well.
-func (m *Metrics) called(took time.Duration, failure string) {
+// observeCall counts a call of a webhook. failure is the label failure_type, "" for a success.
+func (m *Metrics) observeCall(took time.Duration, failure string) {
 	if m == nil {
 		return
 	}

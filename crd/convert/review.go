@@ -19,8 +19,8 @@ const (
 	reviewKind  = "ConversionReview"
 )
 
-// beginReview returns a ConversionReview up to its first object, and its uid. All that
-// is put into it is known to need no escape in JSON.
+// beginReview returns the uid and the encoding of a ConversionReview up to its first object. The arguments contain
+// no characters that need escaping in JSON.
 func beginReview(version string, to schema.GroupVersion) (uid string, body []byte) {
 	uid = string(uuid.NewUUID())
 	return uid, fmt.Appendf(nil, `{"kind":%q,"apiVersion":"%s/%s","request":{"uid":%q,"desiredAPIVersion":%q,"objects":[`,
@@ -35,12 +35,12 @@ func appendObject(body []byte, before int, obj *unstructured.Unstructured) ([]by
 	return append(body, text...), err
 }
 
-// endReview closes it, with the empty response that kube-apiserver sends.
+// endReview completes the encoding, with the empty response that kube-apiserver sends.
 func endReview(body []byte) []byte {
 	return append(body, `]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}`...)
 }
 
-// review is what is read of a webhook's answer.
+// review is the decoded part of a webhook's response.
 type review struct {
 	metav1.TypeMeta `json:",inline"`
 	Response        *struct {
@@ -50,7 +50,7 @@ type review struct {
 	} `json:"response"`
 }
 
-// readReview decodes an answer, which may also be a Status.
+// readReview decodes a response. If it is a Status, readReview returns its message as an error.
 func readReview(text []byte) (*review, error) {
 	var kind struct {
 		metav1.TypeMeta `json:",inline"`
@@ -80,8 +80,7 @@ func statusError(text []byte) error {
 	return errors.New(status.Message)
 }
 
-// check looks at the answer as a whole. That of version v1beta1 never had to say what
-// it is or answers.
+// check checks a response as a whole. Only responses of version v1 must repeat kind and uid.
 func (r *review) check(version, uid string) error {
 	want := schema.GroupVersionKind{Group: reviewGroup, Version: version, Kind: reviewKind}
 	if got := r.GroupVersionKind(); version == "v1" && got != want {
@@ -103,21 +102,21 @@ func (r *review) check(version, uid string) error {
 	}
 }
 
-// A position tells in errors which object of an answer is meant: in those of an
-// answer with one object only some kinds of error say so.
-type position struct{ object, version, metadata string }
+// errorTexts has the beginnings of error messages about one object of a response. Which errors name the index of
+// the object depends on whether the response has more than one.
+type errorTexts struct{ object, version, metadata string }
 
-func place(i, of int) position {
+func errorTextsOf(i, of int) errorTexts {
 	if of == 1 {
-		return position{object: "returned invalid object", version: "returned invalid object at index 0", metadata: "returned invalid metadata"}
+		return errorTexts{object: "returned invalid object", version: "returned invalid object at index 0", metadata: "returned invalid metadata"}
 	}
 	object := fmt.Sprintf("returned invalid converted object at index %d", i)
-	return position{object: object, version: object, metadata: fmt.Sprintf("returned invalid metadata in object at index %d", i)}
+	return errorTexts{object: object, version: object, metadata: fmt.Sprintf("returned invalid metadata in object at index %d", i)}
 }
 
-// take reads one converted object. Its metadata are those of the original but for
-// labels and annotations.
-func take(original *unstructured.Unstructured, text []byte, to schema.GroupVersion, at position) (*unstructured.Unstructured, error) {
+// decodeConverted decodes and checks one converted object. Its metadata become those of the original, except labels
+// and annotations.
+func decodeConverted(original *unstructured.Unstructured, text []byte, to schema.GroupVersion, at errorTexts) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	if err := scheme.UnmarshalTree(text, &obj.Object); err != nil {
 		return nil, fmt.Errorf("%s: %w", at.version, err)

@@ -6,7 +6,7 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
-// v3Document puts together the document of the resources of a group and version.
+// v3Document returns the OpenAPI version 3 document of the resources of one group and version.
 func v3Document(resources []*resource, shared *sharedDefinitions) ([]byte, error) {
 	schemas := map[string]any{}
 	paths := map[string]any{}
@@ -39,7 +39,7 @@ func v3Document(resources []*resource, shared *sharedDefinitions) ([]byte, error
 	})
 }
 
-// v2Document puts together what the resources add to the document of version 2.
+// v2Document returns the part of the OpenAPI version 2 document that the resources add.
 func v2Document(resources []*resource) ([]byte, error) {
 	definitions := map[string]any{}
 	paths := map[string]any{}
@@ -54,7 +54,7 @@ func v2Document(resources []*resource) ([]byte, error) {
 	return json.Marshal(map[string]any{"paths": paths, "definitions": definitions})
 }
 
-// entry returns what both versions say of an operation.
+// entry returns the members of an operation that both versions of OpenAPI have.
 func (o *operation) entry(r *resource) map[string]any {
 	return map[string]any{
 		"description": o.description, "operationId": o.id, "tags": []string{r.tag()},
@@ -65,7 +65,7 @@ func (o *operation) entry(r *resource) map[string]any {
 
 var codeTexts = map[string]string{"200": "OK", "201": "Created", "202": "Accepted"}
 
-// responses returns the answers of an operation, each with the content.
+// responses returns the responses of an operation, each with the content.
 func (o *operation) responses(name string, content any) map[string]any {
 	out := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
 	for _, code := range o.codes {
@@ -136,7 +136,7 @@ func v2Path(r *resource, p *path) map[string]any {
 	return out
 }
 
-// The bodies that the document of version 2 has as shared parameters.
+// v2SharedBodies are the bodies that the version 2 document has as shared parameters.
 var v2SharedBodies = map[string]string{deleteOptionsModel: "body-2Y1dVQaQ", patchModel: "body-78PwaGsr"}
 
 func v2Parameters(b *body, parameters []parameter) []any {

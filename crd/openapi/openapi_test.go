@@ -51,7 +51,7 @@ func newSource(t testing.TB) *Source {
 	return New(builtin)
 }
 
-// definitionOf reads what a definition's specification says.
+// definitionOf returns the Definition with an encoded spec.
 func definitionOf(t testing.TB, name string, text json.RawMessage) Definition {
 	t.Helper()
 	var s struct {
@@ -82,7 +82,7 @@ func decode(t testing.TB, text []byte) map[string]any {
 	return out
 }
 
-// differences lists where two values of JSON are not the same.
+// differences returns the places at which two JSON values differ.
 func differences(at string, got, want any) []string {
 	g, gotMap := got.(map[string]any)
 	w, wantMap := want.(map[string]any)
@@ -115,7 +115,7 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// TestRecorded compares with what a kube-apiserver 1.36 served.
+// TestRecorded compares the documents with those that kube-apiserver 1.36 returned.
 func TestRecorded(t *testing.T) {
 	var recorded []struct {
 		Name, Path string
@@ -145,11 +145,11 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// TestReference compares with the documents that the builder of kube-apiserver 1.36
-// makes of definitions with all that schemas can say (testdata/reference.json.gz: from
-// k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder). To have it small, what
-// all documents contain is in the first alone: built-in definitions are true
-// elsewhere, and paths that are those of another version are null.
+// TestReference compares the documents with those that the builder of kube-apiserver 1.36 makes of definitions with
+// all features of schemas (testdata/reference.json.gz: from
+// k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder). To keep the file small, only the first document
+// is complete: in the others built-in definitions are replaced by true, and paths that equal those of another
+// version by null.
 func TestReference(t *testing.T) {
 	var reference []struct {
 		Name          string
@@ -200,7 +200,7 @@ func TestReference(t *testing.T) {
 			if want.V2["paths"] != nil {
 				same(t, path+" v2 paths", got["paths"], want.V2["paths"])
 			}
-			// What it refers to beside its own definitions is of the built-in document.
+			// Other references point to built-in definitions.
 			definitions := want.V2["definitions"].(map[string]any)
 			for name := range definitions {
 				if strings.HasPrefix(name, "io.k8s.") {
@@ -227,8 +227,7 @@ const crontab = `{"group":"stable.example.com","names":{"plural":"crontabs","kin
 			"cron":{"type":"string","description":"When."},"port":{"x-kubernetes-int-or-string":true},"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
 			"maybe":{"type":"array","nullable":true,"items":{"type":"object","properties":{"x":{"type":"integer"}}}},"template":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}}}]}`
 
-// TestClients reads the documents as kubectl does, through the handler that serves
-// them.
+// TestClients reads the documents through the HTTP handler as kubectl does.
 func TestClients(t *testing.T) {
 	s := newSource(t)
 	s.Set(definitionOf(t, "crontabs.stable.example.com", json.RawMessage(crontab)))
@@ -346,8 +345,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreWhole compares the list after random changes with one that is made at
-// once.
+// TestUpdatesAreWhole compares the list after random changes with one that is built from scratch.
 func TestUpdatesAreWhole(t *testing.T) {
 	s := newSource(t)
 	now := map[string]Definition{}
@@ -374,7 +372,7 @@ func TestUpdatesAreWhole(t *testing.T) {
 	}
 }
 
-// A document is called by the ETag that the list gives it.
+// The list names each document by its ETag.
 func TestETags(t *testing.T) {
 	s := newSource(t)
 	s.Set(definitionOf(t, "crontabs.stable.example.com", json.RawMessage(crontab)))
@@ -418,8 +416,7 @@ func TestConcurrency(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzSchemas sees to it that any schema gives documents that kubectl's parsers accept, or
-// an error.
+// FuzzSchemas checks that any schema gives documents that kubectl's parsers accept, or an error.
 func FuzzSchemas(f *testing.F) {
 	var reference []struct {
 		Spec struct {
@@ -450,7 +447,7 @@ func FuzzSchemas(f *testing.F) {
 	})
 }
 
-// many publishes n definitions of some 4 KB.
+// many returns a source with n definitions of about 4 KB.
 func many(b *testing.B, n int) *Source {
 	s := newSource(b)
 	for i := range n {
@@ -480,7 +477,7 @@ func BenchmarkSet(b *testing.B) {
 	}
 }
 
-// BenchmarkChange is a change and the list after it, among 5,000 definitions.
+// BenchmarkChange measures one change followed by a read of the list, with 5,000 definitions.
 func BenchmarkChange(b *testing.B) {
 	s := many(b, 5000)
 	b.ReportAllocs()
@@ -492,7 +489,7 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkIndex is /openapi/v3 of 5,000 definitions in 5,000 groups, each time after a change.
+// BenchmarkIndex measures /openapi/v3 of 5,000 definitions in 5,000 groups, each time after a change.
 func BenchmarkIndex(b *testing.B) {
 	s := newSource(b)
 	for i := range 5000 {
@@ -516,7 +513,7 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkV3 is a document of five definitions.
+// BenchmarkV3 measures a document of five definitions.
 func BenchmarkV3(b *testing.B) {
 	s := many(b, 5)
 	b.ReportAllocs()
@@ -527,7 +524,7 @@ func BenchmarkV3(b *testing.B) {
 	}
 }
 
-// BenchmarkV2 is the document of version 2 with 1,000 definitions.
+// BenchmarkV2 measures the version 2 document of 1,000 definitions.
 func BenchmarkV2(b *testing.B) {
 	s := many(b, 1000)
 	h, err := openapi.New(openapi.Options{Sources: []openapi.Source{s}, CacheBytes: 1})

@@ -7,36 +7,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A path is one URL with what can be done there.
+// path is one URL path with its operations.
 type path struct {
 	url string
-	// parameters are those of all its operations.
+	// parameters are the parameters of all operations of the path.
 	parameters []parameter
 	operations []operation
 }
 
-// An operation is a method at a path.
+// operation is one HTTP method of a path.
 type operation struct {
 	method, action  string
 	id, description string
 	parameters      []parameter
 	body            *body
-	// result is the definition of what is answered, with any of the codes.
+	// result is the name of the definition that every success response has.
 	result string
 	codes  []string
 }
 
-// A body is what is sent.
+// body is the request body of an operation.
 type body struct {
 	model    string
 	optional bool
 	types    []string
 }
 
-// A parameter is of a query or of a path.
+// parameter is a query or path parameter.
 type parameter struct {
 	name, in, kind, description string
-	// shared is the name that the document of version 2 has it under, "" if it does not.
+	// shared is the name of the parameter among the shared parameters of the version 2 document, "" if it is not
+	// shared.
 	shared string
 }
 
@@ -45,9 +46,8 @@ var (
 	patchTypes  = []string{"application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"}
 )
 
-// The parameters that all resources have. Where there is a name for version 2, it is
-// the one that its builder gives to the parameter (a hash of it), so that the
-// document of the built-in groups has it.
+// The parameters that all resources have. The names for version 2 contain the hash that the builder of
+// kube-apiserver gives them, so the document of the built-in groups already has these parameters.
 var (
 	prettyParameter = parameter{"pretty", "query", "string",
 		"If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget).",
@@ -56,13 +56,13 @@ var (
 )
 
 func getParameters() []parameter {
-	return described(metav1.GetOptions{}.SwaggerDoc(), []parameter{
+	return withDescriptions(metav1.GetOptions{}.SwaggerDoc(), []parameter{
 		{name: "resourceVersion", kind: "string", shared: "resourceVersion-5WAnf1kx"},
 	})
 }
 
 func listParameters() []parameter {
-	return described(metav1.ListOptions{}.SwaggerDoc(), []parameter{
+	return withDescriptions(metav1.ListOptions{}.SwaggerDoc(), []parameter{
 		{name: "allowWatchBookmarks", kind: "boolean", shared: "allowWatchBookmarks-HC2hJt-J"},
 		{name: "continue", kind: "string", shared: "continue-QfD61s0i"},
 		{name: "fieldSelector", kind: "string", shared: "fieldSelector-xIcQKXFG"},
@@ -77,9 +77,9 @@ func listParameters() []parameter {
 	})
 }
 
-// writeParameters are those of create and update.
+// writeParameters returns the parameters of create and update.
 func writeParameters() []parameter {
-	return described(metav1.CreateOptions{}.SwaggerDoc(), []parameter{
+	return withDescriptions(metav1.CreateOptions{}.SwaggerDoc(), []parameter{
 		{name: "dryRun", kind: "string"},
 		{name: "fieldManager", kind: "string", shared: "fieldManager-Qy4HdaTW"},
 		{name: "fieldValidation", kind: "string"},
@@ -87,7 +87,7 @@ func writeParameters() []parameter {
 }
 
 func patchParameters() []parameter {
-	return described(metav1.PatchOptions{}.SwaggerDoc(), []parameter{
+	return withDescriptions(metav1.PatchOptions{}.SwaggerDoc(), []parameter{
 		{name: "dryRun", kind: "string"},
 		{name: "fieldManager", kind: "string", shared: "fieldManager-7c6nTn1T"},
 		{name: "fieldValidation", kind: "string"},
@@ -96,7 +96,7 @@ func patchParameters() []parameter {
 }
 
 func deleteParameters() []parameter {
-	return described(metav1.DeleteOptions{}.SwaggerDoc(), []parameter{
+	return withDescriptions(metav1.DeleteOptions{}.SwaggerDoc(), []parameter{
 		{name: "dryRun", kind: "string"},
 		{name: "gracePeriodSeconds", kind: "integer", shared: "gracePeriodSeconds--K5HaBOS"},
 		{name: "ignoreStoreReadErrorWithClusterBreakingPotential", kind: "boolean", shared: "ignoreStoreReadErrorWithClusterBreakingPotential-QbNkfIqj"},
@@ -105,23 +105,22 @@ func deleteParameters() []parameter {
 	})
 }
 
-// described makes parameters of queries of those that are given, with their
-// descriptions.
-func described(doc map[string]string, parameters []parameter) []parameter {
+// withDescriptions makes the parameters query parameters, with their descriptions from doc.
+func withDescriptions(doc map[string]string, parameters []parameter) []parameter {
 	for i := range parameters {
 		parameters[i].in, parameters[i].description = "query", doc[parameters[i].name]
 	}
 	return parameters
 }
 
-// paths returns all of a resource.
+// paths returns all paths of a resource.
 func (r *resource) paths() []path {
 	root := "/apis/" + r.Group + "/" + r.Version
 	var common []parameter
 	var paths []path
 	if r.namespaced {
 		list := r.list("ForAllNamespaces", "")
-		// What all operations of a path have is said of the path; here there is but one.
+		// Parameters that all operations of a path share are part of the path. This path has only one operation.
 		parameters := insert(list.parameters, prettyParameter)
 		list.parameters = nil
 		paths = append(paths, path{root + "/" + r.plural, parameters, []operation{list}})
@@ -144,7 +143,7 @@ func (r *resource) paths() []path {
 	return paths
 }
 
-// insert puts a parameter in its place by name.
+// insert inserts a parameter into a list that is sorted by name.
 func insert(parameters []parameter, p parameter) []parameter {
 	for i := range parameters {
 		if p.name < parameters[i].name {
@@ -229,7 +228,7 @@ func of(sub string) string {
 	return " " + sub + " of"
 }
 
-// article returns that of a kind between blanks. What looks like a plural has none.
+// article returns the indefinite article of a kind between blanks, or one blank if the kind looks like a plural.
 func article(kind string) string {
 	switch {
 	case strings.HasSuffix(kind, "s") && !strings.HasSuffix(kind, "ss"):
@@ -240,8 +239,7 @@ func article(kind string) string {
 	return " a "
 }
 
-// id returns the identifier of an operation, which is one of no other in the document
-// of all groups.
+// id returns the operationId, which is unique in the document of all groups.
 func (r *resource) id(verb, rest string) string {
 	return verb + identifier(strings.TrimSuffix(r.Group, ".k8s.io"), true) + identifier(r.Version, true) + identifier(rest, true)
 }
@@ -250,7 +248,7 @@ func (r *resource) tag() string {
 	return identifier(strings.TrimSuffix(r.Group, ".k8s.io"), false) + "_" + identifier(r.Version, false)
 }
 
-// identifier leaves of s what may be in an identifier, the words joined by capitals.
+// identifier returns s in camel case, without the characters that an identifier may not contain.
 func identifier(s string, capital bool) string {
 	var out strings.Builder
 	for i, c := range s {

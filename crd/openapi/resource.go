@@ -11,19 +11,19 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// A resource is what a document needs of a definition in one version.
+// resource is what a document contains of one version of a definition.
 type resource struct {
 	schema.GroupVersionKind
 	listKind, plural          string
 	namespaced, status, scale bool
-	// preserve is the old field of that name of the whole definition.
+	// preserve is spec.preserveUnknownFields of the definition.
 	preserve         bool
 	selectableFields []string
-	// schema is what is published, nil for nothing.
+	// schema is the published schema, nil if there is none.
 	schema map[string]any
 }
 
-// spec is what is read of a specification.
+// spec is the decoded part of the spec of a definition.
 type spec struct {
 	Names struct {
 		Plural   string `json:"plural"`
@@ -49,7 +49,7 @@ type specVersion struct {
 	} `json:"selectableFields"`
 }
 
-// rawText is JSON that is read later, if at all.
+// rawText is JSON that is decoded only when it is needed.
 type rawText []byte
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -99,14 +99,14 @@ func newResource(gv schema.GroupVersion, d *definition) (*resource, error) {
 	return r, nil
 }
 
-// model returns the name of a definition: that of the group backwards, version, kind.
+// model returns the name of a definition: the labels of the group in reverse order, the version and the kind.
 func (r *resource) model(kind string) string {
 	parts := strings.Split(r.Group, ".")
 	slices.Reverse(parts)
 	return strings.Join(parts, ".") + "." + r.Version + "." + kind
 }
 
-// The built-in definitions that are referred to.
+// The names of the built-in definitions that custom resources refer to.
 const (
 	deleteOptionsModel = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 	listMetaModel      = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
@@ -141,7 +141,7 @@ func (r *resource) marked(s map[string]any, kind string) map[string]any {
 func (d dialect) object(r *resource) map[string]any {
 	preserve, _ := r.schema["x-kubernetes-preserve-unknown-fields"].(bool)
 	if r.schema == nil || d == v2 && (preserve || r.preserve) {
-		// Properties would tell kubectl that there are no others.
+		// kubectl would take any properties for the only ones that are allowed.
 		return map[string]any{"type": "object"}
 	}
 	s := d.publish(r.schema)
@@ -155,7 +155,7 @@ func (d dialect) object(r *resource) map[string]any {
 	return s
 }
 
-// list returns the schema of lists of them.
+// list returns the schema of lists of the objects.
 func (d dialect) list(r *resource) map[string]any {
 	return map[string]any{
 		"type":        "object",
@@ -182,7 +182,7 @@ func typeMetaDoc(field string) string { return metav1.TypeMeta{}.SwaggerDoc()[fi
 
 func partialObjectDoc(field string) string { return metav1.PartialObjectMetadata{}.SwaggerDoc()[field] }
 
-// properties returns those of a schema, which has some afterwards.
+// properties returns the properties of a schema, and adds an empty map if it has none.
 func properties(s map[string]any) map[string]any {
 	p, ok := s["properties"].(map[string]any)
 	if !ok {

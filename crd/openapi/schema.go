@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// A dialect is a version of OpenAPI. What clients of version 2 (kubectl before all)
-// would misunderstand is left out of it.
+// dialect is a version of OpenAPI. Version 2 leaves out what its clients, mainly kubectl, would misunderstand.
 type dialect int
 
 const (
@@ -21,7 +20,7 @@ func (d dialect) ref(model string) string {
 	return "#/components/schemas/" + model
 }
 
-// reference refers to a definition, with a description of its own.
+// reference returns a reference to a definition, with its own description.
 func (d dialect) reference(model, description string) map[string]any {
 	if d == v2 {
 		return map[string]any{"$ref": d.ref(model), "description": description}
@@ -29,8 +28,8 @@ func (d dialect) reference(model, description string) map[string]any {
 	return map[string]any{"allOf": []any{map[string]any{"$ref": d.ref(model)}}, "description": description}
 }
 
-// The members of a schema that are published as they are, by what of them says
-// nothing and is left out.
+// The members of a schema that are published unchanged, by type. A member with the zero value of its type is left
+// out.
 var (
 	textMembers   = []string{"type", "description", "title", "format", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type"}
 	numberMembers = []string{"maximum", "minimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
@@ -39,7 +38,7 @@ var (
 	valueMembers  = []string{"default", "example"}
 )
 
-// plain copies the members that contain no schemas. The values are shared with s.
+// plain copies the members that contain no schemas. It shares their values with s.
 func plain(s map[string]any) map[string]any {
 	out := make(map[string]any, len(s))
 	for _, name := range textMembers {
@@ -76,7 +75,7 @@ func plain(s map[string]any) map[string]any {
 	return out
 }
 
-// publish returns what is published of a structural schema.
+// publish returns the published form of a structural schema.
 func (d dialect) publish(s map[string]any) map[string]any {
 	out := plain(s)
 	properties, _ := s["properties"].(map[string]any)
@@ -113,9 +112,9 @@ func each(of map[string]any, do func(map[string]any) map[string]any) map[string]
 	return out
 }
 
-// simplify takes from a schema what version 2 cannot say or kubectl takes for
-// something else: it holds that properties exclude others, that arrays have items, and
-// that a value of a type is not null. It returns the properties and items that stay.
+// simplify removes from a schema what OpenAPI version 2 cannot express or kubectl misunderstands: kubectl assumes
+// that an object with properties has no others, that an array has items, and that a value with a type is not null.
+// It returns the properties and items that remain.
 func simplify(out, s, properties, items map[string]any) (map[string]any, map[string]any) {
 	delete(out, "default")
 	nullable, preserve := out["nullable"] == true, out["x-kubernetes-preserve-unknown-fields"] == true
@@ -140,8 +139,7 @@ func simplify(out, s, properties, items map[string]any) (map[string]any, map[str
 	return properties, items
 }
 
-// junctors adds the combined conditions of a structural schema. Those of an
-// int-or-string say that it is one.
+// junctors adds allOf, anyOf, oneOf and not. For an int-or-string, anyOf also lists its two types.
 func junctors(out, s map[string]any) {
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		if of := conditions(s[name]); of != nil {
@@ -187,8 +185,8 @@ func conditions(list any) []any {
 	return out
 }
 
-// condition returns what is published of a schema below allOf, anyOf, oneOf and not. Of
-// the values of maps nothing is, there.
+// condition returns the published form of a schema below allOf, anyOf, oneOf or not. additionalProperties is never
+// published there.
 func condition(s map[string]any) map[string]any {
 	out := plain(s)
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
@@ -208,7 +206,7 @@ func condition(s map[string]any) map[string]any {
 	return out
 }
 
-// embed adds what every object has to the schema of an object inside of another.
+// embed adds apiVersion, kind and metadata to the schema of an embedded resource.
 func (d dialect) embed(s map[string]any) {
 	const docs = " More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 	p := properties(s)

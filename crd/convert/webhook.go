@@ -13,66 +13,65 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// What one call asks at most. A list is one call unless it is so long that a webhook
-// that takes the customary 4 ms for an object could not do it in its time; then
-// it is several, some of them at once.
+// The limits of one call. A list is converted in one call up to these limits; a longer one is split into several
+// calls, callsAtOnce of them at a time. 1000 objects at the usual 4 ms per object fit the timeout of a call.
 const (
 	objectsPerCall = 1000
 	bytesPerCall   = 8 << 20
 	callsAtOnce    = 4
 )
 
-// An answer may be some times as long as what was asked, and this much in any case.
+// The longest accepted response has answerFactor times the bytes of the request, but at least answerMin bytes.
 const (
 	answerFactor = 8
 	answerMin    = 16 << 20
 )
 
-// remote asks a webhook.
-type remote struct {
-	name    string // of the definition
+// webhookConverter converts objects by calling a webhook.
+type webhookConverter struct {
+	name    string // name of the definition
 	review  string // version of ConversionReview
 	client  func() (*webhook.Client, error)
 	metrics *Metrics
 	timeout time.Duration
 }
 
-func (r *remote) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (r *webhookConverter) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
-	var wanted []int // indexes of those that must be sent
+	var toSend []int // indexes of the objects to send
 	version := to.String()
 	for i, obj := range objs {
 		switch {
-		case isBare(obj):
+		case isEmptyObject(obj):
 			obj.SetAPIVersion(version)
 			out[i] = obj
 		case obj.GetAPIVersion() == version:
 			out[i] = obj
 		default:
-			wanted = append(wanted, i)
+			toSend = append(toSend, i)
 		}
 	}
-	if len(wanted) == 0 {
+	if len(toSend) == 0 {
 		return out, nil
 	}
 	if r.review == "" {
 		return nil, errNoReviewVersion
 	}
-	calls, err := r.split(objs, wanted, to)
+	calls, err := r.split(objs, toSend, to)
 	if err != nil {
 		return nil, err
 	}
-	return out, r.all(ctx, calls, out)
+	return out, r.sendAll(ctx, calls, out)
 }
 
-// isBare tells that there is nothing to an object but what kind it is.
-func isBare(obj *unstructured.Unstructured) bool {
+// isEmptyObject reports whether an object has no fields but apiVersion and kind.
+func isEmptyObject(obj *unstructured.Unstructured) bool {
 	_, version := obj.Object["apiVersion"]
 	_, kind := obj.Object["kind"]
 	return version && kind && len(obj.Object) == 2
 }
 
-// A call is one question and where the answers go.
+// call is one request to the webhook, and the indexes of its objects in the result.
 type call struct {
 	objs    []*unstructured.Unstructured
 	indexes []int
@@ -81,13 +80,13 @@ type call struct {
 	body    []byte
 }
 
-// gvk is the kind that errors of the whole call speak of.
+// gvk returns the kind that error messages about the whole call name: that of the first object.
 func (c *call) gvk() schema.GroupVersionKind { return c.objs[0].GroupVersionKind() }
 
-func (r *remote) split(objs []*unstructured.Unstructured, wanted []int, to schema.GroupVersion) ([]*call, error) {
+func (r *webhookConverter) split(objs []*unstructured.Unstructured, toSend []int, to schema.GroupVersion) ([]*call, error) {
 	var calls []*call
 	var current *call
-	for _, i := range wanted {
+	for _, i := range toSend {
 		if current == nil || len(current.objs) == objectsPerCall || len(current.body) >= bytesPerCall {
 			if current != nil {
 				current.body = endReview(current.body)
@@ -106,11 +105,10 @@ func (r *remote) split(objs []*unstructured.Unstructured, wanted []int, to schem
 	return calls, nil
 }
 
-// all makes the calls and puts what they answer into out. The first error ends the
-// others.
-func (r *remote) all(ctx context.Context, calls []*call, out []*unstructured.Unstructured) error {
+// sendAll makes the calls and puts the converted objects into out. The first error cancels the other calls.
+func (r *webhookConverter) sendAll(ctx context.Context, calls []*call, out []*unstructured.Unstructured) error {
 	if len(calls) == 1 {
-		return r.observed(ctx, calls[0], out)
+		return r.callMeasured(ctx, calls[0], out)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -125,7 +123,7 @@ func (r *remote) all(ctx context.Context, calls []*call, out []*unstructured.Uns
 		}
 		running.Go(func() {
 			defer func() { <-slots }()
-			if err := r.observed(ctx, c, out); err != nil {
+			if err := r.callMeasured(ctx, c, out); err != nil {
 				once.Do(func() { first = err; cancel(err) })
 			}
 		})
@@ -137,18 +135,18 @@ func (r *remote) all(ctx context.Context, calls []*call, out []*unstructured.Uns
 	return first
 }
 
-// observed makes one call and counts it.
-func (r *remote) observed(ctx context.Context, c *call, out []*unstructured.Unstructured) error {
+// callMeasured makes one call and updates the metrics.
+func (r *webhookConverter) callMeasured(ctx context.Context, c *call, out []*unstructured.Unstructured) error {
 	start := time.Now()
-	failure, err := r.ask(ctx, c, out)
+	failure, err := r.send(ctx, c, out)
 	took := time.Since(start)
-	r.metrics.called(took, failure)
+	r.metrics.observeCall(took, failure)
 	r.metrics.converted(r.name, c.gvk().Version, c.to.Version, took, strconv.FormatBool(err == nil))
 	return err
 }
 
-// ask makes one call. With an error it tells of what type that is in metrics.
-func (r *remote) ask(ctx context.Context, c *call, out []*unstructured.Unstructured) (failure string, err error) {
+// send makes one call. With an error it also returns the failure_type for the metrics.
+func (r *webhookConverter) send(ctx context.Context, c *call, out []*unstructured.Unstructured) (failure string, err error) {
 	failed := func(err error) error { return fmt.Errorf("conversion webhook for %v failed: %w", c.gvk(), err) }
 	client, err := r.client()
 	if err != nil {
@@ -172,7 +170,7 @@ func (r *remote) ask(ctx context.Context, c *call, out []*unstructured.Unstructu
 		return partialFailure, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", c.gvk(), len(converted), len(c.objs))
 	}
 	for i, text := range converted {
-		obj, err := take(c.objs[i], text, c.to, place(i, len(converted)))
+		obj, err := decodeConverted(c.objs[i], text, c.to, errorTextsOf(i, len(converted)))
 		if err != nil {
 			return invalidFailure, fmt.Errorf("conversion webhook for %v %w", c.gvk(), err)
 		}

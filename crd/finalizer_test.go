@@ -11,10 +11,10 @@ func TestReplacedBeforeCompiled(t *testing.T) {
 	d := &definition{name: "widgets.example.com", kinds: newKinds()}
 	d.kinds.close()
 	s := &Server{}
-	if r, err := s.stored(d); r != nil || !errors.Is(err, errReplaced) {
+	if r, err := s.storedResource(d); r != nil || !errors.Is(err, errReplaced) {
 		t.Errorf("%v, %v", r, err)
 	}
-	if _, err := s.empty(t.Context(), d); !errors.Is(err, errReplaced) {
+	if _, err := s.deleteAndAwait(t.Context(), d); !errors.Is(err, errReplaced) {
 		t.Error(err)
 	}
 }
