@@ -38,7 +38,7 @@ func UnmarshalTreeStrict(doc []byte, into *map[string]any) (strict []error, err 
 func MarshalTree(obj Object) ([]byte, error) {
 	tree, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("%T is no tree", obj)
+		return nil, fmt.Errorf("%T is not an unstructured object", obj)
 	}
 	buffer := treeBuffers.Get().(*[]byte)
 	defer treeBuffers.Put(buffer)

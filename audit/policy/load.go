@@ -71,7 +71,7 @@ func decode(content []byte, log *slog.Logger) (*auditv1.Policy, error) {
 	if lenient != nil {
 		return nil, fmt.Errorf("failed lenient decoding: %w", lenient)
 	}
-	log.Warn("the audit policy has errors and is read without what they concern", "error", err)
+	log.Warn("the audit policy has unknown or duplicate fields, which are ignored", "error", err)
 	return p, nil
 }
 

@@ -31,7 +31,7 @@ func Modes() []string { return []string{ModeBatch, ModeBlocking, ModeBlockingStr
 var (
 	errFull    = errors.New("audit buffer queue blocked")
 	errClosed  = errors.New("audit backend shut down")
-	errOverdue = errors.New("the audit backend does not answer; the request goes on without it")
+	errOverdue = errors.New("the audit backend does not answer; the request continues without it")
 )
 
 // buffered is the name under which Batch and Blocking report failures.

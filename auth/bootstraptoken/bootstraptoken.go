@@ -64,12 +64,12 @@ func (a *Authenticator) UserOfToken(ctx context.Context, t authn.BearerToken) (*
 		return nil, err
 	}
 	if reason := a.refusalReason(secret, id, tokenSecret); reason != "" {
-		a.Log.Debug("a bootstrap token is not accepted", "secret", secret.Name, "reason", reason)
+		a.Log.Debug("bootstrap token refused", "secret", secret.Name, "reason", reason)
 		return nil, nil
 	}
 	groups, ok := groupsOf(string(secret.Data[keyGroups]))
 	if !ok {
-		a.Log.Debug("a bootstrap token is not accepted", "secret", secret.Name, "reason",
+		a.Log.Debug("bootstrap token refused", "secret", secret.Name, "reason",
 			"a group is not allowed: it does not begin with system:bootstrappers:")
 		return nil, nil
 	}

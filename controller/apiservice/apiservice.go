@@ -146,7 +146,7 @@ func (c *Controller) wait(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 		return false
 	}
-	c.Log.Warn("APIServices: trying again", "error", err)
+	c.Log.Warn("cannot update APIServices; will try again", "error", err)
 	select {
 	case <-ctx.Done():
 		return false

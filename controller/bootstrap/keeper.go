@@ -112,7 +112,7 @@ func (k *Keeper) Run(ctx context.Context) {
 				return
 			}
 			if err != nil {
-				k.Log.Warn("objects of the server itself: trying again later", "what", p.name, "error", err)
+				k.Log.Warn("cannot update the objects of the server; will try again", "what", p.name, "error", err)
 			}
 		}
 		k.reconcileEndpoints(ctx)
@@ -141,7 +141,7 @@ func stored[T registry.Object](
 	}
 	typed, ok := obj.(T)
 	if !ok {
-		return none, false, fmt.Errorf("%s %s is a %T", gvr.Resource, name, obj)
+		return none, false, fmt.Errorf("%s %s has the unexpected type %T", gvr.Resource, name, obj)
 	}
 	return typed, true, nil
 }

@@ -108,7 +108,7 @@ func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 			return err
 		}
 		if try == tries {
-			k.Log.Warn("the service kubernetes cannot be made: trying again later", "error", err)
+			k.Log.Warn("cannot create the service kubernetes; will try again", "error", err)
 			return nil
 		}
 		select {

@@ -96,7 +96,7 @@ func (t *Tracker) Run(ctx context.Context, w Writer) {
 
 func (t *Tracker) keepConfigMap(ctx context.Context, w Writer) {
 	if err := t.ensureConfigMap(ctx, w); err != nil && ctx.Err() == nil {
-		t.log.Warn("cannot note since when legacy tokens are tracked", "error", err)
+		t.log.Warn("cannot write since when legacy tokens are tracked", "error", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func (t *Tracker) writeLabel(ctx context.Context, w Writer, u use) {
 		return nil
 	}})
 	if err != nil {
-		t.log.Warn("cannot note the use of a legacy token", "namespace", u.namespace, "secret", u.name, "error", err)
+		t.log.Warn("cannot record the use of a legacy token", "namespace", u.namespace, "secret", u.name, "error", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -115,7 +115,7 @@ func (a *Aggregation) updateAggregates(ctx context.Context) error {
 			return nil
 		})
 		if err != nil && !kerrors.IsNotFound(err) {
-			a.Log.Warn("aggregating ClusterRoles", "name", name, "error", err)
+			a.Log.Warn("cannot update aggregated ClusterRoles; will try again", "name", name, "error", err)
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func (c *Controller) Run(ctx context.Context) {
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
-		c.Log.Warn("default service accounts: starting over", "error", err)
+		c.Log.Warn("cannot watch namespaces for default service accounts; will start again", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryAfter):

@@ -32,7 +32,7 @@ type cache struct {
 
 // errDoNotCache means that the written document may be served, but neither be cached nor get
 // its ETag, because a source failed, or something changed while the document was written.
-var errDoNotCache = errors.New("openapi: not to be kept")
+var errDoNotCache = errors.New("openapi: the document must not be cached")
 
 // get returns a cached document, or makes it. Concurrent calls for the same document wait for
 // one of them to make it. With errDoNotCache it also returns the document.

@@ -403,6 +403,6 @@ func (h *Handler) fail(w http.ResponseWriter, what string, err error) {
 	if errors.Is(err, errChanged) {
 		w.Header().Set("Retry-After", "1")
 	}
-	h.log.Error("OpenAPI document not served", "document", what, "err", err)
+	h.log.Error("cannot serve an OpenAPI document", "document", what, "err", err)
 	w.WriteHeader(http.StatusServiceUnavailable)
 }

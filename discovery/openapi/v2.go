@@ -121,7 +121,7 @@ func (h *Handler) addSources(ctx context.Context, p *v2Parts) error {
 			err = m.add(text)
 		}
 		if err != nil && !errors.Is(err, ErrGone) {
-			h.log.Error("OpenAPI v2 is served without a document", "document", d.Path, "err", err)
+			h.log.Error("the OpenAPI v2 document is served without a part", "document", d.Path, "err", err)
 			failed = errDoNotCache
 		}
 	}

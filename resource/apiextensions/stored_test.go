@@ -75,9 +75,11 @@ func checkReadBack(t *testing.T, name string, document []byte) {
 
 func TestOldStoredDefinitions(t *testing.T) {
 	obj, err := decodeStored(
-		[]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
+		[]byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition",
+		"metadata":{"name":"widgets.example.com"},
 		"spec":{"group":"example.com","version":"v1","names":{"plural":"widgets","kind":"Widget"},
-		"validation":{"openAPIV3Schema":{"type":"object"}},"conversion":{"strategy":"Webhook","webhookClientConfig":{"service":{"namespace":"n","name":"s"}}}}}`))
+		"validation":{"openAPIV3Schema":{"type":"object"}},"conversion":{"strategy":"Webhook",
+		"webhookClientConfig":{"service":{"namespace":"n","name":"s"}}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func AppendStored(b []byte, v any) ([]byte, error) { return appendValue(b, v, tr
 func appendValue(b []byte, v any, stored bool) ([]byte, error) {
 	value := reflect.ValueOf(v)
 	if value.Kind() != reflect.Pointer || value.IsNil() || value.Elem().Kind() != reflect.Struct {
-		return b, fmt.Errorf("structjson: %T is no pointer to a struct", v)
+		return b, fmt.Errorf("structjson: %T is not a pointer to a struct", v)
 	}
 	return planOf(value.Type().Elem()).append(b, value.UnsafePointer(), stored)
 }

@@ -299,10 +299,14 @@ func podOf(b *testing.B) runtime.Object {
 	b.Helper()
 	v := podVersion(b)
 	obj := v.New()
-	const doc = `{"metadata":{"name":"web-1","namespace":"default","labels":{"app":"web","tier":"front"},"annotations":{"a":"b"}},"spec":{"containers":[
-		{"name":"c","image":"registry.example.com/web:1.2.3","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"ports":[{"containerPort":80,"protocol":"TCP"}],
-		"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"100m","memory":"128Mi"}},"livenessProbe":{"httpGet":{"path":"/","port":80}}},
-		{"name":"d","image":"i","volumeMounts":[{"name":"v","mountPath":"/v"}]}],"volumes":[{"name":"v","emptyDir":{}}],"nodeSelector":{"x":"y"}}}`
+	const doc = `{"metadata":{"name":"web-1","namespace":"default","labels":{"app":"web","tier":"front"},
+		"annotations":{"a":"b"}},"spec":{"containers":[
+		{"name":"c","image":"registry.example.com/web:1.2.3","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],
+		"ports":[{"containerPort":80,"protocol":"TCP"}],
+		"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"100m","memory":"128Mi"}},
+		"livenessProbe":{"httpGet":{"path":"/","port":80}}},
+		{"name":"d","image":"i","volumeMounts":[{"name":"v","mountPath":"/v"}]}],
+		"volumes":[{"name":"v","emptyDir":{}}],"nodeSelector":{"x":"y"}}}`
 	if err := json.Unmarshal([]byte(doc), obj); err != nil {
 		b.Fatal(err)
 	}
