@@ -82,6 +82,8 @@ func (b *bench) steps() []step {
 		steps = append(steps,
 			step{[]string{"memory-configmaps"}, b.memoryOfConfigMaps},
 			step{[]string{"watch-each-cpu", "watch-each-lag", "watch-each-memory"}, b.watchEach},
+			step{[]string{"pages-churn"}, b.pagesUnderChurn},
+			step{[]string{"events-heap"}, b.heapOfEvents},
 			step{[]string{"scale-create", "scale-memory", "scale-page", "scale-lag", "scale-start", "scale-load"}, b.scale},
 		)
 	}

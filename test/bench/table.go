@@ -94,6 +94,8 @@ var expectations = []expectation{
 	{"watch-each-cpu", "processor time of a write that concerns none of 10,000 watchers of one object each (floor: 1,000)", milliseconds, 0, "1.2 x floor", ""},
 	{"watch-each-lag", "lag of these watchers, p50", milliseconds, 0, "1.2 x floor", ""},
 	{"watch-each-memory", "memory of each of these watchers", kilobytes, 0, "24 KB", "floor"},
+	{"pages-churn", "slowest page of lists of 200,000 ConfigMaps, 6 readers, 700 writes/s (floor: no writes)", milliseconds, 0, "50 ms", ""},
+	{"events-heap", "heap with 500,000 Events (floor: before)", megabytes, 0, "60 MB", ""},
 	{"scale-create", "create ConfigMaps of 0.4 KB up to 1,000,000 (floor: up to a tenth)", perSecond, 0, "0.9 x floor", ""},
 	{"scale-memory", "memory of each of these", kilobytes, 0, "1.2 KB", "0.8 KB"},
 	{"scale-page", "list page of them, limit=500", milliseconds, 0, "1.2 x floor", ""},
