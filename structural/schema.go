@@ -93,10 +93,9 @@ type Condition struct {
 	Values
 	// Type is integer or string where an int-or-string says so in so many words
 	// (anyOf: [{type: integer}, {type: string}]), "" everywhere else.
-	Type                 string
-	Properties           map[string]*Condition
-	Items                *Condition
-	AdditionalProperties *Condition
+	Type       string
+	Properties map[string]*Condition
+	Items      *Condition
 	// NoProperties stands for "additionalProperties: false".
 	NoProperties bool
 	// Rules are the CEL rules that some combinators may hold.
