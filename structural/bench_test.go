@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// widgetSchema has 40 fields in several depths, of the kinds that are frequent.
+// widgetSchema has 40 fields on several levels, of frequent types.
 func widgetSchema() string {
 	var fields []string
 	for i := range 12 {
@@ -29,7 +29,7 @@ func widgetSchema() string {
 			"conditions": {"type": "array", "items": {"type": "object", "properties": {"type": {"type": "string"}, "status": {"type": "string"}, "message": {"type": "string"}}}}}}}}`
 }
 
-// widget is about 4 KB of JSON that fit widgetSchema.
+// widget is about 4 KB of JSON that is valid by widgetSchema.
 func widget() string {
 	var fields, items []string
 	for i := range 12 {
@@ -123,8 +123,7 @@ func BenchmarkUnmarshal(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory tells what a schema takes by itself, and what one takes beside
-// another that differs in a field.
+// BenchmarkMemory measures the memory of a schema alone, and of one that differs from another in one field.
 func BenchmarkMemory(b *testing.B) {
 	heap := func() float64 {
 		var m runtime.MemStats

@@ -2,9 +2,8 @@ package structural
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// SetDefaults sets the defaults of fields that are missing, and of values that are
-// null where null is not allowed, in tree and in what defaults add to it. Decode goes
-// before it, on write and on read alike.
+// SetDefaults sets, in place, the default of each missing field and of each null that is not allowed, also in the
+// defaults that it adds. It is called after Decode, on write and on read.
 func (s *Schema) SetDefaults(tree any) {
 	if s == nil || s.below&hasDefaults == 0 {
 		return
@@ -42,10 +41,10 @@ func (s *Schema) SetDefaults(tree any) {
 	}
 }
 
-// SetsDefaults says whether there are any defaults.
+// SetsDefaults reports whether the schema has any defaults.
 func (s *Schema) SetsDefaults() bool { return s != nil && s.below&hasDefaults != 0 }
 
-// replaces says whether the default takes the place of a value.
+// replaces reports whether the default replaces the value v.
 func (s *Schema) replaces(v any) bool {
 	return v == nil && !s.Nullable && s.HasDefault
 }

@@ -9,32 +9,32 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// digest is what the content of a node hashes to, everything below included. Nodes
-// with the same digest are taken to be equal.
+// digest is the hash of the content of a node and of everything below it. Nodes with the same digest are treated as
+// equal.
 type digest [sha256.Size]byte
 
-// content gathers what a node is, so that different nodes gather different bytes.
-type content struct{ bytes []byte }
+// hashInput collects the content of a node. Different nodes give different bytes.
+type hashInput struct{ bytes []byte }
 
-func (c *content) sum() digest { return sha256.Sum256(c.bytes) }
+func (c *hashInput) sum() digest { return sha256.Sum256(c.bytes) }
 
-func (c *content) child(d digest) { c.bytes = append(c.bytes, d[:]...) }
+func (c *hashInput) child(d digest) { c.bytes = append(c.bytes, d[:]...) }
 
-func (c *content) number(n int) { c.bytes = binary.AppendUvarint(c.bytes, uint64(n)) }
+func (c *hashInput) number(n int) { c.bytes = binary.AppendUvarint(c.bytes, uint64(n)) }
 
-func (c *content) text(all ...string) {
+func (c *hashInput) text(all ...string) {
 	for _, s := range all {
 		c.number(len(s))
 		c.bytes = append(c.bytes, s...)
 	}
 }
 
-func (c *content) texts(all []string) {
+func (c *hashInput) texts(all []string) {
 	c.number(len(all))
 	c.text(all...)
 }
 
-func (c *content) flags(all ...bool) {
+func (c *hashInput) flags(all ...bool) {
 	for _, f := range all {
 		b := byte(0)
 		if f {
@@ -44,7 +44,7 @@ func (c *content) flags(all ...bool) {
 	}
 }
 
-func (c *content) ints(all ...*int64) {
+func (c *hashInput) ints(all ...*int64) {
 	for _, p := range all {
 		c.flags(p != nil)
 		if p != nil {
@@ -53,7 +53,7 @@ func (c *content) ints(all ...*int64) {
 	}
 }
 
-func (c *content) floats(all ...*float64) {
+func (c *hashInput) floats(all ...*float64) {
 	for _, p := range all {
 		c.flags(p != nil)
 		if p != nil {
@@ -62,7 +62,7 @@ func (c *content) floats(all ...*float64) {
 	}
 }
 
-func (c *content) rule(r *apiextensionsv1.ValidationRule) {
+func (c *hashInput) rule(r *apiextensionsv1.ValidationRule) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and booleans alone
@@ -70,8 +70,8 @@ func (c *content) rule(r *apiextensionsv1.ValidationRule) {
 	c.text(string(text))
 }
 
-// values adds the conditions that are not combinators and says whether there are any.
-func (c *content) values(v *Values, enum []apiextensionsv1.JSON) bool {
+// values adds the conditions other than combinators, and reports whether there are any.
+func (c *hashInput) values(v *Values, enum []apiextensionsv1.JSON) bool {
 	any := v.Format != "" || v.Pattern != "" || v.UniqueItems || v.ExclusiveMaximum || v.ExclusiveMinimum ||
 		v.Maximum != nil || v.Minimum != nil || v.MultipleOf != nil || v.MaxLength != nil || v.MinLength != nil ||
 		v.MaxItems != nil || v.MinItems != nil || v.MaxProperties != nil || v.MinProperties != nil ||

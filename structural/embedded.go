@@ -10,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateEmbedded returns what is wrong with apiVersion, kind and metadata of the
-// embedded resources in tree, which is at a path. It is the same on create and on
-// update.
+// ValidateEmbedded returns the errors in apiVersion, kind and metadata of the embedded resources in tree. path is
+// the path of tree. The result does not depend on whether the object is created or updated.
 func (s *Schema) ValidateEmbedded(path *field.Path, tree any) field.ErrorList {
 	if s == nil || s.below&hasEmbedded == 0 {
 		return nil
@@ -58,7 +57,7 @@ func embeddedResource(path *field.Path, x map[string]any) field.ErrorList {
 	if !found {
 		return errs
 	}
-	meta, err := (&decoding{}).decode(v, nil)
+	meta, err := (&metadataDecoder{}).decode(v, nil)
 	if err != nil {
 		return append(errs, field.Invalid(path.Child("metadata"), v, err.Error()))
 	}
@@ -68,8 +67,8 @@ func embeddedResource(path *field.Path, x map[string]any) field.ErrorList {
 	return append(errs, metavalidation.ValidateObjectMeta(meta, meta.Namespace != "", pathSegment, path.Child("metadata"))...)
 }
 
-// embeddedText checks a field that must be there, a string, and not empty; wrong
-// tells what else is wrong with it.
+// embeddedText checks that a required field is a string that is not empty. wrong returns the message of any other
+// error in it, or "".
 func embeddedText(path *field.Path, x map[string]any, name string, wrong func(string) string) field.ErrorList {
 	v, found := x[name]
 	if !found {

@@ -2,7 +2,7 @@ package structural
 
 import "strconv"
 
-// equalTrees compares trees; 1 and 1.0 differ.
+// equalTrees reports whether two trees are equal. The integer 1 and the float 1.0 are different.
 func equalTrees(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -36,9 +36,9 @@ func equalTrees(a, b any) bool {
 	return a == b
 }
 
-// Unchanged says whether a value is what it was, as far as ratcheting can tell: items
-// of a list of type map are found by their keys, wherever they are; an object with
-// fields that the schema does not name counts as changed.
+// Unchanged reports whether value counts as unchanged for ratcheting (KEP-4008). Items of a list of type map are
+// compared by their keys, so their order does not matter. An object with fields that the schema does not specify
+// counts as changed.
 func (s *Schema) Unchanged(value, old any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -74,27 +74,27 @@ func (s *Schema) Unchanged(value, old any) bool {
 	return equalTrees(value, old)
 }
 
-// Member returns the schema of an object's member, nil if it has none.
+// Member returns the schema of a field, nil if it has none.
 func (s *Schema) Member(name string) *Schema {
 	_, sub := s.property(name)
 	return sub
 }
 
-// correlates says whether the items of an array can be found in another by keys.
+// correlates reports whether the items of a list can be matched by keys with the items of an old list.
 func (s *Schema) correlates() bool {
 	return s.Items != nil && s.kinds == arrayKind && s.ListType == "map" && len(s.ListMapKeys) > 0
 }
 
-// Keyed finds the items of a list of type map by their keys, each key's first. It
-// belongs to one goroutine.
+// Keyed finds items of a list of type map by their keys. If several items have the same keys, it finds the first.
+// It must be used by one goroutine only.
 type Keyed struct {
 	names []string
 	list  []any
-	items map[string]any // made when first asked for
+	items map[string]any // built by the first Find
 }
 
-// Keyed returns the items of a list that the schema is of; nil, which has none, where
-// they cannot be told by keys.
+// Keyed returns the index of a list of this schema. It returns nil, which finds nothing, if the list is empty or is
+// not of type map.
 func (s *Schema) Keyed(list []any) *Keyed {
 	if len(list) == 0 || !s.correlates() {
 		return nil
@@ -102,7 +102,7 @@ func (s *Schema) Keyed(list []any) *Keyed {
 	return &Keyed{names: s.ListMapKeys, list: list}
 }
 
-// Find returns the item that has the keys of this one, nil if there is none.
+// Find returns the item with the same keys as item, nil if there is none.
 func (k *Keyed) Find(item any) any {
 	if k == nil {
 		return nil
@@ -126,7 +126,7 @@ func (k *Keyed) Find(item any) any {
 	return k.items[key]
 }
 
-// key writes the keys of an item, which must be scalars.
+// key encodes the keys of an item. It returns false if a key is missing or is not a scalar.
 func (k *Keyed) key(item any) (string, bool) {
 	fields, ok := item.(map[string]any)
 	if !ok {

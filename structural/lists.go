@@ -5,9 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateLists returns the items that occur twice in lists of type set, or whose
-// keys do in lists of type map. Where a value occurs more than twice, the second
-// is named.
+// ValidateLists returns an error for each duplicate item in lists of type set, and for each item of a list of type
+// map whose keys another item has. If a value occurs more than twice, only its second occurrence is reported.
 func (s *Schema) ValidateLists(path *field.Path, tree any) field.ErrorList {
 	if s == nil || s.below&hasUniqueLists == 0 {
 		return nil
@@ -43,9 +42,8 @@ func (s *Schema) ValidateLists(path *field.Path, tree any) field.ErrorList {
 	return nil
 }
 
-// ValidateListsUpdate returns what ValidateLists does of tree, unless something was
-// wrong with old already: objects that had duplicates before the definition made
-// them wrong can still be changed.
+// ValidateListsUpdate returns the errors of ValidateLists for tree, or none if old also has errors. So an object
+// whose duplicates were written before the definition forbade them can still be updated.
 func (s *Schema) ValidateListsUpdate(path *field.Path, tree, old any) field.ErrorList {
 	errs := s.ValidateLists(path, tree)
 	if len(errs) > 0 && len(s.ValidateLists(path, old)) > 0 {
@@ -62,7 +60,7 @@ func uniqueItems(path *field.Path, items []any) field.ErrorList {
 	return errs
 }
 
-// noKey is the key of an item that has none.
+// noKey stands for the missing key of an item.
 type noKey struct{}
 
 func uniqueKeys(path *field.Path, items []any, names []string) field.ErrorList {
@@ -88,7 +86,7 @@ func uniqueKeys(path *field.Path, items []any, names []string) field.ErrorList {
 	return errs
 }
 
-// keysOf returns the fields of an item that are keys.
+// keysOf returns the key fields of an item.
 func keysOf(item any, names []string) map[string]any {
 	out := map[string]any{}
 	fields, _ := item.(map[string]any)
@@ -100,17 +98,17 @@ func keysOf(item any, names []string) map[string]any {
 	return out
 }
 
-// few is up to how many values are compared each with each.
-const few = 8
+// smallCount is the largest number of values that are compared pairwise rather than by a map.
+const smallCount = 8
 
-// duplicates returns the indices at which a value occurs for the second time. Values
-// of different types differ, 1 and 1.0 too.
+// duplicates returns the indexes at which a value occurs for the second time. Values of different types are
+// different; the integer 1 and the float 1.0 are, too.
 func duplicates(n int, value func(int) any) []int {
 	if n <= 1 {
 		return nil
 	}
-	if n <= few {
-		return fewDuplicates(n, value)
+	if n <= smallCount {
+		return smallDuplicates(n, value)
 	}
 	var out []int
 	seen := make(map[any]int, n)
@@ -123,24 +121,24 @@ func duplicates(n int, value func(int) any) []int {
 	return out
 }
 
-// compound is the encoding of an object or array.
+// compound is the JSON encoding of an object or a list.
 type compound string
 
-// comparableOf returns a value that is equal to that of another where both are.
+// comparableOf returns a value that can be a map key and is equal for equal values.
 func comparableOf(v any) any {
 	switch v.(type) {
 	case map[string]any, []any:
 		text, err := json.Marshal(v)
 		if err != nil {
-			return new(int) // nothing is like what has no encoding
+			return new(int) // a value without an encoding equals no other
 		}
 		return compound(text)
 	}
 	return v
 }
 
-func fewDuplicates(n int, value func(int) any) []int {
-	var seen [few]any
+func smallDuplicates(n int, value func(int) any) []int {
+	var seen [smallCount]any
 	var out []int
 	for i := range n {
 		seen[i] = value(i)

@@ -12,27 +12,24 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// DecodeOptions say how an object becomes one of its schema.
+// DecodeOptions are the options of Decode.
 type DecodeOptions struct {
-	// Report asks for the paths of the fields that were dropped as unknown.
+	// Report makes Decode return the paths of unknown fields.
 	Report bool
-	// Lenient drops metadata of a wrong type, where it is an error otherwise, and
-	// gives objects without a generation the first. So are objects from the store
-	// read, which may be older than the checks.
+	// Lenient drops metadata fields of a wrong type instead of returning an error, and sets a missing generation to
+	// 1. It is used for objects from the store, which may be older than the checks of metadata.
 	Lenient bool
-	// Preserve leaves unknown fields and nulls (spec.preserveUnknownFields of the
-	// definition).
+	// Preserve keeps unknown fields and nulls (spec.preserveUnknownFields of the definition).
 	Preserve bool
 }
 
-// Decode makes object, as it came from a client, a converter or the store, what
-// decoding into a Go type would make of one of a built-in kind: metadata, its own
-// and that of embedded resources, has the fields and types of ObjectMeta, unknown
-// fields are gone, and so are nulls that mean nothing. Defaults are not set. It
-// returns the paths of unknown fields in the order in which strict decoding tells of
-// them. After an error the object is half done.
+// Decode brings an object from a client, a converter or the store into the form in which a built-in object would be
+// after decoding into its Go type. It changes object in place: its metadata and that of embedded resources gets the
+// fields and types of ObjectMeta, unknown fields are removed, and so are nulls of fields that are not nullable. It
+// does not set defaults. It returns the paths of unknown fields in the order of the errors of strict decoding.
+// After an error the object is partly changed and must not be used.
 func (s *Schema) Decode(object map[string]any, o DecodeOptions) (unknown []string, err error) {
-	d := decoding{report: o.Report, lenient: o.Lenient}
+	d := metadataDecoder{report: o.Report, lenient: o.Lenient}
 	if err := d.metadata(object, nil); err != nil {
 		return nil, err
 	}
@@ -51,15 +48,14 @@ func (s *Schema) Decode(object map[string]any, o DecodeOptions) (unknown []strin
 	return append(unknown, d.unknown...), nil
 }
 
-// decoding is a walk that gives metadata its types.
-type decoding struct {
+// metadataDecoder is a walk over an object that decodes metadata.
+type metadataDecoder struct {
 	report, lenient bool
 	unknown         []string
 }
 
-// coerceEmbedded gives the metadata of embedded resources in x their types, and of x
-// itself if it is a resource.
-func (s *Schema) coerceEmbedded(x any, resource bool, d *decoding) error {
+// coerceEmbedded decodes the metadata of the embedded resources in x, and of x itself if resource is true.
+func (s *Schema) coerceEmbedded(x any, resource bool, d *metadataDecoder) error {
 	if s == nil || s.below&hasEmbedded == 0 && !resource {
 		return nil
 	}
@@ -69,7 +65,7 @@ func (s *Schema) coerceEmbedded(x any, resource bool, d *decoding) error {
 	return nil
 }
 
-func (d *decoding) value(x any, s *Schema, resource bool, at *field.Path) *field.Error {
+func (d *metadataDecoder) value(x any, s *Schema, resource bool, at *field.Path) *field.Error {
 	switch x := x.(type) {
 	case map[string]any:
 		for _, name := range sortedKeys(x) {
@@ -98,15 +94,15 @@ func (d *decoding) value(x any, s *Schema, resource bool, at *field.Path) *field
 	return nil
 }
 
-func (d *decoding) below(x any, s *Schema, at *field.Path) *field.Error {
+func (d *metadataDecoder) below(x any, s *Schema, at *field.Path) *field.Error {
 	if s == nil || s.below&hasEmbedded == 0 {
 		return nil
 	}
 	return d.value(x, s, s.EmbeddedResource, at)
 }
 
-// common gives a field that all resources have its type.
-func (d *decoding) common(resource map[string]any, name string, at *field.Path) *field.Error {
+// common converts one of the fields apiVersion, kind and metadata of a resource to its type.
+func (d *metadataDecoder) common(resource map[string]any, name string, at *field.Path) *field.Error {
 	v := resource[name]
 	if name == "metadata" {
 		if err := d.metadata(resource, at); err != nil && !d.lenient {
@@ -124,8 +120,8 @@ func (d *decoding) common(resource map[string]any, name string, at *field.Path) 
 	return nil
 }
 
-// metadata gives the metadata of the resource at a place its type.
-func (d *decoding) metadata(resource map[string]any, at *field.Path) error {
+// metadata decodes the metadata of a resource in place. at is the path of the resource.
+func (d *metadataDecoder) metadata(resource map[string]any, at *field.Path) error {
 	v, found := resource["metadata"]
 	if !found {
 		return nil
@@ -145,8 +141,8 @@ func (d *decoding) metadata(resource map[string]any, at *field.Path) error {
 	return nil
 }
 
-// decode makes an ObjectMeta of a tree.
-func (d *decoding) decode(tree any, at *field.Path) (*metav1.ObjectMeta, error) {
+// decode returns a tree as an ObjectMeta. If d is lenient, fields of a wrong type are left out.
+func (d *metadataDecoder) decode(tree any, at *field.Path) (*metav1.ObjectMeta, error) {
 	meta := &metav1.ObjectMeta{}
 	err := d.decodeInto(tree, meta, at)
 	if err == nil || !d.lenient {
@@ -161,7 +157,7 @@ func (d *decoding) decode(tree any, at *field.Path) (*metav1.ObjectMeta, error) 
 		one := map[string]any{name: fields[name]}
 		if d.decodeInto(one, &metav1.ObjectMeta{}, at) == nil {
 			report := d.report
-			d.report = false // it was reported by the trial
+			d.report = false // decoding into the unused ObjectMeta above has reported it
 			err := d.decodeInto(one, meta, at)
 			d.report = report
 			if err != nil {
@@ -172,7 +168,7 @@ func (d *decoding) decode(tree any, at *field.Path) (*metav1.ObjectMeta, error) 
 	return meta, nil
 }
 
-func (d *decoding) decodeInto(tree any, meta *metav1.ObjectMeta, at *field.Path) error {
+func (d *metadataDecoder) decodeInto(tree any, meta *metav1.ObjectMeta, at *field.Path) error {
 	text, err := json.Marshal(tree)
 	if err != nil {
 		return err
@@ -192,8 +188,8 @@ func (d *decoding) decodeInto(tree any, meta *metav1.ObjectMeta, at *field.Path)
 	return nil
 }
 
-// plainObjectMeta says whether m is what an ObjectMeta made of it would be encoded
-// as. It may say no of one that is, too, but not of those that are frequent.
+// plainObjectMeta reports whether decoding m as ObjectMeta and encoding it again would give m. It may return false
+// for metadata that would stay the same, but returns true for all frequent cases; Decode is then much cheaper.
 func plainObjectMeta(m map[string]any) bool {
 	for name, v := range m {
 		ok := false
@@ -292,7 +288,7 @@ func isManagedFields(v any) bool {
 	return ok
 }
 
-// isFields says whether v is made of objects alone.
+// isFields reports whether v contains only objects, as the value of fieldsV1 does.
 func isFields(v any) bool {
 	m, ok := v.(map[string]any)
 	for _, v := range m {

@@ -12,24 +12,22 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// New returns the structural schema of what a version of a definition says. The
-// definition must have been validated: an error tells of a schema that is not
-// structural, at the first place found, but not each such schema is found. Nothing
-// of the result refers to props.
+// New returns the structural schema of a version of a definition, which must have been validated. It returns an
+// error that names the first place at which the schema is not structural; it does not find every violation. The
+// result shares no memory with props.
 func New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return NewCache().New(props)
 }
 
-// Written returns the structural schema of props as it is written, by which defaults
-// are judged before there are objects: they are not pruned, an int-or-string allows
-// what the type beside it allows, values are held to any format, an unknown type is
-// one that no value has, and that a condition allows no more properties is not seen.
+// Written returns the schema of props for the validation of the defaults in a definition. It differs from New:
+// defaults are not pruned; an int-or-string allows only the type beside it, if there is one; values are checked by
+// every format; no value has an unknown type; and "additionalProperties: false" below a combinator is ignored.
 func Written(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return (&Cache{written: true}).New(props)
 }
 
-// New returns the structural schema of props as the function of that name does.
-// Equal schemas that are in use are the same, and so are equal parts of them.
+// New does what the function New does. Equal schemas that are in use are returned as the same pointer, and so are
+// equal parts of them.
 func (c *Cache) New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	if props == nil {
 		return nil, fmt.Errorf("there is no schema")
@@ -38,46 +36,46 @@ func (c *Cache) New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	return s, err
 }
 
-// place is where in a schema a node is, for errors.
-type place struct {
-	parent *place
+// schemaPath is the path of a node in a schema, for errors.
+type schemaPath struct {
+	parent *schemaPath
 	name   string
 }
 
-func (p *place) child(name string) *place { return &place{parent: p, name: name} }
+func (p *schemaPath) child(name string) *schemaPath { return &schemaPath{parent: p, name: name} }
 
-func (p *place) property(name string) *place {
+func (p *schemaPath) property(name string) *schemaPath {
 	return p.child("properties[" + name + "]")
 }
 
-func (p *place) index(name string, i int) *place {
+func (p *schemaPath) index(name string, i int) *schemaPath {
 	return p.child(fmt.Sprintf("%s[%d]", name, i))
 }
 
-func (p *place) String() string {
+func (p *schemaPath) String() string {
 	if p == nil {
 		return ""
 	}
 	return p.parent.String() + "." + p.name
 }
 
-func (p *place) errorf(format string, args ...any) error {
+func (p *schemaPath) errorf(format string, args ...any) error {
 	return fmt.Errorf("schema%s is not structural: %s", p, fmt.Sprintf(format, args...))
 }
 
-// schema makes the node of props and those below.
-func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Schema, digest, error) {
+// schema returns the node of props with all nodes below, and its digest.
+func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *schemaPath) (*Schema, digest, error) {
 	if err := unsupported(props, at); err != nil {
 		return nil, digest{}, err
 	}
-	var content content
+	var hashInput hashInput
 	s := &Schema{
 		Type:             props.Type,
 		Nullable:         props.Nullable,
 		EmbeddedResource: props.XEmbeddedResource,
 		IntOrString:      props.XIntOrString,
 		ListMapKeys:      slices.Clone(props.XListMapKeys),
-		Rules:            rules(props, &content),
+		Rules:            rules(props, &hashInput),
 	}
 	if props.XPreserveUnknownFields != nil {
 		if !*props.XPreserveUnknownFields {
@@ -98,13 +96,13 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 	if s.kinds, known = kindsOf(s.Type, s.IntOrString && !c.written); !known && !c.written {
 		return nil, digest{}, at.errorf("type %q is unknown", s.Type)
 	}
-	content.text(s.Type, s.ListType, s.MapType)
-	content.texts(s.ListMapKeys)
-	content.flags(s.Nullable, s.PreserveUnknownFields, s.EmbeddedResource, s.IntOrString)
-	if err := c.below(s, props, at, &content); err != nil {
+	hashInput.text(s.Type, s.ListType, s.MapType)
+	hashInput.texts(s.ListMapKeys)
+	hashInput.flags(s.Nullable, s.PreserveUnknownFields, s.EmbeddedResource, s.IntOrString)
+	if err := c.below(s, props, at, &hashInput); err != nil {
 		return nil, digest{}, err
 	}
-	values, err := c.values(props, nodeJunctions, at, &content)
+	values, err := c.values(props, nodeTypeRules, at, &hashInput)
 	if err != nil {
 		return nil, digest{}, err
 	}
@@ -118,17 +116,17 @@ func (c *Cache) schema(props *apiextensionsv1.JSONSchemaProps, at *place) (*Sche
 		values.check(c.checkedFormat(values.Format, s.Type, s.IntOrString))
 		s.Values = values
 	}
-	s.gather()
-	if err := s.takeDefault(props.Default, c.written, at, &content); err != nil {
+	s.summarize()
+	if err := s.setDefault(props.Default, c.written, at, &hashInput); err != nil {
 		return nil, digest{}, err
 	}
-	sum := content.sum()
+	sum := hashInput.sum()
 	return c.nodes.Add(sum, s), sum, nil
 }
 
-// below makes the nodes of properties, items and values of maps.
-func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *place, content *content) error {
-	content.number(len(props.Properties))
+// below makes the nodes of properties, items and additionalProperties.
+func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *schemaPath, hashInput *hashInput) error {
+	hashInput.number(len(props.Properties))
 	if len(props.Properties) > 0 {
 		s.Properties = make(map[string]*Schema, len(props.Properties))
 	}
@@ -139,8 +137,8 @@ func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *pla
 			return err
 		}
 		s.Properties[name] = node
-		content.text(name)
-		content.child(sum)
+		hashInput.text(name)
+		hashInput.child(sum)
 	}
 	if props.Items != nil && props.Items.Schema != nil {
 		node, sum, err := c.schema(props.Items.Schema, at.child("items"))
@@ -148,8 +146,8 @@ func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *pla
 			return err
 		}
 		s.Items = node
-		content.text("items")
-		content.child(sum)
+		hashInput.text("items")
+		hashInput.child(sum)
 	}
 	more := props.AdditionalProperties
 	switch {
@@ -160,30 +158,29 @@ func (c *Cache) below(s *Schema, props *apiextensionsv1.JSONSchemaProps, at *pla
 			return err
 		}
 		s.AdditionalProperties = node
-		content.text("additionalProperties")
-		content.child(sum)
+		hashInput.text("additionalProperties")
+		hashInput.child(sum)
 	case more.Allows:
 		s.AnyProperties = true
-		content.text("anyProperties")
+		hashInput.text("anyProperties")
 	default:
 		s.NoProperties = true
-		content.text("noProperties")
+		hashInput.text("noProperties")
 	}
 	return nil
 }
 
-// nodeJunctions says where below a node types may stand: in the pattern of an
-// int-or-string, whether the node says that it is one or not.
-var nodeJunctions = junctions{anyOf: typesAllowed, firstAllOf: typesBelow}
+// nodeTypeRules allows types in the two patterns of an int-or-string. Whether the node is an int-or-string is not
+// checked here.
+var nodeTypeRules = typeRules{anyOf: typesAllowed, firstAllOf: typesBelow}
 
-// takeDefault decodes the default and drops from it what the schema does not know,
-// unless it is taken as written.
-func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, written bool, at *place, content *content) error {
-	content.flags(raw != nil)
+// setDefault decodes the default and, unless the schema is made by Written, prunes it by the schema.
+func (s *Schema) setDefault(raw *apiextensionsv1.JSON, written bool, at *schemaPath, hashInput *hashInput) error {
+	hashInput.flags(raw != nil)
 	if raw == nil {
 		return nil
 	}
-	content.text(string(raw.Raw))
+	hashInput.text(string(raw.Raw))
 	var err error
 	if s.Default, err = decode(*raw); err != nil {
 		return at.errorf("default: %v", err)
@@ -192,16 +189,16 @@ func (s *Schema) takeDefault(raw *apiextensionsv1.JSON, written bool, at *place,
 		s.below |= hasDefaults
 	}
 	if s.HasDefault && !written {
-		if err := s.coerceEmbedded(s.Default, s.EmbeddedResource, &decoding{lenient: true}); err != nil {
+		if err := s.coerceEmbedded(s.Default, s.EmbeddedResource, &metadataDecoder{lenient: true}); err != nil {
 			return at.errorf("default: %v", err)
 		}
-		var p pruning
+		var p pruner
 		p.value(s.Default, s, s.EmbeddedResource)
 	}
 	return nil
 }
 
-// decode decodes a value. There are no bytes in one that was decoded from null.
+// decode decodes a JSON value. A JSON that was itself decoded from null has no bytes; decode returns nil for it.
 func decode(j apiextensionsv1.JSON) (any, error) {
 	if len(j.Raw) == 0 {
 		return nil, nil
@@ -211,8 +208,8 @@ func decode(j apiextensionsv1.JSON) (any, error) {
 	return value, err
 }
 
-// gather sets what walks need to know of the node and below.
-func (s *Schema) gather() {
+// summarize sets below and defaulted from the children of the node.
+func (s *Schema) summarize() {
 	each := func(child *Schema) {
 		if child != nil {
 			s.below |= child.below
@@ -235,19 +232,19 @@ func (s *Schema) gather() {
 	}
 }
 
-// junctions says of a node's combinators in which of them types may stand.
-type junctions struct{ anyOf, firstAllOf typing }
+// typeRules says in which combinators of a node a type is allowed.
+type typeRules struct{ anyOf, firstAllOf typeRule }
 
-type typing uint8
+type typeRule uint8
 
 const (
-	typesForbidden typing = iota
-	typesAllowed          // in the condition itself
-	typesBelow            // in the conditions of its anyOf
+	typesForbidden typeRule = iota
+	typesAllowed            // in the condition itself
+	typesBelow              // in the conditions of its anyOf
 )
 
-// values makes the conditions on the value of a node, nil if there are none.
-func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, at *place, content *content) (*Values, error) {
+// values returns the conditions on the value of a node, nil if there are none.
+func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types typeRules, at *schemaPath, hashInput *hashInput) (*Values, error) {
 	v := &Values{
 		Format:  props.Format,
 		Maximum: clone(props.Maximum), ExclusiveMaximum: props.ExclusiveMaximum,
@@ -260,7 +257,7 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, 
 		MaxProperties: clone(props.MaxProperties), MinProperties: clone(props.MinProperties),
 		Required: slices.Clone(props.Required),
 	}
-	plain := content.values(v, props.Enum)
+	plain := hashInput.values(v, props.Enum)
 	for _, e := range props.Enum {
 		value, err := decode(e)
 		if err != nil {
@@ -276,13 +273,13 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, 
 		}
 	}
 	var err error
-	if v.AllOf, err = c.conditionsOf(props.AllOf, "allOf", types.firstAllOf, typesForbidden, at, content); err != nil {
+	if v.AllOf, err = c.conditionsOf(props.AllOf, "allOf", types.firstAllOf, typesForbidden, at, hashInput); err != nil {
 		return nil, err
 	}
-	if v.AnyOf, err = c.conditionsOf(props.AnyOf, "anyOf", types.anyOf, types.anyOf, at, content); err != nil {
+	if v.AnyOf, err = c.conditionsOf(props.AnyOf, "anyOf", types.anyOf, types.anyOf, at, hashInput); err != nil {
 		return nil, err
 	}
-	if v.OneOf, err = c.conditionsOf(props.OneOf, "oneOf", typesForbidden, typesForbidden, at, content); err != nil {
+	if v.OneOf, err = c.conditionsOf(props.OneOf, "oneOf", typesForbidden, typesForbidden, at, hashInput); err != nil {
 		return nil, err
 	}
 	if props.Not != nil {
@@ -291,8 +288,8 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, 
 			return nil, err
 		}
 		v.Not = not
-		content.text("not")
-		content.child(sum)
+		hashInput.text("not")
+		hashInput.child(sum)
 	}
 	if !plain && v.AllOf == nil && v.AnyOf == nil && v.OneOf == nil && v.Not == nil {
 		return nil, nil
@@ -300,9 +297,9 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types junctions, 
 	return v, nil
 }
 
-// conditionsOf makes the conditions of one combinator.
-func (c *Cache) conditionsOf(all []apiextensionsv1.JSONSchemaProps, name string, first, others typing, at *place, content *content) ([]*Condition, error) {
-	content.number(len(all))
+// conditionsOf returns the conditions of one combinator.
+func (c *Cache) conditionsOf(all []apiextensionsv1.JSONSchemaProps, name string, first, others typeRule, at *schemaPath, hashInput *hashInput) ([]*Condition, error) {
+	hashInput.number(len(all))
 	var out []*Condition
 	for i := range all {
 		types := others
@@ -314,28 +311,28 @@ func (c *Cache) conditionsOf(all []apiextensionsv1.JSONSchemaProps, name string,
 			return nil, err
 		}
 		out = append(out, condition)
-		content.child(sum)
+		hashInput.child(sum)
 	}
 	return out, nil
 }
 
-// condition makes a condition of a combinator and those below.
-func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, at *place) (*Condition, digest, error) {
+// condition returns a condition of a combinator with all conditions below, and its digest.
+func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typeRule, at *schemaPath) (*Condition, digest, error) {
 	if err := unsupported(props, at); err != nil {
 		return nil, digest{}, err
 	}
 	if err := restrictsOnly(props, types, at); err != nil {
 		return nil, digest{}, err
 	}
-	var content content
-	out := &Condition{Type: props.Type, Rules: rules(props, &content)}
+	var hashInput hashInput
+	out := &Condition{Type: props.Type, Rules: rules(props, &hashInput)}
 	out.kinds, _ = kindsOf(out.Type, false)
-	content.text(out.Type)
-	inner := junctions{}
+	hashInput.text(out.Type)
+	inner := typeRules{}
 	if types == typesBelow {
 		inner.anyOf = typesAllowed
 	}
-	values, err := c.values(props, inner, at, &content)
+	values, err := c.values(props, inner, at, &hashInput)
 	if err != nil {
 		return nil, digest{}, err
 	}
@@ -343,7 +340,7 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 		out.Values = *values
 		out.check(c.checkedFormat(values.Format, out.Type, false))
 	}
-	content.number(len(props.Properties))
+	hashInput.number(len(props.Properties))
 	if len(props.Properties) > 0 {
 		out.Properties = make(map[string]*Condition, len(props.Properties))
 	}
@@ -354,8 +351,8 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 			return nil, digest{}, err
 		}
 		out.Properties[name] = node
-		content.text(name)
-		content.child(sum)
+		hashInput.text(name)
+		hashInput.child(sum)
 	}
 	if props.Items != nil && props.Items.Schema != nil {
 		node, sum, err := c.condition(props.Items.Schema, typesForbidden, at.child("items"))
@@ -363,19 +360,19 @@ func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typing, 
 			return nil, digest{}, err
 		}
 		out.Items = node
-		content.text("items")
-		content.child(sum)
+		hashInput.text("items")
+		hashInput.child(sum)
 	}
 	if props.AdditionalProperties != nil && !c.written {
 		out.NoProperties = true
-		content.text("noProperties")
+		hashInput.text("noProperties")
 	}
-	sum := content.sum()
+	sum := hashInput.sum()
 	return c.conditions.Add(sum, out), sum, nil
 }
 
-// unsupported finds what no structural schema may have.
-func unsupported(props *apiextensionsv1.JSONSchemaProps, at *place) error {
+// unsupported returns an error if a schema has a member that structural schemas must not have.
+func unsupported(props *apiextensionsv1.JSONSchemaProps, at *schemaPath) error {
 	name := ""
 	switch {
 	case props.ID != "":
@@ -400,8 +397,8 @@ func unsupported(props *apiextensionsv1.JSONSchemaProps, at *place) error {
 	return at.errorf("%s is not supported", name)
 }
 
-// restrictsOnly finds what a condition must not have because it specifies.
-func restrictsOnly(props *apiextensionsv1.JSONSchemaProps, types typing, at *place) error {
+// restrictsOnly returns an error if a condition has a member that specifies fields instead of restricting values.
+func restrictsOnly(props *apiextensionsv1.JSONSchemaProps, types typeRule, at *schemaPath) error {
 	name := ""
 	switch {
 	case props.Type != "" && types != typesAllowed:
@@ -428,21 +425,20 @@ func restrictsOnly(props *apiextensionsv1.JSONSchemaProps, types typing, at *pla
 	return at.errorf("%s must not stand below a combinator", name)
 }
 
-func rules(props *apiextensionsv1.JSONSchemaProps, content *content) []apiextensionsv1.ValidationRule {
-	content.number(len(props.XValidations))
+func rules(props *apiextensionsv1.JSONSchemaProps, hashInput *hashInput) []apiextensionsv1.ValidationRule {
+	hashInput.number(len(props.XValidations))
 	if len(props.XValidations) == 0 {
 		return nil
 	}
 	out := make([]apiextensionsv1.ValidationRule, len(props.XValidations))
 	for i := range out {
 		props.XValidations[i].DeepCopyInto(&out[i])
-		content.rule(&out[i])
+		hashInput.rule(&out[i])
 	}
 	return out
 }
 
-// kindsOf returns the kinds of values that a type allows, 0 for all, and whether
-// there is such a type.
+// kindsOf returns the kinds of values that a type allows, 0 for all, and whether the type is known.
 func kindsOf(name string, intOrString bool) (kind, bool) {
 	if intOrString {
 		_, known := kindsOf(name, false)
@@ -467,18 +463,18 @@ func kindsOf(name string, intOrString bool) (kind, bool) {
 	return 0, false
 }
 
-// stringFormats are the formats that strings are held to, without dashes. Other
-// formats may stand in a definition and mean nothing.
+// stringFormats are the formats, without dashes, that strings are checked by. A definition may have other formats,
+// which are ignored.
 var stringFormats = strings.Fields(`bsonobjectid uri email hostname ipv4 ipv6 cidr mac uuid uuid3 uuid4 uuid5
 	isbn isbn10 isbn13 creditcard ssn hexcolor rgbcolor byte password date duration datetime k8sshortname k8slongname`)
 
-// check sets the format that values are held to.
+// check sets the format that values are checked by.
 func (v *Values) check(format string) {
 	v.checked = format
 	v.text = format != "" && strfmt.Default.ContainsName(format)
 }
 
-// checkedFormat returns format where values of the type are held to it.
+// checkedFormat returns format if values of the type are checked by it, "" otherwise.
 func (c *Cache) checkedFormat(format, typ string, intOrString bool) string {
 	if c.written {
 		return format
@@ -486,16 +482,16 @@ func (c *Cache) checkedFormat(format, typ string, intOrString bool) string {
 	if intOrString {
 		typ = ""
 	}
-	held := false
+	checked := false
 	switch typ {
 	case "", "string":
-		held = slices.Contains(stringFormats, strings.ReplaceAll(format, "-", ""))
+		checked = slices.Contains(stringFormats, strings.ReplaceAll(format, "-", ""))
 	case "integer":
-		held = format == "int32" || format == "int64"
+		checked = format == "int32" || format == "int64"
 	case "number":
-		held = format == "float" || format == "double"
+		checked = format == "float" || format == "double"
 	}
-	if held {
+	if checked {
 		return format
 	}
 	return ""

@@ -72,7 +72,7 @@ func TestEqualSchemasAreOne(t *testing.T) {
 	t.Error("nothing uses the schemas, but they are kept")
 }
 
-// Different schemas must be different nodes, whatever they have in common.
+// Different schemas must be different nodes, even if they are similar.
 func FuzzDigest(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -163,7 +163,7 @@ func TestLenientDecoding(t *testing.T) {
 	}
 }
 
-// What kube-apiserver took for structural must be.
+// New must accept every schema that kube-apiserver accepts as structural.
 func TestAcceptedSchemas(t *testing.T) {
 	var schemas []struct{ Name, Schema string }
 	readJSON(t, "testdata/accepted.json.gz", &schemas)

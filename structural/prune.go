@@ -5,33 +5,32 @@ import (
 	"strconv"
 )
 
-// Prune drops the fields of tree that the schema does not specify, but for those
-// below x-kubernetes-preserve-unknown-fields. If root, tree is an object of the
-// kind: its apiVersion, kind and metadata stay untouched, as do those of embedded
-// resources. If report, it returns the paths of what was dropped, sorted, as
-// strict decoding names them: spec.list[0].field.
+// Prune removes, in place, the fields of tree that the schema does not specify, except below
+// x-kubernetes-preserve-unknown-fields. If root is true, tree is a whole object and keeps apiVersion, kind and
+// metadata; embedded resources always keep theirs. If report is true, Prune returns the sorted paths of the removed
+// fields, written as strict decoding does: spec.list[0].field.
 func (s *Schema) Prune(tree any, root, report bool) []string {
-	p := pruning{report: report}
+	p := pruner{report: report}
 	p.value(tree, s, root || s != nil && s.EmbeddedResource)
 	slices.Sort(p.dropped)
 	return p.dropped
 }
 
-// pruning is a walk that drops fields.
-type pruning struct {
+// pruner is a walk over an object that removes unknown fields.
+type pruner struct {
 	report  bool
 	path    []byte
 	dropped []string
 }
 
-// typeAndObjectMeta says whether a field of a resource is one that all have.
+// typeAndObjectMeta reports whether a field is one that every resource has.
 func typeAndObjectMeta(name string) bool {
 	return name == "apiVersion" || name == "kind" || name == "metadata"
 }
 
-// value drops fields of x. A nil schema knows no fields: where
-// "additionalProperties: true" allows any value, only scalars survive.
-func (p *pruning) value(x any, s *Schema, resource bool) {
+// value removes unknown fields of x. A nil schema specifies no fields: in a value that "additionalProperties: true"
+// allows, only scalars are kept.
+func (p *pruner) value(x any, s *Schema, resource bool) {
 	if s != nil && s.PreserveUnknownFields {
 		p.preserved(x, s, resource)
 		return
@@ -63,9 +62,9 @@ func (p *pruning) value(x any, s *Schema, resource bool) {
 	}
 }
 
-// preserved goes through a value whose unknown fields stay. Pruning begins again
-// where fields are specified; items of an array are preserved with it.
-func (p *pruning) preserved(x any, s *Schema, resource bool) {
+// preserved walks a value whose unknown fields are kept. Specified fields are pruned again; items of a list keep
+// their unknown fields.
+func (p *pruner) preserved(x any, s *Schema, resource bool) {
 	if s == nil {
 		return
 	}
@@ -88,8 +87,8 @@ func (p *pruning) preserved(x any, s *Schema, resource bool) {
 	}
 }
 
-// property says whether the schema knows a field of that name, and its schema, which
-// is nil where any value is allowed, and where none is: that is for validation to say.
+// property reports whether the schema specifies a field, and returns its schema. The schema is nil below
+// "additionalProperties: true" and also below "additionalProperties: false", where validation reports the field.
 func (s *Schema) property(name string) (bool, *Schema) {
 	if s == nil {
 		return false, nil
@@ -100,7 +99,7 @@ func (s *Schema) property(name string) (bool, *Schema) {
 	return s.AnyProperties || s.NoProperties || s.AdditionalProperties != nil, s.AdditionalProperties
 }
 
-func (p *pruning) below(v any, sub *Schema, name string) {
+func (p *pruner) below(v any, sub *Schema, name string) {
 	switch v.(type) {
 	case map[string]any, []any:
 		n := p.field(name)
@@ -109,7 +108,7 @@ func (p *pruning) below(v any, sub *Schema, name string) {
 	}
 }
 
-func (p *pruning) drop(name string) {
+func (p *pruner) drop(name string) {
 	if !p.report {
 		return
 	}
@@ -118,8 +117,8 @@ func (p *pruning) drop(name string) {
 	p.path = p.path[:n]
 }
 
-// field appends a field to the path, and returns the length from before.
-func (p *pruning) field(name string) int {
+// field appends a field to the path, and returns the length that the path had before.
+func (p *pruner) field(name string) int {
 	n := len(p.path)
 	if p.report {
 		if n > 0 {
@@ -130,7 +129,7 @@ func (p *pruning) field(name string) int {
 	return n
 }
 
-func (p *pruning) index(i int) int {
+func (p *pruner) index(i int) int {
 	n := len(p.path)
 	if p.report {
 		p.path = append(p.path, '[')
@@ -140,8 +139,8 @@ func (p *pruning) index(i int) int {
 	return n
 }
 
-// DropNulls drops the fields that are null where null is neither allowed nor
-// replaced by a default. Items of arrays stay.
+// DropNulls removes, in place, the fields that are null although the schema neither allows null nor has a default.
+// Items of lists are kept.
 func (s *Schema) DropNulls(tree any) {
 	switch x := tree.(type) {
 	case map[string]any:

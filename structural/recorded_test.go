@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// recorded are requests that were sent to kube-apiserver, and what it answered.
+// recorded are requests to kube-apiserver with its responses.
 type recorded struct {
 	Name    string
 	Schemas []string // JSON, of versions of definitions
@@ -86,8 +86,8 @@ func tree(t testing.TB, text string) map[string]any {
 	return out
 }
 
-// elsewhere says whether a cause is not found by schemas: by the checks of metadata,
-// of scale, of rules, or of the name in the path.
+// elsewhere reports whether a cause is found by other checks than this package: those of metadata, of scale, of CEL
+// rules, or of the name in the path.
 func elsewhere(c cause, s *Schema) bool {
 	return strings.HasPrefix(c.Field, "metadata.") && s.Properties["metadata"] == nil ||
 		strings.HasPrefix(c.Field, ".") || c.Field == "kind" || c.Field == "apiVersion" ||
@@ -106,7 +106,7 @@ func causes(errs field.ErrorList, s *Schema) []string {
 	return out
 }
 
-// validateAll does what the checks of a custom resource do with its schema.
+// validateAll runs all the checks of a custom resource that use its schema.
 func validateAll(s *Schema, object, old map[string]any, status bool) field.ErrorList {
 	var errs field.ErrorList
 	switch {
@@ -198,7 +198,7 @@ func TestRecorded(t *testing.T) {
 	t.Logf("checked %v", checked)
 }
 
-// arrange does what preparing a write does with the status.
+// arrange treats the status as the preparation of a write does.
 func arrange(object, old map[string]any, status, hasStatus bool) {
 	switch {
 	case status:
@@ -220,7 +220,7 @@ func arrange(object, old map[string]any, status, hasStatus bool) {
 	}
 }
 
-// strictError is what strict decoding says of unknown fields.
+// strictError returns the error of strict decoding for unknown fields.
 func strictError(unknown []string) error {
 	var all []string
 	for _, path := range unknown {

@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// kindOf returns the kind of a scalar. A number is an integer if it was written as
-// one.
+// kindOf returns the kind of a scalar. A number is an integer if it was written without a fraction or exponent.
 func kindOf(x any) kind {
 	switch x.(type) {
 	case string:
@@ -25,7 +24,7 @@ func kindOf(x any) kind {
 	return 0
 }
 
-// String names the types that a set of kinds stands for.
+// String returns the type or types as error messages write them.
 func (k kind) String() string {
 	switch k {
 	case objectKind:
@@ -46,9 +45,9 @@ func (k kind) String() string {
 	return ""
 }
 
-// typed checks the type of a value that is not null. It passes twice, by itself and
-// as a part of the node; a format without a type is one, too.
-func (v *checks) typed(x any, is, allowed kind, values *Values) int {
+// checkType checks the type of a value that is not null. It counts as two passed checks: by itself and as a group.
+// A format without a type is also checked here.
+func (v *checks) checkType(x any, is, allowed kind, values *Values) int {
 	format := ""
 	if values != nil {
 		format = values.checked
@@ -56,19 +55,19 @@ func (v *checks) typed(x any, is, allowed kind, values *Values) int {
 	if allowed == 0 && format == "" {
 		return 0
 	}
-	fits := is&allowed != 0 || is == integerKind && allowed&numberKind != 0
-	if n, ok := x.(float64); ok && !fits && allowed&integerKind != 0 {
-		fits = integral(n)
+	matches := is&allowed != 0 || is == integerKind && allowed&numberKind != 0
+	if n, ok := x.(float64); ok && !matches && allowed&integerKind != 0 {
+		matches = isIntegral(n)
 	}
 	sequence := is == stringKind || is == arrayKind
 	switch {
-	case fits:
+	case matches:
 		return 2
 	case format != "" && !sequence && format != storedFormat(is):
 		v.wrongType(format, storedFormat(is))
 		return 1
 	case format != "" && sequence && allowed&(integerKind|numberKind) == 0:
-		return 2 // the format itself judges strings, and nobody arrays
+		return 2 // the format check judges strings; lists have no formats
 	}
 	if allowed == unknownKind {
 		v.wrongType(values.unknown, is.String())
@@ -78,7 +77,7 @@ func (v *checks) typed(x any, is, allowed kind, values *Values) int {
 	return 1
 }
 
-// storedFormat is the format that a decoded number has by itself.
+// storedFormat returns the format of a decoded number.
 func storedFormat(is kind) string {
 	switch is {
 	case integerKind:
@@ -89,25 +88,25 @@ func storedFormat(is kind) string {
 	return ""
 }
 
-// numeric checks a number, whatever the type of the node is.
+// numeric checks the limits of a number. It does so whatever the type of the node is.
 func (v *checks) numeric(values *Values, x any, allowed kind) int {
 	format := numberFormat(values.checked, allowed)
 	v.inRange(x, allowed, format)
 	if factor := values.MultipleOf; factor != nil {
-		v.multiple(x, *factor, v.boundFits("MultipleOf", *factor, allowed, format))
+		v.multiple(x, *factor, v.boundInRange("MultipleOf", *factor, allowed, format))
 	}
 	if min := values.Minimum; min != nil {
-		fits := v.boundFits("Minimum boundary", *min, allowed, format)
-		v.bounded(x, *min, fits, minimum, values.ExclusiveMinimum)
+		matches := v.boundInRange("Minimum boundary", *min, allowed, format)
+		v.bounded(x, *min, matches, minimum, values.ExclusiveMinimum)
 	}
 	if max := values.Maximum; max != nil {
-		fits := v.boundFits("Maximum boundary", *max, allowed, format)
-		v.bounded(x, *max, fits, maximum, values.ExclusiveMaximum)
+		matches := v.boundInRange("Maximum boundary", *max, allowed, format)
+		v.bounded(x, *max, matches, maximum, values.ExclusiveMaximum)
 	}
 	return 2
 }
 
-// numberFormat returns the format if it is one that limits numbers of a type.
+// numberFormat returns format if it limits numbers of the type, "" otherwise.
 func numberFormat(format string, allowed kind) string {
 	switch {
 	case allowed == integerKind && (format == "int32" || format == "int64"),
@@ -117,7 +116,7 @@ func numberFormat(format string, allowed kind) string {
 	return ""
 }
 
-// side is the side of a bound on which numbers are wrong.
+// side is the side of a bound on which numbers are invalid.
 type side int
 
 const (
@@ -125,7 +124,7 @@ const (
 	maximum side = 1
 )
 
-// text is what is told of numbers on the wrong side.
+// text returns the message for numbers on the wrong side.
 func (s side) text(exclusive bool) string {
 	switch {
 	case s == minimum && exclusive:
@@ -138,11 +137,11 @@ func (s side) text(exclusive bool) string {
 	return "should be less than or equal to %v"
 }
 
-// bounded checks that a number is on the right side of a bound; an integer by the
-// bound's integral part, where the bound fits its type.
-func (v *checks) bounded(x any, bound float64, fits bool, wrong side, exclusive bool) {
+// bounded checks a number by a bound. An integer is compared with the integral part of the bound if the bound is in
+// the range of its type.
+func (v *checks) bounded(x any, bound float64, matches bool, wrong side, exclusive bool) {
 	n, whole := x.(int64)
-	if whole && fits {
+	if whole && matches {
 		if c := side(cmp.Compare(n, int64(bound))); c == wrong || exclusive && c == 0 {
 			v.invalid(n, wrong.text(exclusive), int64(bound))
 		}
@@ -154,10 +153,10 @@ func (v *checks) bounded(x any, bound float64, fits bool, wrong side, exclusive 
 	}
 }
 
-// multiple checks that a number is a multiple of a factor; of its integral part
-// where the number is an integer and the factor fits its type.
-func (v *checks) multiple(x any, factor float64, fits bool) {
-	if n, ok := x.(int64); ok && fits {
+// multiple checks that a number is a multiple of factor; for an integer, of the integral part of factor if factor
+// is in the range of its type.
+func (v *checks) multiple(x any, factor float64, matches bool) {
+	if n, ok := x.(int64); ok && matches {
 		whole := int64(factor)
 		switch {
 		case whole <= 0:
@@ -176,28 +175,28 @@ func (v *checks) multiple(x any, factor float64, fits bool) {
 	if factor < 1 {
 		quotient = 1 / factor * n
 	}
-	if !integral(quotient) {
+	if !isIntegral(quotient) {
 		v.invalid(n, "should be a multiple of %v", factor)
 	}
 }
 
 func (v *checks) notPositive(factor any) {
 	if v.fails() {
-		v.add(field.Invalid(v.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", v.place(), factor)))
+		v.add(field.Invalid(v.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", v.pathText(), factor)))
 	}
 }
 
-// inRange checks that a number fits the type and format. It passes nothing.
+// inRange checks that a number is in the range of its type and format. It always returns 0 passed checks.
 func (v *checks) inRange(x any, allowed kind, format string) int {
-	if !fitsFormat(x, allowed, format) {
+	if !inFormatRange(x, allowed, format) {
 		v.outOfRange("Checked", allowed, format)
 	}
 	return 0
 }
 
-// boundFits checks that a bound itself fits the type and format.
-func (v *checks) boundFits(what string, bound float64, allowed kind, format string) bool {
-	if fitsFormat(bound, allowed, format) {
+// boundInRange checks that a bound is in the range of the type and format.
+func (v *checks) boundInRange(what string, bound float64, allowed kind, format string) bool {
+	if inFormatRange(bound, allowed, format) {
 		return true
 	}
 	v.outOfRange(what, allowed, format)
@@ -206,14 +205,14 @@ func (v *checks) boundFits(what string, bound float64, allowed kind, format stri
 
 func (v *checks) outOfRange(what string, allowed kind, format string) {
 	if format == "" {
-		v.whole("%s value must be of type %s (default format) in %s", what, allowed.String(), v.told())
+		v.whole("%s value must be of type %s (default format) in %s", what, allowed.String(), v.displayPath())
 		return
 	}
-	v.whole("%s value must be of type %s with format %s in %s", what, allowed.String(), format, v.told())
+	v.whole("%s value must be of type %s with format %s in %s", what, allowed.String(), format, v.displayPath())
 }
 
-// fitsFormat says whether a number can be one of the type and format.
-func fitsFormat(x any, allowed kind, format string) bool {
+// inFormatRange reports whether a number is in the range of the type and format.
+func inFormatRange(x any, allowed kind, format string) bool {
 	switch allowed {
 	case integerKind:
 		if n, ok := x.(int64); ok {
@@ -226,8 +225,7 @@ func fitsFormat(x any, allowed kind, format string) bool {
 		if format == "int32" {
 			return n >= math.MinInt32 && n <= math.MaxInt32
 		}
-		// kube-apiserver writes the number in as few digits as it needs: -2^63, written
-		// so, is none that fits.
+		// kube-apiserver converts the number to its shortest text and back; -2^63 is then out of range.
 		return n > math.MinInt64 && n < 1<<63
 	case numberKind:
 		return format != "float" || !math.IsInf(float64(float32(asFloat(x))), 0)
@@ -245,12 +243,12 @@ func asFloat(x any) float64 {
 	return math.NaN()
 }
 
-// maxInteger is the largest number up to which each integer is a float64.
+// maxInteger is the largest integer up to which every integer has an exact float64.
 const maxInteger = 1<<53 - 1
 
-// integral says whether a number counts as an integer: it is one, or is very slightly
-// more than one.
-func integral(n float64) bool {
+// isIntegral reports whether a number counts as an integer: it is one, or is larger than one by a relative error
+// below 1e-9.
+func isIntegral(n float64) bool {
 	if math.IsNaN(n) || n < -maxInteger || n > maxInteger {
 		return false
 	}
@@ -261,9 +259,9 @@ func integral(n float64) bool {
 	return n >= 1 && (n-whole)/(n+whole) < 1e-9
 }
 
-// oneOf says whether a value is one that an enum allows. Numbers are converted to
-// the type of the allowed one, whose fraction the value need not share; an integer is
-// also the string of the character that it is the code of.
+// oneOf reports whether a value equals the allowed value of an enum. A number is first converted to the type of the
+// allowed one, so a float may lose its fraction; an integer also equals the string with the character of that code.
+// kube-apiserver compares the same way.
 func oneOf(x, allowed any) bool {
 	switch x := x.(type) {
 	case int64:
@@ -290,7 +288,7 @@ func oneOf(x, allowed any) bool {
 	return equalTrees(x, allowed)
 }
 
-// enumTexts writes the values that an enum allows as messages do.
+// enumTexts returns the allowed values as error messages write them.
 func enumTexts(allowed []any) []string {
 	out := make([]string, len(allowed))
 	for i, v := range allowed {

@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/structural/internal/sample"
 )
 
-// The twin of Validate is kube-openapi's validator, on the schema as OpenAPI has it.
+// These tests compare Validate with the validator of kube-openapi on the same schema in OpenAPI form.
 
 func openAPI(t testing.TB, text string) *spec.Schema {
 	t.Helper()
@@ -28,7 +28,7 @@ func openAPI(t testing.TB, text string) *spec.Schema {
 	return out
 }
 
-// openAPIWritten is the schema as it is written.
+// openAPIWritten is the OpenAPI form of the schema that Written returns.
 func openAPIWritten(t testing.TB, text string) *spec.Schema {
 	t.Helper()
 	var out spec.Schema
@@ -39,7 +39,7 @@ func openAPIWritten(t testing.TB, text string) *spec.Schema {
 	return &out
 }
 
-// prepare gives integers or strings both types and drops formats that mean nothing.
+// prepare sets both types of an int-or-string and removes formats that are not checked.
 func prepare(s *spec.Schema) {
 	eachSchema(s, func(s *spec.Schema) { prepareOne(s) })
 }
@@ -89,7 +89,7 @@ func eachSchema(s *spec.Schema, visit func(*spec.Schema)) {
 	}
 }
 
-// allowProperties drops what the conditions of s say of other properties.
+// allowProperties removes additionalProperties from the conditions of s.
 func allowProperties(s *spec.Schema) {
 	drop := func(s *spec.Schema) { s.AdditionalProperties = nil }
 	for _, list := range [][]spec.Schema{s.AnyOf, s.OneOf, s.AllOf} {
@@ -102,7 +102,7 @@ func allowProperties(s *spec.Schema) {
 	}
 }
 
-// integers makes integers of what was decoded as float64.
+// integers converts whole float64 numbers to int64.
 func integers(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -121,7 +121,7 @@ func integers(v any) any {
 	return v
 }
 
-// ratchet is a validator that drops the errors of unchanged values.
+// ratchet is a validator that removes the errors of unchanged values.
 type ratchet struct {
 	validate.ValueValidator // nothing of it is called but Validate
 	object                  *common.CorrelatedObject
@@ -171,7 +171,7 @@ func twinErrors(s *spec.Schema, value, old any) []string {
 	return out
 }
 
-// toField turns an error of the validator into the field's.
+// toField converts an error of kube-openapi to a field.Error.
 func toField(err error) *field.Error {
 	e, ok := err.(*openapierrors.Validation)
 	if !ok {
@@ -242,7 +242,7 @@ func TestAcceptedSchemasAgainstTwin(t *testing.T) {
 	}
 }
 
-// againstTwin holds Validate and ValidateUpdate against the twin.
+// againstTwin compares Validate and ValidateUpdate with the validator of kube-openapi.
 func againstTwin(t *testing.T, source *sample.Source, schema map[string]any) {
 	t.Helper()
 	props := text(t, schema)
@@ -272,7 +272,7 @@ func againstTwin(t *testing.T, source *sample.Source, schema map[string]any) {
 	}
 }
 
-// forceFacts makes walks go everywhere.
+// forceFacts sets all facts, so that walks skip no subtree.
 func forceFacts(s *Schema, seen map[*Schema]bool) {
 	if s == nil || seen[s] {
 		return
@@ -286,8 +286,8 @@ func forceFacts(s *Schema, seen map[*Schema]bool) {
 	}
 }
 
-// Walks that leave out subtrees must do what those do that go everywhere, and
-// metadata that is left as it is must be what decoding it gives.
+// Walks that skip subtrees must give the same result as walks that skip none, and metadata that Decode leaves
+// unchanged must equal the decoded form.
 func FuzzDecode(f *testing.F) {
 	for seed := range uint64(1000) {
 		f.Add(seed)
@@ -342,7 +342,7 @@ func FuzzMetadata(f *testing.F) {
 		if !ok || !plainObjectMeta(m) {
 			return
 		}
-		meta, err := (&decoding{}).decode(m, nil)
+		meta, err := (&metadataDecoder{}).decode(m, nil)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -11,33 +11,31 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
-// Validate returns what is wrong with a value by the schema: types, and what Values
-// say. Lists that must be unique, embedded resources and rules are not part of it.
+// Validate returns the errors of a value: types and the conditions in Values. It does not check the uniqueness in
+// lists, embedded resources or CEL rules.
 //
-// path is where the value is, nil for an object of the kind. Fields below are named
-// from there, but messages name them from the value, and what a combinator as a
-// whole has to say is told of path itself. Each error is there once; errors of
-// siblings are in the order of their names.
+// path is the path of the value, nil for a whole object. The field of an error begins with path, but its message
+// names the field relative to value. Errors of a combinator as a whole have path as their field. No error is
+// returned twice; errors of sibling fields are sorted by name.
 func (s *Schema) Validate(path *field.Path, value any) field.ErrorList {
 	return s.ValidateUpdate(path, value, nil)
 }
 
-// ValidateUpdate returns what Validate does, without the errors of values that are
-// as they were in old (KEP-4008), nil for none: an object that became invalid because
-// its definition changed can still be changed elsewhere. An item of a list has an old
-// value if the list is of type map.
+// ValidateUpdate returns the errors of Validate, without those of values that did not change since old (ratcheting,
+// KEP-4008). So an object that became invalid because its definition changed can still be updated elsewhere. Items
+// of a list are matched with old items only if the list is of type map. A nil old is a create.
 func (s *Schema) ValidateUpdate(path *field.Path, value, old any) field.ErrorList {
 	if s == nil {
 		return nil
 	}
 	var v checks
 	v.base = path
-	v.path = v.room[:0]
+	v.path = v.pathBuffer[:0]
 	if old == nil {
 		v.schema(s, value, before{})
 		return unique(v.errs)
 	}
-	v.quiet = true // most are valid, whatever they were
+	v.quiet = true // most values are valid; then old need not be compared
 	v.schema(s, value, before{})
 	if v.failed == 0 {
 		return nil
@@ -47,7 +45,7 @@ func (s *Schema) ValidateUpdate(path *field.Path, value, old any) field.ErrorLis
 	return unique(v.errs)
 }
 
-// before is the value that was at a place, if there was one that can be told.
+// before is the old value of a field, if known is true.
 type before struct {
 	value any
 	known bool
@@ -61,9 +59,9 @@ type before struct {
 // as kube-openapi does: a check counts by itself, and once more with the group of checks
 // that it belongs to. Alternatives are first checked without making errors.
 type checks struct {
-	base *field.Path
-	path []step
-	room [12]step
+	base       *field.Path
+	path       []step
+	pathBuffer [12]step
 	// failed counts errors, quiet or not.
 	failed int
 	// quiet does not make errors.
@@ -82,7 +80,7 @@ type stepKind uint8
 
 const (
 	propertyStep stepKind = iota
-	dottedStep            // a field of a map, or one that is required: ".name" even at the root
+	dottedStep            // a key of a map or a required field: written ".name" even at the root
 	indexStep
 )
 
@@ -116,7 +114,7 @@ func (v *checks) schema(s *Schema, x any, old before) int {
 	return passed
 }
 
-// condition checks x as schema does, by a condition of a combinator.
+// condition checks x by a condition of a combinator. It returns how many checks passed.
 func (v *checks) condition(c *Condition, x any) int {
 	switch x := x.(type) {
 	case nil:
@@ -152,7 +150,7 @@ func (v *checks) condition(c *Condition, x any) int {
 	}
 }
 
-// null checks null.
+// null checks the value null.
 func (v *checks) null(allowed kind, nullable bool, values *Values) int {
 	passed := 1
 	if allowed == unknownKind && !nullable {
@@ -168,12 +166,11 @@ func (v *checks) null(allowed kind, nullable bool, values *Values) int {
 	return passed
 }
 
-// head checks what goes before the contents of an object or array: its type,
-// combinators, and enum.
+// head checks the type, the combinators and the enum of an object or list.
 func (v *checks) head(x any, is, allowed kind, values *Values) int {
-	passed := v.typed(x, is, allowed, values)
+	passed := v.checkType(x, is, allowed, values)
 	if values != nil {
-		passed += v.junctors(values, x)
+		passed += v.combinators(values, x)
 		v.enum(values, x)
 	}
 	return passed + 4 // the combinators twice, the enum, the whole
@@ -182,7 +179,7 @@ func (v *checks) head(x any, is, allowed kind, values *Values) int {
 func (v *checks) scalar(x any, allowed kind, values *Values) int {
 	is, passed := kindOf(x), 0
 	if values == nil {
-		passed = v.typed(x, is, allowed, nil) + 4
+		passed = v.checkType(x, is, allowed, nil) + 4
 		switch is {
 		case stringKind:
 			return passed + 1
@@ -191,7 +188,7 @@ func (v *checks) scalar(x any, allowed kind, values *Values) int {
 		}
 		return passed
 	}
-	passed = v.typed(x, is, allowed, values) + v.junctors(values, x)
+	passed = v.checkType(x, is, allowed, values) + v.combinators(values, x)
 	switch is {
 	case stringKind:
 		passed += v.text(values, x.(string))
@@ -204,7 +201,7 @@ func (v *checks) scalar(x any, allowed kind, values *Values) int {
 
 // object checks the fields of an object.
 func (v *checks) object(s *Schema, x map[string]any, old before) int {
-	passed := 1 // of the object's checks as a whole
+	passed := 1 // the group of checks of the object
 	if s.Values != nil {
 		v.members(s.Values, x)
 	}
@@ -224,13 +221,13 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 			}
 			kind = dottedStep
 		}
-		var was before
-		// Objects change their version without being changed.
+		var oldValue before
+		// Conversion changes apiVersion, so these two fields never count as unchanged.
 		if fields != nil && !(len(v.path) == 0 && (name == "kind" || name == "apiVersion")) {
-			was.value, was.known = fields[name]
+			oldValue.value, oldValue.known = fields[name]
 		}
 		v.enter(name, kind)
-		passed += v.schema(sub, value, was)
+		passed += v.schema(sub, value, oldValue)
 		v.leave()
 	}
 	sortErrors(v.errs[start:])
@@ -244,18 +241,18 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 func (v *checks) array(s *Schema, x []any, old before) int {
 	passed := 0
 	if s.Items != nil {
-		var were *Keyed
+		var oldItems *Keyed
 		if list, ok := old.value.([]any); ok && old.known {
-			were = s.Keyed(list)
+			oldItems = s.Keyed(list)
 		}
 		for i, value := range x {
-			var was before
-			if were != nil {
-				was.value = were.Find(value)
-				was.known = was.value != nil
+			var oldValue before
+			if oldItems != nil {
+				oldValue.value = oldItems.Find(value)
+				oldValue.known = oldValue.value != nil
 			}
 			v.enterIndex(i)
-			passed += v.schema(s.Items, value, was)
+			passed += v.schema(s.Items, value, oldValue)
 			v.leave()
 		}
 	}
@@ -265,7 +262,7 @@ func (v *checks) array(s *Schema, x []any, old before) int {
 	return passed + v.items(s.Values, x)
 }
 
-// members checks how many fields there are.
+// members checks the number of fields.
 func (v *checks) members(values *Values, x map[string]any) {
 	n := int64(len(x))
 	if min := values.MinProperties; min != nil && n < *min {
@@ -278,14 +275,14 @@ func (v *checks) members(values *Values, x map[string]any) {
 	}
 }
 
-// forbidden notes a field that must not be there.
+// forbidden adds the error of a field that "additionalProperties: false" forbids.
 func (v *checks) forbidden(name string) {
 	if v.fails() {
-		v.add(field.Invalid(v.field(), name, v.place()+"."+name+" in body is a forbidden property"))
+		v.add(field.Invalid(v.field(), name, v.pathText()+"."+name+" in body is a forbidden property"))
 	}
 }
 
-// required checks that fields are there.
+// required checks that the required fields are present.
 func (v *checks) required(values *Values, x map[string]any) {
 	for _, name := range values.Required {
 		if _, found := x[name]; found || !v.fails() {
@@ -297,7 +294,7 @@ func (v *checks) required(values *Values, x map[string]any) {
 	}
 }
 
-// items checks how many items there are, and that they differ.
+// items checks the number of items and uniqueItems.
 func (v *checks) items(values *Values, x []any) int {
 	n := int64(len(x))
 	if min := values.MinItems; min != nil && n < *min {
@@ -314,7 +311,7 @@ func (v *checks) items(values *Values, x []any) int {
 	return 2
 }
 
-// text checks a string.
+// text checks the length, pattern and format of a string.
 func (v *checks) text(values *Values, x string) int {
 	switch {
 	case values.MaxLength != nil && int64(utf8.RuneCountInString(x)) > *values.MaxLength:
@@ -335,7 +332,7 @@ func (v *checks) text(values *Values, x string) int {
 	return 2
 }
 
-// enum checks that a value is one of those that are allowed.
+// enum checks that a value is one of the allowed values.
 func (v *checks) enum(values *Values, x any) {
 	if len(values.Enum) == 0 {
 		return
@@ -351,7 +348,7 @@ func (v *checks) enum(values *Values, x any) {
 	v.add(field.NotSupported(v.field(), x, enumTexts(values.Enum)))
 }
 
-// fails notes an error and says whether it has to be made.
+// fails counts an error and reports whether it has to be built.
 func (v *checks) fails() bool {
 	v.failed++
 	return !v.quiet
@@ -359,31 +356,29 @@ func (v *checks) fails() bool {
 
 func (v *checks) add(err *field.Error) { v.errs = append(v.errs, err) }
 
-// invalid notes that something is wrong with the value at the path: format is said
-// of it.
+// invalid adds an error about the value at the current path.
 func (v *checks) invalid(value any, format string, args ...any) {
 	if v.fails() {
-		v.add(field.Invalid(v.field(), value, v.place()+" in body "+fmt.Sprintf(format, args...)))
+		v.add(field.Invalid(v.field(), value, v.pathText()+" in body "+fmt.Sprintf(format, args...)))
 	}
 }
 
-// wrongType notes that a value is not of a type or format; what is of it is told
-// instead of the value itself.
+// wrongType adds the error of a value that has not the wanted type or format. got is the type of the value.
 func (v *checks) wrongType(want string, got string) {
 	if v.fails() {
-		v.add(field.TypeInvalid(v.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", v.place(), want, got)))
+		v.add(field.TypeInvalid(v.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", v.pathText(), want, got)))
 	}
 }
 
-// whole notes what is wrong with the object as a whole.
+// whole adds an error about the whole object.
 func (v *checks) whole(format string, args ...any) {
 	if v.fails() {
 		v.add(field.Invalid(v.base, "", fmt.Sprintf(format, args...)))
 	}
 }
 
-// place names the path as messages do, from the value that is checked.
-func (v *checks) place() string {
+// pathText returns the current path relative to the validated value, as messages write it.
+func (v *checks) pathText() string {
 	var b strings.Builder
 	for i, s := range v.path {
 		switch {
@@ -398,16 +393,16 @@ func (v *checks) place() string {
 	return b.String()
 }
 
-// field returns the path for errors.
+// field returns the current path for the field of an error.
 func (v *checks) field() *field.Path {
-	name := v.place()
+	name := v.pathText()
 	if name == "" || name == "." {
 		return v.base
 	}
 	return v.base.Child(strings.TrimPrefix(name, "."))
 }
 
-// sortErrors orders errors of siblings, which come in the order of a map.
+// sortErrors sorts the errors of sibling fields, which were found in the random order of a map.
 func sortErrors(errs field.ErrorList) {
 	if len(errs) > 1 {
 		slices.SortStableFunc(errs, func(a, b *field.Error) int {
@@ -416,18 +411,18 @@ func sortErrors(errs field.ErrorList) {
 	}
 }
 
-// unique drops errors that occur twice: alternatives may say the same.
+// unique removes errors that occur twice, because alternatives can find the same error.
 func unique(errs field.ErrorList) field.ErrorList {
-	type told struct {
+	type errorKey struct {
 		kind          field.ErrorType
 		field, detail string
 	}
 	if len(errs) < 2 {
 		return errs
 	}
-	seen := make(map[told]bool, len(errs))
+	seen := make(map[errorKey]bool, len(errs))
 	return slices.DeleteFunc(errs, func(e *field.Error) bool {
-		t := told{e.Type, e.Field, e.Detail}
+		t := errorKey{e.Type, e.Field, e.Detail}
 		twice := seen[t]
 		seen[t] = true
 		return twice

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// tenRules is a schema with ten rules on two nodes.
+// tenRules returns a schema with ten rules on two nodes.
 func tenRules(b testing.TB) *apiextensionsv1.JSONSchemaProps {
 	short := int64(20)
 	text := apiextensionsv1.JSONSchemaProps{Type: "string", MaxLength: &short}

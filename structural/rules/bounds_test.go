@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// textSchema is one of a text at spec.s, with rules on spec.
+// textSchema returns a schema with a string at spec.s and rules on spec.
 func textSchema(rules ...string) string {
 	var list []string
 	for _, rule := range rules {
@@ -18,8 +18,8 @@ func textSchema(rules ...string) string {
 		"properties":{"s":{"type":"string","maxLength":2000}},"x-kubernetes-validations":[%s]}}}`, strings.Join(list, ","))
 }
 
-// TestResultsOfCallsAreBounded evaluates rules whose calls make much of little. Each fails, and takes little
-// memory and work.
+// TestResultsOfCallsAreBounded evaluates rules whose calls would make large results from small arguments. Each must
+// fail, and use little memory and time.
 func TestResultsOfCallsAreBounded(t *testing.T) {
 	const most = 100 << 20
 	grow := ".replace('a', '" + strings.Repeat("a", 1100) + "')"
@@ -54,7 +54,7 @@ func TestResultsOfCallsAreBounded(t *testing.T) {
 	}
 }
 
-// TestBoundedCallsGiveTheirResults evaluates the same functions within their bounds.
+// TestBoundedCallsGiveTheirResults evaluates the same functions with results below the bounds.
 func TestBoundedCallsGiveTheirResults(t *testing.T) {
 	for _, rule := range []string{
 		"self.s.replace('a', 'bc') == 'bcbc'", "self.s.replace('a', 'b', 1) == 'ba'", "['a', 'b'].join('-') == 'a-b'", "['a', 'b'].join() == 'ab'",

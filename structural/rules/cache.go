@@ -8,9 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// A Cache compiles schemas so that one that several definitions share has one
-// validator, whose rules are compiled once. It keeps nothing alive. The zero Cache is
-// empty; its methods may be called at the same time.
+// Cache keeps one validator for each schema, so that definitions that share a schema share its compiled rules. It
+// holds validators weakly. The zero Cache is empty. Its methods may be called concurrently.
 type Cache struct {
 	mu         sync.Mutex // guards validators
 	validators map[cacheKey]weak.Pointer[Validator]
@@ -21,7 +20,7 @@ type cacheKey struct {
 	root   bool
 }
 
-// Compile returns the validator of a schema as the function of that name does.
+// Compile does what the function Compile does, with a shared result.
 func (c *Cache) Compile(s *structural.Schema, root bool) *Validator {
 	key := cacheKey{s, root}
 	c.mu.Lock()
@@ -41,7 +40,7 @@ func (c *Cache) Compile(s *structural.Schema, root bool) *Validator {
 	return v
 }
 
-// forget drops a validator that nobody has any more, unless it was made anew.
+// forget removes the entry of a validator that was freed, unless it has been made again.
 func (c *Cache) forget(key cacheKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +49,7 @@ func (c *Cache) forget(key cacheKey) {
 	}
 }
 
-// Size returns how many validators are in use, or were until the last garbage
-// collection.
+// Size returns how many validators are in use, or were in use at the last garbage collection.
 func (c *Cache) Size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,28 +16,28 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// CheckOptions say what a schema is checked as.
+// CheckOptions are the options of Check.
 type CheckOptions struct {
-	// Path is that of openAPIV3Schema.
+	// Path is the path of openAPIV3Schema in the definition, for errors.
 	Path *field.Path
-	// Root says that the schema is that of a whole resource.
+	// Root is true if the schema is that of a whole resource.
 	Root bool
-	// Flawed are the paths of nodes that errors were found in already. Rules of such
-	// a node or one above are not compiled: what they would say does not help.
+	// Flawed are the paths of nodes with other errors. The rules of such a node and of the nodes above it are not
+	// compiled, because their errors would only follow from those.
 	Flawed []*field.Path
-	// Previous are the schemas of all versions before an update, nil for a new
-	// definition. Their expressions may use what was accepted when they were new.
+	// Previous are the schemas of all versions before an update, nil for a new definition. Their expressions are
+	// compiled with the language features of stored expressions.
 	Previous []*structural.Schema
-	// Unchanged says that the schema of this version is what it was. Then no
-	// expression is too expensive by itself, but all together may be.
+	// Unchanged is true if an update does not change the schema of this version. Then the limit for one expression
+	// is not checked, but the limit for all expressions is.
 	Unchanged bool
 }
 
-// Check compiles the rules of a version's schema and estimates what they cost, and
-// returns what is wrong with them and with what else they say.
+// Check compiles the rules of the schema of a version and estimates their costs. It returns the errors in all
+// fields of the rules.
 func Check(s *structural.Schema, o CheckOptions) field.ErrorList {
-	c := &inspection{options: o, stored: storedExpressions(o.Previous)}
-	v, one := newView(s), uint64(1)
+	c := &ruleChecker{options: o, stored: storedExpressions(o.Previous)}
+	v, once := newView(s), uint64(1)
 	c.texts(o.Path, v)
 	for _, e := range c.errs {
 		c.flawed = append(c.flawed, e.Field)
@@ -45,17 +45,17 @@ func Check(s *structural.Schema, o CheckOptions) field.ErrorList {
 	for _, path := range o.Flawed {
 		c.flawed = append(c.flawed, path.String())
 	}
-	c.node(o.Path, place{schema: v, root: o.Root, often: &one})
-	return append(c.errs, c.bill.errors(o.Path)...)
+	c.node(o.Path, location{schema: v, root: o.Root, often: &once})
+	return append(c.errs, c.totalCost.errors(o.Path)...)
 }
 
-// An inspection goes through a schema.
-type inspection struct {
-	options CheckOptions
-	stored  map[[2]string]bool // part and source of expressions accepted before
-	flawed  []string
-	errs    field.ErrorList
-	bill    bill
+// ruleChecker is one call of Check.
+type ruleChecker struct {
+	options   CheckOptions
+	stored    map[[2]string]bool // part and source of the expressions of Previous
+	flawed    []string
+	errs      field.ErrorList
+	totalCost totalCost
 }
 
 // storedExpressions returns the expressions of schemas, by part and source.
@@ -82,10 +82,10 @@ func storedExpressions(schemas []*structural.Schema) map[[2]string]bool {
 	return out
 }
 
-// A step leads from a node of a schema to one right below it.
+// step leads from a node of a schema to one of its children.
 type step struct {
 	to   string // items, additionalProperties or properties
-	name string // of the property
+	name string // name of the property
 }
 
 func (s step) path(p *field.Path) *field.Path {
@@ -95,8 +95,7 @@ func (s step) path(p *field.Path) *field.Path {
 	return p
 }
 
-// correlates reports whether what the step leads to, from parent, can be told
-// from one version of an object to the next.
+// correlates reports whether the child that the step leads to can be matched with its old value in an update.
 func (s step) correlates(parent *structural.Schema) bool {
 	switch s.to {
 	case "items":
@@ -107,9 +106,9 @@ func (s step) correlates(parent *structural.Schema) bool {
 	return true
 }
 
-// typ returns the type of what the step leads to. That of a property is nil where
-// rules of the node above do not see it; that of items or values is the one that the
-// type of the node above has for its elements, if it has elements.
+// typ returns the type of the child that the step leads to, given the type t of the parent. For a property, seen is
+// false if rules of the parent cannot access it. For items and values of maps, the result is the element type of t,
+// nil if t has none.
 func (s step) typ(t *apiservercel.DeclType) (typ *apiservercel.DeclType, seen bool) {
 	if s.to != "properties" {
 		return t.ElemType, true
@@ -120,47 +119,46 @@ func (s step) typ(t *apiservercel.DeclType) (typ *apiservercel.DeclType, seen bo
 	return nil, false
 }
 
-// eachBelow calls f for the nodes right below v, in an order that is always the same.
-func eachBelow(v *view, f func(step, *view)) {
+// eachBelow calls f for each child of v, in a fixed order.
+func eachBelow(v *schemaView, f func(step, *schemaView)) {
 	if a, ok := v.AdditionalProperties().(mapValues); ok && a.schema != nil {
 		f(step{to: "additionalProperties"}, a.schema)
 	}
 	properties := v.Properties()
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		f(step{"properties", name}, properties[name].(*view))
+		f(step{"properties", name}, properties[name].(*schemaView))
 	}
-	if items, ok := v.Items().(*view); ok {
+	if items, ok := v.Items().(*schemaView); ok {
 		f(step{to: "items"}, items)
 	}
 }
 
-func (c *inspection) texts(path *field.Path, v *view) {
-	eachBelow(v, func(s step, v *view) { c.texts(s.path(path), v) })
+func (c *ruleChecker) texts(path *field.Path, v *schemaView) {
+	eachBelow(v, func(s step, v *schemaView) { c.texts(s.path(path), v) })
 	c.errs = append(c.errs, CheckTexts(path, v.schema.Rules, v.schema)...)
 }
 
-// A place is one node with what the schemas above say of it.
-type place struct {
-	schema *view
-	root   bool // of a resource
+// location is one node with what the schemas above say about it.
+type location struct {
+	schema *schemaView
+	root   bool // the node is a whole resource
 	often  cardinality
-	// seen says that this node or one above has rules. Then typ is the node's type,
-	// nil if it has none.
+	// seen is true if this node or a node above has rules. typ is then the type of the node, nil if it has none.
 	seen bool
 	typ  *apiservercel.DeclType
-	// untyped is why there is no type.
+	// untyped is the error that explains a nil typ.
 	untyped error
-	// uncorrelated is the first node above whose parts have no counterpart from before.
+	// uncorrelated is the path of the first node above whose children cannot be matched with old values, or nil.
 	uncorrelated *field.Path
 }
 
-func (c *inspection) node(path *field.Path, p place) {
+func (c *ruleChecker) node(path *field.Path, p location) {
 	s := p.schema.schema
 	if !p.seen && len(s.Rules) > 0 {
 		p.seen = true
-		p.declare()
+		p.deriveType()
 	}
-	eachBelow(p.schema, func(step step, child *view) {
+	eachBelow(p.schema, func(step step, child *schemaView) {
 		c.node(step.path(path), p.child(step, child, path))
 	})
 	if len(s.Rules) == 0 || c.isFlawed(path) {
@@ -179,20 +177,20 @@ func (c *inspection) node(path *field.Path, p place) {
 
 var (
 	errNoType = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations")
-	// errNoElements is said of the items or values of what is no list or map.
+	// errNoElements is the error for items or values below a type that has no elements.
 	errNoElements = errors.New("failed to convert to declType for CEL validation rules")
 )
 
-// declare gives the node the type that its schema says by itself.
-func (p *place) declare() {
+// deriveType sets typ from the schema of the node alone.
+func (p *location) deriveType() {
 	if p.typ = common.SchemaDeclType(p.schema, p.root); p.typ == nil {
 		p.untyped = errNoType
 	}
 }
 
-// child returns the place that a step leads to. The path is that of p.
-func (p place) child(step step, child *view, path *field.Path) place {
-	out := place{
+// child returns the location that a step leads to. path is the path of p.
+func (p location) child(step step, child *schemaView, path *field.Path) location {
+	out := location{
 		schema:       child,
 		root:         child.schema.EmbeddedResource,
 		often:        below(p.often, p.schema.schema),
@@ -204,7 +202,7 @@ func (p place) child(step step, child *view, path *field.Path) place {
 		typ, seen := step.typ(p.typ)
 		switch out.typ = typ; {
 		case !seen:
-			out.declare()
+			out.deriveType()
 		case typ == nil:
 			out.untyped = errNoElements
 		}
@@ -216,7 +214,7 @@ func (p place) child(step step, child *view, path *field.Path) place {
 }
 
 // isFlawed reports whether an error was found in the node at path or below it.
-func (c *inspection) isFlawed(path *field.Path) bool {
+func (c *ruleChecker) isFlawed(path *field.Path) bool {
 	for _, flaw := range c.flawed {
 		rest, ok := strings.CutPrefix(flaw, path.String())
 		if ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
@@ -226,10 +224,10 @@ func (c *inspection) isFlawed(path *field.Path) bool {
 	return false
 }
 
-func (c *inspection) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
+func (c *ruleChecker) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
 
 // rule checks one rule of a node.
-func (c *inspection) rule(path *field.Path, p place, scope *scope, r *apiextensionsv1.ValidationRule) {
+func (c *ruleChecker) rule(path *field.Path, p location, scope *scope, r *apiextensionsv1.ValidationRule) {
 	origin := func(part, source string) cel.Origin {
 		if c.stored[[2]string{part, source}] {
 			return cel.Stored
@@ -251,10 +249,10 @@ func (c *inspection) rule(path *field.Path, p place, scope *scope, r *apiextensi
 		return ""
 	})
 	if program.problem != "" {
-		c.add(field.Invalid(path.Child("rule"), shown(r), program.problem))
+		c.add(field.Invalid(path.Child("rule"), ruleValue(r), program.problem))
 	}
 	if program.messageProblem != "" {
-		c.add(field.Invalid(path.Child("messageExpression"), shown(r), program.messageProblem))
+		c.add(field.Invalid(path.Child("messageExpression"), ruleValue(r), program.messageProblem))
 	}
 	switch {
 	case program.usesOldSelf && p.uncorrelated != nil:
@@ -264,16 +262,16 @@ func (c *inspection) rule(path *field.Path, p place, scope *scope, r *apiextensi
 	}
 }
 
-// cost takes the cost of an expression into account.
-func (c *inspection) cost(path *field.Path, what string, cost uint64) {
+// cost checks the cost of one expression and adds it to the total.
+func (c *ruleChecker) cost(path *field.Path, what string, cost uint64) {
 	if cost > expressionLimit && !c.options.Unchanged {
 		c.add(field.Forbidden(path, overLimit(what, cost, expressionLimit)))
 	}
-	c.bill.add(path, cost)
+	c.totalCost.add(path, cost)
 }
 
-// shown is a rule as errors show it: with the names of Go.
-func shown(r *apiextensionsv1.ValidationRule) any {
+// ruleValue returns a rule as the value of errors, with the Go names of its fields, as kube-apiserver does.
+func ruleValue(r *apiextensionsv1.ValidationRule) any {
 	return struct {
 		Rule, Message, MessageExpression string
 		Reason                           *apiextensionsv1.FieldValueErrorReason

@@ -12,32 +12,33 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// A program is a rule that is ready to be evaluated.
+// program is a compiled rule.
 type program struct {
 	rule *apiextensionsv1.ValidationRule
 
-	// condition is nil if the rule is empty or does not compile; then problem says why.
+	// condition is the compiled rule expression. It is nil if the rule is empty or does not compile; problem then
+	// has the error.
 	condition *cel.Program
 	problem   string
-	// usesOldSelf marks transition rules: they are evaluated only if there is an old value.
+	// usesOldSelf is true for transition rules, which are evaluated only if there is an old value.
 	usesOldSelf bool
 
-	// message is nil without a messageExpression, or if that does not compile; then
-	// messageProblem says why.
+	// message is the compiled messageExpression. It is nil if there is none or it does not compile; messageProblem
+	// then has the error.
 	message        *cel.Program
 	messageProblem string
 
-	// place is the rule's fieldPath as errors show it.
-	place string
+	// fieldPath is the fieldPath of the rule as errors write it.
+	fieldPath string
 }
 
-// optionalOldSelf reports whether oldSelf of a rule is an optional value.
+// optionalOldSelf reports whether oldSelf is an optional value in a rule.
 func optionalOldSelf(r *apiextensionsv1.ValidationRule) bool {
 	return r.OptionalOldSelf != nil && *r.OptionalOldSelf
 }
 
-// An observer is called with each expression of a rule that compiles, and with the part
-// of the rule that it is. It may return a problem of its own.
+// observer is called with each expression of a rule that compiles, and its part. It may return a problem, with
+// which the expression is rejected.
 type observer func(part string, e *cel.Expression) (problem string)
 
 // The parts of a rule that are expressions.
@@ -46,14 +47,14 @@ const (
 	messagePart = "messageExpression"
 )
 
-// compile makes the program of a rule of a schema's node. The origin of an expression
-// says whether it was accepted before.
+// compile compiles a rule of the node with this schema. origin returns whether an expression was already accepted
+// in a stored definition.
 func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural.Schema, origin origins, observe observer) program {
 	p := program{rule: rule}
 	if strings.TrimSpace(rule.Rule) == "" {
 		return p
 	}
-	e, err := s.of(rule).Compile(rule.Rule, origin(rulePart, rule.Rule))
+	e, err := s.forRule(rule).Compile(rule.Rule, origin(rulePart, rule.Rule))
 	switch {
 	case err != nil:
 		p.problem = err.Error()
@@ -73,7 +74,7 @@ func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural
 	}
 	if rule.FieldPath != "" {
 		if path, _, err := FieldPath(schema, rule.FieldPath, true); err == nil {
-			p.place = path.String()
+			p.fieldPath = path.String()
 		}
 	}
 	if rule.MessageExpression != "" {
@@ -83,7 +84,7 @@ func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural
 }
 
 func (s *scope) compileMessage(rule *apiextensionsv1.ValidationRule, origin cel.Origin, observe observer) (*cel.Program, string) {
-	e, err := s.of(rule).Compile(rule.MessageExpression, origin)
+	e, err := s.forRule(rule).Compile(rule.MessageExpression, origin)
 	if err != nil {
 		return nil, "messageExpression " + err.Error()
 	}
@@ -100,11 +101,11 @@ func (s *scope) compileMessage(rule *apiextensionsv1.ValidationRule, origin cel.
 	return message, ""
 }
 
-// sizes are the largest sizes of what can be reached from a variable whose type is
-// root, for estimates of cost.
+// sizes implements the size estimates for costs. root is the type of the variables; the estimates are the maximal
+// sizes that their schema allows.
 type sizes struct{ root *apiservercel.DeclType }
 
-// EstimateSize returns nil where the size is not known.
+// EstimateSize returns nil if the size is not known.
 func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	path := element.Path()
 	if len(path) == 0 {
@@ -131,7 +132,7 @@ func (s sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	return &checker.SizeEstimate{Max: uint64(typ.MaxElements)}
 }
 
-// EstimateCallCost leaves the costs of calls to the library.
+// EstimateCallCost returns nil: the library estimates the costs of calls.
 func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }

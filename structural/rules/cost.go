@@ -13,19 +13,19 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// What the expressions of a definition may cost at most, in the language's units, by
-// what their schema allows to be written.
+// expressionLimit and totalLimit are the highest estimated costs of one expression and of all expressions of a
+// schema, in cost units of the expression language.
 const (
 	expressionLimit = 10_000_000
 	totalLimit      = 100_000_000
 
-	// Of the most expensive expressions of a definition over its limit so many are
-	// named, if they take that part of it.
+	// If a schema is over totalLimit, errors name its expensiveNamed most expensive expressions whose cost is at
+	// least expensiveFrom.
 	expensiveNamed = 4
 	expensiveFrom  = totalLimit / 100
 )
 
-// times multiplies costs; what does not fit is the largest cost.
+// times multiplies costs. It returns math.MaxUint64 on overflow.
 func times(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	if hi != 0 {
@@ -34,11 +34,11 @@ func times(a, b uint64) uint64 {
 	return lo
 }
 
-// A cardinality is how often the value of a node can be there in one object, as the
-// limits of the lists and maps around it say: nil if one of them has none.
+// cardinality is how many values of a node one object can contain at most, by the limits of the lists and maps
+// around it. It is nil if one of them has no limit.
 type cardinality *uint64
 
-// below returns the cardinality of the nodes below s.
+// below returns the cardinality of the children of s.
 func below(c cardinality, s *structural.Schema) cardinality {
 	var limit *int64
 	switch {
@@ -60,8 +60,8 @@ func below(c cardinality, s *structural.Schema) cardinality {
 	return &n
 }
 
-// often returns the number that c stands for, for values of a type: without a limit it
-// is as many of the smallest as fit into a request, with a comma each.
+// often returns the number of values for c. Without a limit it is the number of values of minimal size, with a
+// comma each, that fit into a request.
 func often(c cardinality, typ *apiservercel.DeclType) uint64 {
 	if c != nil {
 		return *c
@@ -69,18 +69,18 @@ func often(c cardinality, typ *apiservercel.DeclType) uint64 {
 	return uint64(celconfig.MaxRequestSizeBytes / (typ.MinSerializedSize + 1))
 }
 
-// A bill is what all expressions of a definition cost together.
-type bill struct {
+// totalCost is the cost of all expressions of a schema.
+type totalCost struct {
 	total     uint64
-	expensive []item // most expensive first
+	expensive []expensiveExpression // most expensive first
 }
 
-type item struct {
+type expensiveExpression struct {
 	path *field.Path
 	cost uint64
 }
 
-func (b *bill) add(path *field.Path, cost uint64) {
+func (b *totalCost) add(path *field.Path, cost uint64) {
 	sum, carry := bits.Add64(b.total, cost, 0)
 	if carry != 0 {
 		sum = math.MaxUint64
@@ -89,8 +89,8 @@ func (b *bill) add(path *field.Path, cost uint64) {
 	if cost < expensiveFrom {
 		return
 	}
-	b.expensive = append(b.expensive, item{path, cost})
-	slices.SortStableFunc(b.expensive, func(x, y item) int {
+	b.expensive = append(b.expensive, expensiveExpression{path, cost})
+	slices.SortStableFunc(b.expensive, func(x, y expensiveExpression) int {
 		switch {
 		case x.cost > y.cost:
 			return -1
@@ -102,8 +102,8 @@ func (b *bill) add(path *field.Path, cost uint64) {
 	b.expensive = b.expensive[:min(len(b.expensive), expensiveNamed)]
 }
 
-// errors says, at path, that the definition is too expensive, if it is.
-func (b *bill) errors(path *field.Path) field.ErrorList {
+// errors returns the errors of a schema that is over totalLimit. path is the path of the schema.
+func (b *totalCost) errors(path *field.Path) field.ErrorList {
 	if b.total <= totalLimit {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (b *bill) errors(path *field.Path) field.ErrorList {
 	return append(errs, field.Forbidden(path, overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", b.total, totalLimit)))
 }
 
-// overLimit says by how much a cost is over its limit, as far as that means anything.
+// overLimit returns the message for a cost over its limit, with the factor between them.
 func overLimit(what string, cost, limit uint64) string {
 	factor := float64(cost) / float64(limit)
 	by := fmt.Sprintf("%.1fx", factor)

@@ -1,9 +1,9 @@
-// Package rules is what the x-kubernetes-validations of a structural schema mean:
-// expressions of the Common Expression Language that are checked and costed when a
-// definition is written, and evaluated when an object is (KEP-2876, KEP-4008).
+// Package rules checks and evaluates the rules in x-kubernetes-validations of a structural schema: expressions of
+// the Common Expression Language (KEP-2876; ratcheting: KEP-4008). Check checks the rules and estimates their cost
+// when a definition is written; a Validator evaluates them when an object is written.
 //
-// Package cel compiles and evaluates the expressions. This package has what is particular
-// to schemas: the types of values, the sizes that a schema allows, and old values.
+// Package cel compiles and evaluates the expressions. This package adds what is special to schemas: the types of
+// values, the sizes that a schema allows, and old values.
 package rules
 
 import (
@@ -22,11 +22,11 @@ const (
 	oldSelf = "oldSelf"
 )
 
-// A scope is what the expressions of one node of a schema see: self and oldSelf, both of
-// the type of the node.
+// scope has the variables of the expressions of one node of a schema: self and oldSelf, both of the type of the
+// node.
 type scope struct {
 	plain    *cel.Scope
-	optional *cel.Scope // where oldSelf is an optional value
+	optional *cel.Scope // for rules with optionalOldSelf
 }
 
 // newScope returns the scope of a node whose type is typ. The name of the type is random,
@@ -39,13 +39,13 @@ func newScope(typ *apiservercel.DeclType) *scope {
 	}
 }
 
-// of returns what the expressions of a rule see.
-func (s *scope) of(rule *apiextensionsv1.ValidationRule) *cel.Scope {
+// forRule returns the variables of the expressions of a rule.
+func (s *scope) forRule(rule *apiextensionsv1.ValidationRule) *cel.Scope {
 	if optionalOldSelf(rule) {
 		return s.optional
 	}
 	return s.plain
 }
 
-// origins returns the origin of an expression, which is a part of a rule.
+// origins returns the origin of an expression. part is rulePart or messagePart.
 type origins func(part, source string) cel.Origin

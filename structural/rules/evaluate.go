@@ -18,15 +18,15 @@ import (
 	"github.com/keelson-dev/keelson/cel"
 )
 
-// An evaluation is that of all rules for one object. Its methods return false when
-// the budget does not allow for more.
+// evaluation is the evaluation of all rules for one object. Its methods return false when no more rules may be
+// evaluated, because the budget is used up or a limit is exceeded.
 type evaluation struct {
 	ctx    context.Context
 	budget cel.Budget
 	Result // without Remaining
 }
 
-// value evaluates the rules for a value and for what is in it.
+// value evaluates the rules for a value and for the values in it.
 func (e *evaluation) value(n *node, path *field.Path, value, old any, c *correlation) bool {
 	if value == nil {
 		return true
@@ -131,10 +131,10 @@ func (e *evaluation) rule(n *node, p *program, path *field.Path, value any, vars
 	return true
 }
 
-// failed tells of a rule that is not true.
+// failed adds the error of a rule that is not true.
 func (e *evaluation) failed(n *node, p *program, path *field.Path, value any, vars *variables, c *correlation) bool {
-	if p.place != "" {
-		path = path.Child(p.place)
+	if p.fieldPath != "" {
+		path = path.Child(p.fieldPath)
 	}
 	add := func(err *field.Error) {
 		if !p.usesOldSelf && c.unchanged() {
@@ -166,7 +166,7 @@ func (e *evaluation) failed(n *node, p *program, path *field.Path, value any, va
 	return true
 }
 
-// withReason returns the error of a failed rule.
+// withReason returns the error of a failed rule with this reason.
 func withReason(path *field.Path, value any, detail string, reason *apiextensionsv1.FieldValueErrorReason) *field.Error {
 	if reason != nil {
 		switch *reason {
@@ -181,7 +181,7 @@ func withReason(path *field.Path, value any, detail string, reason *apiextension
 	return field.Invalid(path, value, detail)
 }
 
-// A messageError is why a messageExpression ends the evaluation of all rules.
+// messageError is the error of a messageExpression that ends the evaluation of all rules.
 type messageError struct {
 	kind error
 	text string
@@ -195,8 +195,8 @@ var (
 func (e *messageError) Error() string { return e.text }
 func (e *messageError) Unwrap() error { return e.kind }
 
-// message evaluates the messageExpression of a rule. It is "" if that gives no message
-// that can be used; an error says that nothing else may be evaluated.
+// message evaluates the messageExpression of a rule. It returns "" if the result is not a usable message, and an
+// error if no more rules may be evaluated.
 func (e *evaluation) message(p *program, vars *variables) (string, error) {
 	result, err := p.message.Evaluate(e.ctx, vars, &e.budget)
 	switch {
@@ -227,12 +227,12 @@ func (e *evaluation) exhausted(n *node, path *field.Path) bool {
 	return e.stop()
 }
 
-// invalid adds an error that is not about the value: it shows its type in its place.
+// invalid adds an error whose value is the type of the schema, because the error is not about the value.
 func (e *evaluation) invalid(n *node, path *field.Path, detail string) {
 	e.Errors = append(e.Errors, field.Invalid(path, n.schema.Type(), detail))
 }
 
-// name is what errors call a rule.
+// name returns the text by which errors name a rule.
 func name(r *apiextensionsv1.ValidationRule) string {
 	if r.Message != "" {
 		return strings.TrimSpace(r.Message)
@@ -247,13 +247,13 @@ func defaultMessage(r *apiextensionsv1.ValidationRule) string {
 	return "failed rule: " + strings.TrimSpace(r.Rule)
 }
 
-// variables are what the expressions of a node are evaluated with.
+// variables has the values of the variables of an expression.
 type variables struct {
 	self ref.Val
-	old  ref.Val // nil where there is no oldSelf
+	old  ref.Val // nil if there is no old value
 }
 
-// variables returns those for a value, and those of rules whose oldSelf is optional.
+// variables returns the variables for a value, and those for rules with optionalOldSelf.
 func (n *node) variables(value, old any) (plain, optional *variables) {
 	schema := n.schema
 	if n.root {
@@ -283,7 +283,7 @@ func isNil(v any) bool {
 	return false
 }
 
-// ResolveName returns the value of a variable; the method makes variables a cel.Variables.
+// ResolveName returns the value of a variable. It implements cel.Variables.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch {
 	case name == self:

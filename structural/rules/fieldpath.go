@@ -13,10 +13,10 @@ import (
 
 var errNoField = errors.New("does not refer to a valid field")
 
-// FieldPath reads a path of fields below a schema as the fieldPath of a rule and the
-// jsonPath of a selectable field have it: ".a.b", and, where brackets are allowed,
-// ".a['b']". It returns the path in the form of errors, and the schema it leads to:
-// nil where a map's values have none. An empty path leads nowhere: nil and s.
+// FieldPath parses a path of fields below a schema, as it is written in the fieldPath of a rule and in the jsonPath
+// of a selectable field: ".a.b", or ".a['b']" if brackets is true. It returns the path as errors write it and the
+// schema of the field, which is nil for a value of a map without a schema. For an empty path it returns nil and s.
+// It fails if the path is malformed or the schema has no such field.
 func FieldPath(s *structural.Schema, path string, brackets bool) (*field.Path, *structural.Schema, error) {
 	var out *field.Path
 	tokens := pathTokens(path)
@@ -71,8 +71,7 @@ func FieldPath(s *structural.Schema, path string, brackets bool) (*field.Path, *
 	return out, s, nil
 }
 
-// pathTokens splits a path into ".", "[", "]", quoted strings with their quotes, and
-// what is between.
+// pathTokens splits a path into ".", "[", "]", quoted strings including their quotes, and the text between these.
 func pathTokens(path string) []string {
 	var tokens []string
 	for path != "" {
@@ -101,7 +100,7 @@ func tokenLength(s string) int {
 	return len(s)
 }
 
-// unquote returns what a string in single quotes says.
+// unquote returns the content of a string in single quotes.
 func unquote(s string) (string, error) {
 	if len(s) < 2 || s[0] != '\'' || s[len(s)-1] != '\'' {
 		return "", fmt.Errorf("expected single quoted string but got %s", s)

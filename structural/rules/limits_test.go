@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// listSchema is one of a list of at most n integers at spec.l, with rules on spec.
+// listSchema returns a schema with a list of at most n integers at spec.l and rules on spec.
 func listSchema(n int, rules ...string) string {
 	return fmt.Sprintf(`{"type":"object","properties":{"spec":{"type":"object",
 		"properties":{"l":{"type":"array","maxItems":%d,"items":{"type":"integer"}}},

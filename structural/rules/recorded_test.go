@@ -16,9 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// A recording is what kube-apiserver 1.36 said of a definition's schema, or of an
-// object: testdata has one a line. The causes of objects whose schema has other
-// conditions are those of its rules alone.
+// recording is the result of kube-apiserver 1.36 for the schema of a definition, or for an object; testdata has one
+// in each line. The causes of an object contain only those of the rules.
 type recording struct {
 	Name     string                          `json:"name"`
 	Schema   apiextensionsv1.JSONSchemaProps `json:"schema"`
@@ -98,8 +97,8 @@ func TestObjectsAreJudgedAsRecorded(t *testing.T) {
 	}
 }
 
-// compareCauses compares sets. A recorded cause without a message stands for any: it
-// shows names of types, which are made up.
+// compareCauses compares two sets of causes. A recorded cause without a message matches any message: the message
+// contained random type names.
 func compareCauses(t *testing.T, errs field.ErrorList, want []cause) {
 	t.Helper()
 	var got []cause
@@ -130,7 +129,7 @@ func list(causes []cause) string {
 	return b.String()
 }
 
-// parseSchema returns the schema that an openAPIV3Schema in JSON is.
+// parseSchema returns the structural schema of an openAPIV3Schema in JSON.
 func parseSchema(t testing.TB, source string) *structural.Schema {
 	t.Helper()
 	var props apiextensionsv1.JSONSchemaProps

@@ -13,18 +13,17 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// Budget is what the rules of a definition may cost in one request.
+// Budget is the cost limit of all rules of a definition in one request.
 const Budget = int64(cel.ObjectBudget)
 
-// A Validator evaluates the rules of a version's schema. The rules of a node are
-// compiled when the first value of it is validated, once, and are kept as long as the
-// validator is. It may be used by several goroutines.
+// Validator evaluates the rules of the schema of a version. The rules of a node are compiled once, when the first
+// value of the node is validated. It may be used by several goroutines.
 type Validator struct {
 	root *node
 }
 
-// Compile returns the validator of a schema; root says that it is that of a whole
-// resource. A schema without rules has none: nil, which finds everything valid.
+// Compile returns the validator of a schema. root is true if the schema is that of a whole resource. For a schema
+// without rules it returns nil; a nil Validator accepts every value.
 func Compile(s *structural.Schema, root bool) *Validator {
 	if !hasRules(s) {
 		return nil
@@ -36,9 +35,9 @@ func Compile(s *structural.Schema, root bool) *Validator {
 	return &Validator{root: n}
 }
 
-// hasRules reports whether a node of s has rules that values are judged by.
+// hasRules reports whether s or a node below it has rules that can be evaluated.
 func hasRules(s *structural.Schema) bool {
-	if s == nil || !exposed(s) {
+	if s == nil || !visible(s) {
 		return false
 	}
 	if len(s.Rules) > 0 || hasRules(s.Items) || hasRules(s.AdditionalProperties) {
@@ -52,17 +51,17 @@ func hasRules(s *structural.Schema) bool {
 	return false
 }
 
-// A node is one of a schema, with the nodes below it that lead to rules.
+// node is a node of the schema with the children that have rules at or below them.
 type node struct {
-	schema     *view
-	root       bool // of a resource
+	schema     *schemaView
+	root       bool // the node is a whole resource
 	items      *node
-	values     *node // of a map
+	values     *node // the values of a map
 	properties []property
 
-	compiling sync.Once
-	programs  []program
-	// transitions says that a program uses oldSelf.
+	compileOnce sync.Once
+	programs    []program
+	// transitions is true if a program uses oldSelf.
 	transitions bool
 }
 
@@ -72,67 +71,65 @@ type property struct {
 	*node
 }
 
-// newNode returns nil where there are no rules at or below v.
-func newNode(v *view, root bool) *node {
+// newNode returns nil if there are no rules at or below v.
+func newNode(v *schemaView, root bool) *node {
 	s := v.schema
 	if !hasRules(s) {
 		return nil
 	}
 	n := &node{schema: v, root: root}
 	if hasRules(s.Items) {
-		n.items = newNode(v.Items().(*view), s.Items.EmbeddedResource)
+		n.items = newNode(v.Items().(*schemaView), s.Items.EmbeddedResource)
 	}
 	if hasRules(s.AdditionalProperties) {
-		n.values = newNode(v.AdditionalProperties().Schema().(*view), s.AdditionalProperties.EmbeddedResource)
+		n.values = newNode(v.AdditionalProperties().Schema().(*schemaView), s.AdditionalProperties.EmbeddedResource)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		if p := s.Properties[name]; hasRules(p) {
-			n.properties = append(n.properties, property{name, newNode(v.Properties()[name].(*view), p.EmbeddedResource)})
+			n.properties = append(n.properties, property{name, newNode(v.Properties()[name].(*schemaView), p.EmbeddedResource)})
 		}
 	}
 	return n
 }
 
-// compiled returns the programs of the node.
+// compiled returns the programs of the rules of the node.
 func (n *node) compiled() []program {
-	n.compiling.Do(func() {
+	n.compileOnce.Do(func() {
 		rules := n.schema.schema.Rules
 		if len(rules) == 0 {
 			return
 		}
 		scope := newScope(common.SchemaDeclType(n.schema, n.root))
 		stored := func(string, string) cel.Origin { return cel.Stored }
-		costless := func(string, *cel.Expression) string { return "" }
+		noCheck := func(string, *cel.Expression) string { return "" }
 		n.programs = make([]program, len(rules))
 		for i := range rules {
-			n.programs[i] = scope.compile(&rules[i], n.schema.schema, stored, costless)
+			n.programs[i] = scope.compile(&rules[i], n.schema.schema, stored, noCheck)
 			n.transitions = n.transitions || n.programs[i].usesOldSelf
 		}
 	})
 	return n.programs
 }
 
-// A Result is what rules say of an object.
+// Result is the result of the rules for an object.
 type Result struct {
 	Errors field.ErrorList
-	// Ratcheted are errors of values that an update leaves as they were: they do not
-	// refuse it, but the client is warned of them.
+	// Ratcheted are the errors of values that an update does not change. They do not reject the update, but the
+	// client gets a warning for each.
 	Ratcheted field.ErrorList
-	// Remaining is what is left of the budget, negative if it was used up before all
-	// rules were evaluated.
+	// Remaining is the remaining budget, negative if it was used up before all rules were evaluated.
 	Remaining int64
 }
 
-// Validate evaluates the rules for obj at path, within the budget: Budget for a whole
-// request. Old is nil for a new object; otherwise rules compare with it, and errors of
-// values that did not change are left out (KEP-4008), unless the rule looks at
-// oldSelf. Rules do not see null. The end of ctx ends the evaluation with an error.
+// Validate evaluates the rules for obj at path, within the budget, which is Budget for a whole request. old is nil
+// for a new object. In an update, errors of values that did not change are left out (KEP-4008), unless the rule
+// uses oldSelf. Null values are skipped. If ctx ends, Validate returns an error.
 func (v *Validator) Validate(ctx context.Context, path *field.Path, obj, old any, budget int64) (errs field.ErrorList, remaining int64) {
 	r := v.Evaluate(ctx, path, obj, old, budget)
 	return r.Errors, r.Remaining
 }
 
-// Evaluate does what Validate does, and returns what to warn of as well.
+// Evaluate does what Validate does, and also returns the errors that become warnings.
 func (v *Validator) Evaluate(ctx context.Context, path *field.Path, obj, old any, budget int64) Result {
 	if v == nil || obj == nil {
 		return Result{Remaining: budget}

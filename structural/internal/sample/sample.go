@@ -1,5 +1,5 @@
-// Package sample makes random structural schemas and objects for the tests that hold
-// the packages around them against slower ones.
+// Package sample makes random structural schemas and objects for tests that compare a package with a slower
+// implementation.
 package sample
 
 import (
@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// A Source makes schemas and values.
+// Source makes random schemas and values.
 type Source struct {
 	*rand.Rand
-	// Depth is how far schemas are nested.
+	// Depth is the maximal nesting of schemas.
 	Depth int
 }
 
-// New returns a Source that always makes the same for a seed.
+// New returns a Source. The same seed gives the same schemas and values.
 func New(seed uint64) *Source {
 	return &Source{Rand: rand.New(rand.NewPCG(seed, 1)), Depth: 3}
 }
@@ -176,7 +176,7 @@ func (s *Source) restrict(n map[string]any, typ string, junctors int) {
 	}
 }
 
-// condition is what a combinator of n says.
+// condition returns a condition of a combinator for the node n.
 func (s *Source) condition(n map[string]any, typ string, junctors int) map[string]any {
 	c := map[string]any{}
 	s.restrict(c, typ, junctors)
@@ -244,7 +244,7 @@ func (s *Source) keyword(name, typ string, n map[string]any) any {
 	return s.IntN(4)
 }
 
-// Value returns a value that mostly fits a schema.
+// Value returns a value that is valid by the schema in most cases.
 func (s *Source) Value(n map[string]any) any {
 	if s.one(12) {
 		return s.any(2)
@@ -303,7 +303,7 @@ func (s *Source) fields(n map[string]any) any {
 	return out
 }
 
-// Object returns an object of the kind that a schema describes.
+// Object returns an object of the kind that the schema describes.
 func (s *Source) Object(schema map[string]any) map[string]any {
 	out, _ := s.fields(schema).(map[string]any)
 	out["apiVersion"], out["kind"] = "example.com/v1", "Sample"
@@ -311,7 +311,7 @@ func (s *Source) Object(schema map[string]any) map[string]any {
 	return out
 }
 
-// Metadata returns metadata of which some is wrong, unknown or empty.
+// Metadata returns metadata with some wrong, unknown or empty fields.
 func (s *Source) Metadata() any {
 	if s.one(20) {
 		return s.any(1)
@@ -366,7 +366,7 @@ func (s *Source) any(depth int) any {
 	return s.scalar(pick(s, "string", "integer", "number", "boolean"))
 }
 
-// Change returns a value like v, somewhere changed.
+// Change returns a copy of v with a random change.
 func (s *Source) Change(v any) any {
 	if s.one(12) {
 		return s.any(1)

@@ -1,5 +1,4 @@
-// Package shared holds values that are equal only once, and no longer than somebody
-// uses them.
+// Package shared has a map that keeps one value for each key while the value is used elsewhere.
 package shared
 
 import (
@@ -8,15 +7,15 @@ import (
 	"weak"
 )
 
-// A Map holds one value for each key, as long as somebody else holds it too. The
-// zero Map is empty. Its methods may be called at the same time.
+// Map holds at most one value for each key, weakly: a value is removed when nothing else refers to it. The zero Map
+// is empty. Its methods may be called concurrently.
 type Map[K comparable, V any] struct {
 	mu     sync.Mutex // guards values
 	values map[K]weak.Pointer[V]
 }
 
-// Get returns the value of key, which is made if there is none. Several may be made
-// at the same time; one is returned to all.
+// Get returns the value of key, and calls make if there is none. Concurrent calls may each call make; all return
+// the same value.
 func (m *Map[K, V]) Get(key K, make func() (*V, error)) (*V, error) {
 	if v := m.find(key); v != nil {
 		return v, nil
@@ -34,8 +33,8 @@ func (m *Map[K, V]) find(key K) *V {
 	return m.values[key].Value()
 }
 
-// Add makes v the value of key, unless there is one, and returns the value. v must not
-// be reachable from the key.
+// Add sets the value of key to v, unless there is one, and returns the value of key. v must not be reachable from
+// the key, or it would never be freed.
 func (m *Map[K, V]) Add(key K, v *V) *V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,7 +49,7 @@ func (m *Map[K, V]) Add(key K, v *V) *V {
 	return v
 }
 
-// forget drops a key whose value is gone. The value may have been made anew since.
+// forget removes a key whose value was freed, unless the value has been made again.
 func (m *Map[K, V]) forget(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,8 +58,7 @@ func (m *Map[K, V]) forget(key K) {
 	}
 }
 
-// Len returns how many keys have a value, or had one until the last garbage
-// collection.
+// Len returns how many keys have a value, or had one at the last garbage collection.
 func (m *Map[K, V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

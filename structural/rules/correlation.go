@@ -2,23 +2,21 @@ package rules
 
 import "github.com/keelson-dev/keelson/structural"
 
-// A correlation is a value of an update with its counterpart from before, to tell
-// whether it changed. Nil is a value that is always judged: that of a new object, and
-// apiVersion and kind of an update, where versions are converted. It belongs to one
-// evaluation.
+// correlation is a value of an update together with its old value; it tells whether the value changed. A nil
+// correlation stands for a value that always counts as changed: a new object, and apiVersion and kind, which
+// conversion changes. It belongs to one evaluation.
 type correlation struct {
-	// above is the next correlation with a counterpart: it stands for a value that
-	// has none.
+	// above is the nearest value above that has an old value. It decides for a value that has none.
 	above *correlation
 
-	known      bool // there is a counterpart
+	known      bool // there is an old value
 	schema     *structural.Schema
 	value, old any
 
 	compared, same bool
 }
 
-// member returns the correlation of a member of an object.
+// member returns the correlation of a field of an object.
 func (c *correlation) member(name string) *correlation {
 	if c == nil || !c.known {
 		return c
@@ -38,8 +36,7 @@ func (c *correlation) member(name string) *correlation {
 	return out
 }
 
-// item returns the correlation of an item of a list and its counterpart, nil if it
-// has none.
+// item returns the correlation of an item of a list with its old item, which may be nil.
 func (c *correlation) item(value, counterpart any) *correlation {
 	if c == nil || !c.known {
 		return c
@@ -47,8 +44,8 @@ func (c *correlation) item(value, counterpart any) *correlation {
 	return &correlation{above: c, known: counterpart != nil, schema: c.schema.Items, value: value, old: counterpart}
 }
 
-// unchanged reports whether the value, or what it is in if it has no counterpart, is
-// what it was.
+// unchanged reports whether the value is equal to its old value. If it has none, unchanged reports this for the
+// nearest value above that has one.
 func (c *correlation) unchanged() bool {
 	if c == nil {
 		return false

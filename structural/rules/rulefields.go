@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/structural"
 )
 
-// reasons are what a failed rule may give as its reason.
+// reasons returns the allowed values of the field reason.
 func reasons() []apiextensionsv1.FieldValueErrorReason {
 	return []apiextensionsv1.FieldValueErrorReason{
 		apiextensionsv1.FieldValueDuplicate,
@@ -19,10 +19,9 @@ func reasons() []apiextensionsv1.FieldValueErrorReason {
 	}
 }
 
-// CheckTexts returns what is wrong with rules of the schema at path, apart from their
-// expressions. Check does this for the nodes that it goes through; rules elsewhere,
-// below a combinator or in a schema that is not structural, have nothing else to be
-// checked. With a nil schema any fieldPath is right.
+// CheckTexts returns the errors in the fields of rules other than the expressions. path is the path of the schema
+// of the rules. Check calls it for all nodes that it visits. Rules below a combinator, or in a schema that is not
+// structural, are checked by CheckTexts only. With a nil schema every fieldPath is accepted.
 func CheckTexts(path *field.Path, rules []apiextensionsv1.ValidationRule, s *structural.Schema) field.ErrorList {
 	var errs field.ErrorList
 	for i := range rules {

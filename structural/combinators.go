@@ -1,8 +1,8 @@
 package structural
 
-// junctors checks a value by the combinators of a node, in the order anyOf, oneOf,
-// allOf, not. It returns how many checks passed.
-func (v *checks) junctors(values *Values, x any) int {
+// combinators checks a value by the combinators of a node, in the order anyOf, oneOf, allOf, not. It returns how
+// many checks passed.
+func (v *checks) combinators(values *Values, x any) int {
 	passed := 0
 	if len(values.AnyOf) > 0 {
 		passed += v.anyOf(values.AnyOf, x)
@@ -15,13 +15,13 @@ func (v *checks) junctors(values *Values, x any) int {
 	}
 	if values.Not != nil {
 		if _, ok := v.try(values.Not, x); ok {
-			v.whole("%q must not validate the schema (not)", v.told())
+			v.whole("%q must not validate the schema (not)", v.displayPath())
 		}
 	}
 	return passed
 }
 
-// try checks a value by a condition, says whether it holds, and leaves no trace.
+// try reports whether a value satisfies a condition, without adding errors.
 func (v *checks) try(c *Condition, x any) (passed int, ok bool) {
 	failed, quiet := v.failed, v.quiet
 	v.quiet = true
@@ -31,7 +31,7 @@ func (v *checks) try(c *Condition, x any) (passed int, ok bool) {
 	return passed, ok
 }
 
-// best is the alternative that came nearest.
+// best is the alternative of an anyOf or oneOf with the most checks passed so far.
 type best struct {
 	condition *Condition
 	passed    int
@@ -43,8 +43,8 @@ func (b *best) consider(c *Condition, passed int) {
 	}
 }
 
-// tell notes what the alternative found wrong.
-func (b *best) tell(v *checks, x any) {
+// report adds the errors of the best alternative.
+func (b *best) report(v *checks, x any) {
 	if b.condition != nil && !v.quiet {
 		v.condition(b.condition, x)
 	}
@@ -59,8 +59,8 @@ func (v *checks) anyOf(all []*Condition, x any) int {
 		}
 		nearest.consider(c, passed)
 	}
-	v.whole("%q must validate at least one schema (anyOf)", v.told())
-	nearest.tell(v, x)
+	v.whole("%q must validate at least one schema (anyOf)", v.displayPath())
+	nearest.report(v, x)
 	return nearest.passed
 }
 
@@ -83,11 +83,11 @@ func (v *checks) oneOf(all []*Condition, x any) int {
 	case 1:
 		return first
 	case 0:
-		v.whole("%q must validate one and only one schema (oneOf). Found none valid", v.told())
+		v.whole("%q must validate one and only one schema (oneOf). Found none valid", v.displayPath())
 	default:
-		v.whole("%q must validate one and only one schema (oneOf). Found %d valid alternatives", v.told(), valid)
+		v.whole("%q must validate one and only one schema (oneOf). Found %d valid alternatives", v.displayPath(), valid)
 	}
-	nearest.tell(v, x)
+	nearest.report(v, x)
 	return nearest.passed
 }
 
@@ -103,17 +103,17 @@ func (v *checks) allOf(all []*Condition, x any) int {
 	switch valid {
 	case len(all):
 	case 0:
-		v.whole("%q must validate all the schemas (allOf). None validated", v.told())
+		v.whole("%q must validate all the schemas (allOf). None validated", v.displayPath())
 	default:
-		v.whole("%q must validate all the schemas (allOf)", v.told())
+		v.whole("%q must validate all the schemas (allOf)", v.displayPath())
 	}
 	return passed
 }
 
-// told is place where somebody is told.
-func (v *checks) told() string {
+// displayPath is the path that error messages use; "" while v is quiet, which saves building it.
+func (v *checks) displayPath() string {
 	if v.quiet {
 		return ""
 	}
-	return v.place()
+	return v.pathText()
 }

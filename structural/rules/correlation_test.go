@@ -24,8 +24,8 @@ const ratchetSchema = `{"type":"object","properties":{
 	"map":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"string"}}}},
 	"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"string"}}}}}`
 
-// TestRatchetingIsThatOfTheLibrary compares which values of random updates count as
-// unchanged with what the library, which keeps a tree of all values, says of them.
+// TestRatchetingIsThatOfTheLibrary compares, for random updates, which values count as unchanged with the result of
+// the library, which keeps a tree of all values.
 func TestRatchetingIsThatOfTheLibrary(t *testing.T) {
 	s := parseSchema(t, ratchetSchema)
 	changed, unchanged := 0, 0
@@ -51,7 +51,7 @@ func TestRatchetingIsThatOfTheLibrary(t *testing.T) {
 	}
 }
 
-// A twin follows a value in the library's tree: nil where it cannot be told what it was.
+// twin is the position of a value in the tree of the library, nil if the library cannot match it with an old value.
 type twin struct{ current, above *common.CorrelatedObject }
 
 func (w twin) unchanged() bool {
@@ -108,7 +108,7 @@ func (w *ratchetWalk) value(path string, s *structural.Schema, value any, c *cor
 	}
 }
 
-// randomValue returns a small value of a schema, where equal ones are likely.
+// randomValue returns a small value that is valid by the schema. Equal values are likely.
 func randomValue(r *rand.Rand, s *structural.Schema) any {
 	if s.Nullable && r.IntN(4) == 0 {
 		return nil
@@ -147,7 +147,7 @@ func randomValue(r *rand.Rand, s *structural.Schema) any {
 	return int64(r.IntN(2))
 }
 
-// mutate changes a value in a place or two, or nowhere, and moves items of lists.
+// mutate returns a copy of a value with at most two changes; items of lists may be moved.
 func mutate(r *rand.Rand, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
