@@ -256,6 +256,10 @@ type StepResult struct {
 	err   error
 }
 
+// Index returns the position of the step in its scenario. It is -1 for requests before the first step.
+// The module test/etcd uses it.
+func (r *StepResult) Index() int { return r.index }
+
 func (r *StepResult) passed() bool { return r.err == nil && r.code && len(r.diffs) == 0 }
 
 // Run plays a scenario in a namespace of its own.
