@@ -72,7 +72,7 @@ func randomEvent(r *rand.Rand) *Event {
 	return e
 }
 
-// TestEncodingIsThatOfTheType holds the encoder against encoding/json.
+// TestEncodingIsThatOfTheType compares the encoder with encoding/json.
 func TestEncodingIsThatOfTheType(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {

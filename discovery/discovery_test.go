@@ -23,7 +23,7 @@ import (
 
 const aggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// reference reads what kube-apiserver 1.36 answers, by path.
+// reference returns the recorded response of kube-apiserver 1.36 for a path.
 func reference(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	f, err := os.Open("testdata/reference.json.gz")

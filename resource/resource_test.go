@@ -120,7 +120,7 @@ func readDiscovery(t *testing.T) map[string][]listed {
 	return out
 }
 
-// TestOrder: groups come in the order of /apis, which is that of the entries.
+// TestOrder checks that groups have the order of /apis.
 func TestOrder(t *testing.T) {
 	var want []string
 	f, err := os.ReadFile("testdata/discovery.jsonl")

@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestEncodedHasNoRoomToGrow: what is kept beside objects takes no more memory than it is long.
+// TestEncodedHasNoRoomToGrow checks that encoded objects, which are cached, have no unused
+// capacity.
 func TestEncodedHasNoRoomToGrow(t *testing.T) {
 	m := &corev1.ConfigMap{Data: map[string]string{"a": strings.Repeat("x", 5000)}}
 	for name, encode := range map[string]func() ([]byte, error){

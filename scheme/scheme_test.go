@@ -44,8 +44,8 @@ func configMapDecoder() scheme.Decoder {
 		New: func() kruntime.Object { return &corev1.ConfigMap{} }}
 }
 
-// TestDecodeKinds: what a body may say it is, in each encoding, and the words for
-// what it may not.
+// TestDecodeKinds checks which kinds a body may have, in each encoding, and the errors for
+// others.
 func TestDecodeKinds(t *testing.T) {
 	const badVersion = `the API version in the data (apps/v1beta1) does not match the expected API version (v1)`
 	for _, c := range []struct{ name, apiVersion, kind, message string }{
@@ -162,7 +162,8 @@ func TestDecodeAlso(t *testing.T) {
 	}
 }
 
-// TestDecodeUnreadable: each is a BadRequest with the beginning of what was sent.
+// TestDecodeUnreadable checks that each body is answered with BadRequest and the beginning of
+// the body.
 func TestDecodeUnreadable(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -267,8 +268,8 @@ func TestDecodeStrict(t *testing.T) {
 	}
 }
 
-// TestDecodeHostile: documents made to be expensive. What a decoder allocates for
-// one is bounded by a small multiple of what was sent.
+// TestDecodeHostile decodes documents that are made to be expensive. The memory that a decoder
+// allocates for one must be a small multiple of its size.
 func TestDecodeHostile(t *testing.T) {
 	const most = 3 << 20
 	nested := func(open, inner, end string) string {

@@ -21,7 +21,7 @@ var treeDocuments = []string{
 	strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600),
 }
 
-// sameTree holds ParseTree against the general decoder.
+// sameTree compares ParseTree with the general decoder.
 func sameTree(t *testing.T, doc []byte) {
 	t.Helper()
 	tree, ok := ParseTree(doc)

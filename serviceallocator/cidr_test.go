@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// addressesIn lists what a range gives out, from the addresses one by one.
+// addressesIn lists the addresses that can be allocated from a range, one by one.
 func addressesIn(p netip.Prefix) []netip.Addr {
 	var all []netip.Addr
 	for a := p.Masked().Addr(); p.Contains(a); a = a.Next() {
@@ -46,7 +46,8 @@ func TestRangesAgainstAddressesOneByOne(t *testing.T) {
 	}
 }
 
-// drain takes all addresses of a range: those of the upper part first, each once.
+// drain allocates all addresses of a range. Those that are not reserved come first, and each
+// comes once.
 func drain(t *testing.T, c cidr, want []netip.Addr) {
 	t.Helper()
 	taken := map[netip.Addr]bool{}
@@ -66,7 +67,7 @@ func drain(t *testing.T, c cidr, want []netip.Addr) {
 	}
 }
 
-// TestReservedAddresses are those of kube-apiserver 1.36, KEP-3070 and KEP-3668.
+// TestReservedAddresses has values of kube-apiserver 1.36, KEP-3070 and KEP-3668.
 func TestReservedAddresses(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"10.0.0.0/29": 0, "10.0.0.0/28": 0, "10.0.0.0/27": 16, "10.0.0.0/24": 16, "10.0.0.0/23": 32,

@@ -242,7 +242,8 @@ func TestChosenAddresses(t *testing.T) {
 	}
 }
 
-// TestRepair: what another program left behind is mended, and what a Service has stays.
+// TestRepair checks that inconsistent allocations of other programs are repaired, and that
+// those of Services stay.
 func TestRepair(t *testing.T) {
 	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.DefaultNodePorts)[0]
 	s, err := r.create(service("a", corev1.ServiceTypeNodePort), false)

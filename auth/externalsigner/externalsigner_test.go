@@ -179,7 +179,7 @@ func TestTokensAreSignedByTheProgram(t *testing.T) {
 	}
 }
 
-// TestHeadersOfTokens: a header has what it must have, and nothing else.
+// TestHeadersOfTokens checks that a header needs the required fields and must not have others.
 func TestHeadersOfTokens(t *testing.T) {
 	p := newProgram(t)
 	s, err := open(t, p)
@@ -274,8 +274,8 @@ func TestKeysComeAndGo(t *testing.T) {
 	}
 }
 
-// TestKeysAreFollowed: the program is asked again when it wants to be, and a failure
-// is told.
+// TestKeysAreFollowed checks that keys are fetched again at the times that the program asks
+// for, and that an error is reported.
 func TestKeysAreFollowed(t *testing.T) {
 	asked := make(chan bool)
 	answer := make(chan error)

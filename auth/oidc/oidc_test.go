@@ -428,7 +428,8 @@ func FuzzIssuerOf(f *testing.F) {
 	})
 }
 
-// TestRunWaitsForWhatASetStarted: an issuer that does not answer is asked until the server stops, and no longer.
+// TestRunWaitsForWhatASetStarted checks that an issuer that does not answer is asked until the
+// server stops, and not longer.
 func TestRunWaitsForWhatASetStarted(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	hangs := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

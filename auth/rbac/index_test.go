@@ -242,8 +242,8 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { checkAgainstTwin(t, seed, 300) })
 }
 
-// coversTwin says whether held allows all that one atom does, by asking each rule
-// each question of the API's description.
+// coversTwin reports whether held allows everything that one simple rule allows, by checking
+// each rule.
 func coversTwin(held []rbacv1.PolicyRule, atom rbacv1.PolicyRule) bool {
 	all := func(list, wanted []string, match func(have, want string) bool) bool {
 		for _, w := range wanted {

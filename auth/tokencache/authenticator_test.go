@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// oracle counts how often it is asked.
+// oracle is an authenticator that counts its calls.
 type oracle struct {
 	asked atomic.Int64
 	say   func(token string) (*authn.Identity, error)

@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// notes are what an Observer was told.
+// notes is an Observer that records its calls.
 type notes struct{ list []string }
 
 func (n *notes) AuthorizationWebhook(name, result string, _ time.Duration) {
@@ -31,7 +31,7 @@ func (n *notes) AuthorizationMatch(name string, _ time.Duration, failed, exclude
 	n.list = append(n.list, fmt.Sprintf("%s match failed=%v excluded=%v", name, failed, excluded))
 }
 
-// hook is a webhook that answers with a status and keeps what it was asked.
+// hook is a webhook that responds with a fixed status and records the reviews that it gets.
 type hook struct {
 	*httptest.Server
 	code   int
@@ -251,7 +251,7 @@ func TestInvalidConditions(t *testing.T) {
 	}
 }
 
-// authority is PEM of what signs a test server's certificate.
+// authority returns the certificate of a test server as PEM text.
 func authority(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }

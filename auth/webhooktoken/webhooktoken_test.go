@@ -25,7 +25,7 @@ import (
 
 var own = []string{"https://kubernetes.default.svc"}
 
-// reviewer is a webhook that answers what it is told to.
+// reviewer is a webhook with a fixed response.
 type reviewer struct {
 	*httptest.Server
 	asked  atomic.Int64

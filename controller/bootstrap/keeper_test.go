@@ -95,7 +95,8 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// TestTheExemptLevelIsTheOperators: what it lends is not reset.
+// TestTheExemptLevelIsTheOperators checks that an operator's setting of the exempt level is
+// not reset.
 func TestTheExemptLevelIsTheOperators(t *testing.T) {
 	levels, _ := flows(t)
 	f := find(levels, "exempt")

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// post returns a request of a user. length is what it announces.
+// post returns a request of a user. length is its Content-Length.
 func post(user string, body io.Reader, length int64) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", body)
 	r.ContentLength = length
@@ -23,7 +23,7 @@ func post(user string, body io.Reader, length int64) *http.Request {
 	return r.WithContext(request.WithUser(ctx, &request.User{Name: user}))
 }
 
-// content is a handler that notes the body it is given.
+// content is a handler that records the body of the request.
 type content struct {
 	got []byte
 	err error
@@ -65,7 +65,7 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// slow hands out some bytes, says so, and then waits.
+// slow is a body that returns some bytes, signals that, and then waits.
 type slow struct {
 	have   int
 	waits  chan<- bool
@@ -83,8 +83,8 @@ func (s *slow) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestTheBudgetIsShared: a user whose bodies take what one user may have is refused
-// more; others are not, and nor is one whose bodies announce much and send little.
+// TestTheBudgetIsShared checks that a user whose bodies use up the user's share is refused,
+// while other users are served.
 func TestTheBudgetIsShared(t *testing.T) {
 	const size = 1 << 20
 	waits, resume, done := make(chan bool), make(chan bool), make(chan bool)

@@ -90,7 +90,7 @@ func TestPauseAndResume(t *testing.T) {
 	none.Release()
 }
 
-// TestCharge: what is charged beyond a user's share keeps that user out, and nobody else.
+// TestCharge checks that units beyond a user's share keep out this user, and nobody else.
 func TestCharge(t *testing.T) {
 	p := NewPool(100)
 	eve, joe := &request.User{Name: "eve"}, &request.User{Name: "joe"}

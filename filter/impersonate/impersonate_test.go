@@ -41,7 +41,7 @@ func question(a authz.Attributes) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", i.Verb, name, strings.Trim(i.Namespace+"/"+i.Name, "/")))
 }
 
-// notes are what an Observer was told.
+// notes is an Observer that records its calls.
 type notes struct{ attempts []string }
 
 func (n *notes) Impersonation(mode, decision string, _ time.Duration) {
