@@ -189,7 +189,7 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 		m.failed = true
 		return
 	}
-	order, ok := arrange(left, right)
+	order, sorted, ok := arrange(left, right)
 	if !ok {
 		m.failed = true
 		return
@@ -198,27 +198,25 @@ func (m *merge) lists(p *plan, v reflect.Value, has bool, c any) {
 	if !order.inPlace(n) {
 		out = reflect.MakeSlice(v.Type(), len(order), len(order))
 		m.reordered = true
+		for i, pair := range order {
+			if pair.left >= 0 {
+				out.Index(i).Set(v.Index(pair.left))
+			}
+		}
+		v.Set(out)
 	}
-	for i, pair := range order {
-		item := out.Index(i)
-		if pair.left >= 0 && out != v {
-			item.Set(v.Index(pair.left))
-		}
-		if pair.right < 0 {
-			continue
-		}
-		m.push(step{kind: kind, parts: right[pair.right].parts})
+	places := order.places(len(right))
+	for _, key := range sorted {
+		item, c := out.Index(places[key.at]), list[key.at]
+		m.push(step{kind: kind, parts: key.parts})
 		switch {
-		case pair.left < 0:
-			m.trees(p.shape.item, tree{}, tree{list[pair.right], true})
-			m.assign(p.typ.element, item, list[pair.right])
+		case order[places[key.at]].left < 0:
+			m.trees(p.shape.item, tree{}, tree{c, true})
+			m.assign(p.typ.element, item, c)
 		case p.mode == keyedMode:
-			m.value(p.element, item, true, list[pair.right])
+			m.value(p.element, item, true, c)
 		}
 		m.pop()
-	}
-	if out != v {
-		v.Set(out)
 	}
 }
 
@@ -256,7 +254,20 @@ func (a arrangement) inPlace(n int) bool {
 	return true
 }
 
-// arrange orders the items of two lists as they are merged. It returns false for a list with two items of one key.
+// places returns where each of the n items of the configuration stands in the merged list.
+func (a arrangement) places(n int) []int {
+	out := make([]int, n)
+	for i, pair := range a {
+		if pair.right >= 0 {
+			out[pair.right] = i
+		}
+	}
+	return out
+}
+
+// arrange orders the items of two lists as they are merged. It also returns those of the configuration sorted by key:
+// changes are recorded in that order, because a set grows slowly in any other. It returns false for a list with two
+// items of one key.
 //
 // The items of the configuration (right) keep their order. The list of the object (left) is walked beside it. An item
 // that only the object has is placed when the walk comes to it. At an item that both have, the walk waits until it is
@@ -264,10 +275,11 @@ func (a arrangement) inPlace(n int) bool {
 //
 // For example, a, x, b, y of the object and b, a of the configuration become x, b, y, a: the walk leaves a, because b
 // has to come before it, places x, places b, places y, and is at its end; then comes a.
-func arrange(left, right []keyed) (arrangement, bool) {
-	toRight, toLeft, ok := match(left, right)
+func arrange(left, right []keyed) (_ arrangement, sorted []keyed, ok bool) {
+	sorted = slices.Clone(right)
+	toRight, toLeft, ok := match(left, sorted)
 	if !ok {
-		return nil, false
+		return nil, nil, false
 	}
 	out := make(arrangement, 0, len(left)+len(right))
 	i, j := 0, 0
@@ -295,7 +307,7 @@ func arrange(left, right []keyed) (arrangement, bool) {
 		}
 		j++
 	}
-	return out, true
+	return out, sorted, true
 }
 
 // nextShared returns the first item from j on that both lists have, -1 if there is none.
@@ -308,14 +320,14 @@ func nextShared(toLeft []int, j int) int {
 	return -1
 }
 
-// match finds the items of two lists that have the same key.
-func match(left, right []keyed) (toRight, toLeft []int, ok bool) {
-	places := make([]int, len(left)+len(right))
+// match finds the items of two lists that have the same key. It sorts r by key.
+func match(left, r []keyed) (toRight, toLeft []int, ok bool) {
+	places := make([]int, len(left)+len(r))
 	for i := range places {
 		places[i] = -1
 	}
 	toRight, toLeft = places[:len(left)], places[len(left):]
-	l, r := slices.Clone(left), slices.Clone(right)
+	l := slices.Clone(left)
 	if !sortKeyed(l) || !sortKeyed(r) {
 		return nil, nil, false
 	}

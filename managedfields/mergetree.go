@@ -139,8 +139,7 @@ func (m *merge) treeList(s *shape, old, c any) any {
 	if len(s.keys) == 0 {
 		kind = valueStep
 	}
-	keys := m.treeKeys(s, right)
-	order, ok := arrange(m.treeKeys(s, left), keys)
+	order, sorted, ok := arrange(m.treeKeys(s, left), m.treeKeys(s, right))
 	if !ok || m.failed || !m.namesKeys(s, right) {
 		m.failed = true
 		return old
@@ -148,15 +147,18 @@ func (m *merge) treeList(s *shape, old, c any) any {
 	m.reordered = m.reordered || !order.inPlace(len(left))
 	out := make([]any, len(order))
 	for i, pair := range order {
-		if pair.right < 0 {
+		if pair.left >= 0 {
 			out[i] = left[pair.left]
-			continue
 		}
-		m.push(step{kind: kind, parts: keys[pair.right].parts})
-		if pair.left < 0 {
-			out[i] = m.addAllOfTree(s.item, false, right[pair.right])
+	}
+	places := order.places(len(right))
+	for _, key := range sorted {
+		i, c := places[key.at], right[key.at]
+		m.push(step{kind: kind, parts: key.parts})
+		if order[i].left < 0 {
+			out[i] = m.addAllOfTree(s.item, false, c)
 		} else {
-			out[i] = m.tree(s.item, left[pair.left], right[pair.right])
+			out[i] = m.tree(s.item, out[i], c)
 		}
 		m.pop()
 	}
