@@ -19,9 +19,9 @@ import (
 	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
-	"github.com/keelson-dev/keelson/structural"
-	"github.com/keelson-dev/keelson/structural/merge"
-	"github.com/keelson-dev/keelson/structural/rules"
+	"github.com/keelson-dev/keelson/structuralschema"
+	"github.com/keelson-dev/keelson/structuralschema/celrules"
+	"github.com/keelson-dev/keelson/structuralschema/merge"
 )
 
 // kinds is a compiled definition: a registry.Kind for each version that is served or stored. It is created empty
@@ -65,22 +65,22 @@ func newKinds() *kinds { return &kinds{} }
 type compiledVersion struct {
 	name   string
 	gvk    schema.GroupVersionKind
-	schema *structural.Schema
+	schema *structuralschema.Schema
 	status bool // the version has the status subresource
 	scale  *apiextensionsv1.CustomResourceSubresourceScale
 	// preserve keeps unknown fields (spec.preserveUnknownFields).
 	preserve bool
-	rules    *rules.Validator
+	rules    *celrules.Validator
 }
 
 // caches holds the compiled parts of schemas. Definitions whose schemas are equal share them.
 type caches struct {
-	schemas *structural.Cache
+	schemas *structuralschema.Cache
 	types   merge.Cache
-	rules   rules.Cache
+	rules   celrules.Cache
 }
 
-func newCaches() *caches { return &caches{schemas: structural.NewCache()} }
+func newCaches() *caches { return &caches{schemas: structuralschema.NewCache()} }
 
 // setPrevious records that these kinds replace old, which requests may still use.
 func (k *kinds) setPrevious(old *kinds) {
@@ -159,7 +159,7 @@ func (s *Server) compile(d *definition) error {
 	if k.converter, err = s.o.Converters(d.name, spec); err != nil {
 		return err
 	}
-	types := map[string]*structural.Schema{}
+	types := map[string]*structuralschema.Schema{}
 	for i := range spec.Versions {
 		v := &spec.Versions[i]
 		if v.Storage {

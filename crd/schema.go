@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/request"
-	"github.com/keelson-dev/keelson/structural"
-	"github.com/keelson-dev/keelson/structural/rules"
+	"github.com/keelson-dev/keelson/structuralschema"
+	"github.com/keelson-dev/keelson/structuralschema/celrules"
 )
 
 // unmarshalSpec decodes an encoded spec, including the schemas.
@@ -22,7 +22,7 @@ func unmarshalSpec(text string, spec *apiextensionsv1.CustomResourceDefinitionSp
 // coerce prunes an object that a client or a webhook sent by the schema of the version. If track is true, it
 // returns the paths of the unknown fields.
 func (c *compiledVersion) coerce(tree *unstructured.Unstructured, track bool) (unknown []string, err error) {
-	return c.schema.Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: c.preserve})
+	return c.schema.Decode(tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: c.preserve})
 }
 
 // coerce prunes an object in a request to version c, by the schema of the version in the object's apiVersion. If
@@ -39,12 +39,12 @@ func (k *kinds) coerce(c *compiledVersion, tree *unstructured.Unstructured, trac
 		return nil, err
 	}
 	if gv.Group != c.gvk.Group || tree.GetKind() != c.gvk.Kind {
-		return (*structural.Schema)(nil).Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: true})
+		return (*structuralschema.Schema)(nil).Decode(tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: true})
 	}
 	if other := k.byName[gv.Version]; other != nil {
 		return other.coerce(tree, track)
 	}
-	return (*structural.Schema)(nil).Decode(tree.Object, structural.DecodeOptions{Report: track, Preserve: c.preserve})
+	return (*structuralschema.Schema)(nil).Decode(tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: c.preserve})
 }
 
 // setDefaults sets the defaults of the schema.
@@ -55,7 +55,7 @@ func (c *compiledVersion) setDefaults(tree *unstructured.Unstructured) {
 // read brings an object from the store to normal form: decoded, pruned and defaulted, with a generation. Metadata
 // of a wrong type is dropped, because the object may be older than the validation of metadata.
 func (c *compiledVersion) read(tree *unstructured.Unstructured) error {
-	if _, err := c.schema.Decode(tree.Object, structural.DecodeOptions{Lenient: true, Preserve: c.preserve}); err != nil {
+	if _, err := c.schema.Decode(tree.Object, structuralschema.DecodeOptions{Lenient: true, Preserve: c.preserve}); err != nil {
 		return err
 	}
 	if tree.GetGeneration() == 0 {
@@ -75,7 +75,7 @@ func (c *compiledVersion) validateRules(ctx context.Context, wrong field.ErrorLi
 			return field.ErrorList{rulesNotChecked}
 		}
 	}
-	result := c.rules.Evaluate(ctx, nil, obj, old, rules.Budget)
+	result := c.rules.Evaluate(ctx, nil, obj, old, celrules.Budget)
 	for _, err := range result.Ratcheted {
 		request.Warn(ctx, err.Error())
 	}

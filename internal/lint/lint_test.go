@@ -25,7 +25,7 @@ const (
 var layers = [][]string{
 	{"storage", "scheme", "request", "metrics", "typed", "webhook"},
 	{"cel"},
-	{"apierr", "cache", "structural", "audit"},
+	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},
 	{"resource", "managedfields", "auth"},
 	{"admission", "serviceallocator"},

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/keelson-dev/keelson/structural"
-	"github.com/keelson-dev/keelson/structural/rules"
+	"github.com/keelson-dev/keelson/structuralschema"
+	"github.com/keelson-dev/keelson/structuralschema/celrules"
 )
 
 // validateDefaults returns an error for each default in the schema of a resource that is not
 // valid by the schema that it is in.
-func (c *specChecker) validateDefaults(s *structural.Schema, path *field.Path) field.ErrorList {
-	d := defaultChecker{ctx: c.ctx, earlier: c.previous, budget: rules.Budget}
+func (c *specChecker) validateDefaults(s *structuralschema.Schema, path *field.Path) field.ErrorList {
+	d := defaultChecker{ctx: c.ctx, earlier: c.previous, budget: celrules.Budget}
 	d.node(s, s, nil, path)
 	return d.errs
 }
@@ -33,7 +33,7 @@ type defaultChecker struct {
 // node checks the default of s and of all schemas below it. resource is the schema of the
 // object that contains s. inMeta is the path from that object to s if s is in its kind,
 // apiVersion or metadata, and nil otherwise.
-func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *metadataPath, path *field.Path) {
+func (d *defaultChecker) node(s, resource *structuralschema.Schema, inMeta *metadataPath, path *field.Path) {
 	if s == nil || d.budget < 0 {
 		return
 	}
@@ -56,7 +56,7 @@ func (d *defaultChecker) node(s, resource *structural.Schema, inMeta *metadataPa
 
 // value checks the default of s itself. Of the metadata of resources in it, only the fields
 // with the right types are checked and shown in errors.
-func (d *defaultChecker) value(s, resource *structural.Schema, inMeta *metadataPath, path *field.Path) {
+func (d *defaultChecker) value(s, resource *structuralschema.Schema, inMeta *metadataPath, path *field.Path) {
 	value := runtime.DeepCopyJSONValue(s.Default)
 	var errs field.ErrorList
 	if inMeta != nil {
@@ -78,8 +78,8 @@ func (d *defaultChecker) value(s, resource *structural.Schema, inMeta *metadataP
 
 // rules evaluates the validation rules for a default, once as a new value and once as an
 // unchanged one.
-func (d *defaultChecker) rules(s *structural.Schema, value any, isResource bool, path *field.Path) field.ErrorList {
-	v := rules.Compile(s, isResource)
+func (d *defaultChecker) rules(s *structuralschema.Schema, value any, isResource bool, path *field.Path) field.ErrorList {
+	v := celrules.Compile(s, isResource)
 	kept := v.Evaluate(d.ctx, path, value, value, d.budget)
 	errs, left := append(kept.Errors, kept.Ratcheted...), kept.Remaining
 	if len(errs) == 0 {
@@ -93,7 +93,7 @@ func (d *defaultChecker) rules(s *structural.Schema, value any, isResource bool,
 
 // validateEmbeddedMetadata returns errors for the embedded resources in a default. It may
 // change value.
-func validateEmbeddedMetadata(s *structural.Schema, value any, path *field.Path) field.ErrorList {
+func validateEmbeddedMetadata(s *structuralschema.Schema, value any, path *field.Path) field.ErrorList {
 	if err := s.Coerce(path, value); err != nil {
 		return field.ErrorList{err}
 	}
@@ -103,7 +103,7 @@ func validateEmbeddedMetadata(s *structural.Schema, value any, path *field.Path)
 // validateMetadataDefault returns the errors of the metadata of an object that has only the
 // default, at its path.
 func validateMetadataDefault(
-	value any, resource *structural.Schema, place *metadataPath, path *field.Path,
+	value any, resource *structuralschema.Schema, place *metadataPath, path *field.Path,
 ) field.ErrorList {
 	object := place.around(runtime.DeepCopyJSONValue(value))
 	for name, text := range map[string]string{"apiVersion": "validation/v1", "kind": "Validation"} {
@@ -121,12 +121,12 @@ func validateMetadataDefault(
 // hasUnprunedDefaults reports whether a default of the previous definition has fields that its
 // schema does not specify.
 func hasUnprunedDefaults(e previousDefinition) bool {
-	return slices.ContainsFunc(e.schemas(), func(s *structural.Schema) bool { return hasUnprunedDefault(s, false) })
+	return slices.ContainsFunc(e.schemas(), func(s *structuralschema.Schema) bool { return hasUnprunedDefault(s, false) })
 }
 
 // hasUnprunedDefault reports whether s or a schema below it has such a default. Metadata of
 // objects is not pruned.
-func hasUnprunedDefault(s *structural.Schema, inMeta bool) bool {
+func hasUnprunedDefault(s *structuralschema.Schema, inMeta bool) bool {
 	if s == nil {
 		return false
 	}
@@ -149,7 +149,7 @@ func isMetaMember(name string) bool {
 }
 
 // isPruned reports whether the default of s has only fields that s specifies.
-func isPruned(s *structural.Schema) bool {
+func isPruned(s *structuralschema.Schema) bool {
 	pruned := runtime.DeepCopyJSONValue(s.Default)
 	s.Prune(pruned, s.EmbeddedResource, false)
 	return reflect.DeepEqual(pruned, s.Default)

@@ -8,8 +8,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/keelson-dev/keelson/structural"
-	"github.com/keelson-dev/keelson/structural/rules"
+	"github.com/keelson-dev/keelson/structuralschema"
+	"github.com/keelson-dev/keelson/structuralschema/celrules"
 )
 
 var (
@@ -80,7 +80,7 @@ func (c *specChecker) checkSelectable(
 	fields []apiextensionsv1.SelectableField, s *props, name string, parent *field.Path,
 ) {
 	path := parent.Child("selectableFields")
-	var schema *structural.Schema
+	var schema *structuralschema.Schema
 	if s != nil {
 		if why := unsupported(s); why != "" {
 			c.invalid(parent.Child("schema.openAPIV3Schema"), "", why)
@@ -95,7 +95,7 @@ func (c *specChecker) checkSelectable(
 			c.required(at, "")
 			continue
 		}
-		found, leaf, err := rules.FieldPath(schema, f.JSONPath, false)
+		found, leaf, err := celrules.FieldPath(schema, f.JSONPath, false)
 		if err != nil {
 			c.invalid(at, f.JSONPath, fmt.Sprintf("is an invalid path: %v", err))
 			continue

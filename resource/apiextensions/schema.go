@@ -8,8 +8,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/keelson-dev/keelson/structural"
-	"github.com/keelson-dev/keelson/structural/rules"
+	"github.com/keelson-dev/keelson/structuralschema"
+	"github.com/keelson-dev/keelson/structuralschema/celrules"
 )
 
 // types are the supported types of a schema, sorted.
@@ -33,7 +33,7 @@ func (c *specChecker) checkSchema(
 	}
 	walk := schemaChecker{earlier: c.previous}
 	walk.check(s, scope{isRoot: true}, path)
-	var schema *structural.Schema
+	var schema *structuralschema.Schema
 	unreadable := walk.unsupported
 	if c.structural && unreadable == "" {
 		schema, unreadable = c.checkStructure(s, walk.judges, path)
@@ -47,7 +47,7 @@ func (c *specChecker) checkSchema(
 		c.invalid(path, "", unreadable)
 	}
 	if schema != nil && len(walk.ruled) > 0 {
-		c.errs = append(c.errs, rules.Check(schema, rules.CheckOptions{
+		c.errs = append(c.errs, celrules.Check(schema, celrules.CheckOptions{
 			Path: path, Root: true, Flawed: walk.flawed,
 			Previous: c.previous.schemas(), Unchanged: c.previous.hasSchema(version, v),
 		})...)
@@ -60,7 +60,7 @@ func (c *specChecker) checkSchema(
 // converted, unreadable is the reason, which is not added to the errors.
 func (c *specChecker) checkStructure(
 	s *props, judges bool, path *field.Path,
-) (schema *structural.Schema, unreadable string) {
+) (schema *structuralschema.Schema, unreadable string) {
 	if errs := validateStructural(s, path); len(errs) > 0 {
 		c.errs = append(c.errs, errs...)
 		return nil, ""
@@ -80,10 +80,10 @@ func (c *specChecker) checkStructure(
 }
 
 // resourceSchema converts the schema of a resource to a structural schema, without changes.
-func resourceSchema(s *props) (*structural.Schema, error) {
+func resourceSchema(s *props) (*structuralschema.Schema, error) {
 	resource := *s
 	resource.XEmbeddedResource = true
-	return structural.Written(&resource)
+	return structuralschema.Written(&resource)
 }
 
 // checkStatusRoot allows at the root only members that do not affect validating the status

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/keelson-dev/keelson/structural"
+	"github.com/keelson-dev/keelson/structuralschema"
 )
 
 // previousDefinition is the definition before an update; the embedded pointer is nil on
@@ -44,11 +44,11 @@ func (e previousDefinition) unstructured() bool {
 }
 
 // schemas returns its structural schemas.
-func (e previousDefinition) schemas() []*structural.Schema {
+func (e previousDefinition) schemas() []*structuralschema.Schema {
 	if e.definition == nil {
 		return nil
 	}
-	var out []*structural.Schema
+	var out []*structuralschema.Schema
 	for i := range e.Spec.Versions {
 		// The rules of a schema that is not structural were never compiled.
 		if s := schemaOf(&e.Spec.Versions[i]); s != nil {

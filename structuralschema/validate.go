@@ -1,0 +1,430 @@
+package structuralschema
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+)
+
+// Validate returns the errors of a value: types and the conditions in Values. It does not check the uniqueness in
+// lists, embedded resources or CEL rules.
+//
+// path is the path of the value, nil for a whole object. The field of an error begins with path, but its message
+// names the field relative to value. Errors of a combinator as a whole have path as their field. No error is
+// returned twice; errors of sibling fields are sorted by name.
+func (s *Schema) Validate(path *field.Path, value any) field.ErrorList {
+	return s.ValidateUpdate(path, value, nil)
+}
+
+// ValidateUpdate returns the errors of Validate, without those of values that did not change since old (ratcheting,
+// KEP-4008). So an object that became invalid because its definition changed can still be updated elsewhere. Items
+// of a list are matched with old items only if the list is of type map. A nil old is a create.
+func (s *Schema) ValidateUpdate(path *field.Path, value, old any) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var v checks
+	v.base = path
+	v.path = v.pathBuffer[:0]
+	if old == nil {
+		v.schema(s, value, before{})
+		return unique(v.errs)
+	}
+	v.quiet = true // most values are valid; then old need not be compared
+	v.schema(s, value, before{})
+	if v.failed == 0 {
+		return nil
+	}
+	v.failed, v.quiet = 0, false
+	v.schema(s, value, before{value: old, known: true})
+	return unique(v.errs)
+}
+
+// before is the old value of a field, if known is true.
+type before struct {
+	value any
+	known bool
+}
+
+// checks is a walk over a value.
+//
+// If a schema has alternatives (anyOf, oneOf) and a value satisfies none, kube-apiserver
+// (the validator of kube-openapi) reports the errors of the alternative with the most
+// checks passed. Each method that checks therefore returns how many checks passed, counted
+// as kube-openapi does: a check counts by itself, and once more with the group of checks
+// that it belongs to. Alternatives are first checked without making errors.
+type checks struct {
+	base       *field.Path
+	path       []step
+	pathBuffer [12]step
+	// failed counts errors, quiet or not.
+	failed int
+	// quiet does not make errors.
+	quiet bool
+	errs  field.ErrorList
+}
+
+// step is one step of a path.
+type step struct {
+	name  string
+	index int
+	kind  stepKind
+}
+
+type stepKind uint8
+
+const (
+	propertyStep stepKind = iota
+	dottedStep            // a key of a map or a required field: written ".name" even at the root
+	indexStep
+)
+
+func (v *checks) enter(name string, kind stepKind) {
+	v.path = append(v.path, step{name: name, kind: kind})
+}
+
+func (v *checks) enterIndex(i int) {
+	v.path = append(v.path, step{index: i, kind: indexStep})
+}
+
+func (v *checks) leave() { v.path = v.path[:len(v.path)-1] }
+
+// schema checks x. It returns how many checks passed.
+func (v *checks) schema(s *Schema, x any, old before) int {
+	failed, errs := v.failed, len(v.errs)
+	var passed int
+	switch x := x.(type) {
+	case nil:
+		passed = v.null(s.kinds, s.Nullable, s.Values)
+	case map[string]any:
+		passed = v.head(x, objectKind, s.kinds, s.Values) + v.object(s, x, old)
+	case []any:
+		passed = v.head(x, arrayKind, s.kinds, s.Values) + v.array(s, x, old)
+	default:
+		passed = v.scalar(x, s.kinds, s.Values)
+	}
+	if v.failed > failed && old.known && s.Unchanged(x, old.value) {
+		v.failed, v.errs = failed, v.errs[:errs]
+	}
+	return passed
+}
+
+// condition checks x by a condition of a combinator. It returns how many checks passed.
+func (v *checks) condition(c *Condition, x any) int {
+	switch x := x.(type) {
+	case nil:
+		return v.null(c.kinds, false, &c.Values)
+	case map[string]any:
+		passed := v.head(x, objectKind, c.kinds, &c.Values)
+		v.members(&c.Values, x)
+		start := len(v.errs)
+		for name, value := range x {
+			if sub := c.Properties[name]; sub != nil {
+				v.enter(name, propertyStep)
+				passed += v.condition(sub, value)
+				v.leave()
+			} else if c.NoProperties {
+				v.forbidden(name)
+			}
+		}
+		sortErrors(v.errs[start:])
+		v.required(&c.Values, x)
+		return passed + 1
+	case []any:
+		passed := v.head(x, arrayKind, c.kinds, &c.Values)
+		if c.Items != nil {
+			for i, value := range x {
+				v.enterIndex(i)
+				passed += v.condition(c.Items, value)
+				v.leave()
+			}
+		}
+		return passed + v.items(&c.Values, x)
+	default:
+		return v.scalar(x, c.kinds, &c.Values)
+	}
+}
+
+// null checks the value null.
+func (v *checks) null(allowed kind, nullable bool, values *Values) int {
+	passed := 1
+	if allowed == unknownKind && !nullable {
+		v.wrongType(values.unknown, "null")
+		passed = 0
+	} else if allowed != 0 && !nullable {
+		v.wrongType(allowed.String(), "null")
+		passed = 0
+	}
+	if values != nil {
+		v.enum(values, nil)
+	}
+	return passed
+}
+
+// head checks the type, the combinators and the enum of an object or list.
+func (v *checks) head(x any, is, allowed kind, values *Values) int {
+	passed := v.checkType(x, is, allowed, values)
+	if values != nil {
+		passed += v.combinators(values, x)
+		v.enum(values, x)
+	}
+	return passed + 4 // the combinators twice, the enum, the whole
+}
+
+func (v *checks) scalar(x any, allowed kind, values *Values) int {
+	is, passed := kindOf(x), 0
+	if values == nil {
+		passed = v.checkType(x, is, allowed, nil) + 4
+		switch is {
+		case stringKind:
+			return passed + 1
+		case integerKind, numberKind:
+			return passed + 2 + v.inRange(x, allowed, "")
+		}
+		return passed
+	}
+	passed = v.checkType(x, is, allowed, values) + v.combinators(values, x)
+	switch is {
+	case stringKind:
+		passed += v.text(values, x.(string))
+	case integerKind, numberKind:
+		passed += v.numeric(values, x, allowed)
+	}
+	v.enum(values, x)
+	return passed + 4
+}
+
+// object checks the fields of an object.
+func (v *checks) object(s *Schema, x map[string]any, old before) int {
+	passed := 1 // the group of checks of the object
+	if s.Values != nil {
+		v.members(s.Values, x)
+	}
+	var fields map[string]any
+	if old.known {
+		fields, _ = old.value.(map[string]any)
+	}
+	start := len(v.errs)
+	for name, value := range x {
+		sub, kind := s.Properties[name], propertyStep
+		if sub == nil {
+			if sub = s.AdditionalProperties; sub == nil {
+				if s.NoProperties {
+					v.forbidden(name)
+				}
+				continue
+			}
+			kind = dottedStep
+		}
+		var oldValue before
+		// Conversion changes apiVersion, so these two fields never count as unchanged.
+		if fields != nil && !(len(v.path) == 0 && (name == "kind" || name == "apiVersion")) {
+			oldValue.value, oldValue.known = fields[name]
+		}
+		v.enter(name, kind)
+		passed += v.schema(sub, value, oldValue)
+		v.leave()
+	}
+	sortErrors(v.errs[start:])
+	if s.Values != nil {
+		v.required(s.Values, x)
+	}
+	return passed
+}
+
+// array checks the items of an array.
+func (v *checks) array(s *Schema, x []any, old before) int {
+	passed := 0
+	if s.Items != nil {
+		var oldItems *Keyed
+		if list, ok := old.value.([]any); ok && old.known {
+			oldItems = s.Keyed(list)
+		}
+		for i, value := range x {
+			var oldValue before
+			if oldItems != nil {
+				oldValue.value = oldItems.Find(value)
+				oldValue.known = oldValue.value != nil
+			}
+			v.enterIndex(i)
+			passed += v.schema(s.Items, value, oldValue)
+			v.leave()
+		}
+	}
+	if s.Values == nil {
+		return passed + 2
+	}
+	return passed + v.items(s.Values, x)
+}
+
+// members checks the number of fields.
+func (v *checks) members(values *Values, x map[string]any) {
+	n := int64(len(x))
+	if min := values.MinProperties; min != nil && n < *min {
+		v.invalid(n, "should have at least %d properties", *min)
+	}
+	if max := values.MaxProperties; max != nil && n > *max {
+		if v.fails() {
+			v.add(field.TooMany(v.field(), int(n), int(*max)))
+		}
+	}
+}
+
+// forbidden adds the error of a field that "additionalProperties: false" forbids.
+func (v *checks) forbidden(name string) {
+	if v.fails() {
+		v.add(field.Invalid(v.field(), name, v.pathText()+"."+name+" in body is a forbidden property"))
+	}
+}
+
+// required checks that the required fields are present.
+func (v *checks) required(values *Values, x map[string]any) {
+	for _, name := range values.Required {
+		if _, found := x[name]; found || !v.fails() {
+			continue
+		}
+		v.enter(name, dottedStep)
+		v.add(field.Required(v.field(), ""))
+		v.leave()
+	}
+}
+
+// items checks the number of items and uniqueItems.
+func (v *checks) items(values *Values, x []any) int {
+	n := int64(len(x))
+	if min := values.MinItems; min != nil && n < *min {
+		v.invalid(n, "should have at least %d items", *min)
+	}
+	if max := values.MaxItems; max != nil && n > *max {
+		if v.fails() {
+			v.add(field.TooMany(v.field(), int(n), int(*max)))
+		}
+	}
+	if values.UniqueItems && len(duplicates(len(x), func(i int) any { return x[i] })) > 0 {
+		v.invalid("", "shouldn't contain duplicates")
+	}
+	return 2
+}
+
+// text checks the length, pattern and format of a string.
+func (v *checks) text(values *Values, x string) int {
+	switch {
+	case values.MaxLength != nil && int64(utf8.RuneCountInString(x)) > *values.MaxLength:
+		if v.fails() {
+			v.add(field.TooLong(v.field(), "", int(*values.MaxLength)))
+		}
+	case values.MinLength != nil && int64(utf8.RuneCountInString(x)) < *values.MinLength:
+		v.invalid(x, "should be at least %d chars long", *values.MinLength)
+	case values.Regexp != nil && !values.Regexp.MatchString(x):
+		v.invalid(x, "should match '%s'", values.Pattern)
+	}
+	if !values.text {
+		return 1
+	}
+	if !strfmt.Default.Validates(values.checked, x) {
+		v.wrongType(values.checked, x)
+	}
+	return 2
+}
+
+// enum checks that a value is one of the allowed values.
+func (v *checks) enum(values *Values, x any) {
+	if len(values.Enum) == 0 {
+		return
+	}
+	for _, allowed := range values.Enum {
+		if oneOf(x, allowed) {
+			return
+		}
+	}
+	if !v.fails() {
+		return
+	}
+	v.add(field.NotSupported(v.field(), x, enumTexts(values.Enum)))
+}
+
+// fails counts an error and reports whether it has to be built.
+func (v *checks) fails() bool {
+	v.failed++
+	return !v.quiet
+}
+
+func (v *checks) add(err *field.Error) { v.errs = append(v.errs, err) }
+
+// invalid adds an error about the value at the current path.
+func (v *checks) invalid(value any, format string, args ...any) {
+	if v.fails() {
+		v.add(field.Invalid(v.field(), value, v.pathText()+" in body "+fmt.Sprintf(format, args...)))
+	}
+}
+
+// wrongType adds the error of a value that has not the wanted type or format. got is the type of the value.
+func (v *checks) wrongType(want string, got string) {
+	if v.fails() {
+		v.add(field.TypeInvalid(v.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", v.pathText(), want, got)))
+	}
+}
+
+// whole adds an error about the whole object.
+func (v *checks) whole(format string, args ...any) {
+	if v.fails() {
+		v.add(field.Invalid(v.base, "", fmt.Sprintf(format, args...)))
+	}
+}
+
+// pathText returns the current path relative to the validated value, as messages write it.
+func (v *checks) pathText() string {
+	var b strings.Builder
+	for i, s := range v.path {
+		switch {
+		case s.kind == indexStep:
+			fmt.Fprintf(&b, "[%d]", s.index)
+			continue
+		case s.kind == dottedStep || i > 0:
+			b.WriteByte('.')
+		}
+		b.WriteString(s.name)
+	}
+	return b.String()
+}
+
+// field returns the current path for the field of an error.
+func (v *checks) field() *field.Path {
+	name := v.pathText()
+	if name == "" || name == "." {
+		return v.base
+	}
+	return v.base.Child(strings.TrimPrefix(name, "."))
+}
+
+// sortErrors sorts the errors of sibling fields, which were found in the random order of a map.
+func sortErrors(errs field.ErrorList) {
+	if len(errs) > 1 {
+		slices.SortStableFunc(errs, func(a, b *field.Error) int {
+			return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
+		})
+	}
+}
+
+// unique removes errors that occur twice, because alternatives can find the same error.
+func unique(errs field.ErrorList) field.ErrorList {
+	type errorKey struct {
+		kind          field.ErrorType
+		field, detail string
+	}
+	if len(errs) < 2 {
+		return errs
+	}
+	seen := make(map[errorKey]bool, len(errs))
+	return slices.DeleteFunc(errs, func(e *field.Error) bool {
+		t := errorKey{e.Type, e.Field, e.Detail}
+		twice := seen[t]
+		seen[t] = true
+		return twice
+	})
+}
