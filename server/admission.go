@@ -16,8 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// admissionChain is the order of admission, which is kube-apiserver's. Some ask z whether a
-// user may do more than the request itself. last are judges of what the others made.
+// admissionChain returns the admission plugins in the order of kube-apiserver. Some ask the authorizer z whether
+// the user has further permissions. The plugins in last validate what the others have changed.
 func admissionChain(reg *registry.Registry, z authz.Authorizer, last ...admission.Plugin) *admission.Chain {
 	return admission.NewChain(append([]admission.Plugin{
 		lifecycle.Plugin(reg),

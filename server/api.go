@@ -21,8 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/write"
 )
 
-// api is what serves resources: the kinds, bound to the stores, the verbs, and what
-// tells clients about them.
+// api serves resources: the kinds bound to the stores, the verbs, discovery and OpenAPI.
 type api struct {
 	registry  *registry.Registry
 	writes    *write.Pipeline
@@ -30,15 +29,15 @@ type api struct {
 	custom    *custom
 	discovery *discovery.Handler
 	claims    *servicerepair.Controller
-	// resources are all that are served, client is how the server itself uses them.
+	// resources is the directory of all served resources. client is how the server itself uses them.
 	resources *directory.Directory
 	client    *client.Client
 }
 
-// fieldManager owns the fields that the server itself sets.
+// fieldManager is the field manager of writes of the server itself.
 const fieldManager = "kube-apiserver"
 
-// apiOptions are what api needs.
+// apiOptions are the dependencies of api.
 type apiOptions struct {
 	config         *Config
 	gates          features.Gates
@@ -54,8 +53,8 @@ type apiOptions struct {
 	log            *slog.Logger
 }
 
-// newAPI puts together what serves resources. Nothing is served, and no definition of
-// custom resources followed, before the caller says so.
+// newAPI returns an api. It serves nothing and does not watch definitions of custom resources until the caller
+// starts it.
 func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a := &api{registry: o.registry}
 	answers := o.authorization.answers()
@@ -89,7 +88,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	return a, nil
 }
 
-// objects counts the stored objects of the resources that are in use.
+// objects returns the number of stored objects of each resource in use.
 func (a *api) objects() map[metrics.GroupResource]int64 {
 	counts := map[metrics.GroupResource]int64{}
 	for _, r := range a.registry.Resources() {

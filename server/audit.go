@@ -25,22 +25,21 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// auditing is what audits a server's requests. A nil auditing audits nothing.
+// auditing audits the requests of a server. A nil auditing audits nothing.
 type auditing struct {
 	policy *policy.Policy
 	sinks  audit.Union
 	files  []io.Closer
 	log    *slog.Logger
 	counts *metrics.Audit
-	// maxObject is the size from which no sink takes an object, negative where one takes
-	// objects of any size, 0 before there are sinks.
+	// maxObject is the size in bytes from which no sink accepts an object. It is negative if a sink accepts objects
+	// of any size, and 0 before there are sinks.
 	maxObject int64
 	c         *AuditConfig
 	closing   sync.Once
 }
 
-// openAudit reads the policy and opens what events are written to. It returns nil where
-// nothing is audited.
+// openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
 func openAudit(c *AuditConfig, dial webhook.DialFunc, counts *metrics.Audit, log *slog.Logger) (*auditing, error) {
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
@@ -74,7 +73,7 @@ func openAudit(c *AuditConfig, dial webhook.DialFunc, counts *metrics.Audit, log
 	return a, nil
 }
 
-// userAgent is how the server names itself to webhooks.
+// userAgent is the User-Agent of requests to webhooks.
 const userAgent = "kube-apiserver-admission"
 
 func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
@@ -92,7 +91,7 @@ func (a *auditing) openLog(c *AuditLogConfig) (io.Writer, error) {
 	return file, nil
 }
 
-// add puts a backend behind what its configuration asks for.
+// add adds a backend with the buffering and truncation of its configuration.
 func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
 	var s audit.Sink
 	if c.Mode == sink.ModeBatch {
@@ -112,7 +111,8 @@ func (a *auditing) add(b sink.Backend, c *AuditSinkConfig) {
 	a.sinks = append(a.sinks, s)
 }
 
-// report is an audit.Report. Events are named, not shown: they may hold secrets.
+// report logs events that could not be written. It implements audit.Report. It logs only the identity of events,
+// because their content may be secret.
 func (a *auditing) report(part string, err error, events []*audit.Event) {
 	a.counts.Error(part, len(events))
 	ids := make([]string, 0, len(events))
@@ -122,7 +122,7 @@ func (a *auditing) report(part string, err error, events []*audit.Event) {
 	a.log.Error("audit events are lost or late", "plugin", part, "error", err, "events", len(events), "audit-IDs", ids)
 }
 
-// filter returns what the chain needs, nil where nothing is audited.
+// filter returns the options of the audit filter, nil if nothing is audited.
 func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 	if a == nil {
 		return nil
@@ -134,7 +134,7 @@ func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 	}
 }
 
-// newObjects returns a function that makes empty objects of the built-in kinds.
+// newObjects returns a function that creates empty objects of the built-in kinds.
 func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Object {
 	type constructor = func() runtime.Object
 	makers := map[schema.GroupVersionKind]constructor{
@@ -170,8 +170,7 @@ func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Ob
 	}
 }
 
-// close hands on the events that wait, and closes the log. Calls after the first, and
-// of a nil auditing, do nothing.
+// close writes the buffered events and closes the log. It may be called again, and with a nil auditing.
 func (a *auditing) close() (err error) {
 	if a == nil {
 		return nil

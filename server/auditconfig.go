@@ -14,24 +14,23 @@ import (
 	"github.com/keelson-dev/keelson/audit/sink/webhook"
 )
 
-// AuditConfig says what is audited, and where events go. Without a policy nothing
-// is.
+// AuditConfig configures the audit log. Without a policy nothing is audited.
 type AuditConfig struct {
-	// PolicyFile is an audit.k8s.io/v1 Policy.
+	// PolicyFile is the path of an audit.k8s.io/v1 Policy.
 	PolicyFile string
 	Log        AuditLogConfig
 	Webhook    AuditWebhookConfig
 
-	// budget is how long a request waits for a log or webhook in the blocking modes,
-	// farewell how long events that wait are handed on when the server stops.
+	// budget is how long a request waits for a log or webhook in the blocking modes. farewell is how long buffered
+	// events are written while the server stops.
 	budget, farewell time.Duration
 }
 
-// AuditLogConfig is the log of events.
+// AuditLogConfig configures the log file of events.
 type AuditLogConfig struct {
-	// Path is a file, or "-" for the standard output; empty is no log.
+	// Path is a file, or "-" for the standard output. Empty disables the log.
 	Path string
-	// MaxAge is in days, MaxSize in megabytes; MaxBackups counts files. 0 is no limit.
+	// MaxAge is in days, MaxSize in megabytes, MaxBackups a number of files. 0 means no limit.
 	MaxAge, MaxBackups, MaxSize int
 	Compress                    bool
 	// Format is log.FormatJSON or log.FormatLegacy.
@@ -40,26 +39,26 @@ type AuditLogConfig struct {
 	AuditSinkConfig
 }
 
-// AuditWebhookConfig is the server that events are sent to.
+// AuditWebhookConfig configures the webhook that events are sent to.
 type AuditWebhookConfig struct {
-	// ConfigFile is a kubeconfig; empty is no webhook.
+	// ConfigFile is the path of a kubeconfig. Empty disables the webhook.
 	ConfigFile     string
 	InitialBackoff time.Duration
 	Version        string
 	AuditSinkConfig
 }
 
-// AuditSinkConfig is how events are handed to a log or webhook.
+// AuditSinkConfig configures how events are passed to the log or webhook.
 type AuditSinkConfig struct {
 	// Mode is one of sink.Modes.
 	Mode  string
 	Batch sink.BatchOptions // in sink.ModeBatch
-	// Truncate bounds events and batches, in bytes.
+	// Truncate limits the size of events and batches, in bytes.
 	Truncate                   bool
 	MaxEventSize, MaxBatchSize int64
 }
 
-// auditVersion is the one version of events there is.
+// auditVersion is the only supported version of events.
 const auditVersion = "audit.k8s.io/v1"
 
 func defaultAudit() AuditConfig {
@@ -91,7 +90,7 @@ func defaultAudit() AuditConfig {
 	}
 }
 
-// validate returns what is wrong with the configuration by itself.
+// validate returns the errors of the configuration that can be found without reading files.
 func (c *AuditConfig) validate() []error {
 	var errs []error
 	if c.Log.Path != "" {
@@ -136,7 +135,7 @@ func (c *AuditSinkConfig) validate(name, version string) []error {
 	return errs
 }
 
-// validateBatch returns the first thing that is wrong.
+// validateBatch returns the first error.
 func (c *AuditSinkConfig) validateBatch(name string) error {
 	modes := sink.Modes()
 	switch b := c.Batch; {

@@ -44,7 +44,7 @@ const (
 	reloadEvery = 5 * time.Second
 )
 
-// authentication finds out who sends a request.
+// authentication determines the user of a request.
 type authentication struct {
 	authenticationOptions
 	audiences   []string
@@ -53,27 +53,27 @@ type authentication struct {
 	anonymous   anonymous.Rule
 	issuers     issuers
 	legacy      *legacytokens.Tracker
-	// tokens are asked from top to bottom, and so are authenticators.
+	// tokens and authenticators are called in order until one recognizes the request.
 	tokens         authn.TokenUnion
 	authenticators authn.Union
 }
 
-// authenticationOptions are what authentication needs.
+// authenticationOptions are the dependencies of authentication.
 type authenticationOptions struct {
 	config   *Config
 	ownCA    []byte // of the server's own authority, PEM
 	hostPort string // where the server is reached
-	// exclusive says that no other server uses the store.
+	// exclusive is true if no other server uses the store.
 	exclusive bool
 	registry  *registry.Registry
 	egress    *egress.Selector
 	metrics   *metrics.Metrics
-	// work ends what oidc runs beside requests.
+	// work runs the background tasks of OpenID Connect.
 	work *background.Group
 	log  *slog.Logger
 }
 
-// authorities are whose client certificates count.
+// authorities are the certificate authorities of accepted client certificates.
 type authorities struct {
 	clients    *clientcert.Authorities
 	proxies    *clientcert.Authorities // of the front proxy; nil: none is configured
@@ -85,12 +85,11 @@ type accountKeys struct {
 	source serviceaccount.KeySource // own or signer
 	own    *serviceaccount.Keys     // nil: signer has them
 	signer *externalsigner.Signer   // nil: this server signs
-	// longest is how long a token may live, 0 for no limit.
+	// longest is the longest lifetime of a token, 0 for no limit.
 	longest time.Duration
 }
 
-// newAuthentication reads the keys and authorities, and puts the ways to sign in
-// together.
+// newAuthentication reads the keys and authorities and creates the authenticators.
 func newAuthentication(ctx context.Context, o authenticationOptions) (*authentication, error) {
 	c := &o.config.Authentication
 	a := &authentication{
@@ -113,8 +112,7 @@ func newAuthentication(ctx context.Context, o authenticationOptions) (*authentic
 	return a, nil
 }
 
-// close ends the connection to the program that signs tokens. A nil authentication has
-// none.
+// close ends the connection to the external signer. authentication may be nil.
 func (a *authentication) close() error {
 	if a == nil || a.keys.signer == nil {
 		return nil
@@ -122,7 +120,7 @@ func (a *authentication) close() error {
 	return a.keys.signer.Close()
 }
 
-// openAuthorities reads whose client certificates count.
+// openAuthorities reads the authorities of client certificates.
 func (a *authentication) openAuthorities() (err error) {
 	if a.authorities.clients, err = clientcert.OpenAuthorities(a.ownCA, a.config.ClientCAFile); err != nil {
 		return fmt.Errorf("--client-ca-file: %w", cause(err))
@@ -170,7 +168,7 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 	return nil
 }
 
-// openSigner asks the program that signs tokens what it can do.
+// openSigner connects to the external signer and reads its capabilities.
 func (a *authentication) openSigner(ctx context.Context, counts *externalsigner.Metrics) (err error) {
 	c := &a.config.Authentication.ServiceAccounts
 	a.keys.signer, err = externalsigner.Open(ctx, externalsigner.Options{
@@ -193,8 +191,7 @@ func (a *authentication) openSigner(ctx context.Context, counts *externalsigner.
 	return nil
 }
 
-// warnOfLives logs where tokens that are mounted in pods cannot live as long as is
-// asked for.
+// warnOfLives logs a warning if tokens that are mounted in pods cannot get the requested lifetime.
 func (a *authentication) warnOfLives(tooShort, shortened string) {
 	longest := a.keys.longest
 	if !a.config.Authentication.ServiceAccounts.ExtendExpiration || longest == 0 {
@@ -210,8 +207,8 @@ func (a *authentication) warnOfLives(tooShort, shortened string) {
 	}
 }
 
-// tokenAuthenticators are asked from top to bottom. Those that look into memory
-// come before those that ask others.
+// tokenAuthenticators returns the token authenticators in the order of their calls. Those that use only memory come
+// before those that call other programs.
 func (a *authentication) tokenAuthenticators() error {
 	c := &a.config.Authentication
 	if a.config.TokenAuthFile != "" {
@@ -244,7 +241,7 @@ func (a *authentication) tokenAuthenticators() error {
 	return nil
 }
 
-// tokenWebhook asks another program whose a token is.
+// tokenWebhook returns the authenticator that sends tokens to the configured webhook.
 func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	c := &a.config.Authentication.Webhook
 	client, err := webhook.FromKubeconfig(c.ConfigFile, webhook.Options{Dial: a.egress.Dialer(egress.ControlPlane)})
@@ -260,7 +257,7 @@ func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	return tokencache.NewAuthenticator(hook, c.CacheTTL, c.CacheTTL, time.Now, a.tokensCached()), nil
 }
 
-// authenticatorList is in the order in which they are asked.
+// authenticatorList returns the authenticators in the order of their calls.
 func (a *authentication) authenticatorList() authn.Union {
 	var u authn.Union
 	if a.authorities.proxies != nil {
@@ -276,7 +273,7 @@ func (a *authentication) authenticatorList() authn.Union {
 	)
 }
 
-// tokenUses are the names under which uses of tokens are counted.
+// tokenUses are the metric names of uses of tokens.
 var tokenUses = map[serviceaccount.Use]string{
 	serviceaccount.UseWithoutAudience: metrics.TokensLegacy,
 	serviceaccount.UseStale:           metrics.TokensStale,
@@ -286,14 +283,14 @@ var tokenUses = map[serviceaccount.Use]string{
 	serviceaccount.UseInvalidated:     metrics.TokensInvalidated,
 }
 
-// tokensCached counts tokens that need not be looked at again.
+// tokensCached returns the number of tokens whose verification is cached.
 func (a *authentication) tokensCached() tokencache.Counter {
 	return tokencache.Counter{Hit: a.metrics.TokenCached, Miss: a.metrics.TokenFetched}
 }
 
 func (a *authentication) countTokenUse(use serviceaccount.Use) { a.metrics.Token(tokenUses[use]) }
 
-// answers are the answers of resources that are about users and tokens.
+// answers returns the synthesized resources about users and tokens, such as TokenReview.
 func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc {
 	c := &a.config.Authentication.ServiceAccounts
 	reviewer := tokenreview.Reviewer{Tokens: a.tokens, Audiences: a.audiences, Now: time.Now}
@@ -309,8 +306,8 @@ func (a *authentication) answers() map[schema.GroupResource]registry.CreateFunc 
 	return answers
 }
 
-// issuerDiscovery tells relying parties about the issuer of tokens; nil where its
-// name cannot be discovered.
+// issuerDiscovery returns the discovery documents of the token issuer, nil if the URL of the issuer does not allow
+// discovery.
 func (a *authentication) issuerDiscovery() *serviceaccount.Discovery {
 	c := &a.config.Authentication.ServiceAccounts
 	d, err := serviceaccount.NewDiscovery(a.keys.source, c.Issuers[0], c.JWKSURI, a.hostPort)
@@ -321,7 +318,7 @@ func (a *authentication) issuerDiscovery() *serviceaccount.Discovery {
 	return d
 }
 
-// filter is what the chain asks.
+// filter returns the options of the authentication filter.
 func (a *authentication) filter() authenticate.Options {
 	standard := requestheader.DefaultNames()
 	return authenticate.Options{
@@ -334,8 +331,8 @@ func (a *authentication) filter() authenticate.Options {
 	}
 }
 
-// start follows the files that may be replaced while the server runs, and keeps the keys
-// of tokens. writer writes what the tracker of legacy tokens notes.
+// start starts to watch the files that may change while the server runs, and the secrets of tokens. writer writes
+// what the tracker of legacy tokens records.
 func (a *authentication) start(writer legacytokens.Writer) {
 	failed := func(err error) {
 		a.log.Error("client authorities cannot be reloaded; those before stay in use", "error", err)
@@ -356,7 +353,7 @@ func (a *authentication) start(writer legacytokens.Writer) {
 	if a.keys.signer != nil {
 		a.work.Go("keys of the token signer", background.Forever(a.keys.signer.Follow))
 	} else {
-		// Controllers that sign tokens themselves read the key of a new data directory.
+		// Controllers that sign tokens themselves read the key of a new data directory, so it is written now.
 		a.work.Go("key of service account tokens", a.keys.own.EnsureOwnKeyFile)
 	}
 	a.work.Go("use of legacy tokens", background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
@@ -365,7 +362,7 @@ func (a *authentication) start(writer legacytokens.Writer) {
 // reloadEvery is how often files that may be replaced are looked at.
 func (c *Config) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
 
-// tlsConfig asks clients for a certificate of the authorities in use.
+// tlsConfig requests client certificates of the current authorities.
 func (a *authorities) tlsConfig(serving tls.Certificate) *tls.Config {
 	base := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serving},
@@ -376,8 +373,8 @@ func (a *authorities) tlsConfig(serving tls.Certificate) *tls.Config {
 	return base
 }
 
-// clientHints keeps a TLS configuration that names the authorities in use, so that
-// clients with several certificates send the right one.
+// clientHints keeps a TLS configuration that names the current authorities, so that clients with several
+// certificates send the right one.
 type clientHints struct {
 	base        *tls.Config
 	authorities *authorities

@@ -10,31 +10,28 @@ import (
 	"time"
 )
 
-// AuthenticationConfig says how users are authenticated. Static tokens and client
-// authorities are in Config itself.
+// AuthenticationConfig configures authentication. Static tokens and client authorities are in Config.
 type AuthenticationConfig struct {
-	// Anonymous lets requests without credentials in as system:anonymous.
-	// AnonymousSet says that this was asked for, and not left to default.
+	// Anonymous accepts requests without credentials as system:anonymous.
 	Anonymous, AnonymousSet bool
-	// APIAudiences are what tokens must be meant for; none is the issuers of service
-	// account tokens.
+	// APIAudiences are the accepted audiences of tokens. Empty means the issuers of service account tokens.
 	APIAudiences []string
 
 	ServiceAccounts ServiceAccountConfig
-	// BootstrapTokens accepts the secrets of type bootstrap.kubernetes.io/token.
+	// BootstrapTokens accepts the tokens in secrets of type bootstrap.kubernetes.io/token.
 	BootstrapTokens bool
 	RequestHeader   RequestHeaderConfig
 
-	// ConfigFile is an AuthenticationConfiguration, whose changes are followed. OIDC
-	// names one issuer instead.
+	// ConfigFile is the path of an AuthenticationConfiguration, which is reloaded when it changes. OIDC configures
+	// one issuer instead.
 	ConfigFile string
 	OIDC       OIDCConfig
 	Webhook    TokenWebhookConfig
 }
 
-// OIDCConfig names an issuer of OpenID Connect.
+// OIDCConfig configures one issuer of OpenID Connect.
 type OIDCConfig struct {
-	// Set says that any of what follows was asked for.
+	// Set is true if any of the following fields was set explicitly.
 	Set                           bool
 	IssuerURL, ClientID, CAFile   string
 	UsernameClaim, UsernamePrefix string
@@ -43,50 +40,50 @@ type OIDCConfig struct {
 	RequiredClaims                map[string]string
 }
 
-// TokenWebhookConfig names a webhook that is asked whose a token is.
+// TokenWebhookConfig configures the webhook that authenticates tokens.
 type TokenWebhookConfig struct {
-	// ConfigFile is a kubeconfig of the webhook; "" asks none.
+	// ConfigFile is the kubeconfig of the webhook. Empty disables it.
 	ConfigFile string
-	// Version of TokenReview that it speaks: v1 or v1beta1.
+	// Version is the version of TokenReview: v1 or v1beta1.
 	Version string
-	// CacheTTL is how long an answer is remembered.
+	// CacheTTL is how long a response is cached.
 	CacheTTL time.Duration
 }
 
-// ServiceAccountConfig says how tokens of service accounts are issued and verified.
+// ServiceAccountConfig configures how service account tokens are signed and verified.
 type ServiceAccountConfig struct {
-	// KeyFiles hold keys that tokens are verified with, SigningKeyFile the one that
-	// they are signed with. "" is the server's own key, made when it is needed.
+	// KeyFiles have the keys that verify tokens. SigningKeyFile has the key that signs them; empty means a key in
+	// the data directory, which is created when needed.
 	KeyFiles       []string
 	SigningKeyFile string
-	// SigningEndpoint is the socket of a program that signs instead, and says with
-	// which keys tokens are verified; "" is none.
+	// SigningEndpoint is the socket of an external signer, which signs instead and returns the verification keys.
+	// Empty means none.
 	SigningEndpoint string
-	// Issuers are accepted; the first one issues.
+	// Issuers are the accepted issuers. The first one is the issuer of new tokens.
 	Issuers []string
-	// JWKSURI is where relying parties are told to find the keys; "" is this server.
+	// JWKSURI is the URL of the keys in the discovery document. Empty means this server.
 	JWKSURI string
-	// Lookup holds legacy tokens to the secret that keeps them.
+	// Lookup rejects a legacy token if the secret that contained it is gone.
 	Lookup bool
-	// MaxExpiration shortens what is asked for; 0 does not.
+	// MaxExpiration is the longest lifetime of a token. 0 means no limit.
 	MaxExpiration time.Duration
-	// ExtendExpiration lets the tokens that are mounted in pods live for a year.
+	// ExtendExpiration extends the lifetime of tokens that are mounted in pods to a year.
 	ExtendExpiration bool
 }
 
-// RequestHeaderConfig says which front proxies may name a user in headers.
+// RequestHeaderConfig configures the front proxies that may name the user in headers.
 type RequestHeaderConfig struct {
-	// ClientCAFile has the authorities of their certificates; "" believes none.
+	// ClientCAFile has the authorities of the certificates of front proxies. Empty accepts none.
 	ClientCAFile string
-	// AllowedNames are the common names of the certificates; none allows all.
+	// AllowedNames are the accepted common names of the certificates. Empty accepts all.
 	AllowedNames                                                    []string
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeadersPrefixes []string
 }
 
 const defaultIssuer = "https://kubernetes.default.svc"
 
-// DefaultAuthentication is that of a cluster whose service accounts are known as
-// those of https://kubernetes.default.svc.
+// DefaultAuthentication returns the configuration of a cluster whose service account issuer is
+// https://kubernetes.default.svc.
 func DefaultAuthentication() AuthenticationConfig {
 	return AuthenticationConfig{
 		Anonymous: true,
@@ -98,7 +95,7 @@ func DefaultAuthentication() AuthenticationConfig {
 	}
 }
 
-// audiences are the server's own.
+// audiences returns the audiences of the server.
 func (c *AuthenticationConfig) audiences() []string {
 	if len(c.APIAudiences) > 0 {
 		return c.APIAudiences
@@ -106,7 +103,7 @@ func (c *AuthenticationConfig) audiences() []string {
 	return c.ServiceAccounts.Issuers
 }
 
-// validate returns what is wrong with the configuration by itself.
+// validate returns the errors of the configuration that can be found without reading files.
 func (c *AuthenticationConfig) validate() []error {
 	errs := append(c.ServiceAccounts.validate(), c.RequestHeader.validate()...)
 	switch {
@@ -153,7 +150,7 @@ func (c *ServiceAccountConfig) validate() []error {
 	return errs
 }
 
-// abstractSocket is what an abstract socket may be called.
+// abstractSocket matches the names of abstract sockets.
 var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
 
 func (c *ServiceAccountConfig) validateEndpoint() []error {

@@ -35,30 +35,30 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// authorization decides who may do what. It is an authz.Authorizer that uses the current configuration.
+// authorization authorizes requests by the current configuration. It implements authz.Authorizer.
 type authorization struct {
 	authorizationOptions
 	rbac *rbac.Authorizer
-	// node and abac are nil where they were not enabled when the server started.
+	// node and abac are nil unless the configuration at the start enabled them.
 	node *node.Authorizer
 	abac abac.Policies
-	// paths allows requests for some paths to every user; nil if no paths are configured.
+	// paths allows some paths to every user. It is nil if no paths are configured.
 	paths   *staticauthorizer.AlwaysAllowPaths
 	current atomic.Pointer[authz.List]
-	// content is that of the configuration file at start, nil for none; required are
-	// the types of authorizers that have to stay in it.
+	// content is the content of the configuration file at the start, nil without a file. required are the types of
+	// authorizers that a changed file must still have.
 	content  []byte
 	required []string
 }
 
-// authorizationOptions are what authorization needs.
+// authorizationOptions are the dependencies of authorization.
 type authorizationOptions struct {
 	config   *AuthorizationConfig
 	hostPort string // where the server is reached
 	registry *registry.Registry
 	egress   *egress.Selector
 	metrics  *metrics.Metrics
-	// work ends what the authorizers run beside requests.
+	// work runs the background tasks of the authorizers.
 	work *background.Group
 	log  *slog.Logger
 }
@@ -73,7 +73,7 @@ func (z *authorization) RulesFor(ctx context.Context, u *request.User, namespace
 	return z.current.Load().RulesFor(ctx, u, namespace)
 }
 
-// newAuthorization makes the authorizers. They know no objects before start.
+// newAuthorization creates the authorizers. They have no objects until start is called.
 func newAuthorization(o authorizationOptions) (*authorization, error) {
 	c := o.config
 	z := &authorization{authorizationOptions: o, rbac: rbac.New()}
@@ -110,7 +110,7 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	return z, nil
 }
 
-// load returns the configuration and, where there is a file, what it has.
+// load returns the configuration, and the content of its file if there is one.
 func (c *AuthorizationConfig) load() (*apiserver.AuthorizationConfiguration, []byte, error) {
 	if c.ConfigFile == "" {
 		return c.flags(), nil, nil
@@ -138,8 +138,7 @@ func (z *authorization) makeNodeAuthorizer() error {
 	return nil
 }
 
-// authorizersOf returns the authorizers of a configuration; they are asked from
-// top to bottom.
+// authorizersOf returns the authorizers of a configuration in the order of their calls.
 func (z *authorization) authorizersOf(c *apiserver.AuthorizationConfiguration) (authz.List, error) {
 	list := authz.List{staticauthorizer.SystemMasters{}}
 	if z.paths != nil {
@@ -209,8 +208,7 @@ func (z *authorization) accessWebhook(name string, w *apiserver.WebhookConfigura
 	return webhookauthorizer.New(o)
 }
 
-// follow puts a changed configuration in force. One that is wrong
-// changes nothing.
+// follow applies a changed configuration file. A file with errors changes nothing.
 func (z *authorization) follow() {
 	server := hash([]byte(z.hostPort))
 	if z.content == nil {
@@ -237,7 +235,7 @@ func (z *authorization) follow() {
 	}))
 }
 
-// use puts a configuration in force.
+// use applies a configuration.
 func (z *authorization) use(content []byte) error {
 	c, err := authzconfig.Load(content, z.required)
 	if err != nil {
@@ -253,13 +251,13 @@ func (z *authorization) use(content []byte) error {
 
 func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
-// counted counts what an authorizer decides.
+// counted counts the decisions of an authorizer.
 type counted struct {
 	authz.Authorizer
 	metrics    *metrics.Metrics
 	kind, name string
 
-	once            sync.Once // the series appear with the first decision
+	once            sync.Once // creates the series at the first decision
 	allowed, denied prometheus.Counter
 }
 
@@ -289,12 +287,12 @@ func (c *counted) RulesFor(ctx context.Context, u *request.User, namespace strin
 	return authz.Rules{}, nil
 }
 
-// answers are the answers of resources that ask who may do what.
+// answers returns the synthesized resources about permissions, such as SubjectAccessReview.
 func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
 	return accessreview.CreateFuncs(z, z)
 }
 
-// guardRoles keeps users from granting what they do not have.
+// guardRoles prevents users from granting permissions that they do not have.
 func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
 
 // background runs a function until the server stops.
@@ -302,8 +300,7 @@ func (z *authorization) background(name string, run func(ctx context.Context)) {
 	z.work.Go(name, background.Forever(run))
 }
 
-// start makes the default roles and begins to follow roles, bindings and the
-// configuration.
+// start creates the default roles and starts to watch roles, bindings and the configuration file.
 func (z *authorization) start(ctx context.Context, c *client.Client) error {
 	bootstrap := rbaccontroller.Bootstrap{Registry: z.registry, Client: c, Log: z.log}
 	if err := bootstrap.Run(ctx); err != nil {

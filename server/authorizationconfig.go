@@ -22,39 +22,36 @@ const (
 	ModeNode        = "Node"
 )
 
-// AuthorizationConfig says how requests are authorized. Members of system:masters
-// may do everything, whatever it says.
+// AuthorizationConfig configures authorization. Members of system:masters may do everything regardless of it.
 type AuthorizationConfig struct {
-	// Modes are asked in order until one decides.
+	// Modes are called in order until one decides.
 	Modes []string
-	// PolicyFile is the file of mode ABAC.
+	// PolicyFile is the policy file of mode ABAC.
 	PolicyFile string
 	Webhook    AccessWebhookConfig
-	// ConfigFile is an AuthorizationConfiguration instead of the modes, whose changes
-	// are followed. FlagsSet says that something was asked for that cannot be beside
-	// it.
+	// ConfigFile is the path of an AuthorizationConfiguration, which replaces Modes and is reloaded when it changes.
+	// FlagsSet is true if a flag was set that cannot be combined with it.
 	ConfigFile string
 	FlagsSet   bool
-	// AlwaysAllowPaths need no permission: paths that are no resources, with a * at
-	// the end for all that is below.
+	// AlwaysAllowPaths are non-resource paths that need no permission. A final * matches every path with that
+	// prefix.
 	AlwaysAllowPaths []string
-	// AggregateClusterRoles keeps the rules of ClusterRoles that have an
-	// aggregationRule, as kube-controller-manager does.
+	// AggregateClusterRoles updates the rules of ClusterRoles with an aggregationRule, as kube-controller-manager
+	// does.
 	AggregateClusterRoles bool
 }
 
-// AccessWebhookConfig names the webhook of mode Webhook.
+// AccessWebhookConfig configures the webhook of mode Webhook.
 type AccessWebhookConfig struct {
-	// ConfigFile is its kubeconfig.
+	// ConfigFile is the kubeconfig of the webhook.
 	ConfigFile string
-	// Version of SubjectAccessReview that it speaks: v1 or v1beta1.
+	// Version is the version of SubjectAccessReview: v1 or v1beta1.
 	Version string
-	// AllowedTTL and RefusedTTL are how long answers are remembered; 0 remembers none.
+	// AllowedTTL and RefusedTTL are how long responses are cached. 0 disables caching.
 	AllowedTTL, RefusedTTL time.Duration
 }
 
-// DefaultAuthorization is that of a cluster: kubelets by what their pods need,
-// everybody by roles.
+// DefaultAuthorization returns the configuration of a cluster: modes Node and RBAC.
 func DefaultAuthorization() AuthorizationConfig {
 	return AuthorizationConfig{
 		Modes:   []string{ModeNode, ModeRBAC},
@@ -62,7 +59,7 @@ func DefaultAuthorization() AuthorizationConfig {
 	}
 }
 
-// validate returns what is wrong with the configuration by itself.
+// validate returns the errors of the configuration that can be found without reading files.
 func (c *AuthorizationConfig) validate() []error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -100,7 +97,7 @@ func (c *AuthorizationConfig) validate() []error {
 	return errs
 }
 
-// flags are the configuration that the modes stand for.
+// flags returns the configuration that the modes are equivalent to.
 func (c *AuthorizationConfig) flags() *apiserver.AuthorizationConfiguration {
 	const name, timeout = "default", 30 * time.Second
 	out := &apiserver.AuthorizationConfiguration{}
@@ -124,7 +121,7 @@ func (c *AuthorizationConfig) flags() *apiserver.AuthorizationConfiguration {
 	return out
 }
 
-// errNotAtStart says that an authorizer cannot come while the server runs.
+// errNotAtStart is the error of a changed configuration with an authorizer that only a restart can add.
 func errNotAtStart(mode string) error {
 	return errors.New("authorizer type " + mode + " is not allowed if it was not enabled at initial server startup")
 }

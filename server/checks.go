@@ -9,15 +9,15 @@ import (
 	"github.com/keelson-dev/keelson/server/health"
 )
 
-// Names of runners that health checks ask about.
+// Names of the background runners that health checks use.
 const (
 	customRunner       = "custom resource definitions"
 	controlPlaneRunner = "objects of the control plane"
 )
 
-// checks are what /livez and /readyz ask, in the order of their answers. Where
-// kube-apiserver reports whether the start of a controller has succeeded, the check here
-// passes as long as the controller runs: nothing is served before its start.
+// checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports
+// whether a controller has started, the check here passes while the controller runs: nothing is served before its
+// start.
 func (s *starting) checks() []health.Check {
 	always := func(context.Context) error { return nil }
 	definitions := s.running(customRunner, s.api.custom.Ready)
@@ -50,8 +50,8 @@ func (s *starting) checks() []health.Check {
 	return list
 }
 
-// running returns a probe that fails while a runner waits to be started again, and else
-// asks another probe.
+// running returns a probe that fails while a runner waits for its next start after a failure. Otherwise it returns
+// the result of another probe.
 func (s *starting) running(name string, next func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := s.work.Healthy(name); err != nil {

@@ -15,22 +15,21 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// componentTimeout bounds how long a component may take to say how it is.
+// componentTimeout limits the health request to a component.
 const componentTimeout = 20 * time.Second
 
-// A component is a part of the control plane as the componentstatuses resource shows
-// it: one that runs beside this server.
+// component is a part of the control plane in the resource componentstatuses: one that runs beside this server.
 type component struct {
 	name string
-	// health says whether the component is well, and what it answered.
+	// health returns whether the component is healthy, and its response.
 	health func(ctx context.Context) (well bool, message string)
 }
 
 // components are those that a control plane has.
 type components []component
 
-// newComponents returns the components beside a store that has a number of servers. The
-// others are looked for on this machine, at the ports that they have by default.
+// newComponents returns the etcd servers of the store, and the scheduler and controller manager at their default
+// ports on this machine.
 func newComponents(store storage.Store, servers int) components {
 	const controllerManager, scheduler = 10257, 10259
 	list := components{
@@ -43,7 +42,7 @@ func newComponents(store storage.Store, servers int) components {
 	return list
 }
 
-// statuses asks the components how they are. It is a rest.Computed.
+// statuses requests the health of the components. It implements rest.Computed.
 func (list components) statuses(ctx context.Context, name string) ([]registry.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, componentTimeout)
 	defer cancel()
@@ -69,7 +68,7 @@ func (list components) statuses(ctx context.Context, name string) ([]registry.Ob
 	return objs, nil
 }
 
-// componentClient asks components, which have certificates of their own making.
+// componentClient is the HTTP client for components. It accepts their self-signed certificates.
 var componentClient = &http.Client{Transport: &http.Transport{
 	TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 	DisableKeepAlives: true,

@@ -24,19 +24,18 @@ const (
 	StorageEtcd     = "etcd"
 )
 
-// Config says how to run a server. Start from DefaultConfig.
+// Config configures a server. Start from DefaultConfig.
 type Config struct {
-	// DataDir keeps the data, the server's certificates and its kubeconfig. It is
-	// created if it is missing, and used by one process at a time. With
-	// StorageMemory it may be empty: then nothing is written to disk.
+	// DataDir has the data, the server's certificates and its kubeconfig. It is created if it is missing, and only
+	// one process may use it. With StorageMemory it may be empty; nothing is then written to disk.
 	DataDir string
 	// Storage is StorageEmbedded, StorageMemory or StorageEtcd.
 	Storage string
-	// Etcd says which clusters StorageEtcd uses, and how.
+	// Etcd configures the clusters of StorageEtcd.
 	Etcd EtcdConfig
 
-	// HistoryWindow is how long the embedded engine keeps what was changed or
-	// deleted: an old list can be continued, and a watch resumed, that long.
+	// HistoryWindow is how long the embedded engine keeps old revisions. For that time a list can be continued and a
+	// watch resumed.
 	HistoryWindow time.Duration
 	// AdjustEngine, unless it is nil, changes the options of the embedded engine before it
 	// is opened. Tests put failing disks under it.
@@ -50,21 +49,21 @@ type Config struct {
 	BindAddress string
 	SecurePort  int
 
-	// Authentication says how users are authenticated.
+	// Authentication configures authentication.
 	Authentication AuthenticationConfig
-	// Authorization says which authorizers decide about requests.
+	// Authorization configures authorization.
 	Authorization AuthorizationConfig
 
-	// Audit says which requests are audited, and where the events go.
+	// Audit configures the audit log.
 	Audit AuditConfig
-	// Filters is how requests are treated before they are served.
+	// Filters configures the filters of requests.
 	Filters FiltersConfig
 
 	// EgressSelectorConfigFile is an EgressSelectorConfiguration: through which proxies
 	// the server opens connections. Empty opens all directly.
 	EgressSelectorConfigFile string
 
-	// ControlPlane is how the server presents itself to the cluster.
+	// ControlPlane configures how the server presents itself in the cluster.
 	ControlPlane ControlPlaneConfig
 
 	// TokenAuthFile is a CSV file of token, user, uid and groups.
@@ -110,8 +109,7 @@ type Config struct {
 	// Profiling serves /debug/pprof.
 	Profiling bool
 
-	// fileReload is how often files that may be replaced are looked at; 0 is
-	// the usual. It is for tests.
+	// fileReload is how often files are checked for changes; 0 means the default. Tests set it.
 	fileReload time.Duration
 
 	// Flags are the options that the process was started with, by name, for /flagz.

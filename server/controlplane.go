@@ -23,23 +23,22 @@ const (
 	ReconcilerNone        = "none"
 )
 
-// farewell bounds how long a server that stops tries to leave the endpoints.
+// farewell limits the time in which a stopping server removes itself from the endpoints.
 const farewell = 2 * time.Second
 
-// ControlPlaneConfig is how the server presents itself to the cluster.
+// ControlPlaneConfig configures how the server presents itself in the cluster.
 type ControlPlaneConfig struct {
-	// AdvertiseAddress is the IP address at which others reach the server; empty is
-	// BindAddress or, where that is unspecified, the host's.
+	// AdvertiseAddress is the IP address at which others reach the server. Empty means BindAddress or, if that is
+	// unspecified, the address of the host.
 	AdvertiseAddress string
-	// EndpointReconciler says how the endpoints of the Service kubernetes are kept: from
-	// leases of the servers in the store (ReconcilerLease), or not at all (ReconcilerNone).
-	// ReconcilerMasterCount is taken for ReconcilerLease.
+	// EndpointReconciler is ReconcilerLease (the endpoints of the Service kubernetes are the servers with a lease in
+	// the store) or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease.
 	EndpointReconciler string
-	// ServiceNodePort makes the Service kubernetes one of type NodePort; 0 does not.
+	// ServiceNodePort makes the Service kubernetes one of type NodePort with this port. 0 means type ClusterIP.
 	ServiceNodePort int
 }
 
-// validate returns what is wrong with the configuration by itself.
+// validate returns the errors of the configuration that can be found without reading files.
 func (c *ControlPlaneConfig) validate() []error {
 	var errs []error
 	if c.AdvertiseAddress != "" && net.ParseIP(c.AdvertiseAddress) == nil {
@@ -58,10 +57,10 @@ func (c *ControlPlaneConfig) validate() []error {
 	return errs
 }
 
-// controlPlane keeps the objects that describe the server.
+// controlPlane maintains the objects that describe the server.
 type controlPlane struct{ keeper *bootstrap.Keeper }
 
-// controlPlaneOptions are what controlPlane needs.
+// controlPlaneOptions are the dependencies of controlPlane.
 type controlPlaneOptions struct {
 	config   *Config
 	services serviceRanges
@@ -74,8 +73,8 @@ type controlPlaneOptions struct {
 	log   *slog.Logger
 }
 
-// newControlPlane makes the objects that every server starts with, roles aside. Run of
-// its keeper goes on keeping them.
+// newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
+// them.
 func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
 	address, err := advertised(o.config)
 	if err != nil {
@@ -111,8 +110,8 @@ func advertised(c *Config) (net.IP, error) {
 	return ip, nil
 }
 
-// reconciler returns what finds the servers behind the Service kubernetes. It returns nil
-// where the Service gets no endpoints: others cannot use a loopback address.
+// reconciler returns the reconciler of the endpoints of the Service kubernetes. It returns nil for a loopback
+// address, which other machines cannot use.
 func (o *controlPlaneOptions) reconciler(address net.IP) bootstrap.Reconciler {
 	switch {
 	case o.config.ControlPlane.EndpointReconciler == ReconcilerNone:
@@ -138,7 +137,7 @@ func (a *authentication) trust() bootstrap.AuthenticationTrust {
 	return t
 }
 
-// leave takes the server out of the endpoints of the Service kubernetes.
+// leave removes the server from the endpoints of the Service kubernetes.
 func (p *controlPlane) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, farewell)
 	defer cancel()

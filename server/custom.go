@@ -16,17 +16,17 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// maxWebhooks is how many clients of webhooks are kept with their connections.
+// maxWebhooks is the number of webhook clients that are kept with their connections.
 const maxWebhooks = 512
 
-// custom is what serves custom resources.
+// custom serves custom resources.
 type custom struct {
 	*crd.Server
 	documents *crdopenapi.Source
 	webhooks  *webhook.Pool // of conversion
 }
 
-// Run works until ctx ends, and closes the connections to webhooks then.
+// Run runs the server of custom resources until ctx ends, and then closes the connections to webhooks.
 func (c *custom) Run(ctx context.Context) {
 	defer c.webhooks.Close()
 	c.Server.Run(ctx)
@@ -58,7 +58,7 @@ func newCustom(o *apiOptions, a *api) (*custom, error) {
 	return c, nil
 }
 
-// serviceAddresses finds the Services that webhooks are behind.
+// serviceAddresses resolves the Services of webhooks to addresses.
 func serviceAddresses(g *registry.Registry) webhook.Resolver {
 	return webhook.ResolveByClusterIP(func(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 		obj, err := g.Lookup(ctx, corev1.Resource("services"), namespace, name)

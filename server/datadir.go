@@ -18,11 +18,10 @@ const (
 	privateDir  = 0o700
 )
 
-// dataDir is the directory of the server's data, which no other process uses.
+// dataDir is the data directory, locked against other processes.
 type dataDir struct{ lock *dirLock }
 
-// openDataDir locks a directory, which it makes if it is missing; "" is none, and a nil
-// dataDir.
+// openDataDir creates the directory if it is missing and locks it. For "" it returns a nil dataDir.
 func openDataDir(dir string, log *slog.Logger) (*dataDir, error) {
 	if dir == "" {
 		return nil, nil
@@ -34,7 +33,7 @@ func openDataDir(dir string, log *slog.Logger) (*dataDir, error) {
 	return &dataDir{lock}, tightenDataDir(dir, log)
 }
 
-// close releases the directory. A nil dataDir has nothing to release.
+// close releases the lock. dataDir may be nil.
 func (d *dataDir) close() error {
 	if d == nil {
 		return nil
@@ -42,13 +41,12 @@ func (d *dataDir) close() error {
 	return d.lock.release()
 }
 
-// othersMayWrite are the permissions of a group and of others to change a file.
+// othersMayWrite are the permission bits that allow the group and others to write.
 const othersMayWrite = 0o022
 
-// checkDataDir refuses a data directory in which another user may have put what the
-// server would trust: pki and lock have to be what they are called, not symbolic
-// links, and must not be of another user. The directory itself may be a link to
-// another disk.
+// checkDataDir returns an error if another user may have put files into the data directory that the server would
+// trust: pki and lock must not be symbolic links or belong to another user. The data directory itself may be a link
+// to another disk.
 func checkDataDir(dir string) error {
 	for _, name := range []string{pkiName, lockName} {
 		path := filepath.Join(dir, name)
@@ -59,16 +57,15 @@ func checkDataDir(dir string) error {
 			return fmt.Errorf("cannot use %s: %w", path, cause(err))
 		case info.Mode()&os.ModeSymlink != 0:
 			return fmt.Errorf("%s is a symbolic link, which the server does not follow; replace it by what it points to", path)
-		case foreign(info):
+		case ownedByOther(info):
 			return fmt.Errorf("%s belongs to another user; give it to the user that the server runs as", path)
 		}
 	}
 	return nil
 }
 
-// tightenDataDir takes from pki the permission of others to write to it, and warns
-// about a directory that others may write to: it may be of a kind that has to be so,
-// such as a volume of a pod.
+// tightenDataDir removes the permission of others to write to pki. It only logs a warning if others may write to
+// the data directory, because some volumes of pods require that.
 func tightenDataDir(dir string, log *slog.Logger) error {
 	pki := filepath.Join(dir, pkiName)
 	if info, err := os.Stat(pki); err == nil && info.Mode().Perm()&othersMayWrite != 0 {
@@ -81,14 +78,14 @@ func tightenDataDir(dir string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if info.Mode().Perm()&othersMayWrite != 0 && info.Mode()&os.ModeSticky == 0 || foreign(info) {
+	if info.Mode().Perm()&othersMayWrite != 0 && info.Mode()&os.ModeSticky == 0 || ownedByOther(info) {
 		log.Warn("others may write to the data directory and so replace keys and data; change its mode to 0700",
 			"directory", dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 	return nil
 }
 
-// lockDataDir makes the directory if it is missing.
+// lockDataDir creates the directory if it is missing and locks it.
 func lockDataDir(dir string) (*dirLock, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("cannot use the data directory %s: %w", dir, cause(err))
@@ -106,8 +103,8 @@ func lockDataDir(dir string) (*dirLock, error) {
 	return lock, nil
 }
 
-// makeDir makes a directory and those above it that are missing, and makes their
-// entries durable: what is synced in it would be lost with them.
+// makeDir creates a directory and its missing parents, and syncs their entries: without that, files synced in the
+// directory could be lost with it.
 func makeDir(dir string) error {
 	var parents []string // of what is missing
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
@@ -131,7 +128,7 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// cause strips the path that os errors repeat.
+// cause returns the underlying error without the path that os errors repeat.
 func cause(err error) error {
 	var pathError *os.PathError
 	if errors.As(err, &pathError) {

@@ -13,22 +13,21 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// EtcdConfig says which etcd clusters keep the objects and how to talk to them.
+// EtcdConfig configures the etcd clusters that store the objects.
 type EtcdConfig struct {
-	// Servers are the client URLs of the cluster's members.
+	// Servers are the client URLs of the members of the cluster.
 	Servers []string
-	// Overrides put resources on other clusters: group/resource#url;url.
+	// Overrides store resources in other clusters: group/resource#url;url.
 	Overrides []string
 	// CAFile, CertFile and KeyFile are PEM files for TLS to all clusters.
 	CAFile, CertFile, KeyFile string
-	// Prefix is what keys begin with.
+	// Prefix is the prefix of all keys.
 	Prefix string
-	// CompactionInterval is how often history is compacted; 0 leaves it to others.
+	// CompactionInterval is the time between compactions. 0 disables compaction by this server.
 	CompactionInterval time.Duration
-	// DBMetricPollInterval is how often the size of the database is asked for; 0 is
-	// once.
+	// DBMetricPollInterval is the time between reads of the database size. 0 reads it once.
 	DBMetricPollInterval time.Duration
-	// LeaseReuse bounds for how long a lease is given to further objects.
+	// LeaseReuse limits how long a lease is used for further objects.
 	LeaseReuse time.Duration
 
 	// HealthcheckTimeout and ReadycheckTimeout bound the health checks named etcd
@@ -64,10 +63,10 @@ func (c EtcdConfig) validate() (errs []error) {
 	return errs
 }
 
-// root is what keys in etcd begin with, as a path without a slash at its end.
+// root returns the prefix of keys in etcd, as a path without a final slash.
 func (c EtcdConfig) root() string { return path.Join("/", c.Prefix) }
 
-// override is a cluster with the resources that are kept there.
+// override is a cluster and the resources that it stores.
 type override struct {
 	servers   []string
 	resources []schema.GroupResource
@@ -98,7 +97,7 @@ func parseOverrides(values []string) ([]override, error) {
 	return out, nil
 }
 
-// sameSet says whether two lists have the same elements.
+// sameSet reports whether two lists have the same elements.
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

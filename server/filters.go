@@ -9,20 +9,18 @@ import (
 	"github.com/keelson-dev/keelson/filter/hsts"
 )
 
-// FiltersConfig is how requests are treated before they are served.
+// FiltersConfig configures the filters.
 type FiltersConfig struct {
-	// CORSAllowedOrigins are expressions of origins whose pages may use the API.
+	// CORSAllowedOrigins are regular expressions of the origins whose pages may use the API.
 	CORSAllowedOrigins []string
-	// HSTSDirectives are sent as Strict-Transport-Security.
+	// HSTSDirectives are the directives of the header Strict-Transport-Security.
 	HSTSDirectives []string
-	// GoawayChance is the fraction of HTTP/2 requests after which the client is sent
-	// to another connection; at most 0.02.
+	// GoawayChance is the fraction of HTTP/2 requests that are answered with GOAWAY, so that the client opens
+	// another connection. It is at most 0.02.
 	GoawayChance float64
-	// ShutdownSendRetryAfter keeps listening while requests in flight are finished,
-	// and answers new ones 429.
+	// ShutdownSendRetryAfter keeps the server listening while it waits for requests in flight; new requests get 429.
 	ShutdownSendRetryAfter bool
-	// ShutdownWatchGrace is the time over which watches end when the server stops; 0
-	// ends all at once.
+	// ShutdownWatchGrace is the time over which watches are ended when the server stops. 0 ends all at once.
 	ShutdownWatchGrace time.Duration
 }
 

@@ -25,14 +25,13 @@ const (
 	maxBuffered       = 3 << 20 // of one connection's uploads: a body is at most 3 MiB
 	pingAfter         = 30 * time.Second
 
-	// drainTime is how long requests in flight are waited for beyond what their
-	// own deadline gives them.
+	// drainTime is how much longer than their own deadline the server waits for requests in flight when it stops.
 	drainTime   = 5 * time.Second
 	goodbyeTime = 250 * time.Millisecond
 	activePoll  = 2 * time.Millisecond
 )
 
-// frontend is what speaks HTTP: the server of connections, the filters and the router.
+// frontend is the HTTP server with its connections, the filters and the router.
 type frontend struct {
 	config *Config
 	server *http.Server
@@ -44,20 +43,19 @@ type frontend struct {
 	active     atomic.Int64 // requests being served
 }
 
-// frontendOptions are what frontend needs.
+// frontendOptions are the dependencies of frontend.
 type frontendOptions struct {
 	config         *Config
 	routes         *router
 	identity       *identity
 	authentication *authentication
-	// chain says how the filters work, but for what frontend knows itself: the
-	// configuration and what happens when the server stops.
+	// chain are the options of the filters, without those that frontend sets itself: what happens when the server
+	// stops.
 	chain chain.Options
 	log   *slog.Logger
 }
 
-// newFrontend puts the filters before the router, and a server of connections before
-// these.
+// newFrontend returns an HTTP server whose requests pass the filters and then the router.
 func newFrontend(o frontendOptions) *frontend {
 	f := &frontend{config: o.config, routes: o.routes}
 	f.watches, f.endWatches = context.WithCancel(context.Background())
@@ -83,8 +81,7 @@ func newFrontend(o frontendOptions) *frontend {
 	return f
 }
 
-// serve serves the connections of a listener. It tells the server's end where that ends
-// before the server stops.
+// serve serves the connections of a listener. If it ends before the server stops, it reports a failure.
 func (f *frontend) serve(l *listener, end *ending) {
 	go func() {
 		err := f.server.ServeTLS(l, "", "")
@@ -94,16 +91,14 @@ func (f *frontend) serve(l *listener, end *ending) {
 	}()
 }
 
-// endLongRunning ends watches and other requests that have no end of their own. A nil
-// frontend has none.
+// endLongRunning ends watches and other long-running requests. frontend may be nil.
 func (f *frontend) endLongRunning() {
 	if f != nil {
 		f.endWatches()
 	}
 }
 
-// refuse answers new requests 429, where that was asked for, until those in flight
-// are finished.
+// refuse rejects new requests with 429 until the requests in flight have ended, if that is configured.
 func (f *frontend) refuse(ctx context.Context) error {
 	if !f.config.Filters.ShutdownSendRetryAfter {
 		return nil
@@ -124,10 +119,9 @@ func (f *frontend) idle(ctx context.Context) error {
 	return err
 }
 
-// drain waits for requests in flight; those that take longer are cut off.
-// Connections are told to go away. http.Server.Shutdown alone would wait for a
-// client that keeps an idle HTTP/2 connection, so once nothing is in flight it has
-// a moment to see the last answers off.
+// drain waits for the requests in flight and then closes the remaining ones. Clients get GOAWAY.
+// http.Server.Shutdown alone would also wait for idle HTTP/2 connections that clients keep open, so after the last
+// response they only get a short time to receive it.
 func (f *frontend) drain(ctx context.Context) error {
 	longest := max(f.config.RequestTimeout, f.config.Filters.ShutdownWatchGrace) + drainTime
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -175,7 +169,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// connectionLog counts failed handshakes among what net/http logs.
+// connectionLog counts the failed TLS handshakes that net/http logs.
 type connectionLog struct {
 	slog.Handler
 	handshakeError func()

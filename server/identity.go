@@ -10,18 +10,18 @@ import (
 	"github.com/keelson-dev/keelson/server/certs"
 )
 
-// identity is what the server proves itself with, and its administrator.
+// identity is the serving certificate of the server and the credentials of its administrator.
 type identity struct {
 	certs   *certs.Set
 	serving tls.Certificate
 	roots   []byte // what clients verify the server with, PEM
-	// kubeconfig is the administrator's; path is the file that has it, "" for none.
+	// kubeconfig is the administrator's kubeconfig. path is its file, empty without a data directory.
 	kubeconfig []byte
 	path       string
 }
 
-// newIdentity reads the certificates of the server, or makes them. service is the
-// address of the Service kubernetes, url where the server is reached.
+// newIdentity reads or creates the certificates. service is the address of the Service kubernetes, url the address
+// of the server.
 func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
 	i := &identity{}
 	dir := ""
@@ -53,8 +53,7 @@ func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
 	return i, err
 }
 
-// readServing reads a certificate from elsewhere: clients verify it with what its file
-// holds.
+// readServing reads a configured serving certificate. Clients verify it with the certificates in its file.
 func (i *identity) readServing(certFile, keyFile string) (err error) {
 	if i.roots, err = os.ReadFile(certFile); err != nil {
 		return err

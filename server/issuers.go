@@ -17,19 +17,17 @@ import (
 	"github.com/keelson-dev/keelson/server/egress"
 )
 
-// issuerPatience is how long the issuers of a changed configuration may take to
-// answer.
-const issuerPatience = time.Minute
+// issuerTimeout limits the discovery of the issuers of a changed configuration.
+const issuerTimeout = time.Minute
 
-// issuers are those of OpenID Connect.
+// issuers are the trusted issuers of OpenID Connect.
 type issuers struct {
 	set       *oidc.IssuerSet // nil: none are configured
 	file      []byte          // the AuthenticationConfiguration at the start
 	anonymous *apiserver.AnonymousAuthConfig
 }
 
-// openIssuers reads which OpenID Connect issuers are trusted, and which requests may be
-// anonymous.
+// openIssuers reads the configuration of trusted issuers and of anonymous requests.
 func (a *authentication) openIssuers() error {
 	c := &a.config.Authentication
 	config, err := a.configuration()
@@ -69,8 +67,8 @@ func (a *authentication) openIssuers() error {
 	return nil
 }
 
-// issuerDialer returns how connections to issuers are opened that name a network,
-// nil where there is no egress configuration.
+// issuerDialer returns the function that connects to issuers with an egress network. It returns nil without an
+// egress configuration.
 func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
 	if a.egress == nil {
 		return nil
@@ -84,7 +82,7 @@ func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
 	}
 }
 
-// configuration is what the file says, or the flags.
+// configuration returns the configuration of the file, or of the flags if there is no file.
 func (a *authentication) configuration() (*apiserver.AuthenticationConfiguration, error) {
 	c := &a.config.Authentication
 	if c.ConfigFile != "" {
@@ -119,7 +117,7 @@ func (a *authentication) configuration() (*apiserver.AuthenticationConfiguration
 	return config, nil
 }
 
-// followIssuers takes up changes of the AuthenticationConfiguration until ctx ends.
+// followIssuers applies changes of the AuthenticationConfiguration until ctx ends.
 func (a *authentication) followIssuers(ctx context.Context) {
 	c, in := &a.config.Authentication, &a.issuers
 	identity := hash([]byte(a.hostPort))
@@ -143,8 +141,8 @@ func (a *authentication) followIssuers(ctx context.Context) {
 	f.Run(ctx, in.file)
 }
 
-// replaceIssuers uses another AuthenticationConfiguration. Who may go without
-// credentials stays as it was at the start.
+// replaceIssuers applies another AuthenticationConfiguration. Its setting for anonymous requests is ignored: that
+// of the start stays in force.
 func (a *authentication) replaceIssuers(content []byte) error {
 	in := &a.issuers
 	config, err := oidc.ParseConfig(content)
@@ -158,7 +156,7 @@ func (a *authentication) replaceIssuers(content []byte) error {
 	if err := errs.ToAggregate(); err != nil {
 		return err
 	}
-	if err := in.set.Replace(a.work.Context(), issuerPatience, config, mappings); err != nil {
+	if err := in.set.Replace(a.work.Context(), issuerTimeout, config, mappings); err != nil {
 		return filewatch.Retryable(err)
 	}
 	return nil

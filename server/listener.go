@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// listener is where the server is reached.
+// listener is the address at which the server is reached.
 type listener struct{ net.Listener }
 
-// listen takes an address. Connections wait until the server serves.
+// listen opens the listening socket. Connections wait until the server serves.
 func listen(ctx context.Context, address string, port int) (*listener, error) {
 	address = net.JoinHostPort(address, strconv.Itoa(port))
 	var lc net.ListenConfig
@@ -31,10 +31,10 @@ func listen(ctx context.Context, address string, port int) (*listener, error) {
 	return &listener{l}, nil
 }
 
-// port is the one that was taken, which the configuration may have left open.
+// port returns the port of the socket, which the system chose if the configuration has port 0.
 func (l *listener) port() int { return l.Addr().(*net.TCPAddr).Port }
 
-// hostPort is how a client on this machine reaches the listener.
+// hostPort returns the address for clients on this machine.
 func (l *listener) hostPort() string {
 	ip := l.Addr().(*net.TCPAddr).IP
 	if ip.IsUnspecified() {
@@ -43,10 +43,10 @@ func (l *listener) hostPort() string {
 	return net.JoinHostPort(ip.String(), strconv.Itoa(l.port()))
 }
 
-// url is the same as a URL.
+// url returns hostPort as a URL.
 func (l *listener) url() string { return "https://" + l.hostPort() }
 
-// close takes no more connections. It may be called again, and with nil.
+// close closes the socket. It may be called again, and with a nil listener.
 func (l *listener) close() error {
 	if l == nil {
 		return nil

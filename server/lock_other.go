@@ -9,12 +9,12 @@ import (
 
 var errLocked = errors.New("locked")
 
-// dirLock is left to the store's own lock where there is no flock.
+// dirLock does nothing on systems without flock; the store has a lock of its own.
 type dirLock struct{}
 
 func lockDir(string) (*dirLock, error) { return &dirLock{}, nil }
 
 func (*dirLock) release() error { return nil }
 
-// foreign says whether a file is of another user, which is not known here.
-func foreign(os.FileInfo) bool { return false }
+// ownedByOther returns false: the owner of a file is not known on this system.
+func ownedByOther(os.FileInfo) bool { return false }

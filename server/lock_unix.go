@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// errLocked says that another process has the directory.
+// errLocked is returned if another process has locked the directory.
 var errLocked = errors.New("locked")
 
-// dirLock keeps a directory to one process. The system releases it when the
-// process ends, however it ends.
+// dirLock locks a directory for one process. The system releases the lock when the process ends for any reason.
 type dirLock struct{ file *os.File }
 
 func lockDir(dir string) (*dirLock, error) {
@@ -30,8 +29,8 @@ func lockDir(dir string) (*dirLock, error) {
 	return &dirLock{f}, nil
 }
 
-// foreign says whether a file is of another user, who is not root.
-func foreign(info os.FileInfo) bool {
+// ownedByOther reports whether a file belongs to a user other than this one and root.
+func ownedByOther(info os.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid()
 }

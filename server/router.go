@@ -22,8 +22,8 @@ import (
 	"github.com/keelson-dev/keelson/server/version"
 )
 
-// router finds who answers a path. It is not a ServeMux: paths are taken as they
-// are sent, since object names may look like anything.
+// router finds the handler of a path. It is not a http.ServeMux, because that cleans paths, and names of objects
+// may contain what it would change.
 type router struct {
 	health        *health.Handler
 	metrics, slis http.Handler
@@ -79,8 +79,8 @@ func isAPI(path string) bool {
 	return strings.HasPrefix(path, "/") && (first == "api" || first == "apis")
 }
 
-// serveAPI answers /api... and /apis...: up to the version it is discovery, below
-// it resources. A group that is not served gets the answer of an unknown path.
+// serveAPI serves /api and /apis. Paths up to the version are discovery, longer ones are resources. An unknown
+// group gets the response of an unknown path.
 func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	switch info := request.InfoFrom(r.Context()); {
 	case !info.BelowVersion():
@@ -94,8 +94,8 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveResource answers what is below a version of a named group. Where a resource
-// is built in and defined too, it is the built-in one.
+// serveResource serves the paths below a version of a named group. A built-in resource takes precedence over a
+// custom one.
 func (t *router) serveResource(w http.ResponseWriter, r *http.Request, info *request.Info) {
 	gvr := schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}
 	found := t.resources.Find(gvr)
@@ -167,7 +167,7 @@ func serveProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveVerbosity sets how much is logged to the number in the body.
+// serveVerbosity sets the verbosity of the log to the number in the body.
 func (t *router) serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	const longestNumber = 16
 	answer := func(status int, text string) {

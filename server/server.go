@@ -1,4 +1,4 @@
-// Package server puts the parts together, and starts and stops them in order.
+// Package server assembles the parts of the server, and starts and stops them in order.
 package server
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/keelson-dev/keelson/server/version"
 )
 
-// workTime is how long background work may take to end.
+// workTime is how long the server waits for background work to end.
 const workTime = 5 * time.Second
 
-// Server is a running server: its parts, in the order in which they are started.
+// Server is a running server. The fields are its parts in the order in which they start.
 type Server struct {
 	log            *slog.Logger
 	ending         *ending
@@ -45,7 +45,7 @@ type Server struct {
 	http           *frontend
 }
 
-// ending is how a server comes to its end.
+// ending is the state of the end of a server.
 type ending struct {
 	failed   chan error  // receives why the server cannot go on
 	stopping atomic.Bool // Stop was called
@@ -53,7 +53,7 @@ type ending struct {
 	err      error
 }
 
-// fail says that the server cannot go on; the first reason counts.
+// fail reports that the server cannot go on. Only the first reason is kept.
 func (e *ending) fail(err error) {
 	select {
 	case e.failed <- err:
@@ -61,7 +61,7 @@ func (e *ending) fail(err error) {
 	}
 }
 
-// notStopping is a probe that fails when the server stops.
+// notStopping is a probe that fails once the server is stopping.
 func (e *ending) notStopping(context.Context) error {
 	if e.stopping.Load() {
 		return errors.New("the server is shutting down")
@@ -69,7 +69,7 @@ func (e *ending) notStopping(context.Context) error {
 	return nil
 }
 
-// starting is a server that is being started, with what its parts are made of.
+// starting is a server during its start, with what its parts are created from.
 type starting struct {
 	*Server
 	config   *Config
@@ -81,14 +81,13 @@ type starting struct {
 	registry *registry.Registry
 }
 
-// step is one part of starting or stopping.
+// step is one step of starting or stopping.
 type step struct {
 	name string
 	run  func() error
 }
 
-// Start starts a server and returns when it serves requests. ctx bounds the start
-// alone; call Stop to end the server.
+// Start starts a server and returns when it serves requests. ctx limits only the start; Stop ends the server.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -112,8 +111,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s.Server, nil
 }
 
-// steps are taken from top to bottom. What may fail for an operator's reason comes
-// before anything is changed.
+// steps are the steps of the start, in order. Steps that fail because of wrong configuration come before those that
+// change anything.
 func (s *starting) steps(ctx context.Context) []step {
 	return []step{
 		{"read the feature gates", s.readGates},
@@ -136,7 +135,7 @@ func (s *starting) steps(ctx context.Context) []step {
 	}
 }
 
-// stopSteps are taken from top to bottom, each whatever came of those before.
+// stopSteps are the steps of the stop, in order. Each runs even if earlier ones failed.
 func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.ending.stopping.Store(true); return nil }},
@@ -152,8 +151,8 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 	}
 }
 
-// Stop ends the server in order. Requests in flight are waited for until ctx
-// ends. Calls after the first wait for it and return the same.
+// Stop ends the server. It waits for requests in flight until ctx ends. Later calls wait for the first one and
+// return the same error.
 func (s *Server) Stop(ctx context.Context) error {
 	s.ending.once.Do(func() {
 		var errs []error
@@ -168,8 +167,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.ending.err
 }
 
-// release closes what was opened, the last first. It is called after a start that
-// failed, too: parts that are nil have nothing to close.
+// release closes what was opened, in reverse order. It is also called after a failed start, so parts may be nil.
 func (s *Server) release() error {
 	s.http.endLongRunning()
 	s.endWork()
@@ -182,7 +180,7 @@ func (s *Server) release() error {
 	)
 }
 
-// endWork ends background work and waits for it.
+// endWork stops the background work and waits for it.
 func (s *Server) endWork() {
 	ctx, cancel := context.WithTimeout(context.Background(), workTime)
 	defer cancel()
@@ -220,7 +218,7 @@ func (s *starting) parseServices() (err error) {
 	return err
 }
 
-// readEgress reads which connections go through a proxy.
+// readEgress reads the configuration of the egress proxies.
 func (s *starting) readEgress() (err error) {
 	counts := egress.NewMetrics()
 	s.metrics.Register(counts.Collectors()...)
@@ -291,14 +289,14 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 	return err
 }
 
-// bootstrap creates the objects that every server starts with. Definitions of custom
-// resources are read at the same time.
+// bootstrap creates the objects that every server starts with. At the same time it loads the definitions of custom
+// resources.
 func (s *starting) bootstrap(ctx context.Context) error {
 	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
 	if err := bootstrap.Namespaces(ctx, s.registry, s.api.client); err != nil {
 		return err
 	}
-	return both(
+	return inParallel(
 		func() error { return s.authorization.start(ctx, s.api.client) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
@@ -310,14 +308,14 @@ func (s *starting) bootstrap(ctx context.Context) error {
 	)
 }
 
-// both does two things at the same time.
-func both(a, b func() error) error {
+// inParallel runs two functions at the same time.
+func inParallel(a, b func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- b() }()
 	return errors.Join(a(), <-done)
 }
 
-// startWork starts what goes on beside requests.
+// startWork starts the background work.
 func (s *starting) startWork(ctx context.Context) error {
 	services := s.api.apiServices(s.log)
 	if err := services.Start(ctx); err != nil {

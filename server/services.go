@@ -16,20 +16,20 @@ import (
 	"github.com/keelson-dev/keelson/serviceallocator"
 )
 
-// errSplitServices refuses a placement in which a Service cannot be written together
-// with what it claims.
+// errSplitServices is the error of overrides that store Services in another cluster than their addresses and ports,
+// which one transaction writes.
 var errSplitServices = errors.New("--etcd-servers-overrides: services, endpoints and networking.k8s.io/ipaddresses " +
 	"must be on the same servers")
 
-// serviceRanges are the ranges of addresses of Services, one of each IP family at most.
-// The Service kubernetes is in the first.
+// serviceRanges are the ranges of Service addresses, at most one for each IP family. The Service kubernetes is in
+// the first.
 type serviceRanges []netip.Prefix
 
-// kubernetes is the address of the Service kubernetes.
+// kubernetes returns the address of the Service kubernetes.
 func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice() }
 
-// allocateServices makes Services get their addresses and ports. It returns the
-// controller that repairs claims of addresses and ports that do not match the Services.
+// allocateServices sets up the allocation of addresses and ports for Services. It returns the controller that
+// repairs allocations that do not match the Services.
 func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Controller, error) {
 	reg := o.registry
 	resource := reg.Resource(corev1.Resource("services"))

@@ -19,20 +19,19 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// SnapshotPath serves members of system:masters the whole state of the store, in
-// the format of storage/snapshot.
+// SnapshotPath is the path at which members of system:masters get the whole state of the store, in the format of
+// storage/snapshot.
 const SnapshotPath = "/debug/keelson/snapshot"
 
-// snapshotStall is how long a client may take to read a piece of a snapshot: while
-// one is read the store keeps the files of its state.
+// snapshotStall limits each write to the client. While a snapshot is read, the store keeps the files of its state.
 const snapshotStall = time.Minute
 
-// exporter is a store whose state can be had while it is in use.
+// exporter is a store whose state can be exported while it is used.
 type exporter interface {
 	Export(ctx context.Context) (*embedded.Export, error)
 }
 
-// snapshots answers SnapshotPath.
+// snapshots serves SnapshotPath.
 type snapshots struct {
 	store exporter // nil where it cannot be had
 	log   *slog.Logger
@@ -43,7 +42,7 @@ func newSnapshots(store storage.Store, log *slog.Logger) *snapshots {
 	return &snapshots{e, log}
 }
 
-// ServeHTTP does not leave it to authorization alone: a snapshot has every secret.
+// ServeHTTP checks for system:masters itself, because a snapshot contains every secret.
 func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := request.UserFrom(r.Context())
 	switch {
@@ -66,20 +65,20 @@ func (h *snapshots) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, err = backup.Save(r.Context(), &patient{w, http.NewResponseController(w)}, e, created, Program())
+	_, err = backup.Save(r.Context(), &deadlineWriter{w, http.NewResponseController(w)}, e, created, Program())
 	if err = errors.Join(err, e.Close()); err != nil {
 		h.log.Warn("a snapshot was not sent to its end", "error", err)
 		panic(http.ErrAbortHandler) // the client must not take it for whole
 	}
 }
 
-// patient gives each write a deadline of its own.
-type patient struct {
+// deadlineWriter sets a deadline for each write.
+type deadlineWriter struct {
 	http.ResponseWriter
 	connection *http.ResponseController
 }
 
-func (p *patient) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	err := p.connection.SetWriteDeadline(time.Now().Add(snapshotStall))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
@@ -87,11 +86,11 @@ func (p *patient) Write(b []byte) (int, error) {
 	return p.ResponseWriter.Write(b)
 }
 
-// Program is what this program calls itself in the files that it writes.
+// Program is the name of this program in the files that it writes.
 func Program() string { return "keelson " + version.Keelson }
 
-// LockDataDir keeps the data directory from any other process until release is
-// called. It makes the directory if it is missing.
+// LockDataDir locks the data directory against other processes until release is called. It creates the directory if
+// it is missing.
 func LockDataDir(dir string) (release func() error, err error) {
 	lock, err := lockDataDir(dir)
 	if err != nil {
@@ -100,15 +99,14 @@ func LockDataDir(dir string) (release func() error, err error) {
 	return lock.release, nil
 }
 
-// ErrDataDirUsed says that another process has the data directory.
+// ErrDataDirUsed is returned if another process uses the data directory.
 var ErrDataDirUsed = errors.New("used by another process")
 
-// StoreDir is where a data directory has the files of the embedded engine.
+// StoreDir returns the directory of the embedded engine in a data directory.
 func StoreDir(dataDir string) string { return filepath.Join(dataDir, storeName) }
 
-// RestoringName is the directory in a data directory where a restore makes the store,
-// before it gets its place.
+// RestoringName is the name of the directory in which a restore builds the store before it is renamed.
 const RestoringName = "store.restoring"
 
-// KubeconfigFile is where a data directory has its administrator's kubeconfig.
+// KubeconfigFile returns the path of the administrator's kubeconfig in a data directory.
 func KubeconfigFile(dataDir string) string { return filepath.Join(dataDir, kubeconfigName) }

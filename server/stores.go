@@ -24,23 +24,22 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// idleDrop is how long a resource that nobody reads stays in memory.
+// idleDrop is how long a resource without readers stays in memory.
 const idleDrop = 30 * time.Minute
 
-// stores are where the objects are kept, with the caches in front of them.
+// stores are the stores of objects with their caches.
 type stores struct {
 	storesOptions
 	backend backend
-	// encryption is nil where values are stored as they are.
+	// encryption is nil if values are stored without encryption.
 	encryption *encrypt.Encryption
-	// main is the store of what has no other place; overridden are further ones, for
-	// some resources.
+	// main is the store of all resources without a store of their own. overridden are the other stores.
 	main       storage.Store
 	overridden []storage.Store
-	places     []place
+	places     []storePart
 }
 
-// storesOptions are what stores need.
+// storesOptions are the dependencies of stores.
 type storesOptions struct {
 	config  *Config
 	egress  *egress.Selector
@@ -50,9 +49,9 @@ type storesOptions struct {
 	fail func(error)
 }
 
-// place is a part of a store with a cache of its own, and what is kept there. Of
-// several places that hold a resource the first counts.
-type place struct {
+// storePart is a part of a store with its own cache, and the resources in it. If several parts have a resource, the
+// first is used.
+type storePart struct {
 	store storage.Store
 	holds func(k *registry.Kind, prefix string) bool
 	cache *cache.Cache
@@ -62,14 +61,14 @@ type place struct {
 
 // backend is the kind of store that Config.Storage names.
 type backend struct {
-	// cluster is what the store is called in metrics.
+	// cluster is the name of the store in metrics.
 	cluster string
-	// root is what the keys of all objects begin with in the store, "" for the usual.
+	// root is the prefix of all keys in the store, "" for the default.
 	root string
 	open func(context.Context) error
 }
 
-// newStores reads how values are encrypted; open opens the stores.
+// newStores reads the encryption configuration. open opens the stores.
 func newStores(o storesOptions) (*stores, error) {
 	s := &stores{storesOptions: o}
 	s.backend = s.choose()
@@ -89,8 +88,8 @@ func newStores(o storesOptions) (*stores, error) {
 	return s, err
 }
 
-// choose is the one place that reads Config.Storage after it was validated. What the
-// server has to know about a store afterwards it asks the store.
+// choose is the only function that uses Config.Storage after validation. Later questions about a store are asked of
+// the store itself.
 func (s *stores) choose() backend {
 	switch s.config.Storage {
 	case StorageEtcd:
@@ -108,7 +107,7 @@ func (s *stores) choose() backend {
 	}}
 }
 
-// open opens the stores and begins to cache what is in them.
+// open opens the stores and their caches.
 func (s *stores) open(ctx context.Context) error {
 	if err := s.backend.open(ctx); err != nil {
 		return err
@@ -134,13 +133,13 @@ func (s *stores) open(ctx context.Context) error {
 	return nil
 }
 
-// openEmbedded opens the engine in this process, or the store that takes its place.
+// openEmbedded opens the embedded engine, or the store of Config.OpenStore.
 func (s *stores) openEmbedded(ctx context.Context, options embedded.Options) (err error) {
 	s.main, err = s.openEngine(ctx, options)
 	if err != nil {
 		return err
 	}
-	s.places = []place{{store: s.main, holds: func(*registry.Kind, string) bool { return true }}}
+	s.places = []storePart{{store: s.main, holds: func(*registry.Kind, string) bool { return true }}}
 	return nil
 }
 
@@ -164,8 +163,8 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 
 func (s *stores) failed(err error) { s.fail(fmt.Errorf("the store failed: %w", err)) }
 
-// notRestoring refuses a data directory whose restore was interrupted: a server would
-// begin with nothing where its operator expects what was saved.
+// notRestoring returns an error if a restore into the data directory was interrupted, because the server would
+// start with an empty store.
 func notRestoring(dataDir string) error {
 	if _, err := os.Stat(StoreDir(dataDir)); err == nil {
 		return nil
@@ -178,8 +177,8 @@ func notRestoring(dataDir string) error {
 		dataDir, RestoringName)
 }
 
-// eventsPrefix is where Events are: many, and of little weight. They have a watch
-// of their own, so that others do not wait for them.
+// eventsPrefix is the key prefix of Events. They are many and unimportant, so they have a watch of their own that
+// does not delay others.
 const eventsPrefix = registry.Root + "events/"
 
 // openClusters connects to all etcd clusters.
@@ -194,7 +193,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 			return err
 		}
 		s.overridden = append(s.overridden, store)
-		s.places = append(s.places, place{store: store, holds: func(k *registry.Kind, _ string) bool {
+		s.places = append(s.places, storePart{store: store, holds: func(k *registry.Kind, _ string) bool {
 			return slices.ContainsFunc(o.resources, func(gr schema.GroupResource) bool { return isOf(k, gr) })
 		}})
 	}
@@ -205,7 +204,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 	s.main = store
 	budgets := []int64{240 << 20, 32 << 20, 240 << 20} // together what one cache has
 	for i, part := range store.Parts(eventsPrefix) {
-		s.places = append(s.places, place{
+		s.places = append(s.places, storePart{
 			store: part, formBudget: budgets[i],
 			holds: func(_ *registry.Kind, prefix string) bool { return part.Holds(prefix) },
 		})
@@ -226,29 +225,28 @@ func (s *stores) openCluster(ctx context.Context, servers []string) (*etcd.Store
 	})
 }
 
-// isOf returns whether a kind is served as that resource.
+// isOf reports whether a kind is served as a resource.
 func isOf(k *registry.Kind, gr schema.GroupResource) bool {
 	inGroup := func(v registry.Version) bool { return v.Group != "" && v.Group == gr.Group }
 	return k.Resource == gr.Resource && (k.Group == gr.Group || slices.ContainsFunc(k.Versions, inGroup))
 }
 
-// registry returns the kinds, bound to the stores.
+// registry returns the kinds bound to the stores.
 func (s *stores) registry(kinds []*registry.Kind) (*registry.Registry, error) {
-	reg, err := registry.NewPlaced(kinds, s.placeOf, time.Now)
+	reg, err := registry.NewPlaced(kinds, s.storePartOf, time.Now)
 	if err == nil && s.encryption != nil {
 		reg.Transform(func(gr schema.GroupResource) registry.Transformer { return s.encryption.Resource(gr) })
 	}
 	return reg, err
 }
 
-// placeOf returns where the resource of a kind is, whose keys have the prefix.
-func (s *stores) placeOf(k *registry.Kind, prefix string) registry.Backend {
-	i := slices.IndexFunc(s.places, func(p place) bool { return p.holds(k, prefix) })
+// storePartOf returns the part in which the resource of a kind is stored. prefix is the prefix of its keys.
+func (s *stores) storePartOf(k *registry.Kind, prefix string) registry.Backend {
+	i := slices.IndexFunc(s.places, func(p storePart) bool { return p.holds(k, prefix) })
 	return registry.Backend{Store: s.places[i].store, Cache: s.places[i].cache}
 }
 
-// checks are the health checks of the main store and of those of overrides, by
-// kube-apiserver's names.
+// checks returns the health checks of the main store and of the overrides, with the names of kube-apiserver.
 func (s *stores) checks() []health.Check {
 	alive, ready := s.config.Etcd.HealthcheckTimeout, s.config.Etcd.ReadycheckTimeout
 	list := []health.Check{
@@ -278,7 +276,7 @@ func answers(store storage.Store, timeout time.Duration) func(context.Context) e
 	}
 }
 
-// within bounds ctx by a time, 0 being none.
+// within limits ctx to a duration. 0 means no limit.
 func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if timeout <= 0 {
 		return ctx, func() {}
@@ -286,10 +284,10 @@ func within(ctx context.Context, timeout time.Duration) (context.Context, contex
 	return context.WithTimeout(ctx, timeout)
 }
 
-// exclusive returns whether no other process writes to the main store.
+// exclusive reports whether no other process writes to the main store.
 func (s *stores) exclusive() bool { return storage.IsExclusive(s.main) }
 
-// cached is a probe: reads from the caches can be served.
+// cached is a probe that fails until the caches can serve reads.
 func (s *stores) cached(ctx context.Context) error {
 	ctx, cancel := within(ctx, s.config.Etcd.ReadycheckTimeout)
 	defer cancel()
@@ -301,8 +299,7 @@ func (s *stores) cached(ctx context.Context) error {
 	return nil
 }
 
-// close closes the caches before the stores, and then the encryption. A nil stores has
-// nothing to close.
+// close closes the caches, then the stores, then the encryption. stores may be nil.
 func (s *stores) close() error {
 	if s == nil {
 		return nil

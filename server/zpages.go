@@ -25,8 +25,8 @@ const (
 	flagszPath  = "/flagz"
 )
 
-// zpages answers what the process is and how it was started: as text for people, or
-// as an object for who asks for that object alone.
+// zpages serves pages about the process and its start: as text, or as an object if the Accept header asks for that
+// object.
 type zpages struct {
 	started time.Time
 	now     func() time.Time
@@ -46,7 +46,7 @@ var zpageVersions = []string{"v1alpha1", "v1beta1"}
 
 func (z *zpages) serves(path string) bool { return path == statuszPath || path == flagszPath }
 
-// A zpage is an answer in both forms.
+// zpage is a page in both formats.
 type zpage struct {
 	name, kind string
 	text       func() string
@@ -69,7 +69,7 @@ func (z *zpages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case media == "text/plain" || media == "text/*" || media == "*/*":
 			p.writeText(w)
 			return
-		case (media == apiresponse.JSON || media == apiresponse.YAML) && p.isAskedFor(c.Params):
+		case (media == apiresponse.JSON || media == apiresponse.YAML) && p.isRequested(c.Params):
 			if c.Params["v"] == zpageVersions[0] {
 				request.Warn(r.Context(), "This version of the "+p.name+" endpoint is deprecated. Please use a newer version.")
 			}
@@ -82,8 +82,8 @@ func (z *zpages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	apiresponse.Error(w, r, apierr.NotAcceptable(zpagesAcceptable))
 }
 
-// isAskedFor returns whether the parameters of a media type name the page's object.
-func (p zpage) isAskedFor(params map[string]string) bool {
+// isRequested reports whether the parameters of a media type name the object of the page.
+func (p zpage) isRequested(params map[string]string) bool {
 	return params["g"] == zpagesGroup && params["as"] == p.kind && slices.Contains(zpageVersions, params["v"])
 }
 
