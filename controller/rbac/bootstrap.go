@@ -174,7 +174,8 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 	k := keyOf(wanted)
 	switch {
 	case isProtected(found):
-		b.Log.Warn("a default role or binding has missing rules, but its annotation forbids changes", "resource", k.resource, "namespace",
+		b.Log.Warn("a default role or binding has missing rules, but its annotation forbids changes",
+			"resource", k.resource, "namespace",
 			k.namespace, "name", k.name)
 		return nil
 	case sameRole(found, wanted):

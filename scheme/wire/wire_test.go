@@ -496,7 +496,8 @@ func TestStampJSON(t *testing.T) {
 		// A member of that name elsewhere, or in a string, is another one.
 		`{"spec":{"metadata":{"resourceVersion":"1"}},"metadata":{"name":"\"resourceVersion\":\"1\""}}`: `{"spec":` +
 			`{"metadata":{"resourceVersion":"1"}},"metadata":{"name":"\"resourceVersion\":\"1\"","resourceVersion":"7"}}`,
-		`{"metadata":{"annotations":{"resourceVersion":"1"},"name":"a"}}`: `{"metadata":{"annotations":{"resourceVersion":"1"},"name":"a","resourceVersion":"7"}}`,
+		`{"metadata":{"annotations":{"resourceVersion":"1"},"name":"a"}}`: `{"metadata":` +
+			`{"annotations":{"resourceVersion":"1"},"name":"a","resourceVersion":"7"}}`,
 	} {
 		got, err := wire.StampJSON([]byte(doc), 7)
 		if err != nil || string(got) != want {
