@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 	"unsafe"
@@ -275,24 +276,75 @@ func appendIntOrString(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	return b, fmt.Errorf("impossible IntOrString.Type")
 }
 
-// appendFields appends fieldsV1, which is JSON already. JSON that the server has written is
-// compact.
+// appendFields appends fieldsV1, which is JSON itself. What the server wrote is appended as it is.
 func appendFields(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	raw := (*metav1.FieldsV1)(p).Raw
-	if raw == nil {
+	switch {
+	case raw == nil:
 		return append(b, "null"...), nil
+	case plainFields(raw):
+		return append(b, raw...), nil
 	}
-	for _, c := range raw {
-		if c <= ' ' || c == '<' || c == '>' || c == '&' || c >= utf8.RuneSelf {
-			text, err := json.Marshal((*metav1.FieldsV1)(p))
-			return append(b, text...), err
-		}
-	}
-	if !json.Valid(raw) {
-		_, err := json.Marshal((*metav1.FieldsV1)(p))
+	text, err := json.Marshal((*metav1.FieldsV1)(p))
+	if err != nil {
 		return b, err
 	}
-	return append(b, raw...), nil
+	return append(b, text...), nil
+}
+
+// maxFieldsDepth is how deeply objects are nested that plainFields reads.
+const maxFieldsDepth = 200
+
+// plainFields returns whether raw is what json.Marshal leaves as it is: objects in objects, as in
+// {"f:spec":{"f:nodeName":{}}}, without white space between them and without characters that it would escape.
+func plainFields(raw []byte) bool {
+	for depth := 0; ; {
+		// An object begins here.
+		if len(raw) < 2 || raw[0] != '{' || depth == maxFieldsDepth {
+			return false
+		}
+		raw = raw[1:]
+		depth++
+		if raw[0] == '}' {
+			for len(raw) > 0 && raw[0] == '}' && depth > 0 {
+				raw = raw[1:]
+				depth--
+			}
+			if depth == 0 {
+				return len(raw) == 0
+			}
+			if len(raw) == 0 || raw[0] != ',' {
+				return false
+			}
+			raw = raw[1:]
+		}
+		n := plainName(raw)
+		if n == 0 || n == len(raw) || raw[n] != ':' {
+			return false
+		}
+		raw = raw[n+1:]
+	}
+}
+
+// plainName returns the length of the string that doc begins with, with its quotes; 0 if it begins with none, or if
+// that has characters which json.Marshal would escape.
+func plainName(doc []byte) int {
+	if len(doc) == 0 || doc[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			if i++; i == len(doc) || strings.IndexByte(`"\/bfnrt`, doc[i]) < 0 {
+				return 0
+			}
+		case c >= utf8.RuneSelf || !plain[c]:
+			return 0
+		}
+	}
+	return 0
 }
 
 func appendBytes(b, v []byte) []byte {

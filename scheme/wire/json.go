@@ -215,17 +215,13 @@ func skipValue(doc []byte, pos int) (int, error) {
 }
 
 func skipString(doc []byte, pos int) (int, error) {
-	for i := pos + 1; i < len(doc); {
-		n := bytes.IndexAny(doc[i:min(i+64, len(doc))], `"\`)
-		if n < 0 {
-			i = min(i+64, len(doc))
-			continue
-		}
-		i += n
-		if doc[i] == '"' {
+	for i := pos + 1; i < len(doc); i++ {
+		switch doc[i] {
+		case '"':
 			return i + 1, nil
+		case '\\':
+			i++ // what is escaped
 		}
-		i += 2
 	}
 	return 0, ErrMalformedJSON
 }
