@@ -9,9 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// metaOf returns the metadata of an object for validation, which looks at all of
-// managedFields but the fields in them: those of a tree would have to be encoded.
-func metaOf(obj registry.Object) metav1.Object {
+// withoutFields returns the metadata of an object without the fields in its managedFields, at which validation does not
+// look: those of an unstructured object would have to be encoded.
+func withoutFields(obj registry.Object) metav1.Object {
 	tree, isTree := obj.(*unstructured.Unstructured)
 	if !isTree {
 		return obj

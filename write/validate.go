@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // validate checks the object by the rules of all objects and by those of its kind.
@@ -65,7 +66,7 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 }
 
 func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
-	validate := validation.ValidateNameFunc(validation.NameIsDNSSubdomain)
+	validate := validation.ValidateNameFunc(names.NameIsDNSSubdomain)
 	if a.Target.Kind.Metadata.ValidateName != nil {
 		validate = a.Target.Kind.Metadata.ValidateName
 	}
@@ -126,9 +127,9 @@ var standardFinalizers = map[string]bool{
 // those of them that the kind's own validation repeats.
 func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
-	meta, before := metaOf(obj), metaOf(old)
+	meta := metaOf(obj)
 	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
-	kept := validation.ValidateObjectMetaAccessorUpdate(meta, before, path)
+	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
 	if a.Target.Kind.Metadata.OnUpdate == registry.MetaNothing || !a.rightType(obj) {
 		return errs

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // podValidator validates the containers of a pod. It has the parts of the pod that they refer
@@ -589,7 +591,7 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *fie
 		if name == "metadata.annotations" {
 			key = strings.ToLower(subscript)
 		}
-		return invalid(path, subscript, validation.IsQualifiedName(key))
+		return invalid(path, subscript, names.IsLabelKey(key))
 	}
 	switch {
 	case subscripted && slices.Contains([]string{"metadata.name"}, name), !slices.Contains(podFieldLabels, name) ||

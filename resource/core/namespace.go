@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // protectedNamespaces cannot be deleted.
@@ -121,7 +121,7 @@ func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.
 
 func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, problem := range validation.IsQualifiedName(name) {
+	for _, problem := range names.IsLabelKey(name) {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	if len(errs) == 0 && !strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // deprecatedNodeLabels has the texts of the warnings about deprecated node labels.
@@ -25,7 +27,7 @@ var deprecatedNodeLabels = map[string]string{
 func warnPod(_ context.Context, p, old *corev1.Pod) []string {
 	var warnings []string
 	if old == nil {
-		if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
+		if problems := names.IsDNS1123Label(p.Name); len(problems) > 0 {
 			warnings = append(warnings,
 				fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising "+
 					"behavior; a DNS label is recommended: %v", problems))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/internal/declare"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // ValidatePodTemplateSpec validates the pod template of a workload, with its labels and
@@ -182,7 +183,7 @@ func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 
 // validateQualifiedName validates a name with an optional DNS prefix.
 func validateQualifiedName(path *field.Path, name string) field.ErrorList {
-	return invalid(path, name, validation.IsQualifiedName(name))
+	return invalid(path, name, names.IsLabelKey(name))
 }
 
 func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {

@@ -8,8 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // ValidateResourceRequirements validates requests and limits. claims are the names of the
@@ -115,7 +116,7 @@ func isExtendedResource(name string) bool {
 	if isNativeResource(name) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
-	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
+	return len(names.IsLabelKey(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
 var (
@@ -130,7 +131,7 @@ var (
 
 // ValidateResourceName accepts the names of standard resources, and qualified names.
 func ValidateResourceName(name string, path *field.Path) field.ErrorList {
-	errs := invalid(path, name, validation.IsQualifiedName(name))
+	errs := invalid(path, name, names.IsLabelKey(name))
 	if len(errs) == 0 && !strings.Contains(name, "/") && !slices.Contains(standardResources, name) &&
 		!isHugePages(corev1.ResourceName(name)) && !strings.HasPrefix(name, "requests."+corev1.ResourceHugePagesPrefix) {
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 const (
@@ -57,11 +59,11 @@ func nonNegative[T ~int32 | ~int64](path *field.Path, value T) field.ErrorList {
 }
 
 func validateDNSLabel(path *field.Path, value string) field.ErrorList {
-	return invalid(path, value, validation.IsDNS1123Label(value))
+	return invalid(path, value, names.IsDNS1123Label(value))
 }
 
 func validateDNSSubdomain(path *field.Path, value string) field.ErrorList {
-	return invalid(path, value, validation.IsDNS1123Subdomain(value))
+	return invalid(path, value, names.IsDNS1123Subdomain(value))
 }
 
 // validatePortNumber returns an error unless the port is between 1 and 65535.

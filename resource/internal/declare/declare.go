@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // Value sets *p if it is the zero value.
@@ -128,7 +128,7 @@ func FieldLabelForGVK(group, kind string) func(version, label string) error {
 // PodNameWarnings returns a warning if a name is not a DNS label, for objects whose pods have
 // names and hostnames with that name.
 func PodNameWarnings(name string) []string {
-	msgs := validation.IsDNS1123Label(name)
+	msgs := names.IsDNS1123Label(name)
 	if len(msgs) == 0 {
 		return nil
 	}
