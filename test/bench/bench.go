@@ -70,6 +70,7 @@ func (b *bench) steps() []step {
 		}},
 		step{[]string{"memory-load"}, b.memoryAfterLoad},
 		step{[]string{"watch-200"}, b.watchFew},
+		step{[]string{"watch-paced"}, b.watchPaced},
 		step{[]string{"watch-2000", "watch-memory"}, b.watchMany},
 		step{[]string{"crd-served", "crd-cpu", "crd-memory", "crd-discovery", "crd-openapi"}, b.defineSpread},
 		step{[]string{"crd-one-group"}, b.defineTogether},

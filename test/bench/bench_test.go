@@ -202,13 +202,19 @@ func TestFanOutOnTheFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &bench{floor: &floorProcess{target: target{address: address}}}
-	const watchers, events, size = 30, 50, 900
-	d, err := b.fanOutFloor(watchers, events, size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.events != watchers*events || d.bytes != size || len(d.lag) != watchers/sampleEvery*events {
-		t.Errorf("%d events of %d bytes, %d lags", d.events, d.bytes, len(d.lag))
+	const watchers, events, size, pace = 30, 50, 900, 500
+	for _, pace := range []float64{0, pace} {
+		d, err := b.fanOutFloor(watchers, events, size, pace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.events != watchers*events || d.bytes != size || len(d.lag) != watchers/sampleEvery*events {
+			t.Errorf("pace %v: %d events of %d bytes, %d lags", pace, d.events, d.bytes, len(d.lag))
+		}
+		// The last event is never made before its time, so this holds on any machine.
+		if least := time.Duration((events - 1) / pace * float64(time.Second)); pace > 0 && d.wall < least {
+			t.Errorf("pace %v: %v for %d events, want %v at least", pace, d.wall, events, least)
+		}
 	}
 }
 

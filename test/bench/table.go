@@ -16,9 +16,10 @@ const (
 	milliseconds
 	megabytes
 	kilobytes
+	microseconds
 )
 
-func (u unit) String() string { return [...]string{"/s", "ms", "MB", "KB"}[u] }
+func (u unit) String() string { return [...]string{"/s", "ms", "MB", "KB", "us"}[u] }
 
 func (u unit) write(v float64) string {
 	switch {
@@ -79,6 +80,7 @@ var expectations = []expectation{
 	{"memory-load", "the same, after all of the above", megabytes, 1990, "220 MB", "160 MB"},
 	{"watch-200", "watch fan-out, 200 watchers x 2,000 events", perSecond, 72800, "400,000/s", "0.7 x floor"},
 	{"watch-2000", "watch fan-out, 2,000 watchers x 300 events", perSecond, 104000, "400,000/s", "0.7 x floor"},
+	{"watch-paced", "processor time of an event at one of 200 watchers, 800 events made in a second", microseconds, 35, "5 us", ""},
 	{"watch-memory", "memory of each of these watchers", kilobytes, 63, "24 KB", "floor + 3 KB"},
 	{"crd-served", "from creating a definition to listing its objects, p50", milliseconds, 500, "20 ms", "5 ms"},
 	{"crd-cpu", "processor time of a definition of 40 fields", milliseconds, 149, "10 ms", "3 ms"},

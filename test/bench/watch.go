@@ -32,6 +32,7 @@ type fanOut struct {
 	opened                          func() error            // called before the events, if set
 	emit                            func(i int, r *request) // request i makes one event, marked with the time
 	inFlight                        int                     // events being made at a time
+	pace                            float64                 // events made in a second; 0: as many as inFlight allows
 }
 
 // delivered is what a fan-out gave.
@@ -50,6 +51,23 @@ func (f *fanOut) expected() int {
 		return f.each
 	}
 	return f.events
+}
+
+// plan returns how the events are made.
+func (f *fanOut) plan() plan {
+	p := plan{inFlight: f.inFlight, connections: 1, count: f.events, limit: deliverTime, prepare: f.emit}
+	if f.pace == 0 {
+		return p
+	}
+	// Each event has its time, counted from the first request on. Each connection waits for the time of its next
+	// one, so an event that takes long delays no other.
+	p.connections = f.inFlight
+	begin := sync.OnceValue(time.Now)
+	p.prepare = func(i int, r *request) {
+		time.Sleep(time.Until(begin().Add(time.Duration(float64(i) / f.pace * float64(time.Second)))))
+		f.emit(i, r)
+	}
+	return p
 }
 
 func (d *delivered) rate() float64 { return float64(d.events) / d.wall.Seconds() }
@@ -166,8 +184,7 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	var madeErr error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		p := plan{inFlight: f.inFlight, connections: 1, count: f.events, limit: deliverTime, prepare: f.emit}
-		made, madeErr = p.run(&target{address: t.address, bearer: t.bearer})
+		made, madeErr = f.plan().run(&target{address: t.address, bearer: t.bearer})
 	})
 	limit := time.Now().Add(deliverTime)
 	err = each(groups, func(g *group) error {
