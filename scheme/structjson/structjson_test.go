@@ -349,3 +349,60 @@ func TestFieldsAreMarshaled(t *testing.T) {
 		t.Errorf("%d documents were valid and %d were not", valid, invalid)
 	}
 }
+
+// TestTreesAreConverted: scheme.ToTree and scheme.FromTree give what apimachinery's converter gives, for every built-in
+// type with random values, and for trees in which a value was replaced or a member added.
+func TestTreesAreConverted(t *testing.T) {
+	converter := runtime.DefaultUnstructuredConverter
+	each(t, func(t *testing.T, v *registry.Version, _ bool) {
+		for seed := range uint64(rounds) {
+			obj := v.New()
+			f := newFiller(seed)
+			f.fill(reflect.ValueOf(obj).Elem(), 0)
+			if seed%7 == 0 {
+				obj.(metav1.Object).SetName("\xff") // no UTF-8, which JSON cannot have
+			}
+			want, wantErr := converter.ToUnstructured(obj)
+			got, err := scheme.ToTree(obj)
+			if (err != nil) != (wantErr != nil) || err == nil && !reflect.DeepEqual(got, want) {
+				t.Fatalf("seed %d: %v %v, want %v %v", seed, got, err, want, wantErr)
+			}
+			if err != nil {
+				continue
+			}
+			if seed%2 == 1 {
+				f.damage(want)
+			}
+			for _, strict := range []bool{true, false} {
+				back, wantBack := v.New(), v.New()
+				wantErr := converter.FromUnstructuredWithValidation(runtime.DeepCopyJSON(want), wantBack, strict)
+				err := scheme.FromTree(want, back, strict)
+				if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !equality.Semantic.DeepEqual(back, wantBack) {
+					t.Fatalf("seed %d: %v\n%+v %v\nwant\n%+v %v", seed, want, back, err, wantBack, wantErr)
+				}
+			}
+		}
+	})
+}
+
+// damage replaces a value somewhere in a tree, or adds a member.
+func (f *filler) damage(tree map[string]any) {
+	values := []any{nil, "", "text", "1", "\xff", int64(3), int64(1) << 40, 2.0, 2.5, 1e30, true, []any{}, []any{"a"}, map[string]any{}}
+	for name, v := range tree { // in any order
+		if below, ok := v.(map[string]any); ok && len(below) > 0 && f.IntN(4) > 0 {
+			f.damage(below)
+			return
+		}
+		if list, ok := v.([]any); ok && len(list) > 0 && f.IntN(4) > 0 {
+			if below, ok := list[0].(map[string]any); ok {
+				f.damage(below)
+				return
+			}
+		}
+		if f.IntN(2) == 0 {
+			tree[name] = values[f.IntN(len(values))]
+			return
+		}
+	}
+	tree["unknown"] = values[f.IntN(len(values))]
+}

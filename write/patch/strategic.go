@@ -38,7 +38,7 @@ func Strategic(original, into runtime.Object, body []byte, v Validation) (warnin
 	if err != nil {
 		return nil, err
 	}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, into, v.checks())
+	err = scheme.FromTree(merged, into, v.checks())
 	warnings, err = settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
 	if err == nil {
 		part.complete(into)
@@ -109,7 +109,7 @@ func (p part) tree() (map[string]any, error) {
 	if meta, ok := some.Interface().(metav1.Object); ok && p.owners {
 		meta.SetManagedFields(nil)
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(some.Interface())
+	tree, err := scheme.ToTree(some.Interface().(runtime.Object))
 	for name := range tree {
 		if !p.names[name] {
 			delete(tree, name)
@@ -145,7 +145,7 @@ func (p part) complete(into runtime.Object) {
 
 // strategicTree is Strategic for any object and patch.
 func strategicTree(original, into runtime.Object, patch map[string]any, strict []error, v Validation) ([]string, error) {
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(original)
+	tree, err := scheme.ToTree(original)
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -153,7 +153,7 @@ func strategicTree(original, into runtime.Object, patch map[string]any, strict [
 	if err != nil {
 		return nil, err
 	}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(merged, into, v.checks())
+	err = scheme.FromTree(merged, into, v.checks())
 	return settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
 }
 
