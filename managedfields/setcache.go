@@ -54,8 +54,9 @@ func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 		if known.fits != s && known.set != nil && s.fitsSchema(known.set, false) {
 			known.fits = s
 		}
+		found, fits := known.set, known.set != nil && known.fits == s
 		c.mu.Unlock()
-		return known.set, known.set != nil && known.fits == s
+		return found, fits
 	}
 	c.mu.Unlock()
 
