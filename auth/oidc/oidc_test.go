@@ -303,8 +303,14 @@ func TestForgeriesDoNotMakeTheServerAsk(t *testing.T) {
 	}
 	p.key = newKey(t) // is rotated
 	now = now.Add(2 * keysInterval)
-	if user, err := i.UserOfToken(t.Context(), authn.NewBearerToken(p.token(t, nil))); user == nil {
-		t.Error(err)
+	// The first try may still get the error of the last forged token: go-oidc lets callers share a fetch until a moment
+	// after it has ended.
+	user, err := i.UserOfToken(t.Context(), authn.NewBearerToken(p.token(t, nil)))
+	for end := time.Now().Add(10 * time.Second); user == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		user, err = i.UserOfToken(t.Context(), authn.NewBearerToken(p.token(t, nil)))
+	}
+	if user == nil {
+		t.Errorf("waited 10 s for the new key: %v", err)
 	}
 }
 
