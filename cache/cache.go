@@ -1,12 +1,11 @@
-// Package cache keeps the objects of resources that are read in memory, encoded as
-// they are served, with a log of their recent changes.
+// Package cache keeps the objects of resources in memory, in the encoding in which they are served, together with a
+// log of their recent changes.
 //
-// One watch of the store feeds the whole cache. A resource is followed from its first
-// use on: its changes are one log (package window), and a watcher is a cursor into
-// that log that is woken only by events that concern it (package interest). Its
-// objects are held in a copy-on-write tree (package index) if they are few or much is
-// read of them (see Memory), and are read from the store else. Readers take a View,
-// which hides the difference, and hold no lock while they serve it.
+// One watch of the store feeds the whole cache. From its first use on, a resource is followed: its changes are
+// appended to a log (package window), and a watcher is a cursor into that log that is woken only by events that it
+// is interested in (package interest). The objects of a resource are held in a copy-on-write tree (package index)
+// if they are few or are read often (see Memory); otherwise they are read from the store. Readers take a View,
+// which hides this difference, and hold no lock while they use it.
 package cache
 
 import (
@@ -29,11 +28,11 @@ const (
 	defaultWindowBytes = 32 << 20
 )
 
-// ErrRemoved ends the cursors of a resource that was removed.
+// ErrRemoved is the error of cursors of a resource that was removed.
 var ErrRemoved = errors.New("cache: the resource was removed")
 
-// Codec reads the stored values of one resource. Its methods may be called
-// concurrently and should not decode the object.
+// Codec decodes the stored values of one resource. Its methods may be called concurrently and should not decode
+// whole objects.
 type Codec interface {
 	// Read turns a stored value into what is kept. key is the whole key in the
 	// store. The result may share memory with value. An object that cannot be
@@ -49,7 +48,7 @@ type Codec interface {
 	Restamp(data []byte, revision int64) ([]byte, error)
 }
 
-// Header is what Codec.Read makes of a stored value.
+// Header is the result of Codec.Read for a stored value.
 type Header struct {
 	Labels []Label  // sorted by key; interned by the codec
 	Fields []string // values of the indexed fields, in the order of Config.Indexes
@@ -88,10 +87,9 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// ProgressRequester is what a storage.Watcher may implement: it asks for a batch,
-// empty if need be, that moves the watcher's revision to the store's current one.
-// The cache uses it when a reader waits for a revision, because a store that
-// others share may move on without a change that the cache sees.
+// ProgressRequester is an optional interface of a storage.Watcher. It requests a batch, possibly empty, that moves
+// the revision of the watcher to the current one of the store. The cache calls it when a reader waits for a
+// revision, because a store that others write to may advance without changes for this cache.
 type ProgressRequester interface {
 	RequestProgress()
 }
@@ -125,7 +123,7 @@ type Cache struct {
 	depth     int // most slashes in a prefix
 }
 
-// New starts a cache. It needs a Close.
+// New starts a cache. The caller must call Close.
 func New(o Options) *Cache {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Cache{
@@ -157,8 +155,7 @@ func New(o Options) *Cache {
 	return c
 }
 
-// Close stops the cache: readers that wait and cursors end with
-// storage.ErrClosed. It does not close the store.
+// Close stops the cache. Waiting readers and cursors end with storage.ErrClosed. It does not close the store.
 func (c *Cache) Close() {
 	c.fail(storage.ErrClosed)
 	c.mu.Lock() // no spawn after this
@@ -167,8 +164,8 @@ func (c *Cache) Close() {
 	c.tasks.Wait()
 }
 
-// Resource returns the resource with the configured prefix and makes it if there
-// is none; an existing one keeps its configuration. Nothing is loaded yet.
+// Resource returns the resource with the prefix of the configuration, and creates it if there is none. An existing
+// resource keeps its configuration. Resource loads nothing.
 func (c *Cache) Resource(config Config) *Resource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,8 +178,8 @@ func (c *Cache) Resource(config Config) *Resource {
 	return r
 }
 
-// Remove forgets a resource; its cursors end with ErrRemoved and so does what is
-// asked of it later. A Resource call with the same prefix makes a new one.
+// Remove removes a resource. Its cursors and later calls fail with ErrRemoved. A later call of Resource with the
+// same prefix creates a new one.
 func (c *Cache) Remove(prefix string) {
 	c.mu.Lock()
 	r := c.resources[prefix]
@@ -198,8 +195,8 @@ func (c *Cache) Remove(prefix string) {
 	}
 }
 
-// Current returns the store's current revision, for a read that must see
-// everything that was committed before it began.
+// Current returns the current revision of the store, for a read that must return everything that was committed
+// before it began.
 func (c *Cache) Current(ctx context.Context) (int64, error) {
 	if err := c.err(); err != nil {
 		return 0, err
@@ -207,18 +204,17 @@ func (c *Cache) Current(ctx context.Context) (int64, error) {
 	return c.store.Revision(ctx)
 }
 
-// Await returns once a revision is applied. When ctx's deadline passes before, the
-// error is a *storage.FutureRevisionError if the store has not reached it, and else
-// the context's.
+// Await waits until a revision is applied. If the deadline of ctx passes first, it returns a
+// *storage.FutureRevisionError if the store has not reached the revision, and otherwise the error of ctx.
 func (c *Cache) Await(ctx context.Context, revision int64) error { return c.await(ctx, revision) }
 
-// Applied is the revision up to which the logs of all resources are complete.
+// Applied returns the revision up to which the logs of all resources are complete.
 func (c *Cache) Applied() int64 { return c.applied.Load() }
 
 // FormBytes is the size of the forms that are kept with objects and groups.
 func (c *Cache) FormBytes() int64 { return c.forms.used.Load() + c.groups.used.Load() }
 
-// err returns why the cache ended, nil while it runs.
+// err returns the reason why the cache ended, nil while it runs.
 func (c *Cache) err() error {
 	if p := c.failed.Load(); p != nil {
 		return *p
@@ -226,7 +222,7 @@ func (c *Cache) err() error {
 	return nil
 }
 
-// fail ends the cache for everybody who uses it. The first error stays.
+// fail ends the cache for all its users. Only the first error is kept.
 func (c *Cache) fail(err error) {
 	if !c.failed.CompareAndSwap(nil, &err) {
 		return
@@ -237,7 +233,7 @@ func (c *Cache) fail(err error) {
 	}
 }
 
-// all lists the resources.
+// all returns the resources.
 func (c *Cache) all() []*Resource {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -248,7 +244,7 @@ func (c *Cache) all() []*Resource {
 	return list
 }
 
-// tidy drops what was not used for a while, until the cache is closed.
+// tidy drops resources and encodings that were not used for some time, until the cache is closed.
 func (c *Cache) tidy(idle time.Duration) {
 	const rest = 30 * time.Second
 	every := rest
@@ -294,8 +290,8 @@ func (c *Cache) tidy(idle time.Duration) {
 	}
 }
 
-// await returns once revision is applied. When the context's deadline passes
-// before, the error says whether the revision is in the store's future.
+// await waits until revision is applied. If the deadline of ctx passes first, the error says whether the store has
+// reached the revision.
 func (c *Cache) await(ctx context.Context, revision int64) error {
 	if c.applied.Load() >= revision {
 		return nil
@@ -352,7 +348,7 @@ type waiter struct {
 	ready    chan struct{} // closed when applied, or when the cache failed
 }
 
-// add returns nil if there is nothing to wait for.
+// add returns nil if the revision is already applied.
 func (ws *waiters) add(c *Cache, revision int64) *waiter {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -379,7 +375,7 @@ func (ws *waiters) remove(w *waiter) {
 	}
 }
 
-// reached wakes those that wait for a revision up to applied.
+// reached wakes the readers that wait for a revision up to applied.
 func (ws *waiters) reached(applied int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -2,23 +2,21 @@ package cache
 
 import "sync"
 
-// rests remembers how many objects follow the pages of lists, so that a page that
-// is read from the store need not count them: it has fewer than the page before it
-// by as many as it shows.
+// rests remembers how many objects follow the pages of lists. The number after a page is that after the page before
+// it, minus the objects of the page, so a page that is read from the store need not count them.
 type rests struct {
 	mu     sync.Mutex // guards what follows
 	counts map[restKey]int64
 	oldest []restKey // in the order in which they came
 }
 
-// restKey names the rest of a list: what is below a prefix from a key on, as of a
-// revision.
+// restKey identifies the rest of a list: the keys with a prefix from a key on, at a revision.
 type restKey struct {
 	revision     int64
 	prefix, from string // whole keys of the store
 }
 
-// maxRests bounds the remembered pages.
+// maxRests is the highest number of remembered pages.
 const maxRests = 1024
 
 func (m *rests) get(k restKey) (int64, bool) {

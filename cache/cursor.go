@@ -30,12 +30,12 @@ type Interest struct {
 	Index, Value string
 }
 
-// gate is what cursors wait at: a channel that is closed to wake all of them. It
-// costs nothing while nobody waits.
+// gate is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
+// waits.
 type gate struct{ ch atomic.Pointer[chan struct{}] }
 
-// wait returns the channel. The caller holds Resource.mu, so that no event comes
-// between its look at the log and this call.
+// wait returns the channel. The caller holds Resource.mu, so that no event is appended between its check of the log
+// and this call.
 func (g *gate) wait() chan struct{} {
 	for {
 		if p := g.ch.Load(); p != nil {
@@ -48,7 +48,7 @@ func (g *gate) wait() chan struct{} {
 	}
 }
 
-// open returns the channel to be closed, nil if nobody waits.
+// open returns the channel to close, nil if no cursor waits.
 func (g *gate) open() chan struct{} {
 	if g.ch.Load() == nil {
 		return nil
@@ -56,9 +56,9 @@ func (g *gate) open() chan struct{} {
 	return *g.ch.Swap(nil)
 }
 
-// Cursor is a watcher's place in the log of a resource. It has no goroutine and
-// no buffer, and a slow one costs nothing to others: when the log has moved on
-// without it, it reads the store's history, in turn with others. It is used by one goroutine.
+// Cursor is the position of a watcher in the log of a resource. It has no goroutine and no buffer, so a slow one
+// costs others nothing: if the log no longer has its position, the cursor reads the history of the store, in turn
+// with others. It must be used by one goroutine only.
 type Cursor struct {
 	resource *Resource
 	in       Interest
@@ -78,11 +78,10 @@ type Cursor struct {
 	closed bool
 }
 
-// Watch returns a cursor over the events with a revision above from that concern
-// an interest: those whose object matched it before or matches it after. A
-// revision that the log no longer reaches is replayed from the store's history, see
-// Histories; the error is a *storage.CompactedError when that is gone as well, or
-// when too many others read it, here or later from Next. The cursor needs a Close.
+// Watch returns a cursor over the events after revision from whose object matches the interest before or after the
+// change. If the log no longer has that revision, the events are read from the history of the store (see
+// Histories). If the history is compacted, or too many cursors read it, Watch or a later Next returns a
+// *storage.CompactedError. The caller must close the cursor.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
 	c := &Cursor{resource: r, in: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
@@ -104,7 +103,7 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 	return c, nil
 }
 
-// join enters the cursor with its resource, if that is followed.
+// join registers the cursor with its resource, if that is followed.
 func (r *Resource) join(c *Cursor) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +120,8 @@ func (r *Resource) join(c *Cursor) bool {
 	return true
 }
 
-// interestKey chooses the posting list for a cursor, the shortest of those that
-// contain all it wants; false for the log itself.
+// interestKey returns the shortest posting list that contains everything the cursor wants. It returns false if the
+// cursor has to read the whole log.
 func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
 	switch in := c.in; {
 	case in.Name != "" && !r.config.Namespaced:
@@ -139,23 +138,19 @@ func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
 	return interest.Key{}, false
 }
 
-// Next returns the next events, in revision order, and the revision up to which
-// the cursor is complete with them; it never returns a part of a revision. It
-// waits until there is one that the interest matches or ctx ends: a caller that
-// has something to do at a certain time gives ctx a deadline, and after ctx's
-// error goes on with the cursor as if nothing had happened. Events are shared;
-// the slice is valid until the next call.
+// Next returns the next events in the order of revisions, and the revision up to which the cursor is then complete.
+// It never returns only a part of a revision. It waits until an event matches the interest or ctx ends; after the
+// error of ctx the cursor can still be used, so a caller with other work at a certain time sets a deadline. Events
+// are shared; the slice is valid until the next call.
 //
-// Other errors end the cursor: *storage.CompactedError when it is behind the log
-// and the store has compacted what it had still to see, storage.ErrClosed,
-// storage.ErrFailed and ErrRemoved.
+// Other errors end the cursor: *storage.CompactedError if the cursor is behind the log and the store has compacted
+// events that it has not seen, storage.ErrClosed, storage.ErrFailed and ErrRemoved.
 func (c *Cursor) Next(ctx context.Context) ([]*Event, int64, error) {
 	return c.NextOr(ctx, nil)
 }
 
-// NextOr is Next that also returns, without events or an error, when tick
-// delivers. With one timer for the life of a watch it is cheaper than a deadline
-// for each call.
+// NextOr is Next, but also returns, without events or an error, when tick delivers a value. One timer for a whole
+// watch is cheaper than a deadline for each call.
 func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, int64, error) {
 	clear(c.events)
 	c.events = c.events[:0]
@@ -191,12 +186,11 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 	}
 }
 
-// errTick ends a read of the history because the caller's tick came.
+// errTick ends a read of the history when the caller's tick delivers.
 var errTick = errors.New("cache: tick")
 
-// Revision is the revision up to which Next has returned everything. For a cursor
-// that has nothing to return it moves on with the store: a bookmark comes from
-// here.
+// Revision returns the revision up to which Next has returned everything. Without matching events it advances with
+// the store, so bookmarks use it.
 func (c *Cursor) Revision() int64 {
 	if c.closed || c.behind {
 		return c.revision
@@ -221,7 +215,7 @@ func (c *Cursor) Revision() int64 {
 	return c.revision
 }
 
-// Close gives the cursor back. A Next must not be under way.
+// Close releases the cursor. It must not be called during Next.
 func (c *Cursor) Close() {
 	if c.closed {
 		return
@@ -238,8 +232,8 @@ func (c *Cursor) Close() {
 	}
 }
 
-// collect gathers what the log has for the cursor. Without events it returns the
-// channel that will be closed when there may be some, or nil to be called again.
+// collect returns the events of the log for the cursor. Without events it returns the channel that is closed when
+// there may be some, or nil if it must be called again.
 func (c *Cursor) collect() (<-chan struct{}, error) {
 	r := c.resource
 	tail := r.cache.applied.Load() // before the look at the log
@@ -278,8 +272,8 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 	return r.gate.wait(), nil
 }
 
-// scan looks at the events of the log itself, a bounded number and whole
-// revisions. It returns whether it came to the end.
+// scan reads events of the whole log: a bounded number, but only complete revisions. It reports whether it reached
+// the end.
 func (c *Cursor) scan() bool {
 	log := &c.resource.log
 	end := min(log.Next(), c.next+cursorScan)
@@ -295,8 +289,8 @@ func (c *Cursor) scan() bool {
 	return true
 }
 
-// take looks at the event at a position. It returns false, and leaves the event
-// for the next call, when the batch is full and a new revision begins.
+// take reads the event at a position. If the batch is full and a new revision begins, it returns false and leaves
+// the event for the next call.
 func (c *Cursor) take(position uint64) bool {
 	e := c.resource.log.Get(position)
 	if n := len(c.events); n >= cursorBatch && e.Revision > c.events[n-1].Revision {
@@ -310,7 +304,7 @@ func (c *Cursor) take(position uint64) bool {
 	return true
 }
 
-// concerns says whether the object matched the interest before or does after.
+// concerns reports whether the object matches the interest before or after the event.
 func (c *Cursor) concerns(e *Event) bool {
 	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
 }

@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Memory says which resources have their objects in memory and which leave them in
-// the store. The zero value of each field is a sensible default.
+// Memory configures which resources have their objects in memory and which are read from the store. The zero value
+// of each field means the default.
 //
-// A small resource is always held. A larger one is held while enough is read of it:
-// each read is charged what it costs to serve it from the store, the charges fade
-// with time, and when they reach what reading all objects once would be charged,
-// the objects are loaded. This is the rule for renting or buying skis: it never
-// costs more than twice the best choice made afterwards. A large resource of which
-// little is read is dropped when all such resources together take too much.
+// A small resource is always held in memory. A larger one is held while it is read often: each read is charged what
+// it costs to serve it from the store, the charges fade with time, and when they reach the charge of one read of
+// all objects, the objects are loaded. This solves the ski rental problem: it never costs more than twice the best
+// choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
+// for its reads is dropped.
 type Memory struct {
 	// SmallObjects and SmallBytes bound a resource that is always held. 0 is 1,000
 	// objects and 4 MiB; negative: no resource is.
@@ -54,36 +53,35 @@ func (m Memory) withDefaults() Memory {
 	return m
 }
 
-// small says whether a resource of that size is always held.
+// small reports whether a resource of that size is always held.
 func (m *Memory) small(objects int, bytes int64) bool {
 	return objects <= m.SmallObjects && bytes <= m.SmallBytes
 }
 
-// loads says whether reads may load large resources at all.
+// loads reports whether reads may load large resources at all.
 func (m *Memory) loads() bool { return !math.IsInf(m.LoadAfter, 1) }
 
-// What reads are charged, in objects that a scan of the store goes through. A page
-// is cheap for what it returns, since the next one goes on where it ended.
+// The charges of reads, in objects that a scan of the store reads. A page is charged little more than what it
+// returns, because the next page continues at its end.
 const (
 	pointCharge = 8
 	scanCharge  = 1
 	pageCharge  = 0.25
 )
 
-// seldomRead is the part of a resource's objects below which the charges of its
-// reads must fall before it counts as seldom read. It is far below the charge at
-// which a resource is loaded, so that none is loaded and dropped in turn.
+// seldomRead is the part of the objects of a resource below which the charges of its reads must fall before it
+// counts as seldom read. It is far below the charge at which a resource is loaded, so that no resource is loaded
+// and dropped in turn.
 const seldomRead = 1.0 / 8
 
-// demand is the sum of the charges of reads, each of which fades by half in every
-// half-life.
+// demand is the sum of the charges of reads. Each charge fades to half in every half-life.
 type demand struct {
 	mu    sync.Mutex // guards what follows
 	value float64    // as of at
 	at    time.Time
 }
 
-// add charges a read and returns the sum.
+// add adds the charge of a read and returns the sum.
 func (d *demand) add(now time.Time, halfLife time.Duration, charge float64) float64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// follow is the feed: it hands the store's changes to the loaded resources, one
-// batch after the other, until the cache or the store is closed.
+// follow is the feed: it passes the changes of the store to the loaded resources, batch by batch, until the cache
+// or the store is closed.
 func (c *Cache) follow() {
 	ok := c.persist("read the revision", func() error {
 		revision, err := c.store.Revision(c.ctx)
@@ -42,7 +42,7 @@ func (c *Cache) follow() {
 	}
 }
 
-// persist repeats do until it works. It returns false when the cache ended.
+// persist calls do until it succeeds. It returns false if the cache ended.
 func (c *Cache) persist(what string, do func() error) bool {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := do()
@@ -71,7 +71,7 @@ func (c *Cache) pause(d time.Duration) bool {
 	}
 }
 
-// isFinal says whether the store is of no further use.
+// isFinal reports whether the store cannot be used any more after this error.
 func isFinal(err error) bool {
 	return errors.Is(err, storage.ErrClosed) || errors.Is(err, storage.ErrFailed)
 }
@@ -81,7 +81,7 @@ func isCompacted(err error) bool {
 	return errors.As(err, &compacted)
 }
 
-// stream applies what follows the applied revision until the watch ends.
+// stream applies the changes after the applied revision until the watch ends.
 func (c *Cache) stream() error {
 	w, err := c.store.Watch(c.ctx, Root, c.applied.Load()+1)
 	if err != nil {
@@ -115,8 +115,7 @@ func (c *Cache) advance(revision int64) {
 	}
 }
 
-// demux sorts the events of a batch by resource. It belongs to the feed, as does
-// Resource.incoming.
+// demux sorts the events of a batch by resource. Only the feed uses it and Resource.incoming.
 type demux struct{ touched []*Resource }
 
 func (d *demux) split(c *Cache, events []storage.Event) {
@@ -156,9 +155,9 @@ func (d *demux) reset() {
 
 func slashes(s string) int { return strings.Count(s, "/") }
 
-// relist brings the loaded resources to one revision of the store by reading them
-// anew, after the store has compacted what the feed had still to see. What
-// changed goes to the logs, so that cursors miss nothing.
+// relist brings the loaded resources to one revision by reading them from the store again, after the store has
+// compacted changes that the feed had not seen. The differences are appended to the logs, so that cursors miss
+// nothing.
 func (c *Cache) relist() error {
 	base, err := c.store.Revision(c.ctx)
 	if err != nil {
@@ -174,24 +173,23 @@ func (c *Cache) relist() error {
 	return nil
 }
 
-// Pages of the store are read until they have this many entries, or bytes.
+// Pages of the store are read up to this number of entries or bytes.
 const (
 	firstPage = 500
 	maxPage   = 1000
 	pageBytes = 4 << 20
 )
 
-// pages reads the entries of a prefix as of one revision, page by page. After the
-// first, pages are as long as the entries are short.
+// pages reads the entries with a prefix at one revision, page by page. The length of pages after the first depends
+// on the size of the entries.
 type pages struct {
 	request storage.RangeRequest
 	most    int // entries that are still wanted; all if not positive
 	done    bool
 }
 
-// newPages begins at the key from, or at the first below prefix. Revision 0 is the
-// latest, at which the first page is read; most is how many entries are wanted, all
-// if it is not positive.
+// newPages starts at the key from, or at the first key with the prefix. Revision 0 is the latest when the first
+// page is read. most is the number of wanted entries; all if it is not positive.
 func newPages(prefix, from string, revision int64, most int) *pages {
 	p := &pages{most: most, request: storage.RangeRequest{
 		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Limit: firstPage, Uncounted: true,
@@ -207,7 +205,7 @@ func (p *pages) limit(most int) {
 	}
 }
 
-// next returns the next page. More than are wanted may come.
+// next returns the next page. It may have more entries than wanted.
 func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry, error) {
 	page, err := store.Range(ctx, p.request)
 	if err != nil {
@@ -232,9 +230,8 @@ func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry,
 	return page.Entries, nil
 }
 
-// scan reads the entries of a prefix as of one revision, 0 being the latest, page
-// by page, until each returns false. It returns whether it came to the end, and the
-// revision.
+// scan reads the entries with a prefix at one revision (0 is the latest), page by page, until each returns false.
+// It returns the revision, and whether it reached the end.
 func (c *Cache) scan(ctx context.Context, prefix string, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
 	p := newPages(prefix, "", revision, 0)
 	for !p.done {

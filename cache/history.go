@@ -12,10 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// A cursor that is behind its resource's log reads the store's history. A stream of old
-// changes is expensive for a store: etcd holds up to a thousand revisions with their
-// previous values in memory for each stream, for as long as its reader is slow. So the
-// streams of a process are few, and cursors share them:
+// A cursor that is behind the log of its resource reads the history of the store. A stream of old changes is
+// expensive for a store: etcd holds up to a thousand revisions with their previous values in memory for each
+// stream, for as long as its reader is slow. So a process has few streams, and cursors share them:
 //
 //   - A reader is one open stream of one resource. It keeps the last few megabytes that
 //     it delivered, decoded once. A cursor whose place is among them is served from there.
@@ -49,11 +48,11 @@ const (
 	tendEvery = 20 * time.Millisecond
 )
 
-// errNoPlace would be the reason why a cursor ends; it is told as a compaction.
+// errNoPlace is the reason why a cursor got no stream. The client gets a *storage.CompactedError.
 var errNoPlace = errors.New("cache: too many watches read the store's history")
 
-// Histories bounds the streams of old changes that the caches of a process have open. It
-// may be shared by caches, see Options.
+// Histories limits the number of open streams of old changes. Several caches of a process may share it, see
+// Options.
 type Histories struct {
 	limit int
 
@@ -64,7 +63,7 @@ type Histories struct {
 	tended  time.Time
 }
 
-// NewHistories returns a bound of so many streams; 0 is four.
+// NewHistories returns a limit of n streams; 0 means four.
 func NewHistories(limit int) *Histories {
 	if limit <= 0 {
 		limit = maxReaders
@@ -102,7 +101,7 @@ func (p *pastEvent) read(r *Resource) *Event {
 	return e
 }
 
-// historyWait is a cursor that waits for what follows revision.
+// historyWait is a cursor that waits for the events after revision.
 type historyWait struct {
 	resource *Resource
 	revision int64
@@ -116,7 +115,7 @@ type historyWait struct {
 	err    error
 }
 
-// reader is an open stream of a resource's old changes.
+// reader is an open stream of old changes of one resource.
 type reader struct {
 	histories *Histories
 	resource  *Resource
@@ -134,7 +133,7 @@ type reader struct {
 	head   int64
 }
 
-// enter has a cursor wait.
+// enter makes a cursor wait.
 func (h *Histories) enter(w *historyWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,14 +141,14 @@ func (h *Histories) enter(w *historyWait) {
 	h.place(w, time.Now())
 }
 
-// leave ends a cursor's wait.
+// leave ends the wait of a cursor.
 func (h *Histories) leave(w *historyWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.left = true
 }
 
-// tend looks after all cursors that wait. Each of them calls it now and then.
+// tend serves or assigns all waiting cursors. Each of them calls it from time to time.
 func (h *Histories) tend() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +167,7 @@ func (h *Histories) placeAll(now time.Time) {
 	}
 }
 
-// place serves a cursor, or sees to it that a reader will.
+// place serves a cursor, or makes sure that a reader will serve it.
 func (h *Histories) place(w *historyWait, now time.Time) {
 	coming := false
 	for _, rd := range h.readers {
@@ -197,8 +196,7 @@ func (h *Histories) place(w *historyWait, now time.Time) {
 	h.makeRoom(w, now)
 }
 
-// makeRoom closes a reader that is idle or has had its turn, if there is one and none is
-// being closed already.
+// makeRoom closes a reader that is idle or was open for readerTurn, if there is one and no other is being closed.
 func (h *Histories) makeRoom(w *historyWait, now time.Time) {
 	var victim *reader
 	for _, rd := range h.readers {
@@ -216,15 +214,14 @@ func (h *Histories) makeRoom(w *historyWait, now time.Time) {
 	}
 }
 
-// wanted says whether a cursor waits for a reader to go on.
+// wanted reports whether a cursor waits for more of this reader.
 func (h *Histories) wanted(rd *reader) bool {
 	return slices.ContainsFunc(h.waits, func(w *historyWait) bool {
 		return !w.left && w.resource == rd.resource && w.revision >= rd.head
 	})
 }
 
-// open begins a reader of a resource, at the lowest revision that a cursor waits for
-// whom no reader will come by.
+// open opens a reader of a resource at the lowest revision of the waiting cursors that no open reader will reach.
 func (h *Histories) open(r *Resource, now time.Time) {
 	from := int64(-1)
 	for _, w := range h.waits {
@@ -252,7 +249,7 @@ func (h *Histories) comingBy(w *historyWait, now time.Time) bool {
 	})
 }
 
-// serve gives a cursor what a reader has for it, a bounded part and whole revisions.
+// serve returns the events of a reader for a cursor: a bounded number, but only complete revisions.
 func (h *Histories) serve(w *historyWait, rd *reader, now time.Time) {
 	first := sort.Search(len(rd.events), func(i int) bool {
 		return rd.events[i].change.Entry.ModRevision > w.revision
@@ -280,7 +277,7 @@ func (h *Histories) end(w *historyWait, err error) {
 	close(w.ready)
 }
 
-// ask has the reader look whether somebody wants it to go on.
+// ask makes the reader check whether a cursor wants more.
 func (rd *reader) ask() {
 	select {
 	case rd.asked <- struct{}{}:
@@ -294,7 +291,7 @@ func (rd *reader) close() {
 	rd.cancel()
 }
 
-// run reads the stream at the pace of those who ask, until the reader is closed.
+// run reads the stream as fast as cursors want more, until the reader is closed.
 func (rd *reader) run() {
 	h := rd.histories
 	time.AfterFunc(idleReader, rd.closeIdle) // again and again until the reader is closed
@@ -315,8 +312,7 @@ func (rd *reader) run() {
 	h.placeAll(now)
 }
 
-// closeIdle closes the reader if nobody has taken from it for a while, or wants to, and
-// else looks again later.
+// closeIdle closes the reader if no cursor used or wanted it for idleReader. Otherwise it checks again later.
 func (rd *reader) closeIdle() {
 	h := rd.histories
 	h.mu.Lock()
@@ -348,8 +344,7 @@ func (rd *reader) stream() error {
 	return rd.ctx.Err()
 }
 
-// awaitDemand returns when a cursor wants the reader to go on, with false if the reader
-// is closed.
+// awaitDemand waits until a cursor wants more. It returns false if the reader is closed.
 func (rd *reader) awaitDemand() bool {
 	timer := time.NewTimer(nearby)
 	defer timer.Stop()
@@ -431,8 +426,7 @@ func (rd *reader) fail(err error) {
 	}
 }
 
-// replay gathers the next events from the store's history, or goes back to the
-// log when that has what follows.
+// replay returns the next events from the history of the store, or returns to the log when the log has them.
 func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
 	if c.rejoin() {
 		return nil
@@ -480,7 +474,7 @@ func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
 	return nil
 }
 
-// logStart is the first revision that a watch may begin after without the history.
+// logStart returns the first revision after which a watch can start without the history.
 func (r *Resource) logStart() int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -514,7 +508,7 @@ func (c *Cursor) leaveHistory() {
 	}
 }
 
-// checkHistory fails if the store says already that the history is gone.
+// checkHistory returns an error if the store has already compacted the history.
 func (c *Cursor) checkHistory() error {
 	if compacted := c.resource.cache.store.Stats().CompactedRevision; c.revision+1 <= compacted {
 		return &storage.CompactedError{Revision: c.revision + 1, Compacted: compacted}
@@ -522,8 +516,7 @@ func (c *Cursor) checkHistory() error {
 	return nil
 }
 
-// historic returns the event of one of the store's changes, nil if it does not concern
-// the cursor.
+// historic returns the event of a change of the store, nil if the cursor is not interested in it.
 func (c *Cursor) historic(p *pastEvent) *Event {
 	r := c.resource
 	key := p.change.Entry.Key[len(r.config.Prefix):]

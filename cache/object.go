@@ -7,8 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Object is one object at one revision. It does not change; forms of it are kept
-// beside it, see Resource.Form.
+// Object is one object at one revision. It is immutable; encodings of it are kept beside it, see Resource.Form.
 type Object struct {
 	Key             string // below the resource's prefix: "namespace/name" or "name"
 	Namespace, Name string // substrings of Key
@@ -31,8 +30,8 @@ func (o *Object) Err() error {
 	return nil
 }
 
-// read makes an object of a stored entry. like, which may be nil, is another
-// state of the same object; the key's memory is shared with it.
+// read returns the object of a stored entry. like is another state of the same object, or nil; the two share the
+// memory of the key.
 func (r *Resource) read(e storage.Entry, like *Object) *Object {
 	o := &Object{Revision: e.ModRevision, CreateRevision: e.CreateRevision}
 	if like != nil {
@@ -51,8 +50,7 @@ func (r *Resource) read(e storage.Entry, like *Object) *Object {
 	return o
 }
 
-// readLoose makes an object that nothing in the cache refers to; no forms of it
-// are kept.
+// readLoose returns an object that the cache does not refer to. No forms of it are kept.
 func (r *Resource) readLoose(e storage.Entry) *Object {
 	o := r.read(e, nil)
 	o.loosen()
@@ -98,7 +96,7 @@ type Event struct {
 	prevAt atomic.Pointer[Object]
 }
 
-// goneObject stands in Event.prevAt for an event that has left the log.
+// goneObject is the value of Event.prevAt for an event that has left the log.
 var goneObject = new(Object)
 
 // PrevAt returns the previous object with the event's revision: what a DELETED
@@ -131,7 +129,7 @@ func (e *Event) PrevAt() (*Object, error) {
 	return o, nil
 }
 
-// object returns the object after, or before where it was deleted.
+// object returns the object after the event, or before it for a deletion.
 func (e *Event) object() *Object {
 	if e.Object != nil {
 		return e.Object

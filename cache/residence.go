@@ -6,17 +6,16 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// judgeEvery is by how many bytes a resource grows before it is asked again whether
-// it takes too much for what is read of it.
+// judgeEvery is the number of bytes by which a resource grows until judge is called again.
 func (m *Memory) judgeEvery() int64 { return min(max(m.UnreadBytes, 0)/16, 1<<20) }
 
-// wanted charges reads and returns the sum of the charges, faded.
+// wanted adds the charges of reads and returns the faded sum.
 func (r *Resource) wanted(charge float64) float64 {
 	return r.demand.add(time.Now(), r.cache.memory.HalfLife, charge+float64(r.reads.Swap(0)))
 }
 
-// charge charges reads that the store has served, and begins a load where reading
-// all objects into memory would have been worth it.
+// charge adds the charges of reads that the store has served. It starts a load if reading all objects into memory
+// would have been cheaper.
 func (r *Resource) charge(cost float64) {
 	sum := r.wanted(cost)
 	m := &r.cache.memory
@@ -83,8 +82,7 @@ func (r *Resource) hold(f fetched) bool {
 	return true
 }
 
-// leave makes a held resource followed: its objects are in the store alone. The
-// caller holds write.
+// leave changes a held resource to a followed one: its objects are then only in the store. The caller holds write.
 func (r *Resource) leave() {
 	st := r.state.Load()
 	next := &state{revision: st.revision, counted: true, count: int64(st.objects.All().Len())}
@@ -110,8 +108,7 @@ func (r *Resource) leave() {
 	})
 }
 
-// judge lets the objects go when they take too much for what is read of them. The
-// caller holds write.
+// judge drops the objects of seldom read resources if they use too much memory. The caller holds write.
 func (r *Resource) judge() {
 	m := &r.cache.memory
 	st := r.state.Load()
@@ -130,8 +127,8 @@ func (r *Resource) judge() {
 	}
 }
 
-// seldomRead returns the resource that takes most for what is read of it, among the
-// large ones of which little is read, if those together take too much.
+// seldomRead returns the seldom read large resource that uses most memory for its reads, if those together use too
+// much.
 func (c *Cache) seldomRead() (worst *Resource) {
 	var sum int64
 	var most float64
@@ -159,7 +156,7 @@ func (c *Cache) seldomRead() (worst *Resource) {
 	return worst
 }
 
-// dropSeldomRead lets go of what takes too much for what is read of it.
+// dropSeldomRead drops the objects of the resource that seldomRead returns.
 func (c *Cache) dropSeldomRead() {
 	for r := c.seldomRead(); r != nil; r = c.seldomRead() {
 		r.write.Lock()
@@ -175,9 +172,8 @@ func (c *Cache) dropSeldomRead() {
 	}
 }
 
-// interrupt begins the log of a followed resource anew at a revision, because nobody
-// knows what happened before it: its cursors must ask the store. The caller holds
-// write.
+// interrupt restarts the log of a followed resource at a revision, because earlier changes are unknown. Its cursors
+// must then read the history of the store. The caller holds write.
 func (r *Resource) interrupt(base int64) {
 	r.mu.Lock()
 	r.log.Clear(r.trimmed)
@@ -192,8 +188,8 @@ func (r *Resource) interrupt(base int64) {
 	r.cache.spawn(func() { r.countAt(base) })
 }
 
-// countAt finds out how many objects a followed resource has, from their number at
-// the revision since which its changes are counted.
+// countAt computes the number of objects of a followed resource from their number at the revision from which its
+// changes are counted.
 func (r *Resource) countAt(from int64) {
 	result, err := r.cache.store.Range(r.cache.ctx, storage.RangeRequest{
 		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), Revision: from, CountOnly: true,
@@ -218,7 +214,7 @@ func (r *Resource) countAt(from int64) {
 	r.mu.Unlock()
 }
 
-// numberAt is the number of objects at a revision, if the log knows it.
+// numberAt returns the number of objects at a revision, if the log has it.
 func (r *Resource) numberAt(revision int64) (int64, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -27,9 +27,8 @@ const (
 	maxLoadPause = 5 * time.Second
 )
 
-// Resource is the cache of one resource. It is unused; followed, with a log of its
-// changes while its objects stay in the store; or held, with the log and all objects
-// in memory. Memory says when it is which.
+// Resource is the cache of one resource. It is unused; followed, with a log of its changes while its objects are
+// only in the store; or held, with the log and all objects in memory. Memory decides which.
 type Resource struct {
 	cache  *Cache
 	config Config
@@ -90,7 +89,7 @@ type state struct {
 	from    int64
 }
 
-// number is how many objects there are; false if that is not known.
+// number returns the number of objects, and false if it is unknown.
 func (st *state) number() (int64, bool) {
 	if st.held {
 		return int64(st.objects.All().Len()), true
@@ -98,8 +97,7 @@ func (st *state) number() (int64, bool) {
 	return st.count, st.counted
 }
 
-// loading is a load under way: of all objects, or of a few, to find out whether
-// there are more.
+// loading is a load in progress: of all objects, or of a few to find out whether there are more.
 type loading struct {
 	done chan struct{} // closed at the end
 	err  error         // why it failed; valid once done
@@ -133,7 +131,7 @@ type Stats struct {
 	Loads       int64 // of all objects, since the resource was made
 }
 
-// Stats describes the resource now. It does not count as use.
+// Stats returns the current statistics of the resource. It does not count as a use.
 func (r *Resource) Stats() Stats {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -157,8 +155,8 @@ func (r *Resource) err() error {
 	return r.cache.err()
 }
 
-// receive takes the feed's next events of this resource; revision is the
-// revision up to which the feed is complete with them.
+// receive applies the next events of the feed for this resource. revision is the revision up to which the feed is
+// then complete.
 func (r *Resource) receive(events []storage.Event, revision int64) {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -171,8 +169,8 @@ func (r *Resource) receive(events []storage.Event, revision int64) {
 	}
 }
 
-// commit applies changes as one batch: state and log move together, then those
-// whom it concerns are woken. The caller holds write.
+// commit applies changes as one batch: the state and the log change together, and then the interested cursors are
+// woken. The caller holds write.
 func (r *Resource) commit(changes []storage.Event, revision int64) {
 	st := r.state.Load()
 	next := new(state)
@@ -213,7 +211,7 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 	r.resolveUnread()
 }
 
-// trim keeps the log within its bound. The caller holds write and mu.
+// trim removes old events so that the log stays within its bound. The caller holds write and mu.
 func (r *Resource) trim(st *state) {
 	limit := r.cache.windowBytes
 	if !st.held && r.loading == nil {
@@ -222,8 +220,7 @@ func (r *Resource) trim(st *state) {
 	r.log.Trim(limit, r.trimmed)
 }
 
-// wakeAll closes the channels that wake found, once mu is free. The caller holds
-// write.
+// wakeAll closes the channels that wake collected, after mu was released. The caller holds write.
 func (r *Resource) wakeAll() {
 	for i, ch := range r.waking {
 		close(ch)
@@ -272,7 +269,7 @@ func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Eve
 // its labels and fields, and its place in the trees.
 const objectOverhead = 400
 
-// heldBytes is what an object that is held takes, without forms; 0 for nil.
+// heldBytes returns the memory of an object that is held, without forms; 0 for nil.
 func (o *Object) heldBytes() int64 {
 	if o == nil {
 		return 0
@@ -282,7 +279,7 @@ func (o *Object) heldBytes() int64 {
 
 func (r *Resource) wakePosting(p *interest.Posting[gate]) { r.wake(&p.Wait) }
 
-// wake opens a gate; its channel is closed when mu is free again.
+// wake opens a gate. Its channel is closed after mu is released.
 func (r *Resource) wake(g *gate) {
 	if ch := g.open(); ch != nil {
 		r.waking = append(r.waking, ch)
