@@ -7,8 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/server"
 )
 
-// auditFlags say what is audited, and where events go. They have kube-apiserver's
-// names, defaults and meanings.
+// auditFlags adds the flags of the audit log. They have the names, defaults and meanings of kube-apiserver.
 func auditFlags(f *pflag.FlagSet, c *server.AuditConfig) {
 	f.StringVar(&c.PolicyFile, "audit-policy-file", "", "Path to the file that defines the audit policy configuration.")
 
@@ -48,14 +47,14 @@ func auditBatchFlags(f *pflag.FlagSet, prefix string, c *sink.BatchOptions) {
 	f.IntVar(&c.Burst, prefix+"throttle-burst", c.Burst, "Maximum number of requests sent at the same moment if ThrottleQPS was not utilized before. Only used in batch mode.")
 }
 
-// controlPlaneFlags say how the server presents itself to the cluster.
+// controlPlaneFlags adds the flags for how the server presents itself in the cluster.
 func controlPlaneFlags(f *pflag.FlagSet, c *server.ControlPlaneConfig) {
 	f.StringVar(&c.AdvertiseAddress, "advertise-address", "", "The IP address on which to advertise the apiserver to members of the cluster. This address must be reachable by the rest of the cluster. If blank, the --bind-address will be used. If --bind-address is unspecified, the host's default interface will be used.")
 	f.StringVar(&c.EndpointReconciler, "endpoint-reconciler-type", c.EndpointReconciler, "Use an endpoint reconciler (master-count, lease, none) master-count is deprecated, and will be removed in a future version.")
 	f.IntVar(&c.ServiceNodePort, "kubernetes-service-node-port", 0, "If non-zero, the Kubernetes master service (which apiserver creates/maintains) will be of type NodePort, using this as the value of the port. If zero, the Kubernetes master service will be of type ClusterIP.")
 }
 
-// filterFlags say how requests are treated before they are served.
+// filterFlags adds the flags of the filters of requests.
 func filterFlags(f *pflag.FlagSet, c *server.FiltersConfig) {
 	f.StringSliceVar(&c.CORSAllowedOrigins, "cors-allowed-origins", nil, "List of allowed origins for CORS, comma separated. An allowed origin can be a regular expression to support subdomain matching. If this list is empty CORS will not be enabled. Please ensure each expression matches the entire hostname by anchoring to the start with '^' or including the '//' prefix, and by anchoring to the end with '$' or including the ':' port separator suffix. Examples of valid expressions are '//example\\.com(:|$)' and '^https://example\\.com(:|$)'")
 	f.StringSliceVar(&c.HSTSDirectives, "strict-transport-security-directives", nil, "List of directives for HSTS, comma separated. If this list is empty, then HSTS directives will not be added. Example: 'max-age=31536000,includeSubDomains,preload'")

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/server"
 )
 
-// authenticationFlags say how users are authenticated.
+// authenticationFlags adds the flags of authentication.
 func authenticationFlags(f *pflag.FlagSet, c *server.AuthenticationConfig) {
 	f.BoolVar(&c.Anonymous, "anonymous-auth", c.Anonymous, "let requests without credentials in as system:anonymous, of the group system:unauthenticated")
 	f.StringSliceVar(&c.APIAudiences, "api-audiences", nil, "what tokens must be meant for; the issuers of service account tokens where none is given")
@@ -24,7 +24,7 @@ func authenticationFlags(f *pflag.FlagSet, c *server.AuthenticationConfig) {
 	f.DurationVar(&c.Webhook.CacheTTL, "authentication-token-webhook-cache-ttl", c.Webhook.CacheTTL, "how long an answer of the webhook is remembered")
 }
 
-// applyAuthentication notes what was asked for and not left to default.
+// applyAuthentication records which flags were set explicitly.
 func applyAuthentication(f *pflag.FlagSet, c *server.AuthenticationConfig) {
 	c.AnonymousSet = f.Changed("anonymous-auth")
 	f.Visit(func(flag *pflag.Flag) {
@@ -46,7 +46,7 @@ func oidcFlags(f *pflag.FlagSet, c *server.OIDCConfig) {
 	f.Var(&claimsValue{&c.RequiredClaims}, "oidc-required-claim", "claim=value that the tokens must have; may be repeated")
 }
 
-// claimsValue is a flag of name=value, of which the value may have commas.
+// claimsValue is the value of a flag of the form name=value. The value may contain commas.
 type claimsValue struct{ claims *map[string]string }
 
 // Set implements pflag.Value.

@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/server"
 )
 
-// authorizationFlags say which authorizers decide about requests.
+// authorizationFlags adds the flags of authorization.
 func authorizationFlags(f *pflag.FlagSet, c *server.AuthorizationConfig) {
 	f.StringSliceVar(&c.Modes, "authorization-mode", c.Modes, "authorizers in the order in which they are asked: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node")
 	f.StringVar(&c.PolicyFile, "authorization-policy-file", "", "file of the policies of mode ABAC, a JSON document a line")
@@ -21,7 +21,7 @@ func authorizationFlags(f *pflag.FlagSet, c *server.AuthorizationConfig) {
 	f.BoolVar(&c.AggregateClusterRoles, "aggregate-cluster-roles", c.AggregateClusterRoles, "keep the rules of ClusterRoles that aggregate others (admin, edit and view do), as kube-controller-manager does")
 }
 
-// applyAuthorization notes what was asked for and cannot be beside a file.
+// applyAuthorization records whether a flag was set that cannot be combined with a configuration file.
 func applyAuthorization(f *pflag.FlagSet, c *server.AuthorizationConfig) {
 	f.Visit(func(flag *pflag.Flag) {
 		if flag.Name == "authorization-mode" || strings.HasPrefix(flag.Name, "authorization-webhook-") {

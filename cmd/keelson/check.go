@@ -45,7 +45,7 @@ func check(ctx context.Context, out io.Writer, dataDir string) error {
 		fmt.Fprintln(out, p)
 	})
 	if err = errors.Join(err, s.Close()); err != nil {
-		return brief(err)
+		return oneLine(err)
 	}
 	fmt.Fprintf(out, "Checked %d files, %d keys in %d versions, %d log records, %d deadlines; revision %d, compacted to %d\n",
 		seen.Files, seen.Keys, seen.Versions, seen.LogRecords, seen.Expiring, seen.Revision, seen.Compacted)
@@ -58,18 +58,18 @@ func check(ctx context.Context, out io.Writer, dataDir string) error {
 	return nil
 }
 
-// valueCheck says what is wrong with keys and values.
+// valueCheck finds errors in keys and values of a store.
 type valueCheck struct {
 	layout    *layout
 	encrypted int64
 }
 
-// encryptedPrefix begins every value that is encrypted at rest.
+// encryptedPrefix is the prefix of every value that is encrypted at rest.
 const encryptedPrefix = "k8s:enc:"
 
 var envelopePrefix = []byte("k8s\x00")
 
-// ownPaths are what kube-apiserver's own parts keep beside resources.
+// ownPaths are the key prefixes of data other than resources that kube-apiserver stores.
 var ownPaths = map[string]bool{"masterleases": true, "peerserverleases": true, "ranges": true}
 
 func (c *valueCheck) check(r embedded.Record) []string {
@@ -83,7 +83,7 @@ func (c *valueCheck) check(r embedded.Record) []string {
 	var wrong []string
 	add := func(err error) {
 		if err != nil {
-			wrong = append(wrong, brief(err).Error())
+			wrong = append(wrong, oneLine(err).Error())
 		}
 	}
 	add(p.form())
@@ -102,8 +102,8 @@ func (c *valueCheck) check(r embedded.Record) []string {
 	return wrong
 }
 
-// form says whether what follows a resource's path is [namespace/]name.
-func (p *place) form() error {
+// form returns an error unless the part of a key after the path of its resource is [namespace/]name.
+func (p *keyParts) form() error {
 	namespace, name, two := strings.Cut(p.rest, "/")
 	if !two {
 		namespace, name = "-", p.rest
@@ -117,8 +117,8 @@ func (p *place) form() error {
 	return nil
 }
 
-// names compares an object's metadata with its key.
-func (p *place) names(namespace, name string) error {
+// names compares the metadata of an object with its key.
+func (p *keyParts) names(namespace, name string) error {
 	want := name
 	if namespace != "" {
 		want = namespace + "/" + name
@@ -149,7 +149,7 @@ func openEnvelope(value []byte) (*runtime.Unknown, error) {
 	return u, nil
 }
 
-// document is what every stored JSON object has.
+// document has the fields of every stored JSON object.
 type document struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -165,7 +165,7 @@ func readDocument(value []byte) (d document, err error) {
 	return d, nil
 }
 
-func (p *place) checkCustom(value []byte) error {
+func (p *keyParts) checkCustom(value []byte) error {
 	d, err := readDocument(value)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (p *place) checkCustom(value []byte) error {
 	return p.names(d.Metadata.Namespace, d.Metadata.Name)
 }
 
-func (p *place) checkKind(value []byte) error {
+func (p *keyParts) checkKind(value []byte) error {
 	k := p.kind
 	if k.Storage.JSON {
 		d, err := readDocument(value)

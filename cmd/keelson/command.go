@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/server/version"
 )
 
-// newCommand returns the command with its subcommands; without one it serves.
+// newCommand returns the command with its subcommands. Without a subcommand it serves.
 func newCommand(out, errOut io.Writer) *cobra.Command {
 	root := newServe(out, errOut)
 	root.Use = "keelson"

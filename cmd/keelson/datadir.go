@@ -12,14 +12,14 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// stoppedStore is the store of a data directory that no server uses, locked.
+// stoppedStore is the locked store of a data directory that no server uses.
 type stoppedStore struct {
 	*embedded.Reader
 	release func() error
 }
 
-// openStopped opens the store of a data directory without changing it. The error
-// is server.ErrDataDirUsed while a server has it.
+// openStopped opens the store of a data directory without changing it. It returns server.ErrDataDirUsed while a
+// server uses the directory.
 func openStopped(dataDir string) (*stoppedStore, error) {
 	if _, err := os.Stat(server.StoreDir(dataDir)); err != nil {
 		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
@@ -30,15 +30,15 @@ func openStopped(dataDir string) (*stoppedStore, error) {
 	}
 	r, err := embedded.OpenReader(embedded.Options{Dir: server.StoreDir(dataDir)})
 	if err != nil {
-		return nil, errors.Join(brief(err), release())
+		return nil, errors.Join(oneLine(err), release())
 	}
 	return &stoppedStore{r, release}, nil
 }
 
 func (s *stoppedStore) Close() error { return errors.Join(s.Reader.Close(), s.release()) }
 
-// brief makes one line of an error.
-func brief(err error) error {
+// oneLine returns the message of an error as one line.
+func oneLine(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -47,8 +47,8 @@ func brief(err error) error {
 
 const restoringName = server.RestoringName
 
-// makeStore makes a data directory with a store that fill fills. The directory may
-// exist, but not hold anything. The store appears whole or not at all.
+// makeStore creates a data directory with a store that fill fills. The directory may exist but must be empty. After
+// a failure there is no store.
 func makeStore(dataDir string, fill func(embedded.Options) error) (err error) {
 	release, err := server.LockDataDir(dataDir)
 	if err != nil {
@@ -71,7 +71,7 @@ func makeStore(dataDir string, fill func(embedded.Options) error) (err error) {
 	return syncDir(dataDir)
 }
 
-// empty says what is in the way in a data directory.
+// empty returns an error if a data directory has other files than the lock and an interrupted restore.
 func empty(dataDir string) error {
 	entries, err := os.ReadDir(dataDir)
 	if err != nil {
@@ -93,14 +93,13 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeWhole makes a file by way of a temporary one beside it, so that path is what
-// it was or whole. write is given the temporary file's name, under which there is an
-// empty file.
+// writeWhole replaces a file at once: it creates an empty temporary file in the same directory, passes its name to
+// write, and renames it. After a failure the file at path is unchanged.
 func writeWhole(path string, write func(temporary string) error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, reason(err))
+		return fmt.Errorf("cannot write %s: %w", path, withoutPath(err))
 	}
 	temporary := f.Name()
 	defer func() {
@@ -115,13 +114,13 @@ func writeWhole(path string, write func(temporary string) error) (err error) {
 		return err
 	}
 	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, reason(err))
+		return fmt.Errorf("cannot write %s: %w", path, withoutPath(err))
 	}
 	return syncDir(dir)
 }
 
-// reason strips the path that errors of files repeat.
-func reason(err error) error {
+// withoutPath returns the underlying error without the path that errors of files repeat.
+func withoutPath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return p.Err

@@ -9,10 +9,10 @@ import (
 	"github.com/keelson-dev/keelson/server"
 )
 
-// leaseReuseFlag is in whole seconds, as kube-apiserver has it.
+// leaseReuseFlag is in whole seconds, as in kube-apiserver.
 const leaseReuseFlag = "lease-reuse-duration-seconds"
 
-// etcdFlags have kube-apiserver's names, defaults and meanings.
+// etcdFlags adds the flags of etcd, with the names, defaults and meanings of kube-apiserver.
 func etcdFlags(f *pflag.FlagSet, c *server.EtcdConfig) {
 	f.StringSliceVar(&c.Servers, "etcd-servers", nil, "List of etcd servers to connect with (scheme://ip:port), comma separated.")
 	f.StringSliceVar(&c.Overrides, "etcd-servers-overrides", nil, "Per-resource etcd servers overrides, comma separated. The individual override format: group/resource#servers, where servers are URLs, semicolon separated. Note that this applies only to resources compiled into this server binary. e.g. \"/pods#http://etcd4:2379;http://etcd5:2379,/events#http://etcd6:2379\"")
@@ -27,8 +27,7 @@ func etcdFlags(f *pflag.FlagSet, c *server.EtcdConfig) {
 	f.Int(leaseReuseFlag, int(c.LeaseReuse/time.Second), "The time in seconds that each lease is reused. A lower value could avoid large number of objects reusing the same lease. Notice that a too small value may cause performance problems at storage layer.")
 }
 
-// applyEtcd reads what the flags say together: a flag of etcd alone chooses it as
-// the store.
+// applyEtcd applies the flags of etcd. A flag that only etcd has selects etcd as the store.
 func applyEtcd(f *pflag.FlagSet, config *server.Config) {
 	reuse, _ := f.GetInt(leaseReuseFlag) // the flag is there
 	config.Etcd.LeaseReuse = time.Duration(reuse) * time.Second

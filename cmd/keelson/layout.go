@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/resource"
 )
 
-// layout knows which resource a key of the store belongs to.
+// layout finds the resource of a key of the store.
 type layout struct {
 	kinds map[string]*registry.Kind // by StoragePath
 }
@@ -22,8 +22,8 @@ func newLayout() *layout {
 	return l
 }
 
-// place is what a key says.
-type place struct {
+// keyParts are the parts of a key: resource, namespace and name.
+type keyParts struct {
 	kind *registry.Kind // nil for what is of no built-in kind
 	// path is what lies between the root and the object: a StoragePath, or of a
 	// custom resource its group and plural.
@@ -34,25 +34,25 @@ type place struct {
 	rest string
 }
 
-// find splits a key; false if it is not below the root.
-func (l *layout) find(key string) (place, bool) {
+// find splits a key. It returns false if the key does not begin with the root.
+func (l *layout) find(key string) (keyParts, bool) {
 	below, ok := strings.CutPrefix(key, registry.Root)
 	if !ok {
-		return place{}, false
+		return keyParts{}, false
 	}
 	first, rest, _ := strings.Cut(below, "/")
 	if second, after, ok := strings.Cut(rest, "/"); ok {
 		if k := l.kinds[first+"/"+second]; k != nil {
-			return place{kind: k, path: k.Storage.Path, rest: after}, true
+			return keyParts{kind: k, path: k.Storage.Path, rest: after}, true
 		}
 		if l.kinds[first] == nil && strings.Contains(first, ".") {
-			return place{path: first + "/" + second, custom: true, rest: after}, true
+			return keyParts{path: first + "/" + second, custom: true, rest: after}, true
 		}
 	}
-	return place{kind: l.kinds[first], path: first, rest: rest}, true
+	return keyParts{kind: l.kinds[first], path: first, rest: rest}, true
 }
 
-// resource names a key's resource as kubectl does (deployments.apps).
+// resource returns the resource of a key as kubectl writes it (deployments.apps).
 func (l *layout) resource(key string) string {
 	p, ok := l.find(key)
 	switch {

@@ -16,7 +16,7 @@ func main() {
 	os.Exit(report(err))
 }
 
-// report says what went wrong and returns the exit code.
+// report prints an error and returns the exit code.
 func report(err error) int {
 	if err == nil {
 		return 0

@@ -16,15 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// remote is a server as a kubeconfig names it.
+// remote is the server that a kubeconfig names.
 type remote struct {
 	server string
 	token  string
 	client *http.Client
 }
 
-// kubeconfigFile is what is read of a kubeconfig: certificates and tokens, of its
-// current context.
+// kubeconfigFile is the decoded part of a kubeconfig: the certificates and tokens of its current context.
 type kubeconfigFile struct {
 	CurrentContext string `json:"current-context"`
 	Contexts       []struct {
@@ -63,11 +62,11 @@ type userConfig struct {
 func newRemote(kubeconfig string) (*remote, error) {
 	content, err := os.ReadFile(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", kubeconfig, reason(err))
+		return nil, fmt.Errorf("cannot read the kubeconfig %s: %w", kubeconfig, withoutPath(err))
 	}
 	var k kubeconfigFile
 	if err := yaml.Unmarshal(content, &k); err != nil {
-		return nil, fmt.Errorf("the kubeconfig %s: %w", kubeconfig, brief(err))
+		return nil, fmt.Errorf("the kubeconfig %s: %w", kubeconfig, oneLine(err))
 	}
 	cluster, user, err := k.current()
 	if err != nil {
@@ -138,7 +137,7 @@ func connect(cluster clusterConfig, user userConfig, dir string) (*remote, error
 	}, nil
 }
 
-// get returns the body of path. The caller closes it.
+// get returns the body of the response to a GET. The caller closes it.
 func (r *remote) get(ctx context.Context, path string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.server+path, nil)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/keelson-dev/keelson/server/pace"
 )
 
-// stopTime bounds an orderly end beyond what requests in flight may take.
+// stopTime limits an orderly stop, in addition to the time that requests in flight may take.
 const stopTime = 30 * time.Second
 
-// logOptions say what is logged and how.
+// logOptions configure what is logged and in which format.
 type logOptions struct {
 	verbosity int
 	format    string
@@ -84,8 +84,8 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// logger returns the log and makes klog, which the Kubernetes libraries use, write
-// to it. The function sets the verbosity of both.
+// logger returns the log. It also makes klog, which the Kubernetes libraries use, write to it. The function sets
+// the verbosity of both.
 func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error) {
 	var level slog.LevelVar
 	var flags flag.FlagSet
@@ -116,7 +116,7 @@ func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error)
 	return log, setVerbosity, nil
 }
 
-// serve runs a server until ctx ends or the server cannot go on.
+// serve runs a server until ctx ends or the server fails.
 func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	pace.Start(os.Getenv)
 	go pace.FreeWhenIdle(ctx)
@@ -143,7 +143,7 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	return failure
 }
 
-// printHello says where the server is and what to type next.
+// printHello prints the URL of the server and the next commands to type.
 func printHello(out io.Writer, s *server.Server) {
 	fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n", s.URL())
 	fmt.Fprintf(out, "Its kubeconfig, for an administrator, is %s\n", s.KubeconfigPath())

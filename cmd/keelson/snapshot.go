@@ -31,7 +31,7 @@ func newSnapshot(out io.Writer) *cobra.Command {
 	return c
 }
 
-// fileCommand is a command whose argument is a file.
+// fileCommand returns a command whose argument is a file.
 func fileCommand(use, short, long string, run func(ctx context.Context, file string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " FILE", Short: short, Long: long, SilenceUsage: true, SilenceErrors: true,
@@ -70,7 +70,7 @@ func newSave(out io.Writer) *cobra.Command {
 	return c
 }
 
-// save writes a snapshot to an existing file and verifies what it wrote.
+// save writes a snapshot to an existing file and verifies the file.
 func save(ctx context.Context, path, dataDir, kubeconfig string) (summary backup.Summary, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -163,7 +163,7 @@ func newStatus(out io.Writer) *cobra.Command {
 func readStatus(file string) (*snapshotStatus, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file, reason(err))
+		return nil, fmt.Errorf("cannot read %s: %w", file, withoutPath(err))
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -215,7 +215,7 @@ func newRestore(out io.Writer) *cobra.Command {
 		func(ctx context.Context, file string) error {
 			f, err := os.Open(file)
 			if err != nil {
-				return fmt.Errorf("cannot read %s: %w", file, reason(err))
+				return fmt.Errorf("cannot read %s: %w", file, withoutPath(err))
 			}
 			defer f.Close()
 			var restored backup.Restored
@@ -233,14 +233,14 @@ func newRestore(out io.Writer) *cobra.Command {
 	return c
 }
 
-// restoreInto makes a data directory whose store fill makes from a file.
+// restoreInto creates a data directory whose store fill fills from a file.
 func restoreInto(dataDir, file string, fill func(embedded.Options) error) error {
 	if dataDir == "" {
 		return errors.New("--data-dir must name the directory to make")
 	}
 	return makeStore(dataDir, func(o embedded.Options) error {
 		if err := fill(o); err != nil {
-			return fmt.Errorf("%s: %w", file, brief(err))
+			return fmt.Errorf("%s: %w", file, oneLine(err))
 		}
 		return nil
 	})
@@ -264,8 +264,7 @@ func (f *bufferedFile) Read(b []byte) (int, error) {
 	return f.buffer.Read(b)
 }
 
-// Seek is for going to places that earlier calls returned, before anything was
-// read from there.
+// Seek may only be called with positions that earlier calls returned, and before anything was read from there.
 func (f *bufferedFile) Seek(offset int64, whence int) (int64, error) {
 	f.buffer = nil
 	return f.File.Seek(offset, whence)
@@ -282,7 +281,7 @@ func newImportEtcd(out io.Writer) *cobra.Command {
 		func(ctx context.Context, file string) error {
 			options.Restore.MinRevision, options.Restore.Now = minRevision, time.Now()
 			if _, err := os.Stat(file); err != nil {
-				return fmt.Errorf("cannot read %s: %w", file, reason(err))
+				return fmt.Errorf("cannot read %s: %w", file, withoutPath(err))
 			}
 			var restored backup.Restored
 			var others int64
