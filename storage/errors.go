@@ -19,7 +19,7 @@ var (
 	ErrTooLarge = errors.New("storage: transaction too large")
 )
 
-// CompactedError says that the revision asked for is no longer there.
+// CompactedError is the error of a read at a revision that was compacted.
 type CompactedError struct {
 	Revision  int64 // asked for
 	Compacted int64 // the oldest revision that can be read
@@ -29,7 +29,7 @@ func (e *CompactedError) Error() string {
 	return fmt.Sprintf("storage: revision %d has been compacted (oldest is %d)", e.Revision, e.Compacted)
 }
 
-// FutureRevisionError says that the revision asked for has not happened yet.
+// FutureRevisionError is the error of a read at a revision that the store has not reached.
 type FutureRevisionError struct {
 	Revision int64 // asked for
 	Current  int64
@@ -39,7 +39,7 @@ func (e *FutureRevisionError) Error() string {
 	return fmt.Sprintf("storage: revision %d is in the future (current is %d)", e.Revision, e.Current)
 }
 
-// ConflictError says which condition of a transaction did not hold.
+// ConflictError is the error of a transaction; it names the condition that did not hold.
 type ConflictError struct {
 	Condition Condition
 	// Current is the key's entry when the condition was checked; ModRevision 0
@@ -53,9 +53,8 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("storage: %s is at revision %d, not %d", e.Condition.Key, e.Current.ModRevision, e.Condition.ModRevision)
 }
 
-// PendingError says that a stored value cannot be read yet: it needs something that
-// another program has to be asked for, such as the decrypted key of a KMS plug-in.
-// Whoever gets it has not waited, and may wait with Obtain.
+// PendingError is the error of a stored value that cannot be decoded without a call to another program, such as the
+// decryption of a key by a KMS plug-in. The call has not been made; Obtain makes it and waits.
 type PendingError struct {
 	// Need names what the value needs. All values with the same Need can be read once
 	// it was obtained.
@@ -68,12 +67,11 @@ type PendingError struct {
 
 func (e *PendingError) Error() string { return "waiting for " + e.Need }
 
-// maxObtain bounds how often Waiting obtains something for one value.
+// maxObtain is how often Waiting calls Obtain for one value.
 const maxObtain = 3
 
-// Waiting calls read, which does not wait, until it does not fail with a
-// *PendingError; in between it obtains what read needs. The error is the last one of
-// read, or the one of Obtain.
+// Waiting calls read until it does not fail with a *PendingError, and calls Obtain of that error in between. read
+// must not block. It returns the last error of read, or the error of Obtain.
 func Waiting(ctx context.Context, read func() error) error {
 	for tries := 0; ; tries++ {
 		err := read()

@@ -1,8 +1,8 @@
-// Package storage says what Keelson asks of a store: a revisioned key-value
-// space in the manner of etcd (https://etcd.io/docs/v3.6/learning/data_model/).
+// Package storage defines the interface of a store: a key-value space with revisions, like that of etcd
+// (https://etcd.io/docs/v3.6/learning/data_model/).
 //
-// The package holds the interface, its errors and how to wait for one of them; each
-// backend has a folder of its own and all of them pass the suite in storage/storagetest.
+// The package has the interface, its errors, and Waiting. Each backend has a package of its own, and all pass the
+// suite in storage/storagetest.
 package storage
 
 import "context"
@@ -70,9 +70,8 @@ type Store interface {
 	Close() error
 }
 
-// Watcher is a cursor into the store's changes. It is used by one goroutine;
-// Close may be called from another. A slow one costs the store nothing but the
-// history it has to read again.
+// Watcher is a cursor into the changes of the store. One goroutine uses it; Close may be called from another. A
+// slow watcher costs the store only the history that it has to read again.
 type Watcher interface {
 	// Next waits for the next batch and returns it. A batch never splits a
 	// revision. It may have no events and only move the revision forward. When
@@ -84,7 +83,7 @@ type Watcher interface {
 	Close() error
 }
 
-// Batch is a run of changes in revision order.
+// Batch is a sequence of changes in the order of revisions.
 type Batch struct {
 	Events []Event
 	// Revision is the revision up to which (inclusive) all matching changes
@@ -113,7 +112,7 @@ type Entry struct {
 	CreateRevision int64 // revision at which the key was created
 }
 
-// RangeRequest names a span of keys.
+// RangeRequest is a request for a range of keys.
 type RangeRequest struct {
 	Start string // first key, inclusive
 	End   string // first key beyond, exclusive; see PrefixEnd
@@ -128,7 +127,7 @@ type RangeRequest struct {
 	Uncounted bool
 }
 
-// RangeResult is the answer to a RangeRequest.
+// RangeResult is the result of a RangeRequest.
 type RangeResult struct {
 	Entries []Entry
 	// More says that Limit cut the answer; with CountOnly, that it cut the count.

@@ -63,7 +63,7 @@ func (s *Store) conditions(conditions []storage.Condition) ([]clientv3.Cmp, []cl
 	return compares, gets, nil
 }
 
-// operations also returns the leases used, by time to live.
+// operations returns the operations of a transaction, and the leases that they use by time to live.
 func (s *Store) operations(ctx context.Context, ops []storage.Op) ([]clientv3.Op, map[int64]clientv3.LeaseID, error) {
 	out := make([]clientv3.Op, len(ops))
 	var used map[int64]clientv3.LeaseID
@@ -92,7 +92,7 @@ func (s *Store) operations(ctx context.Context, ops []storage.Op) ([]clientv3.Op
 	return out, used, nil
 }
 
-// conflict finds the first condition that did not hold.
+// conflict returns the first condition that did not hold.
 func (s *Store) conflict(conditions []storage.Condition, r *clientv3.TxnResponse) error {
 	for i, c := range conditions {
 		var current storage.Entry

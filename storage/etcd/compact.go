@@ -19,7 +19,7 @@ const compactKey = "compact_rev_key"
 // that it saw last, and the current revision at that time.
 type turn struct{ version, revision int64 }
 
-// compactor takes part in the compaction of the cluster.
+// compactor takes part in the compaction of the cluster, together with the other API servers.
 func (s *Store) compactor() {
 	ticker := time.NewTicker(s.opts.CompactionInterval)
 	defer ticker.Stop()
@@ -41,8 +41,8 @@ func (s *Store) compactor() {
 	}
 }
 
-// takeTurn tries to be the one who moves the key on since turn t, and compacts to
-// the revision of t if it was. It returns the turn to come to the next time.
+// takeTurn tries to update the key since turn t. If it succeeds, it compacts to the revision of t. It returns the
+// current turn.
 func (s *Store) takeTurn(ctx context.Context, t turn) (turn, error) {
 	r, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.Version(compactKey), "=", t.version)).
@@ -72,8 +72,8 @@ func (s *Store) takeTurn(ctx context.Context, t turn) (turn, error) {
 	return next, nil
 }
 
-// compactedError explains a read below the compaction revision. That is known if
-// this process compacted; otherwise a watch from the past is told.
+// compactedError returns the error of a read below the compaction revision. If this process has not compacted, it
+// learns that revision from a watch that starts in the past.
 func (s *Store) compactedError(ctx context.Context, revision int64) error {
 	known := s.compacted.Load()
 	if known <= revision {
@@ -82,7 +82,7 @@ func (s *Store) compactedError(ctx context.Context, revision int64) error {
 	return &storage.CompactedError{Revision: revision, Compacted: known}
 }
 
-// probeCompacted returns the compaction revision, 0 if it does not become known.
+// probeCompacted returns the compaction revision, 0 if it cannot be determined.
 func (s *Store) probeCompacted(ctx context.Context, revision int64) int64 {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Error says that the cluster did not answer a request. After a Commit it says
-// nothing about whether the transaction took effect.
+// Error is the error of a request that the cluster did not answer. For a Commit it is unknown whether the
+// transaction took effect.
 type Error struct {
 	Op string
 	// Timeout says that the cluster took the request and did not come to an end
@@ -30,7 +30,7 @@ func (e *Error) Error() string { return fmt.Sprintf("etcd: %s: %v", e.Op, e.Caus
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Status is the answer to a client: 504 or 503.
+// Status returns the response for a client: 504 or 503.
 func (e *Error) Status() metav1.Status {
 	s := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: e.Error()}
 	if e.Timeout {
@@ -39,8 +39,8 @@ func (e *Error) Status() metav1.Status {
 	return s
 }
 
-// failure makes an error of the interface of one of the client's. Compacted and
-// future revisions are the caller's to tell.
+// failure converts an error of the etcd client, except those about compacted and future revisions, which the caller
+// converts.
 func (s *Store) failure(ctx context.Context, op string, err error) error {
 	if s.ctx.Err() != nil {
 		return storage.ErrClosed
@@ -64,8 +64,8 @@ func (s *Store) failure(ctx context.Context, op string, err error) error {
 	return &Error{Op: op, Timeout: timeout, Cause: err}
 }
 
-// transient says that another attempt may work: no member was reached, or the one
-// reached has no leader now.
+// transient reports whether another attempt may succeed: no member was reached, or the member has no leader at the
+// moment.
 func transient(err error) bool {
 	var e rpctypes.EtcdError
 	if errors.As(err, &e) {
@@ -74,8 +74,7 @@ func transient(err error) bool {
 	return status.Code(err) == codes.Unavailable
 }
 
-// tooLargeMessage says that gRPC itself refused a request for its size, before
-// etcd had a look at it.
+// tooLargeMessage reports whether gRPC itself rejected a request for its size, before it was sent to etcd.
 func tooLargeMessage(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }

@@ -16,9 +16,8 @@ const (
 	leaseMargin = 500 * time.Millisecond
 )
 
-// leases gives keys with the same time to live a lease in common, since a lease of
-// its own for each costs more than the key. A lease lives longer than its keys have
-// to by the time that it is handed out.
+// leases shares a lease between keys with the same time to live, because a lease costs more than a key. A lease
+// lives longer than its keys must, by the time during which it is given to further keys.
 type leases struct {
 	grant func(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	now   func() time.Time
@@ -73,7 +72,7 @@ func (l *leases) take(ctx context.Context, ttl int64) (clientv3.LeaseID, error) 
 	return b.id, nil
 }
 
-// sweep forgets what is no longer handed out, now and then. Requires mu.
+// sweep removes leases that are no longer given to keys. The caller holds mu.
 func (l *leases) sweep() {
 	const few = 64
 	if len(l.byTTL) < few {

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo hands the client's log to slog. What the client warns of, single attempts
-// that it repeats, is detail to us: what matters comes back as an error.
+// zapTo passes the log of the etcd client to slog. Warnings of the client about single attempts become debug
+// messages, because it repeats these; failures that matter are returned as errors.
 func zapTo(log *slog.Logger) *zap.Logger { return zap.New(&slogCore{log}) }
 
 type slogCore struct{ log *slog.Logger }

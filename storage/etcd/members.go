@@ -20,7 +20,7 @@ const (
 	lookEvery, lookWait = time.Second, time.Second
 )
 
-// suspect is called when something takes longer than it should. It does not wait.
+// suspect is called when a request takes longer than expected. It does not block.
 func (s *Store) suspect() {
 	if len(s.opts.Endpoints) == 1 || !s.looking.CompareAndSwap(false, true) {
 		return
@@ -84,7 +84,7 @@ func (s *Store) answering() []string {
 	return good
 }
 
-// poll keeps what members say of themselves up to date.
+// poll updates the status of the members regularly.
 func (s *Store) poll() {
 	if s.opts.PollInterval < 0 {
 		return

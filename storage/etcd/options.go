@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// DefaultPrefix is what Keelson's own keys begin with.
+// DefaultPrefix is the default prefix of Keelson's keys.
 const DefaultPrefix = "/registry"
 
 // Options say which cluster to use and how. The zero value of each but Endpoints

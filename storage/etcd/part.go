@@ -24,7 +24,7 @@ func (p Part) Watch(ctx context.Context, prefix string, from int64) (storage.Wat
 // Close implements storage.Store.
 func (p Part) Close() error { return nil }
 
-// Holds says whether a key, or all keys with it as their prefix, belong to p.
+// Holds reports whether a key, or all keys with it as their prefix, belong to p.
 func (p Part) Holds(key string) bool { return key >= p.Lo && (p.Hi == "" || key < p.Hi) }
 
 // Parts divides the keys so that those with the given prefix have a part of their

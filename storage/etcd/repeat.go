@@ -22,9 +22,9 @@ const (
 	longestAttempts = 15 * time.Second
 )
 
-// repeat does again, for a while, what may be done twice and could not be done
-// because a member stopped, or does not answer, or a leader is being elected. attempt
-// bounds the first attempt; suspect is told of each that took too long.
+// repeat repeats, for a limited time, an operation that is safe to repeat and failed because a member stopped, does
+// not answer, or is electing a leader. attempt limits the first attempt. suspect is called for each attempt that
+// took too long.
 func repeat[R any](ctx context.Context, suspect func(), attempt time.Duration, do func(context.Context) (R, error)) (R, error) {
 	began, limit := time.Now(), patience
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {

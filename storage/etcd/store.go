@@ -301,10 +301,8 @@ func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
 	return r.Header.Revision, nil
 }
 
-// wentBack is told that the cluster is at an earlier revision than it was: its data
-// was replaced by that of an old backup. What this process remembers of it, and what
-// its clients were told, is of a past that did not happen, and revisions are used
-// again.
+// wentBack is called when the cluster is at an earlier revision than before, because its data was replaced by an
+// old backup. What this process and its clients remember is then wrong, and revisions are used again.
 func (s *Store) wentBack(before, now int64) error {
 	err := fmt.Errorf("%w: the cluster is at revision %d and was at %d: its data was replaced by older data", storage.ErrFailed, now, before)
 	if s.lost.CompareAndSwap(nil, &err) {
