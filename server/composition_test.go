@@ -92,7 +92,7 @@ func TestGoroutinesHaveNames(t *testing.T) {
 		"background/background.go Go", // the runners
 		"frontend.go serve",           // ends with the listener
 		"frontend.go drain",           // bounded by its context
-		"server.go both",              // waited for
+		"server.go inParallel",        // waited for
 	}
 	for path, file := range sources(t) {
 		for _, d := range file.Decls {
