@@ -103,7 +103,8 @@ func (a *Attributes) OptionsObject() runtime.Object {
 		return options
 	case o.Patch:
 		return &metav1.PatchOptions{
-			TypeMeta: kind("PatchOptions"), DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation,
+			TypeMeta: kind("PatchOptions"), DryRun: dryRun, Force: o.Force, FieldManager: o.FieldManager,
+			FieldValidation: o.FieldValidation,
 		}
 	case a.Operation == Update:
 		return &metav1.UpdateOptions{

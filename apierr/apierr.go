@@ -36,7 +36,10 @@ func Status(err error) *metav1.Status {
 	case errors.As(err, &future):
 		return Status(TooLargeVersion(future.Revision, future.Current))
 	case errors.Is(err, storage.ErrNoSpace):
-		return statusOf(http.StatusInsufficientStorage, metav1.StatusReason("InsufficientStorage"), "the server has no space left for writes; reads and watches go on")
+		return statusOf(
+			http.StatusInsufficientStorage, metav1.StatusReason("InsufficientStorage"),
+			"the server has no space left for writes; reads and watches go on",
+		)
 	case errors.Is(err, storage.ErrTooLarge):
 		return Status(kerrors.NewRequestEntityTooLargeError("object is larger than the store takes"))
 	case errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFailed):
@@ -67,7 +70,9 @@ func Expired(e *storage.CompactedError) error {
 // TooLargeVersion answers a resourceVersion that has not happened yet.
 func TooLargeVersion(asked, current int64) error {
 	const retrySeconds = 1
-	err := kerrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), retrySeconds)
+	err := kerrors.NewTimeoutError(
+		fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), retrySeconds,
+	)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type:    metav1.CauseTypeResourceVersionTooLarge,
 		Message: "Too large resource version",
@@ -77,12 +82,16 @@ func TooLargeVersion(asked, current int64) error {
 
 // PathNotFound answers a path that no resource serves.
 func PathNotFound() error {
-	return WithEmptyDetails(New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"))
+	return WithEmptyDetails(
+		New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"),
+	)
 }
 
 // PathMethodNotAllowed answers a method that the path does not have.
 func PathMethodNotAllowed() error {
-	return WithEmptyDetails(New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"))
+	return WithEmptyDetails(
+		New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"),
+	)
 }
 
 // NotAcceptable answers an Accept header that the server cannot satisfy.

@@ -163,7 +163,9 @@ func (c *Cache) relist() error {
 	if err != nil {
 		return err
 	}
-	c.logger.Warn("cache: the store's history is compacted, reading all resources again", "from", c.applied.Load(), "to", base)
+	c.logger.Warn(
+		"cache: the store's history is compacted, reading all resources again", "from", c.applied.Load(), "to", base,
+	)
 	for _, r := range c.all() {
 		if err := r.relist(c.ctx, base); err != nil {
 			return err
@@ -232,7 +234,9 @@ func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry,
 
 // scan reads the entries with a prefix at one revision (0 is the latest), page by page, until each returns false.
 // It returns the revision, and whether it reached the end.
-func (c *Cache) scan(ctx context.Context, prefix string, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
+func (c *Cache) scan(
+	ctx context.Context, prefix string, revision int64, each func(storage.Entry) bool,
+) (bool, int64, error) {
 	p := newPages(prefix, "", revision, 0)
 	for !p.done {
 		entries, err := p.next(ctx, c.store)

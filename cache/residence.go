@@ -196,7 +196,9 @@ func (r *Resource) countAt(from int64) {
 	})
 	if err != nil {
 		if r.cache.ctx.Err() == nil {
-			r.cache.logger.Warn("cache: the objects of a resource cannot be counted", "resource", r.config.Resource, "error", err)
+			r.cache.logger.Warn(
+				"cache: the objects of a resource cannot be counted", "resource", r.config.Resource, "error", err,
+			)
 		}
 		return
 	}

@@ -293,7 +293,9 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 // over those that cannot be read, of which nobody knows.
 // In the store they are found by looking at all; most is how many of those. It returns false, and yields
 // nothing, if there is no such index.
-func (v *View) Index(ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool) (bool, error) {
+func (v *View) Index(
+	ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool,
+) (bool, error) {
 	i := slices.Index(v.resource.config.Indexes, name)
 	if i < 0 {
 		return false, nil

@@ -27,7 +27,9 @@ func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.T
 	if len(declared) == 0 {
 		declared = ageColumn
 	}
-	headers := []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]}}
+	headers := []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
+	}
 	var paths []*jsonpath.JSONPath
 	for _, c := range declared {
 		path := jsonpath.New(c.Name).AllowMissingKeys(true)
@@ -39,7 +41,10 @@ func table(declared []apiextensionsv1.CustomResourceColumnDefinition) registry.T
 			description = "Custom resource definition column (in JSONPath format): " + c.JSONPath
 		}
 		paths = append(paths, path)
-		headers = append(headers, metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority})
+		headers = append(
+			headers,
+			metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority},
+		)
 	}
 	cells := func(obj *unstructured.Unstructured) ([]any, []metav1.TableRowCondition) {
 		cells := []any{obj.GetName()}

@@ -202,7 +202,9 @@ func (k *kinds) conversionsLackDefaults() bool {
 	return false
 }
 
-func (s *Server) compileVersion(d *definition, v *apiextensionsv1.CustomResourceDefinitionVersion, preserve bool) (*compiledVersion, error) {
+func (s *Server) compileVersion(
+	d *definition, v *apiextensionsv1.CustomResourceDefinitionVersion, preserve bool,
+) (*compiledVersion, error) {
 	c := &compiledVersion{
 		name: v.Name, gvk: schema.GroupVersionKind{Group: d.group, Version: v.Name, Kind: d.status.names.Kind},
 		status:   v.Subresources != nil && v.Subresources.Status != nil,
@@ -223,7 +225,9 @@ func (s *Server) compileVersion(d *definition, v *apiextensionsv1.CustomResource
 }
 
 // bind creates a kind for each served or stored version and binds them all to the store.
-func (s *Server) bind(d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, types managedfields.TypeConverter) error {
+func (s *Server) bind(
+	d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, types managedfields.TypeConverter,
+) error {
 	k := d.kinds
 	var list []*registry.Kind
 	for i := range spec.Versions {
@@ -277,7 +281,10 @@ func (d *definition) decodeSpec() (*apiextensionsv1.CustomResourceDefinitionSpec
 
 // kind returns the registry.Kind of version v, in which requests to v read and write. types is the type converter
 // of all versions, for managedFields.
-func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, v *apiextensionsv1.CustomResourceDefinitionVersion, types managedfields.TypeConverter) *registry.Kind {
+func (k *kinds) kind(
+	d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, v *apiextensionsv1.CustomResourceDefinitionVersion,
+	types managedfields.TypeConverter,
+) *registry.Kind {
 	names := &d.status.names
 	c := k.byName[v.Name]
 	out := &registry.Kind{
@@ -306,7 +313,10 @@ func (k *kinds) kind(d *definition, spec *apiextensionsv1.CustomResourceDefiniti
 }
 
 // version returns version v of the kind whose own version is hub.
-func (k *kinds) version(hub *compiledVersion, v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) registry.Version {
+func (k *kinds) version(
+	hub *compiledVersion, v *apiextensionsv1.CustomResourceDefinitionVersion,
+	spec *apiextensionsv1.CustomResourceDefinitionSpec,
+) registry.Version {
 	c := k.byName[v.Name]
 	out := registry.Version{
 		Name:    v.Name,
@@ -345,7 +355,9 @@ func newObject(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 
 // deprecationWarning returns the warning for requests to a deprecated version. If the definition sets none, the
 // text names the best served version that is newer and not deprecated.
-func deprecationWarning(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) string {
+func deprecationWarning(
+	v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec,
+) string {
 	if v.DeprecationWarning != nil {
 		return *v.DeprecationWarning
 	}
@@ -367,7 +379,9 @@ func deprecationWarning(v *apiextensionsv1.CustomResourceDefinitionVersion, spec
 
 var statusVerbs = []string{"get", "patch", "update"}
 
-func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec) []registry.Subresource {
+func subresources(
+	v *apiextensionsv1.CustomResourceDefinitionVersion, spec *apiextensionsv1.CustomResourceDefinitionSpec,
+) []registry.Subresource {
 	var out []registry.Subresource
 	if v.Subresources == nil {
 		return nil

@@ -37,7 +37,9 @@ func (s *Server) reconcile(ctx context.Context) {
 func (s *Server) reconcileOne(ctx context.Context, name string) {
 	defer s.work.Done(name) // deferred: without it, a panic would keep the name out of the queue forever
 	if err := s.syncStatus(ctx, name); err != nil && ctx.Err() == nil {
-		s.o.Log.Warn("setting the status of a custom resource definition failed; it will be tried again", "name", name, "error", err)
+		s.o.Log.Warn(
+			"setting the status of a custom resource definition failed; it will be tried again", "name", name, "error", err,
+		)
 		time.AfterFunc(retryAfter, func() { s.work.Add(name) })
 	}
 }
@@ -91,7 +93,9 @@ func (s *Server) recordStatus(d *definition, after status) {
 }
 
 // writeStatus changes a definition's status as the server's own field manager.
-func (s *Server) writeStatus(ctx context.Context, name string, change func(*apiextensionsv1.CustomResourceDefinition)) error {
+func (s *Server) writeStatus(
+	ctx context.Context, name string, change func(*apiextensionsv1.CustomResourceDefinition),
+) error {
 	ref := client.Ref{Resource: apiextensionsv1.SchemeGroupVersion.WithResource(resource.Resource), Name: name}
 	_, err := s.o.Client.Update(ctx, client.UpdateRequest{Ref: ref, Subresource: "status", Change: func(obj registry.Object) error {
 		change(obj.(*apiextensionsv1.CustomResourceDefinition))
@@ -103,11 +107,14 @@ func (s *Server) writeStatus(ctx context.Context, name string, change func(*apie
 // desiredStatus returns the status that a definition should have, and whether it differs from now. Names and the
 // Established condition are only computed while the accepted names differ from the wanted ones, so conditions that
 // a client removed afterwards are not set again.
-func (s *Server) desiredStatus(group string, wanted *names, approval string, invalidCABundle bool, now status) (status, bool) {
+func (s *Server) desiredStatus(
+	group string, wanted *names, approval string, invalidCABundle bool, now status,
+) (status, bool) {
 	out := status{names: now.names, conditions: slices.Clone(now.conditions)}
 	changed := false
 	set := func(c condition) {
-		if old := out.condition(c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		if old := out.condition(c.Type); old != nil && old.Status == c.Status && old.Reason == c.Reason &&
+			old.Message == c.Message {
 			return
 		}
 		changed = true
@@ -177,7 +184,8 @@ func (s *status) set(c condition, now time.Time) {
 
 // protected reports whether a group belongs to Kubernetes, so that its definitions need an approval (KEP-1111).
 func protected(group string) bool {
-	return strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io") || group == "k8s.io" || group == "kubernetes.io"
+	return strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io") || group == "k8s.io" ||
+		group == "kubernetes.io"
 }
 
 // approvalCondition returns the condition KubernetesAPIApprovalPolicyConformant, and false if the group is not
@@ -190,14 +198,20 @@ func approvalCondition(group, annotation string) (condition, bool) {
 	switch u, err := url.ParseRequestURI(annotation); {
 	case annotation == "":
 		c.Reason = "MissingAnnotation"
-		c.Message = fmt.Sprintf("protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111", apiextensionsv1.KubeAPIApprovedAnnotation)
+		c.Message = fmt.Sprintf(
+			"protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111",
+			apiextensionsv1.KubeAPIApprovedAnnotation,
+		)
 	case strings.HasPrefix(annotation, "unapproved"):
 		c.Reason, c.Message = "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", annotation)
 	case err == nil && u.Host != "" && u.Scheme != "":
 		c.Status, c.Reason, c.Message = apiextensionsv1.ConditionTrue, "ApprovedAnnotation", "approved in "+annotation
 	default:
 		c.Reason = "InvalidAnnotation"
-		c.Message = fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111", apiextensionsv1.KubeAPIApprovedAnnotation)
+		c.Message = fmt.Sprintf(
+			"protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+			apiextensionsv1.KubeAPIApprovedAnnotation,
+		)
 	}
 	return c, true
 }

@@ -117,7 +117,9 @@ func (s *Server) Run(ctx context.Context) {
 	defer s.tasks.Wait() // after a panic too: Run is called again then
 	defer cancel()
 	for {
-		f, err := informer.Load(ctx, informer.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log})
+		f, err := informer.Load(
+			ctx, informer.Options{Resource: s.definitions, Stored: true, Reset: s.reset, Apply: s.apply, Log: s.o.Log},
+		)
 		if err == nil {
 			s.follower.Store(f)
 			s.tasks.Go(func() { f.Run(ctx) })

@@ -197,7 +197,9 @@ func invalidCABundle(c *apiextensionsv1.CustomResourceConversion) bool {
 	return !x509.NewCertPool().AppendCertsFromPEM(c.Webhook.ClientConfig.CABundle)
 }
 
-func (s *status) condition(t apiextensionsv1.CustomResourceDefinitionConditionType) *apiextensionsv1.CustomResourceDefinitionCondition {
+func (s *status) condition(
+	t apiextensionsv1.CustomResourceDefinitionConditionType,
+) *apiextensionsv1.CustomResourceDefinitionCondition {
 	for i := range s.conditions {
 		if s.conditions[i].Type == t {
 			return &s.conditions[i]

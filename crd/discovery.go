@@ -26,7 +26,9 @@ func (d *definition) apiResources(v *version) []metav1.APIResource {
 	}
 	out := []metav1.APIResource{main}
 	if v.status {
-		out = append(out, metav1.APIResource{Name: n.Plural + "/status", Namespaced: namespaced, Kind: n.Kind, Verbs: statusVerbs})
+		out = append(
+			out, metav1.APIResource{Name: n.Plural + "/status", Namespaced: namespaced, Kind: n.Kind, Verbs: statusVerbs},
+		)
 	}
 	if v.scale {
 		out = append(out, metav1.APIResource{

@@ -132,7 +132,9 @@ func (d *documents) Convert(ctx context.Context, docs [][]byte) ([][]byte, error
 }
 
 // convert converts objects, which it owns, to a version and prunes them by the schema of that version.
-func (k *kinds) convert(ctx context.Context, trees []*unstructured.Unstructured, version string) ([]*unstructured.Unstructured, error) {
+func (k *kinds) convert(
+	ctx context.Context, trees []*unstructured.Unstructured, version string,
+) ([]*unstructured.Unstructured, error) {
 	out, err := k.converter.Convert(ctx, trees, schema.GroupVersion{Group: k.group, Version: version})
 	if err != nil {
 		return nil, apierr.New(http.StatusInternalServerError, "", err.Error())

@@ -37,7 +37,9 @@ func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 		delete(s.deletingObjects, d.name)
 		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
-			s.o.Log.Warn("deleting the objects of a deleted definition failed; it will be tried again", "name", d.name, "error", err)
+			s.o.Log.Warn(
+				"deleting the objects of a deleted definition failed; it will be tried again", "name", d.name, "error", err,
+			)
 			time.AfterFunc(retryAfter, func() { s.work.Add(d.name) })
 		}
 	})
@@ -45,9 +47,15 @@ func (s *Server) startDeletingObjects(ctx context.Context, d *definition) {
 
 // deleteObjects deletes all objects of a definition, waits until none is left, and removes the finalizer.
 func (s *Server) deleteObjects(ctx context.Context, d *definition) error {
-	outcome := condition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: "NeverEstablished", Message: "resource was never established"}
+	outcome := condition{
+		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionFalse, Reason: "NeverEstablished",
+		Message: "resource was never established",
+	}
 	if d.status.established() {
-		began := condition{Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress", Message: "CustomResource deletion is in progress"}
+		began := condition{
+			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
+			Message: "CustomResource deletion is in progress",
+		}
 		if err := s.setCondition(ctx, d.name, began, false); err != nil {
 			return ignoreNotFound(err)
 		}

@@ -102,7 +102,9 @@ func (c *compiledVersion) validateStatus(ctx context.Context, obj, old *unstruct
 	errs := c.validateType(obj)
 	if len(errs) == 0 {
 		if status, ok := obj.Object["status"]; ok && c.schema != nil {
-			errs = append(errs, c.schema.Properties["status"].ValidateUpdate(field.NewPath("status"), status, old.Object["status"])...)
+			errs = append(
+				errs, c.schema.Properties["status"].ValidateUpdate(field.NewPath("status"), status, old.Object["status"])...,
+			)
 		}
 		errs = append(errs, c.validateScale(obj, false)...)
 	}
@@ -171,7 +173,9 @@ func finalizerWarnings(obj, old *unstructured.Unstructured) []string {
 	if old != nil {
 		had = old.GetFinalizers()
 	}
-	names := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return slices.Contains(had, name) })
+	names := slices.DeleteFunc(
+		slices.Clone(obj.GetFinalizers()), func(name string) bool { return slices.Contains(had, name) },
+	)
 	slices.Sort(names)
 	var warnings []string
 	for _, name := range slices.Compact(names) {
@@ -185,13 +189,17 @@ func finalizerWarnings(obj, old *unstructured.Unstructured) []string {
 		if strings.Contains(name, ".") {
 			including = " including a path (/)"
 		}
-		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s to avoid accidental conflicts with other finalizer writers", name, including))
+		warnings = append(
+			warnings,
+			fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s to avoid accidental conflicts with other finalizer writers", name, including),
+		)
 	}
 	return warnings
 }
 
 func standardFinalizer(name string) bool {
-	return name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents || name == string(corev1.FinalizerKubernetes)
+	return name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents ||
+		name == string(corev1.FinalizerKubernetes)
 }
 
 // preventsRules reports whether the CEL rules are skipped for an object with this error: they could meet values of
@@ -204,10 +212,15 @@ func preventsRules(err *field.Error) bool {
 	return false
 }
 
-var rulesNotChecked = field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")
+var rulesNotChecked = field.Invalid(
+	nil, nil,
+	"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+)
 
 // scaleSubresource returns the scale subresource of a version. paths has the path of spec.replicas in each version.
-func scaleSubresource(scale *apiextensionsv1.CustomResourceSubresourceScale, paths map[string][]string) registry.Subresource {
+func scaleSubresource(
+	scale *apiextensionsv1.CustomResourceSubresourceScale, paths map[string][]string,
+) registry.Subresource {
 	spec, status := members(scale.SpecReplicasPath), members(scale.StatusReplicasPath)
 	var selector []string
 	if scale.LabelSelectorPath != nil && *scale.LabelSelectorPath != "" {

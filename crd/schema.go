@@ -39,12 +39,16 @@ func (k *kinds) coerce(c *compiledVersion, tree *unstructured.Unstructured, trac
 		return nil, err
 	}
 	if gv.Group != c.gvk.Group || tree.GetKind() != c.gvk.Kind {
-		return (*structuralschema.Schema)(nil).Decode(tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: true})
+		return (*structuralschema.Schema)(nil).Decode(
+			tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: true},
+		)
 	}
 	if other := k.byName[gv.Version]; other != nil {
 		return other.coerce(tree, track)
 	}
-	return (*structuralschema.Schema)(nil).Decode(tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: c.preserve})
+	return (*structuralschema.Schema)(nil).Decode(
+		tree.Object, structuralschema.DecodeOptions{Report: track, Preserve: c.preserve},
+	)
 }
 
 // setDefaults sets the defaults of the schema.
@@ -55,7 +59,9 @@ func (c *compiledVersion) setDefaults(tree *unstructured.Unstructured) {
 // read brings an object from the store to normal form: decoded, pruned and defaulted, with a generation. Metadata
 // of a wrong type is dropped, because the object may be older than the validation of metadata.
 func (c *compiledVersion) read(tree *unstructured.Unstructured) error {
-	if _, err := c.schema.Decode(tree.Object, structuralschema.DecodeOptions{Lenient: true, Preserve: c.preserve}); err != nil {
+	if _, err := c.schema.Decode(
+		tree.Object, structuralschema.DecodeOptions{Lenient: true, Preserve: c.preserve},
+	); err != nil {
 		return err
 	}
 	if tree.GetGeneration() == 0 {

@@ -109,7 +109,9 @@ func (r *Resource) Replace(ctx context.Context, found *cache.Object, obj Object,
 
 // commitPut stores a plain value in place of the one of a revision, 0 being none. item is its JSON as
 // preview made it.
-func (r *Resource) commitPut(ctx context.Context, key string, revision int64, value, item []byte, sideWrites SideWrites) (Result, error) {
+func (r *Resource) commitPut(
+	ctx context.Context, key string, revision int64, value, item []byte, sideWrites SideWrites,
+) (Result, error) {
 	op, err := r.put(ctx, key, value)
 	if err != nil {
 		return Result{}, err

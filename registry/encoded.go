@@ -15,8 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/scheme"
 )
 
-// ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole document
-// for a custom resource. What has to be made for it is kept beside o. The result must not be changed.
+// ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole
+// document for a custom resource. What has to be made for it is kept beside o. The result must not be changed.
 func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil

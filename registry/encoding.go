@@ -32,8 +32,9 @@ const (
 //     their definition.
 //
 // A "value" is what the store has, after decryption and without encryption. "data" is what the cache keeps
-// (cache.Object.Data): a protobuf message, or the JSON of an object, with its resourceVersion. "Item JSON" is the JSON of
-// an object as it stands in a list: without apiVersion and kind for Go types, the whole document for custom resources.
+// (cache.Object.Data): a protobuf message, or the JSON of an object, with its resourceVersion. "Item JSON" is the JSON
+// of an object as it stands in a list: without apiVersion and kind for Go types, the whole document for custom
+// resources.
 //
 // Methods may be called concurrently. Only those with a context may call a conversion webhook.
 type encoding interface {

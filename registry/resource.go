@@ -179,7 +179,9 @@ func (r *Resource) ToVersion(ctx context.Context, obj Object, v *Version) (Objec
 func (r *Resource) ToStorage(ctx context.Context, obj Object, v *Version) (Object, error) {
 	if v.Check != nil {
 		if err := v.Check(obj); err != nil {
-			return nil, kerrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.Kind.Name, v.Name, r.Kind.Name, err))
+			return nil, kerrors.NewBadRequest(
+				fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.Kind.Name, v.Name, r.Kind.Name, err),
+			)
 		}
 	}
 	if v.ToStorage == nil {

@@ -127,7 +127,9 @@ type Access interface {
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]Object, error)
 	// Update reads, changes and writes the object; change runs again after a
 	// conflict. Of the kind's Strategy only validation runs.
-	Update(ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error) (Object, error)
+	Update(
+		ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error,
+	) (Object, error)
 	// Delete removes an object as a DELETE with these preconditions and grace
 	// would.
 	Delete(ctx context.Context, r schema.GroupResource, namespace, name string, o DeleteOptions) error

@@ -14,9 +14,9 @@ import (
 )
 
 // Documents reads and makes the stored documents of a kind whose objects have no Go type (custom resources). A document
-// is the whole JSON of an object in some version of the kind, apiVersion and kind included. Such a kind has one *Kind for
-// each of its versions. They share what is stored, and the functions of each see objects of its version. All methods may
-// be called concurrently.
+// is the whole JSON of an object in some version of the kind, apiVersion and kind included. Such a kind has one *Kind
+// for each of its versions. They share what is stored, and the functions of each see objects of its version. All
+// methods may be called concurrently.
 type Documents interface {
 	// Normal returns a stored document as it reads today: without the fields that the schema of its version does not
 	// know, and with defaults. revision is the one of the write. The result may be the argument.

@@ -27,7 +27,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.I
 }
 
 // writeResult answers what a write left behind.
-func (h *Handler) writeResult(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result) error {
+func (h *Handler) writeResult(
+	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result,
+) error {
 	item, err := s.ResultJSON(r.Context(), result, s.Version)
 	if err != nil {
 		return err

@@ -43,13 +43,16 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 // warnOfOrphans tells a client that did not choose what becomes of dependents what
 // the kind's default is.
 func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
-	if s.Kind.Requests.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil { //nolint:staticcheck // deprecated, still served
+	//nolint:staticcheck // deprecated, still served
+	if s.Kind.Requests.OrphanWarning != "" && o.PropagationPolicy == nil && o.OrphanDependents == nil {
 		request.Warn(r.Context(), s.Kind.Requests.OrphanWarning)
 	}
 }
 
 // writeDeleted answers the Status of a completed deletion.
-func (h *Handler) writeDeleted(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object) error {
+func (h *Handler) writeDeleted(
+	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object,
+) error {
 	obj, err := s.DecodeStored(o)
 	if err != nil {
 		return err
@@ -61,7 +64,9 @@ func (h *Handler) writeDeleted(w http.ResponseWriter, r *http.Request, s *served
 			Name: o.Name, Group: s.gr.Group, Kind: s.gr.Resource, UID: obj.GetUID(),
 		},
 	}
-	return writeTyped(w, r, http.StatusOK, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status)
+	return writeTyped(
+		w, r, http.StatusOK, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status,
+	)
 }
 
 // deleteOptions reads DeleteOptions from the body or, without one, the query.
@@ -161,7 +166,8 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	}
 	for _, o := range p.objects {
 		each := options.DeepCopy()
-		if _, err := h.o.Writes.Delete(r.Context(), s.Served, o.Namespace, o.Name, each); err != nil && !kerrors.IsNotFound(err) {
+		if _, err := h.o.Writes.Delete(r.Context(), s.Served, o.Namespace, o.Name, each); err != nil &&
+			!kerrors.IsNotFound(err) {
 			return err
 		}
 	}

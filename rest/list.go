@@ -62,7 +62,9 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 }
 
 // readPage reads up to limit objects, 0 being all, at or above start.
-func (s *served) readPage(ctx context.Context, sel *selection, view *cache.View, start string, limit int) (*page, error) {
+func (s *served) readPage(
+	ctx context.Context, sel *selection, view *cache.View, start string, limit int,
+) (*page, error) {
 	p := &page{}
 	c := collector{sel: sel, limit: limit, batch: sel.needsPreparing()}
 	err := sel.visit(ctx, view, start, sel.most(limit), func(o *cache.Object) bool { return c.add(ctx, o) })
@@ -174,7 +176,9 @@ const lookAt = 500
 
 // visit calls f for the objects that may match, in key order, using an index
 // where there is one. most is as in cache.View.Ascend.
-func (sel *selection) visit(ctx context.Context, view *cache.View, start string, most int, f func(*cache.Object) bool) error {
+func (sel *selection) visit(
+	ctx context.Context, view *cache.View, start string, most int, f func(*cache.Object) bool,
+) error {
 	prefix := sel.prefix()
 	switch {
 	case sel.name != "" && (!sel.s.Kind.Namespaced || sel.namespace != ""):

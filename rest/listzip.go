@@ -55,12 +55,16 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 		}
 		return f, true
 	case partial:
-		return itemForm{id: registry.FormMetadata, between: ",", append: func(b []byte, o *cache.Object, _ bool) ([]byte, error) {
+		return itemForm{id: registry.FormMetadata, between: ",", append: func(
+			b []byte, o *cache.Object, _ bool,
+		) ([]byte, error) {
 			meta, err := s.MetadataJSON(ctx, o)
 			return appendPartial(b, accepted.AsVersion, meta), err
 		}}, true
 	}
-	return itemForm{id: s.ItemForm(s.Version, false), between: ",", append: func(b []byte, o *cache.Object, keep bool) ([]byte, error) {
+	return itemForm{id: s.ItemForm(s.Version, false), between: ",", append: func(
+		b []byte, o *cache.Object, keep bool,
+	) ([]byte, error) {
 		encode := s.ItemJSON
 		if !keep {
 			encode = s.ItemJSONOnce
@@ -72,7 +76,9 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 
 // writeByGroups answers a list whose client reads gzip, if it is one to compress by
 // groups, and says whether it was. Nothing was written otherwise.
-func (s *served) writeByGroups(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) (bool, error) {
+func (s *served) writeByGroups(
+	w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page,
+) (bool, error) {
 	size := s.listSize(p)
 	if p.groups == nil || size < leastByGroups || size > mostByGroups || !apiresponse.AcceptsGzip(r) {
 		return false, nil

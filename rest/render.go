@@ -37,7 +37,9 @@ type view struct {
 }
 
 // writeObject answers one object.
-func (h *Handler) writeObject(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view) error {
+func (h *Handler) writeObject(
+	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view,
+) error {
 	if err := s.checkFormat(accepted); err != nil {
 		return err
 	}
@@ -68,7 +70,9 @@ func (h *Handler) writeObject(w http.ResponseWriter, r *http.Request, s *served,
 }
 
 // writeList answers a page of a list.
-func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page) error {
+func (h *Handler) writeList(
+	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page,
+) error {
 	if err := s.checkFormat(accepted); err != nil {
 		return err
 	}
@@ -88,7 +92,9 @@ func (h *Handler) writeList(w http.ResponseWriter, r *http.Request, s *served, a
 		}
 		return h.writeTable(w, r, s, http.StatusOK, accepted, tableMeta{p.revision, p.next, p.remaining}, views)
 	case negotiate.PartialMetadata:
-		return apierr.NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)")
+		return apierr.NotAcceptable(
+			"you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)",
+		)
 	}
 	if done, err := s.writeByGroups(w, r, accepted, p); done || err != nil {
 		return err

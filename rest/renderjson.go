@@ -92,7 +92,9 @@ func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted 
 
 // jsonList appends the list's document to b and returns what is left of that. Each item is
 // handed to add, which may write what is before it, and the item itself.
-func (s *served) jsonList(ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte) (_ []byte, err error) {
+func (s *served) jsonList(
+	ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte,
+) (_ []byte, err error) {
 	b = s.jsonListHead(b, accepted, p)
 	for i, o := range p.objects {
 		if i > 0 {

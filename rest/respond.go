@@ -20,7 +20,10 @@ import (
 )
 
 // writeTyped answers one object that is not from the cache.
-func writeTyped(w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead, obj runtime.Object) error {
+func writeTyped(
+	w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead,
+	obj runtime.Object,
+) error {
 	if status, ok := obj.(*metav1.Status); ok {
 		audit.SetResponseStatus(r.Context(), status)
 	}

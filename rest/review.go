@@ -38,7 +38,10 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 
 // post takes the body of a POST that stores no object of the resource itself through its steps, and answers
 // what carries it out returns: the success alone where that is nothing.
-func (h *Handler) post(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, sub *registry.Subresource, body registry.Object, act registry.CreateFunc) error {
+func (h *Handler) post(
+	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, sub *registry.Subresource,
+	body registry.Object, act registry.CreateFunc,
+) error {
 	gvk := s.KindOf(sub)
 	result, err := h.o.Writes.Do(r.Context(), write.Request{
 		Verb: write.Post, Target: s.Served, Subresource: sub, Namespace: info.Namespace, Name: info.Name, Options: in.options,
@@ -50,9 +53,16 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, info *request.Inf
 		return err
 	}
 	if result.Answer == nil {
-		status := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
-		return writeTyped(w, r, http.StatusCreated, negotiate.Accepted{Media: in.accepted.Media, Pretty: in.accepted.Pretty}, statusProto, status)
+		status := &metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
+		}
+		return writeTyped(
+			w, r, http.StatusCreated, negotiate.Accepted{Media: in.accepted.Media, Pretty: in.accepted.Pretty}, statusProto,
+			status,
+		)
 	}
 	result.Answer.GetObjectKind().SetGroupVersionKind(gvk)
-	return writeTyped(w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), result.Answer)
+	return writeTyped(
+		w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), result.Answer,
+	)
 }

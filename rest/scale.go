@@ -40,7 +40,9 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 	return s.writeScale(w, r, info, accepted, o)
 }
 
-func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *request.Info, accepted negotiate.Accepted, o *cache.Object) error {
+func (s *served) writeScale(
+	w http.ResponseWriter, r *http.Request, info *request.Info, accepted negotiate.Accepted, o *cache.Object,
+) error {
 	obj, err := s.Decode(r.Context(), o)
 	if err != nil {
 		return err
@@ -52,7 +54,9 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 		}
 	}
 	if sub.Scale.Has != nil && !sub.Scale.Has(obj) {
-		return kerrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", "."+strings.Join(sub.Scale.Path, ".")))
+		return kerrors.NewInternalError(
+			fmt.Errorf("the spec replicas field %q does not exist", "."+strings.Join(sub.Scale.Path, ".")),
+		)
 	}
 	scale := write.ScaleOf(sub, obj)
 	scale.SetGroupVersionKind(write.ScaleKind)
@@ -69,7 +73,9 @@ func (s *served) writeScale(w http.ResponseWriter, r *http.Request, info *reques
 		head := wire.NewEnvelopeHead(partial.APIVersion, partial.Kind)
 		return writeTyped(w, r, http.StatusOK, accepted, head, partial)
 	case negotiate.PartialMetadataList:
-		return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)")
+		return apierr.NotAcceptable(
+			"you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)",
+		)
 	}
 	return writeTyped(w, r, http.StatusOK, accepted, scaleProto, scale)
 }
@@ -87,7 +93,9 @@ func newScaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscal
 	if err != nil {
 		return nil, err
 	}
-	row := metav1.TableRow{Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, registry.ElapsedText(scale.CreationTimestamp.Time, time.Now())}}
+	row := metav1.TableRow{
+		Cells: []any{scale.Name, scale.Spec.Replicas, scale.Status.Replicas, registry.ElapsedText(scale.CreationTimestamp.Time, time.Now())},
+	}
 	switch include {
 	case includePolicy(metav1.IncludeObject):
 		row.Object.Object = scale

@@ -46,7 +46,9 @@ func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *reque
 	if err != nil {
 		return err
 	}
-	return h.scale(w, r, info, s, in, write.Scaling{Configuration: &configuration, Check: func(scale *autoscalingv1.Scale) error {
+	return h.scale(w, r, info, s, in, write.Scaling{Configuration: &configuration, Check: func(
+		scale *autoscalingv1.Scale,
+	) error {
 		warnings, err := configuration.Duplicates(in.validation)
 		p.warn(warnings)
 		if err != nil {
@@ -57,9 +59,13 @@ func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *reque
 }
 
 // scale stores what a request makes of the current Scale, and answers.
-func (h *Handler) scale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, scaling write.Scaling) error {
+func (h *Handler) scale(
+	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, scaling write.Scaling,
+) error {
 	sub := s.Kind.Subresource(info.Subresource)
-	result, err := h.o.Writes.Do(r.Context(), h.o.Writes.Scale(s.Served, sub, info.Namespace, info.Name, in.options, scaling))
+	result, err := h.o.Writes.Do(
+		r.Context(), h.o.Writes.Scale(s.Served, sub, info.Namespace, info.Name, in.options, scaling),
+	)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,9 @@ func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc,
 }
 
 // scaleVerbs are the verbs of the scale subresource.
-var scaleVerbs = map[string]verbFunc{"get": (*Handler).getScale, "update": (*Handler).updateScale, "patch": (*Handler).patchScale}
+var scaleVerbs = map[string]verbFunc{
+	"get": (*Handler).getScale, "update": (*Handler).updateScale, "patch": (*Handler).patchScale,
+}
 
 // verbOf is what serves a verb that the subresource has.
 func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
@@ -77,7 +79,10 @@ func (h *Handler) unserved(w http.ResponseWriter, r *http.Request, info *request
 }
 
 func notServed(what string) error {
-	return apierr.New(http.StatusNotImplemented, metav1.StatusReason("NotImplemented"), fmt.Sprintf("%s is not served by this version of the server", what))
+	return apierr.New(
+		http.StatusNotImplemented, metav1.StatusReason("NotImplemented"),
+		fmt.Sprintf("%s is not served by this version of the server", what),
+	)
 }
 
 // virtualVerb serves a kind without stored objects.
@@ -116,7 +121,10 @@ func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info
 	return h.postTo(w, r, info, s, sub, create)
 }
 
-func (h *Handler) postTo(w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource, create registry.CreateFunc) error {
+func (h *Handler) postTo(
+	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource,
+	create registry.CreateFunc,
+) error {
 	in, err := h.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
@@ -143,5 +151,7 @@ var internalNames = map[schema.GroupKind]string{
 }
 
 func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Object, internal string) scheme.Decoder {
-	return scheme.Decoder{GVK: s.KindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() }}
+	return scheme.Decoder{
+		GVK: s.KindOf(sub), Internal: internal, Also: sub.Also, New: func() runtime.Object { return make() },
+	}
 }

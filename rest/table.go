@@ -60,7 +60,9 @@ type tableWriter struct {
 	ages   ages
 }
 
-func (h *Handler) writeTable(w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, meta tableMeta, rows []view) error {
+func (h *Handler) writeTable(
+	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, meta tableMeta, rows []view,
+) error {
 	include, err := includeObject(r)
 	if err != nil {
 		return err

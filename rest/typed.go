@@ -18,7 +18,8 @@ import (
 type typedRepresentation struct{ s *served }
 
 var typedPatchTypes = []string{
-	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType),
+	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType),
+	string(types.ApplyYAMLPatchType),
 }
 
 var unsupportedPatchType = apierr.WithEmptyDetails(apierr.New(
@@ -47,7 +48,9 @@ func (typedRepresentation) checkFormat(negotiate.Accepted) error { return nil }
 func (t typedRepresentation) goType() string { return "*" + t.s.Kind.Package + "." + t.s.Kind.Name }
 
 func (t typedRepresentation) notAList() error {
-	return apierr.NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list (" + t.goType() + ")")
+	return apierr.NotAcceptable(
+		"you requested PartialObjectMetadataList, but the requested object is not a list (" + t.goType() + ")",
+	)
 }
 
 func (typedRepresentation) encodeItem(obj registry.Object) ([]byte, error) {

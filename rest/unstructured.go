@@ -25,7 +25,9 @@ type unstructuredRepresentation struct{ s *served }
 var unstructuredHead = []byte("{")
 
 // unstructuredPatchTypes lack the strategic merge patch, which needs a Go type.
-var unstructuredPatchTypes = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+var unstructuredPatchTypes = []string{
+	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType),
+}
 
 func (t unstructuredRepresentation) decoder() scheme.Decoder { return newDecoder(t.s, true) }
 
@@ -58,7 +60,9 @@ func (unstructuredRepresentation) endpoint(e negotiate.Endpoint) negotiate.Endpo
 	return e
 }
 
-var errNoProto = apierr.NotAcceptable("object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message")
+var errNoProto = apierr.NotAcceptable(
+	"object *unstructured.Unstructured does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message",
+)
 
 func (unstructuredRepresentation) checkFormat(accepted negotiate.Accepted) error {
 	if accepted.Media == scheme.Protobuf && accepted.As == negotiate.Plain {

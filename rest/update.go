@@ -48,11 +48,16 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 func checkName(obj registry.Object, info *request.Info) error {
 	switch name := obj.GetName(); {
 	case name == "":
-		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", info.Name))
+		return kerrors.NewBadRequest(
+			fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", info.Name),
+		)
 	case name != info.Name:
-		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, info.Name))
+		return kerrors.NewBadRequest(
+			fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, info.Name),
+		)
 	}
-	if ns := obj.GetNamespace(); ns != "" && ns != info.Namespace && info.Namespace != "" && info.Resource != "namespaces" {
+	if ns := obj.GetNamespace(); ns != "" && ns != info.Namespace && info.Namespace != "" &&
+		info.Resource != "namespaces" {
 		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return nil

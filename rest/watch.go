@@ -122,7 +122,9 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 	if err == nil {
 		err = st.follow(ctx, from)
 	}
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) || errors.Is(err, cache.ErrRemoved) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) ||
+		errors.Is(err, cache.ErrRemoved) {
 		return
 	}
 	status := apierr.Status(err)

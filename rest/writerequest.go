@@ -157,7 +157,9 @@ func readBody(r *http.Request) ([]byte, error) {
 
 // parseWriteOptions reads and checks the query parameters. kind is CreateOptions,
 // UpdateOptions or PatchOptions; the words of errors name it.
-func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) (write.Options, patch.Validation, error) {
+func parseWriteOptions(
+	r *http.Request, kind string, patchType types.PatchType,
+) (write.Options, patch.Validation, error) {
 	var o metav1.PatchOptions
 	if r.URL.RawQuery != "" {
 		values, _ := url.ParseQuery(r.URL.RawQuery)
@@ -167,9 +169,13 @@ func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) 
 		var errs field.ErrorList
 		switch kind {
 		case createOptions:
-			errs = metavalidation.ValidateCreateOptions(&metav1.CreateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
+			errs = metavalidation.ValidateCreateOptions(
+				&metav1.CreateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation},
+			)
 		case updateOptions:
-			errs = metavalidation.ValidateUpdateOptions(&metav1.UpdateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
+			errs = metavalidation.ValidateUpdateOptions(
+				&metav1.UpdateOptions{DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation},
+			)
 		}
 		if kind != patchOptions && len(errs) > 0 {
 			return write.Options{}, "", invalidOptions(kind, errs)
@@ -181,7 +187,8 @@ func parseWriteOptions(r *http.Request, kind string, patchType types.PatchType) 
 		}
 	}
 	w := write.Options{
-		DryRun: len(o.DryRun) > 0, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation, Force: o.Force, Patch: kind == patchOptions,
+		DryRun: len(o.DryRun) > 0, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation, Force: o.Force,
+		Patch: kind == patchOptions,
 	}
 	validation := patch.Warn
 	if o.FieldValidation != "" {

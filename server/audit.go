@@ -138,7 +138,9 @@ func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
 func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Object {
 	type constructor = func() runtime.Object
 	makers := map[schema.GroupVersionKind]constructor{
-		{Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale"}: func() runtime.Object { return &autoscalingv1.Scale{} },
+		{
+			Group: autoscalingv1.GroupName, Version: "v1", Kind: "Scale",
+		}: func() runtime.Object { return &autoscalingv1.Scale{} },
 	}
 	for kind, constructor := range map[string]constructor{
 		"Status":          func() runtime.Object { return &metav1.Status{} },

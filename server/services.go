@@ -42,7 +42,9 @@ func allocateServices(ctx context.Context, o *apiOptions) (*servicerepair.Contro
 	if err != nil {
 		return nil, err
 	}
-	a := &serviceallocator.Services{Registry: reg, Store: resource.Store(), NodePorts: ports, Now: time.Now, Random: rand.Uint64N}
+	a := &serviceallocator.Services{
+		Registry: reg, Store: resource.Store(), NodePorts: ports, Now: time.Now, Random: rand.Uint64N,
+	}
 	for _, p := range o.services {
 		family := corev1.IPv4Protocol
 		if p.Addr().Is6() {

@@ -50,7 +50,9 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("storage: %s is at revision %d, not %d", e.Condition.Key, e.Current.ModRevision, e.Condition.ModRevision)
+	return fmt.Sprintf(
+		"storage: %s is at revision %d, not %d", e.Condition.Key, e.Current.ModRevision, e.Condition.ModRevision,
+	)
 }
 
 // PendingError is the error of a stored value that cannot be decoded without a call to another program, such as the

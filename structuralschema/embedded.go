@@ -64,7 +64,9 @@ func embeddedResource(path *field.Path, x map[string]any) field.ErrorList {
 	if meta.Name == "" {
 		meta.Name = "any" // a name is not required
 	}
-	return append(errs, metavalidation.ValidateObjectMeta(meta, meta.Namespace != "", pathSegment, path.Child("metadata"))...)
+	return append(
+		errs, metavalidation.ValidateObjectMeta(meta, meta.Namespace != "", pathSegment, path.Child("metadata"))...,
+	)
 }
 
 // embeddedText checks that a required field is a string that is not empty. wrong returns the message of any other

@@ -244,7 +244,9 @@ const (
 )
 
 // values returns the conditions on the value of a node, nil if there are none.
-func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types typeRules, at *schemaPath, hashInput *hashInput) (*Values, error) {
+func (c *Cache) values(
+	props *apiextensionsv1.JSONSchemaProps, types typeRules, at *schemaPath, hashInput *hashInput,
+) (*Values, error) {
 	v := &Values{
 		Format:  props.Format,
 		Maximum: clone(props.Maximum), ExclusiveMaximum: props.ExclusiveMaximum,
@@ -298,7 +300,9 @@ func (c *Cache) values(props *apiextensionsv1.JSONSchemaProps, types typeRules, 
 }
 
 // conditionsOf returns the conditions of one combinator.
-func (c *Cache) conditionsOf(all []apiextensionsv1.JSONSchemaProps, name string, first, others typeRule, at *schemaPath, hashInput *hashInput) ([]*Condition, error) {
+func (c *Cache) conditionsOf(
+	all []apiextensionsv1.JSONSchemaProps, name string, first, others typeRule, at *schemaPath, hashInput *hashInput,
+) ([]*Condition, error) {
 	hashInput.number(len(all))
 	var out []*Condition
 	for i := range all {
@@ -317,7 +321,9 @@ func (c *Cache) conditionsOf(all []apiextensionsv1.JSONSchemaProps, name string,
 }
 
 // condition returns a condition of a combinator with all conditions below, and its digest.
-func (c *Cache) condition(props *apiextensionsv1.JSONSchemaProps, types typeRule, at *schemaPath) (*Condition, digest, error) {
+func (c *Cache) condition(
+	props *apiextensionsv1.JSONSchemaProps, types typeRule, at *schemaPath,
+) (*Condition, digest, error) {
 	if err := unsupported(props, at); err != nil {
 		return nil, digest{}, err
 	}

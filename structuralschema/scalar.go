@@ -182,7 +182,9 @@ func (v *checks) multiple(x any, factor float64, matches bool) {
 
 func (v *checks) notPositive(factor any) {
 	if v.fails() {
-		v.add(field.Invalid(v.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", v.pathText(), factor)))
+		v.add(
+			field.Invalid(v.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", v.pathText(), factor)),
+		)
 	}
 }
 

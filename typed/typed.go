@@ -59,7 +59,9 @@ var unknown = sync.OnceValue(func() managedfields.TypeConverter {
 // ObjectToTyped returns the object as a typed value of the kind that it says it
 // is. The value refers to the object. An object that is not valid by its schema
 // (a duplicate key in a list, an unknown field) is an error unless the options allow it.
-func (Converter) ObjectToTyped(object runtime.Object, options ...smdtyped.ValidationOptions) (*smdtyped.TypedValue, error) {
+func (Converter) ObjectToTyped(
+	object runtime.Object, options ...smdtyped.ValidationOptions,
+) (*smdtyped.TypedValue, error) {
 	gvk := object.GetObjectKind().GroupVersionKind()
 	t, ok := For(gvk.Group, gvk.Version, gvk.Kind)
 	if !ok {

@@ -145,7 +145,8 @@ func statusError(r *http.Response) error {
 		body = nil // the code alone says enough
 	}
 	var status metav1.Status
-	if json.Unmarshal(body, &status) == nil && (status.Kind == "Status" || status.Kind == "") && status.Status == metav1.StatusFailure {
+	if json.Unmarshal(body, &status) == nil && (status.Kind == "Status" || status.Kind == "") &&
+		status.Status == metav1.StatusFailure {
 		return apierrors.FromObject(&status)
 	}
 	message := "unknown"
@@ -156,7 +157,9 @@ func statusError(r *http.Response) error {
 	if wait := retryAfter(r); wait > 0 {
 		seconds = int(wait / time.Second)
 	}
-	return apierrors.NewGenericServerResponse(r.StatusCode, http.MethodPost, schema.GroupResource{}, "", message, seconds, true)
+	return apierrors.NewGenericServerResponse(
+		r.StatusCode, http.MethodPost, schema.GroupResource{}, "", message, seconds, true,
+	)
 }
 
 func isText(contentType string) bool {
@@ -170,7 +173,8 @@ func isText(contentType string) bool {
 // IsTransient tells whether an error of Post may be gone when the webhook is asked
 // again: connections that were lost, and answers 429, 500 and 504 or with Retry-After.
 func IsTransient(err error) bool {
-	if isConnectionLost(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) {
+	if isConnectionLost(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsTooManyRequests(err) {
 		return true
 	}
 	_, says := apierrors.SuggestsClientDelay(err)

@@ -120,7 +120,8 @@ func credentialsOf(u *clientcmd.AuthInfo, dir string) (Credentials, error) {
 		return Credentials{}, errors.New("users with exec or auth-provider are not supported for webhooks")
 	}
 	c := Credentials{
-		Token: u.Token, Username: u.Username, Password: u.Password, Certificate: u.ClientCertificateData, Key: u.ClientKeyData,
+		Token: u.Token, Username: u.Username, Password: u.Password, Certificate: u.ClientCertificateData,
+		Key: u.ClientKeyData,
 	}
 	if c.Token == "" {
 		c.TokenFile = from(dir, u.TokenFile)

@@ -51,7 +51,8 @@ func (m *Metrics) observe(r *http.Response, err error) {
 			m.missingSAN.Inc()
 		}
 		var authority x509.UnknownAuthorityError
-		if _, why, found := strings.Cut(err.Error(), "x509: cannot verify signature: insecure algorithm"); found && strings.Contains(why, "SHA1") && errors.As(err, &authority) {
+		if _, why, found := strings.Cut(err.Error(), "x509: cannot verify signature: insecure algorithm"); found &&
+			strings.Contains(why, "SHA1") && errors.As(err, &authority) {
 			m.sha1.Inc()
 		}
 	case r.TLS != nil && len(r.TLS.PeerCertificates) > 0:

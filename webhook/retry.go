@@ -52,5 +52,6 @@ func Retry(ctx context.Context, b Backoff, again func(error) bool, f func(contex
 }
 
 func isConnectionLost(err error) bool {
-	return errors.Is(err, syscall.ECONNRESET) || err != nil && strings.Contains(err.Error(), "http2: client connection lost")
+	return errors.Is(err, syscall.ECONNRESET) ||
+		err != nil && strings.Contains(err.Error(), "http2: client connection lost")
 }

@@ -26,7 +26,10 @@ type shown struct {
 }
 
 func newShown(c Credentials) (*shown, error) {
-	s := &shown{credentials: c, token: watchedFile{path: c.TokenFile}, cert: watchedFile{path: c.CertificateFile}, key: watchedFile{path: c.KeyFile}}
+	s := &shown{
+		credentials: c, token: watchedFile{path: c.TokenFile}, cert: watchedFile{path: c.CertificateFile},
+		key: watchedFile{path: c.KeyFile},
+	}
 	if c.CertificateFile == "" && len(c.Certificate) > 0 {
 		pair, err := tls.X509KeyPair(c.Certificate, c.Key)
 		if err != nil {

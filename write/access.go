@@ -25,7 +25,9 @@ func (c access) List(ctx context.Context, r schema.GroupResource, namespace stri
 }
 
 // Update implements registry.Access.
-func (c access) Update(ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error) (registry.Object, error) {
+func (c access) Update(
+	ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error,
+) (registry.Object, error) {
 	t, err := c.target(r)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,9 @@ func (c access) Update(ctx context.Context, r schema.GroupResource, namespace, n
 }
 
 // Delete implements registry.Access.
-func (c access) Delete(ctx context.Context, r schema.GroupResource, namespace, name string, o registry.DeleteOptions) error {
+func (c access) Delete(
+	ctx context.Context, r schema.GroupResource, namespace, name string, o registry.DeleteOptions,
+) error {
 	t, err := c.target(r)
 	if err != nil {
 		return err
@@ -69,7 +73,9 @@ func (c access) target(r schema.GroupResource) (*registry.Served, error) {
 
 // Delete deletes an object. Result.Deleted says whether it is gone; if not, finalizers or a grace period
 // keep it.
-func (p *Pipeline) Delete(ctx context.Context, t *registry.Served, namespace, name string, options *metav1.DeleteOptions) (Result, error) {
+func (p *Pipeline) Delete(
+	ctx context.Context, t *registry.Served, namespace, name string, options *metav1.DeleteOptions,
+) (Result, error) {
 	return p.Do(ctx, Deletion(t, namespace, name, options))
 }
 

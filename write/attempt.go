@@ -63,7 +63,9 @@ func (a *attempt) takesNew(name string) error {
 	if !a.Target.Terminating {
 		return nil
 	}
-	return kerrors.NewForbidden(a.Target.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"))
+	return kerrors.NewForbidden(
+		a.Target.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"),
+	)
 }
 
 // read finds the current object.
@@ -216,7 +218,9 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 	if allocator == nil || a.Subresource != nil {
 		return nil
 	}
-	a.sideWrites, err = allocator.Allocate(ctx, registry.Allocation{Object: a.obj, Old: a.old(), DryRun: a.Options.DryRun, Conflicts: a.conflicts})
+	a.sideWrites, err = allocator.Allocate(
+		ctx, registry.Allocation{Object: a.obj, Old: a.old(), DryRun: a.Options.DryRun, Conflicts: a.conflicts},
+	)
 	return err
 }
 
@@ -272,7 +276,8 @@ func (a *attempt) mayCreate(ctx context.Context) error {
 	}
 	gvr := a.Target.GVR
 	create := &request.Info{
-		Verb: "create", Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, AsksResource: true, Namespace: a.Namespace, Name: a.Name,
+		Verb: "create", Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, AsksResource: true,
+		Namespace: a.Namespace, Name: a.Name,
 	}
 	if sent := request.InfoFrom(ctx); sent != nil {
 		create.Path = sent.Path

@@ -132,7 +132,8 @@ func (a *attempt) begin(obj registry.Object) deletion {
 		return keep
 	}
 	if finalizing {
-		if obj.GetDeletionTimestamp() != nil && !changed && obj.GetDeletionGracePeriodSeconds() != nil && *obj.GetDeletionGracePeriodSeconds() == 0 {
+		if obj.GetDeletionTimestamp() != nil && !changed && obj.GetDeletionGracePeriodSeconds() != nil &&
+			*obj.GetDeletionGracePeriodSeconds() == 0 {
 			return alreadyGoing
 		}
 		a.markDeleting(obj, true)

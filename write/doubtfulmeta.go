@@ -9,8 +9,8 @@ import (
 )
 
 // doubtfulMeta is the metadata of an object as validation is shown it: without the labels and annotations that are
-// valid, which most are. apimachinery finds out by regular expressions what is wrong with the others, and for an update it
-// is asked several times.
+// valid, which most are. apimachinery finds out by regular expressions what is wrong with the others, and for an update
+// it is asked several times.
 type doubtfulMeta struct {
 	metav1.Object
 	labels, annotations map[string]string

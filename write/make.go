@@ -43,7 +43,9 @@ func CheckConfiguration(t *registry.Served, c patch.Configuration) error {
 
 // Applied makes what server-side apply of a configuration makes of the current object (KEP-555), and
 // records that the field manager owns what the configuration has.
-func (p *Pipeline) Applied(t *registry.Served, sub *registry.Subresource, configuration patch.Configuration, o Options) Make {
+func (p *Pipeline) Applied(
+	t *registry.Served, sub *registry.Subresource, configuration patch.Configuration, o Options,
+) Make {
 	return func(ctx context.Context, c *Current) (registry.Object, error) {
 		m, err := p.managers.of(t, sub)
 		if err != nil {

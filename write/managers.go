@@ -67,7 +67,9 @@ func (m *managers) of(t *registry.Served, sub *registry.Subresource) (*managedfi
 
 // ofBody returns the manager of a subresource whose objects are of a kind of their own, of which empty
 // makes an empty one.
-func (m *managers) ofBody(t *registry.Served, sub *registry.Subresource, empty func() registry.Object) (*managedfields.Manager, error) {
+func (m *managers) ofBody(
+	t *registry.Served, sub *registry.Subresource, empty func() registry.Object,
+) (*managedfields.Manager, error) {
 	return m.get(managerKey{t, sub.Name}, func() (*managedfields.Manager, error) {
 		gvk := t.KindOf(sub)
 		kind := &registry.Kind{

@@ -36,5 +36,8 @@ func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string
 		return
 	}
 	obj.SetOwnerReferences(kept)
-	request.Warn(ctx, ".metadata.ownerReferences contains duplicate entries"+when+"; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "+strings.Join(twice, ", "))
+	request.Warn(
+		ctx,
+		".metadata.ownerReferences contains duplicate entries"+when+"; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "+strings.Join(twice, ", "),
+	)
 }

@@ -101,7 +101,8 @@ func (a *attempt) checkDeletePreconditions(p *metav1.Preconditions) error {
 // by rules of their own (namespaces, definitions), in the words that those have.
 func (a *attempt) checkPreconditionsFirst(p *metav1.Preconditions) error {
 	failed := func(what, want, have string) error {
-		return kerrors.NewConflict(a.Target.Kind.GroupResource(), a.found.Name, fmt.Errorf( //nolint:staticcheck // kube-apiserver's words
+		//nolint:staticcheck // kube-apiserver's words
+		return kerrors.NewConflict(a.Target.Kind.GroupResource(), a.found.Name, fmt.Errorf(
 			"Precondition failed: %[1]s in precondition: %[2]s, %[1]s in object meta: %[3]s", what, want, have))
 	}
 	if p.UID != nil && *p.UID != a.old().GetUID() {

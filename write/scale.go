@@ -57,7 +57,9 @@ type scaling struct {
 }
 
 // Scale returns the request that changes the replicas of an object.
-func (p *Pipeline) Scale(t *registry.Served, sub *registry.Subresource, namespace, name string, o Options, s Scaling) Request {
+func (p *Pipeline) Scale(
+	t *registry.Served, sub *registry.Subresource, namespace, name string, o Options, s Scaling,
+) Request {
 	w := &scaling{Scaling: s, p: p, t: t, sub: sub, o: o}
 	return Request{
 		Verb: Scale, Target: t, Subresource: sub, Namespace: namespace, Name: name, Options: o,
@@ -106,8 +108,11 @@ func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error)
 
 // applied merges an applied configuration, which has to be that of a Scale: the schema of a Scale
 // refuses any other field.
-func (w *scaling) applied(ctx context.Context, fields *managedfields.Manager, live *autoscalingv1.Scale) (registry.Object, error) {
-	obj, err := fields.Apply(ctx, live, w.Configuration.Object, w.o.FieldManager, w.o.Force != nil && *w.o.Force, w.p.Now())
+func (w *scaling) applied(
+	ctx context.Context, fields *managedfields.Manager, live *autoscalingv1.Scale,
+) (registry.Object, error) {
+	obj, err := fields.Apply(ctx, live, w.Configuration.Object, w.o.FieldManager, w.o.Force != nil &&
+		*w.o.Force, w.p.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +176,10 @@ func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(scale, true, validation.NameIsDNSSubdomain, path)
 	errs = append(errs, nonstandardFinalizers(scale, path)...)
 	if replicas := scale.Spec.Replicas; replicas < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be greater than or equal to 0").WithOrigin("minimum"))
+		errs = append(
+			errs,
+			field.Invalid(field.NewPath("spec", "replicas"), replicas, "must be greater than or equal to 0").WithOrigin("minimum"),
+		)
 	}
 	return errs
 }
@@ -180,7 +188,9 @@ func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Object) error {
 	tree, replicas := w.t.Kind.Unstructured(), scale.Spec.Replicas
 	if w.sub.Scale.Has != nil && replicas == unsetReplicas {
-		return kerrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")))
+		return kerrors.NewBadRequest(
+			fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")),
+		)
 	}
 	name := c.Object.Name
 	if scale.Namespace == "" {

@@ -112,7 +112,10 @@ func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorLis
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		if !strings.Contains(name, "/") && !standardFinalizers[name] {
-			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+			errs = append(
+				errs,
+				field.Invalid(path.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"),
+			)
 		}
 	}
 	return errs
@@ -120,7 +123,8 @@ func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorLis
 
 // standardFinalizers are those that need no domain.
 var standardFinalizers = map[string]bool{
-	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true, metav1.FinalizerDeleteDependents: true,
+	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true,
+	metav1.FinalizerDeleteDependents: true,
 }
 
 // validateMetaUpdate checks an update's metadata: by the generic rules, and by

@@ -37,10 +37,14 @@ func (o Objects) List(_ context.Context, r schema.GroupResource, namespace strin
 
 // Creation returns the attributes of a create of obj.
 func Creation(r schema.GroupResource, obj registry.Object) *admission.Attributes {
-	return &admission.Attributes{Operation: admission.Create, Resource: r, Namespace: obj.GetNamespace(), Name: obj.GetName(), Object: obj}
+	return &admission.Attributes{
+		Operation: admission.Create, Resource: r, Namespace: obj.GetNamespace(), Name: obj.GetName(), Object: obj,
+	}
 }
 
 // Change returns the attributes of an update of old to obj.
 func Change(r schema.GroupResource, obj, old registry.Object) *admission.Attributes {
-	return &admission.Attributes{Operation: admission.Update, Resource: r, Namespace: obj.GetNamespace(), Name: obj.GetName(), Object: obj, Old: old}
+	return &admission.Attributes{
+		Operation: admission.Update, Resource: r, Namespace: obj.GetNamespace(), Name: obj.GetName(), Object: obj, Old: old,
+	}
 }

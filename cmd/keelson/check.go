@@ -47,7 +47,8 @@ func check(ctx context.Context, out io.Writer, dataDir string) error {
 	if err = errors.Join(err, s.Close()); err != nil {
 		return oneLine(err)
 	}
-	fmt.Fprintf(out, "Checked %d files, %d keys in %d versions, %d log records, %d deadlines; revision %d, compacted to %d\n",
+	fmt.Fprintf(out,
+		"Checked %d files, %d keys in %d versions, %d log records, %d deadlines; revision %d, compacted to %d\n",
 		seen.Files, seen.Keys, seen.Versions, seen.LogRecords, seen.Expiring, seen.Revision, seen.Compacted)
 	if values.encrypted > 0 {
 		fmt.Fprintf(out, "%d values are encrypted and were not read\n", values.encrypted)

@@ -66,7 +66,10 @@ func newSave(out io.Writer) *cobra.Command {
 			return err
 		})
 	c.Flags().StringVar(&dataDir, "data-dir", dataDir, dataDirUsage)
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of a member of system:masters, to save from a running server anywhere (without exec plug-ins)")
+	c.Flags().StringVar(
+		&kubeconfig, "kubeconfig", "",
+		"kubeconfig of a member of system:masters, to save from a running server anywhere (without exec plug-ins)",
+	)
 	return c
 }
 
@@ -220,7 +223,9 @@ func newRestore(out io.Writer) *cobra.Command {
 			defer f.Close()
 			var restored backup.Restored
 			err = restoreInto(dataDir, file, func(o embedded.Options) (err error) {
-				restored, err = backup.Restore(ctx, &bufferedFile{File: f}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()})
+				restored, err = backup.Restore(
+					ctx, &bufferedFile{File: f}, o, backup.RestoreOptions{MinRevision: minRevision, Now: time.Now()},
+				)
 				return err
 			})
 			if err != nil {
@@ -229,7 +234,9 @@ func newRestore(out io.Writer) *cobra.Command {
 			return printRestored(out, restored, dataDir)
 		})
 	c.Flags().StringVar(&dataDir, "data-dir", "", "directory to make")
-	c.Flags().Int64Var(&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high")
+	c.Flags().Int64Var(
+		&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high",
+	)
 	return c
 }
 
@@ -247,7 +254,9 @@ func restoreInto(dataDir, file string, fill func(embedded.Options) error) error 
 }
 
 func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
-	_, err := fmt.Fprintf(out, "Restored %d entries of revision %d to %s, at revision %d\n", r.Entries, r.From, dataDir, r.Revision)
+	_, err := fmt.Fprintf(
+		out, "Restored %d entries of revision %d to %s, at revision %d\n", r.Entries, r.From, dataDir, r.Revision,
+	)
 	return err
 }
 
@@ -300,9 +309,17 @@ func newImportEtcd(out io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&dataDir, "data-dir", "", "directory to make")
 	f.StringVar(&options.Prefix, "prefix", "/registry", prefixUsage)
-	f.Int64Var(&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high")
-	f.BoolVar(&options.Restore.Keep, "keep-revisions", false, "keep etcd's revisions as resourceVersions; only if nothing was written to etcd since the file was")
-	f.BoolVar(&options.SkipHash, "skip-hash-check", false, "take a file without a SHA-256 at its end: a copy of a member's database")
+	f.Int64Var(
+		&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high",
+	)
+	f.BoolVar(
+		&options.Restore.Keep, "keep-revisions", false,
+		"keep etcd's revisions as resourceVersions; only if nothing was written to etcd since the file was",
+	)
+	f.BoolVar(
+		&options.SkipHash, "skip-hash-check", false,
+		"take a file without a SHA-256 at its end: a copy of a member's database",
+	)
 	return c
 }
 

@@ -24,7 +24,9 @@ import (
 // Converter converts objects of one definition to a version. Convert may change and return its arguments, and
 // returns the objects in the same order. An error means that none of them was converted.
 type Converter interface {
-	Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error)
+	Convert(
+		ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
+	) ([]*unstructured.Unstructured, error)
 }
 
 // Options are the dependencies and settings of converters.
@@ -106,7 +108,9 @@ func (c *versionChecker) has(v schema.GroupVersion) bool {
 	return v.Group == c.group && slices.Contains(c.names, v.Version)
 }
 
-func (c *versionChecker) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (c *versionChecker) Convert(
+	ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
+) ([]*unstructured.Unstructured, error) {
 	if !c.has(to) {
 		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", to)
 	}
@@ -126,7 +130,9 @@ func (c *versionChecker) Convert(ctx context.Context, objs []*unstructured.Unstr
 // noConversion changes only the apiVersion of objects.
 type noConversion struct{}
 
-func (noConversion) Convert(_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (noConversion) Convert(
+	_ context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
+) ([]*unstructured.Unstructured, error) {
 	version := to.String()
 	for _, obj := range objs {
 		obj.SetAPIVersion(version)

@@ -108,15 +108,22 @@ type errorTexts struct{ object, version, metadata string }
 
 func errorTextsOf(i, of int) errorTexts {
 	if of == 1 {
-		return errorTexts{object: "returned invalid object", version: "returned invalid object at index 0", metadata: "returned invalid metadata"}
+		return errorTexts{
+			object: "returned invalid object", version: "returned invalid object at index 0",
+			metadata: "returned invalid metadata",
+		}
 	}
 	object := fmt.Sprintf("returned invalid converted object at index %d", i)
-	return errorTexts{object: object, version: object, metadata: fmt.Sprintf("returned invalid metadata in object at index %d", i)}
+	return errorTexts{
+		object: object, version: object, metadata: fmt.Sprintf("returned invalid metadata in object at index %d", i),
+	}
 }
 
 // decodeConverted decodes and checks one converted object. Its metadata become those of the original, except labels
 // and annotations.
-func decodeConverted(original *unstructured.Unstructured, text []byte, to schema.GroupVersion, at errorTexts) (*unstructured.Unstructured, error) {
+func decodeConverted(
+	original *unstructured.Unstructured, text []byte, to schema.GroupVersion, at errorTexts,
+) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	if err := scheme.UnmarshalTree(text, &obj.Object); err != nil {
 		return nil, fmt.Errorf("%s: %w", at.version, err)

@@ -36,7 +36,9 @@ type webhookConverter struct {
 	timeout time.Duration
 }
 
-func (r *webhookConverter) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (r *webhookConverter) Convert(
+	ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
+) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
 	var toSend []int // indexes of the objects to send
 	version := to.String()
@@ -83,7 +85,9 @@ type call struct {
 // gvk returns the kind that error messages about the whole call name: that of the first object.
 func (c *call) gvk() schema.GroupVersionKind { return c.objs[0].GroupVersionKind() }
 
-func (r *webhookConverter) split(objs []*unstructured.Unstructured, toSend []int, to schema.GroupVersion) ([]*call, error) {
+func (r *webhookConverter) split(
+	objs []*unstructured.Unstructured, toSend []int, to schema.GroupVersion,
+) ([]*call, error) {
 	var calls []*call
 	var current *call
 	for _, i := range toSend {
@@ -146,7 +150,9 @@ func (r *webhookConverter) callMeasured(ctx context.Context, c *call, out []*uns
 }
 
 // send makes one call. With an error it also returns the failure_type for the metrics.
-func (r *webhookConverter) send(ctx context.Context, c *call, out []*unstructured.Unstructured) (failure string, err error) {
+func (r *webhookConverter) send(
+	ctx context.Context, c *call, out []*unstructured.Unstructured,
+) (failure string, err error) {
 	failed := func(err error) error { return fmt.Errorf("conversion webhook for %v failed: %w", c.gvk(), err) }
 	client, err := r.client()
 	if err != nil {
@@ -167,7 +173,9 @@ func (r *webhookConverter) send(ctx context.Context, c *call, out []*unstructure
 	}
 	converted := answer.Response.ConvertedObjects
 	if len(converted) != len(c.objs) {
-		return partialFailure, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", c.gvk(), len(converted), len(c.objs))
+		return partialFailure, fmt.Errorf(
+			"conversion webhook for %v returned %d objects, expected %d", c.gvk(), len(converted), len(c.objs),
+		)
 	}
 	for i, text := range converted {
 		obj, err := decodeConverted(c.objs[i], text, c.to, errorTextsOf(i, len(converted)))

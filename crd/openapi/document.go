@@ -147,7 +147,10 @@ func v2Parameters(b *body, parameters []parameter) []any {
 	case v2SharedBodies[b.model] != "":
 		out = append(out, shared(v2SharedBodies[b.model]))
 	default:
-		out = append(out, map[string]any{"name": "body", "in": "body", "required": true, "schema": map[string]any{"$ref": v2.ref(b.model)}})
+		out = append(
+			out,
+			map[string]any{"name": "body", "in": "body", "required": true, "schema": map[string]any{"$ref": v2.ref(b.model)}},
+		)
 	}
 	for _, p := range parameters {
 		if p.shared != "" {

@@ -52,7 +52,9 @@ var (
 	prettyParameter = parameter{"pretty", "query", "string",
 		"If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget).",
 		"pretty-tJGM1-ng"}
-	namespaceParameter = parameter{"namespace", "path", "string", "object name and auth scope, such as for teams and projects", "namespace-vgWSWtn3"}
+	namespaceParameter = parameter{
+		"namespace", "path", "string", "object name and auth scope, such as for teams and projects", "namespace-vgWSWtn3",
+	}
 )
 
 func getParameters() []parameter {
@@ -99,7 +101,10 @@ func deleteParameters() []parameter {
 	return withDescriptions(metav1.DeleteOptions{}.SwaggerDoc(), []parameter{
 		{name: "dryRun", kind: "string"},
 		{name: "gracePeriodSeconds", kind: "integer", shared: "gracePeriodSeconds--K5HaBOS"},
-		{name: "ignoreStoreReadErrorWithClusterBreakingPotential", kind: "boolean", shared: "ignoreStoreReadErrorWithClusterBreakingPotential-QbNkfIqj"},
+		{
+			name: "ignoreStoreReadErrorWithClusterBreakingPotential", kind: "boolean",
+			shared: "ignoreStoreReadErrorWithClusterBreakingPotential-QbNkfIqj",
+		},
 		{name: "orphanDependents", kind: "boolean", shared: "orphanDependents-uRB25kX5"},
 		{name: "propagationPolicy", kind: "string", shared: "propagationPolicy-6jk3prlO"},
 	})
@@ -131,9 +136,14 @@ func (r *resource) paths() []path {
 	common = append(common, prettyParameter)
 	paths = append(paths, path{collection, common, []operation{r.list("", r.scope()), r.create(), r.deleteCollection()}})
 
-	named := append([]parameter{{name: "name", in: "path", kind: "string", description: "name of the " + r.Kind}}, common...)
+	named := append(
+		[]parameter{{name: "name", in: "path", kind: "string", description: "name of the " + r.Kind}}, common...,
+	)
 	object := r.model(r.Kind)
-	paths = append(paths, path{collection + "/{name}", named, []operation{r.read("", object), r.replace("", object), r.delete(), r.patch("", object)}})
+	paths = append(
+		paths,
+		path{collection + "/{name}", named, []operation{r.read("", object), r.replace("", object), r.delete(), r.patch("", object)}},
+	)
 	if r.status {
 		paths = append(paths, r.subresource(collection, "status", object, named))
 	}
@@ -161,7 +171,10 @@ func (r *resource) scope() string {
 }
 
 func (r *resource) subresource(collection, name, model string, parameters []parameter) path {
-	return path{collection + "/{name}/" + name, parameters, []operation{r.read(name, model), r.replace(name, model), r.patch(name, model)}}
+	return path{
+		collection + "/{name}/" + name, parameters,
+		[]operation{r.read(name, model), r.replace(name, model), r.patch(name, model)},
+	}
 }
 
 func (r *resource) list(suffix, scope string) operation {
@@ -174,43 +187,53 @@ func (r *resource) list(suffix, scope string) operation {
 func (r *resource) create() operation {
 	object := r.model(r.Kind)
 	return operation{
-		method: "post", action: "post", id: r.id("create", r.scope()+r.Kind), description: "create" + article(r.Kind) + r.Kind,
-		parameters: writeParameters(), body: &body{model: object, types: objectTypes}, result: object, codes: []string{"200", "201", "202"},
+		method: "post", action: "post", id: r.id("create", r.scope()+r.Kind),
+		description: "create" + article(r.Kind) + r.Kind,
+		parameters:  writeParameters(), body: &body{model: object, types: objectTypes}, result: object,
+		codes: []string{"200", "201", "202"},
 	}
 }
 
 func (r *resource) deleteCollection() operation {
 	return operation{
-		method: "delete", action: "deletecollection", id: r.id("delete", "Collection"+r.scope()+r.Kind), description: "delete collection of " + r.Kind,
-		parameters: listParameters(), result: statusModel, codes: []string{"200"},
+		method: "delete", action: "deletecollection", id: r.id("delete", "Collection"+r.scope()+r.Kind),
+		description: "delete collection of " + r.Kind,
+		parameters:  listParameters(), result: statusModel, codes: []string{"200"},
 	}
 }
 
 func (r *resource) read(sub, model string) operation {
 	return operation{
-		method: "get", action: "get", id: r.id("read", r.scope()+r.Kind+title(sub)), description: "read" + of(sub) + " the specified " + r.Kind,
-		parameters: getParameters(), result: model, codes: []string{"200"},
+		method: "get", action: "get", id: r.id("read", r.scope()+r.Kind+title(sub)),
+		description: "read" + of(sub) + " the specified " + r.Kind,
+		parameters:  getParameters(), result: model, codes: []string{"200"},
 	}
 }
 
 func (r *resource) replace(sub, model string) operation {
 	return operation{
-		method: "put", action: "put", id: r.id("replace", r.scope()+r.Kind+title(sub)), description: "replace" + of(sub) + " the specified " + r.Kind,
-		parameters: writeParameters(), body: &body{model: model, types: objectTypes}, result: model, codes: []string{"200", "201"},
+		method: "put", action: "put", id: r.id("replace", r.scope()+r.Kind+title(sub)),
+		description: "replace" + of(sub) + " the specified " + r.Kind,
+		parameters:  writeParameters(), body: &body{model: model, types: objectTypes}, result: model,
+		codes: []string{"200", "201"},
 	}
 }
 
 func (r *resource) delete() operation {
 	return operation{
-		method: "delete", action: "delete", id: r.id("delete", r.scope()+r.Kind), description: "delete" + article(r.Kind) + r.Kind,
-		parameters: deleteParameters(), body: &body{model: deleteOptionsModel, optional: true, types: objectTypes}, result: statusModel, codes: []string{"200", "202"},
+		method: "delete", action: "delete", id: r.id("delete", r.scope()+r.Kind),
+		description: "delete" + article(r.Kind) + r.Kind,
+		parameters:  deleteParameters(), body: &body{model: deleteOptionsModel, optional: true, types: objectTypes},
+		result: statusModel, codes: []string{"200", "202"},
 	}
 }
 
 func (r *resource) patch(sub, model string) operation {
 	return operation{
-		method: "patch", action: "patch", id: r.id("patch", r.scope()+r.Kind+title(sub)), description: "partially update" + of(sub) + " the specified " + r.Kind,
-		parameters: patchParameters(), body: &body{model: patchModel, types: patchTypes}, result: model, codes: []string{"200"},
+		method: "patch", action: "patch", id: r.id("patch", r.scope()+r.Kind+title(sub)),
+		description: "partially update" + of(sub) + " the specified " + r.Kind,
+		parameters:  patchParameters(), body: &body{model: patchModel, types: patchTypes}, result: model,
+		codes: []string{"200"},
 	}
 }
 
@@ -241,7 +264,9 @@ func article(kind string) string {
 
 // id returns the operationId, which is unique in the document of all groups.
 func (r *resource) id(verb, rest string) string {
-	return verb + identifier(strings.TrimSuffix(r.Group, ".k8s.io"), true) + identifier(r.Version, true) + identifier(rest, true)
+	return verb + identifier(
+		strings.TrimSuffix(r.Group, ".k8s.io"), true,
+	) + identifier(r.Version, true) + identifier(rest, true)
 }
 
 func (r *resource) tag() string {

@@ -31,11 +31,19 @@ func (d dialect) reference(model, description string) map[string]any {
 // The members of a schema that are published unchanged, by type. A member with the zero value of its type is left
 // out.
 var (
-	textMembers   = []string{"type", "description", "title", "format", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type"}
-	numberMembers = []string{"maximum", "minimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
-	boolMembers   = []string{"nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"}
-	listMembers   = []string{"required", "enum", "x-kubernetes-list-map-keys", "x-kubernetes-validations"}
-	valueMembers  = []string{"default", "example"}
+	textMembers = []string{
+		"type", "description", "title", "format", "pattern", "x-kubernetes-list-type", "x-kubernetes-map-type",
+	}
+	numberMembers = []string{
+		"maximum", "minimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems", "maxProperties",
+		"minProperties",
+	}
+	boolMembers = []string{
+		"nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "x-kubernetes-preserve-unknown-fields",
+		"x-kubernetes-embedded-resource", "x-kubernetes-int-or-string",
+	}
+	listMembers  = []string{"required", "enum", "x-kubernetes-list-map-keys", "x-kubernetes-validations"}
+	valueMembers = []string{"default", "example"}
 )
 
 // plain copies the members that contain no schemas. It shares their values with s.
@@ -210,7 +218,9 @@ func condition(s map[string]any) map[string]any {
 func (d dialect) embed(s map[string]any) {
 	const docs = " More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 	p := properties(s)
-	p["apiVersion"] = text("apiVersion defines the versioned schema of this representation of an object." + docs + "#resources")
+	p["apiVersion"] = text(
+		"apiVersion defines the versioned schema of this representation of an object." + docs + "#resources",
+	)
 	p["kind"] = text("kind is a string value representing the type of this object. In CamelCase." + docs + "#types-kinds")
 	p["metadata"] = d.reference(objectMetaModel, partialObjectDoc("metadata"))
 	required, _ := s["required"].([]any)

@@ -79,7 +79,8 @@ func (s *Source) Set(d Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.byName[d.Name]; old != nil {
-		if old.sum == n.sum && old.NonStructural == n.NonStructural && old.Group == n.Group && slices.Equal(old.Versions, n.Versions) {
+		if old.sum == n.sum && old.NonStructural == n.NonStructural && old.Group == n.Group &&
+			slices.Equal(old.Versions, n.Versions) {
 			return
 		}
 		s.removeLocked(old)

@@ -78,7 +78,9 @@ func (d *defaultChecker) value(s, resource *structuralschema.Schema, inMeta *met
 
 // rules evaluates the validation rules for a default, once as a new value and once as an
 // unchanged one.
-func (d *defaultChecker) rules(s *structuralschema.Schema, value any, isResource bool, path *field.Path) field.ErrorList {
+func (d *defaultChecker) rules(
+	s *structuralschema.Schema, value any, isResource bool, path *field.Path,
+) field.ErrorList {
 	v := celrules.Compile(s, isResource)
 	kept := v.Evaluate(d.ctx, path, value, value, d.budget)
 	errs, left := append(kept.Errors, kept.Ratcheted...), kept.Remaining

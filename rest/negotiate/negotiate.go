@@ -116,9 +116,13 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 		if _, err := f.Response(r, e); err != nil {
 			return Accepted{}, err
 		}
-		return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(f.streamTypes(), ", "))
+		return Accepted{}, apierr.NotAcceptable(
+			"only the following media types are accepted: " + strings.Join(f.streamTypes(), ", "),
+		)
 	}
-	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(f.types(), ", "))
+	return Accepted{}, apierr.NotAcceptable(
+		"only the following media types are accepted: " + strings.Join(f.types(), ", "),
+	)
 }
 
 // producible says whether any media type in the header, parameters aside, is one
@@ -143,7 +147,9 @@ func (f Formats) notProducible(e Endpoint) error {
 	if e.List {
 		types = append(types, f.streamTypes()...)
 	}
-	return apierr.WithEmptyDetails(apierr.NotAcceptable("406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", ")))
+	return apierr.WithEmptyDetails(
+		apierr.NotAcceptable("406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", ")),
+	)
 }
 
 // accept reads a range's parameters for a media type.

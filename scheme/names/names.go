@@ -1,5 +1,6 @@
 // Package names checks names, label keys and label values by the rules of Kubernetes. A valid one costs a look at each
-// character; why another is not valid is what k8s.io/apimachinery says, whose regular expressions cost ten times as much.
+// character; why another is not valid is what k8s.io/apimachinery says, whose regular expressions cost ten times as
+// much.
 package names
 
 import (

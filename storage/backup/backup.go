@@ -30,7 +30,9 @@ const (
 )
 
 // Save writes the state e, which was opened at the time created, to w.
-func Save(ctx context.Context, w io.Writer, e *embedded.Export, created time.Time, program string) (snapshot.Totals, error) {
+func Save(
+	ctx context.Context, w io.Writer, e *embedded.Export, created time.Time, program string,
+) (snapshot.Totals, error) {
 	out, err := snapshot.NewWriter(w, snapshot.Header{Revision: e.Revision(), Created: created, Program: program})
 	if err != nil {
 		return snapshot.Totals{}, err
@@ -146,7 +148,9 @@ func (s *source) restore(ctx context.Context, o embedded.Options, ro RestoreOpti
 	out := Restored{From: s.revision, Revision: max(s.revision, 1), Entries: s.entries}
 	if ro.Keep {
 		if ro.MinRevision > s.revision {
-			return Restored{}, fmt.Errorf("revisions cannot be kept and be above %d: the file is at %d", ro.MinRevision, s.revision)
+			return Restored{}, fmt.Errorf(
+				"revisions cannot be kept and be above %d: the file is at %d", ro.MinRevision, s.revision,
+			)
 		}
 	} else {
 		base, err := jump(s.revision, s.created, ro)
@@ -177,7 +181,9 @@ type stamper struct {
 	now, created int64 // Unix milliseconds
 }
 
-func (s *stamper) stamped(ctx context.Context, records iter.Seq2[embedded.Record, error]) iter.Seq2[embedded.Record, error] {
+func (s *stamper) stamped(
+	ctx context.Context, records iter.Seq2[embedded.Record, error],
+) iter.Seq2[embedded.Record, error] {
 	return func(yield func(embedded.Record, error) bool) {
 		for r, err := range records {
 			if err == nil {

@@ -32,7 +32,9 @@ type EtcdOptions struct {
 
 // ImportEtcd makes a store from an etcd snapshot, of the keys below the prefix. It
 // returns the number of keys that are not.
-func ImportEtcd(ctx context.Context, path string, o embedded.Options, eo EtcdOptions) (out Restored, others int64, err error) {
+func ImportEtcd(
+	ctx context.Context, path string, o embedded.Options, eo EtcdOptions,
+) (out Restored, others int64, err error) {
 	prefix, err := cleanPrefix(eo.Prefix)
 	if err != nil {
 		return out, 0, err
@@ -57,7 +59,8 @@ func ImportEtcd(ctx context.Context, path string, o embedded.Options, eo EtcdOpt
 	s.records = func(yield func(embedded.Record, error) bool) {
 		for e, err := range f.Entries() {
 			r := embedded.Record{Entry: storage.Entry{
-				Key: root + strings.TrimPrefix(e.Key, prefix), Value: e.Value, CreateRevision: e.CreateRevision, ModRevision: e.ModRevision,
+				Key: root + strings.TrimPrefix(e.Key, prefix), Value: e.Value, CreateRevision: e.CreateRevision,
+				ModRevision: e.ModRevision,
 			}}
 			if e.TTL > 0 {
 				r.Deadline = s.created.UnixMilli() + min(e.TTL, longestTTL)*1000

@@ -47,7 +47,10 @@ func (d *damage) found(info pebble.DataCorruptionInfo) {
 // except that damage stays what it is.
 func (d *damage) background(err error) {
 	if p := d.pipeline.Load(); p != nil && pebble.IsCorruptionError(err) {
-		p.fail(fmt.Errorf("data on the disk is damaged and cannot be compacted (run keelson check, then restore a snapshot): %w", err)) //nolint:errcheck // it is told
+		//nolint:errcheck // it is told
+		p.fail(
+			fmt.Errorf("data on the disk is damaged and cannot be compacted (run keelson check, then restore a snapshot): %w", err),
+		)
 		return
 	}
 	d.log.Errorf("background error: %v", err)

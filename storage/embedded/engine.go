@@ -173,7 +173,9 @@ func (s *Store) position() (revision, compacted, format int64, err error) {
 		return 0, 0, 0, err
 	}
 	if format > formatVersion {
-		return 0, 0, 0, fmt.Errorf("data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion)
+		return 0, 0, 0, fmt.Errorf(
+			"data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion,
+		)
 	}
 	if compacted, err = s.number(metaCompacted); err != nil {
 		return 0, 0, 0, err
@@ -335,7 +337,9 @@ func guardPanic[T any](f func() (T, error)) (result T, err error) {
 
 // failed makes a failure known; the pipeline already refuses writes.
 func (s *Store) failed(err error) {
-	s.opts.Logger.Error("the store has failed and accepts no more writes; restart the process", "dir", s.opts.Dir, "error", err)
+	s.opts.Logger.Error(
+		"the store has failed and accepts no more writes; restart the process", "dir", s.opts.Dir, "error", err,
+	)
 	if s.opts.OnFailure != nil {
 		s.opts.OnFailure(err)
 	}

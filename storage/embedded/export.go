@@ -267,7 +267,10 @@ func (r *Record) validate(last string, revision int64) error {
 	case r.Key <= last:
 		return fmt.Errorf("embedded: key %q does not come after %q", r.Key, last)
 	case r.ModRevision < 1 || r.ModRevision > revision || r.CreateRevision < 1 || r.CreateRevision > r.ModRevision:
-		return fmt.Errorf("embedded: key %q was made at revision %d and changed at %d, in a store at %d", r.Key, r.CreateRevision, r.ModRevision, revision)
+		return fmt.Errorf(
+			"embedded: key %q was made at revision %d and changed at %d, in a store at %d", r.Key, r.CreateRevision,
+			r.ModRevision, revision,
+		)
 	case r.Deadline < 0:
 		return fmt.Errorf("embedded: key %q has a negative deadline", r.Key)
 	}

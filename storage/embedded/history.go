@@ -120,7 +120,9 @@ func (h *historyReader) entry(key string, revision int64) (storage.Entry, error)
 		return storage.Entry{}, err
 	}
 	if !ok || v.revision != revision || v.tombstone {
-		return storage.Entry{}, fmt.Errorf("%w: the log names %q at revision %d, which is not there", errCorrupt, key, revision)
+		return storage.Entry{}, fmt.Errorf(
+			"%w: the log names %q at revision %d, which is not there", errCorrupt, key, revision,
+		)
 	}
 	return v.entry(key), nil
 }

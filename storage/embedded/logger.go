@@ -27,7 +27,9 @@ func (l *pebbleLogger) Errorf(format string, args ...any) {
 		l.withheld.Add(1)
 		return
 	}
-	l.store.opts.Logger.Error("database: "+fmt.Sprintf(format, args...), "dir", l.store.opts.Dir, "withheld", l.withheld.Swap(0))
+	l.store.opts.Logger.Error(
+		"database: "+fmt.Sprintf(format, args...), "dir", l.store.opts.Dir, "withheld", l.withheld.Swap(0),
+	)
 }
 
 // Fatalf must not return: the database cannot go on. In the builder the panic

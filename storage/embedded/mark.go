@@ -80,7 +80,9 @@ func whole(o *Options) error {
 	if used == "" {
 		return nil
 	}
-	return fmt.Errorf("data directory %s: %w: it has %s, and no file marker.manifest.*; restore a snapshot", o.Dir, ErrLost, used)
+	return fmt.Errorf(
+		"data directory %s: %w: it has %s, and no file marker.manifest.*; restore a snapshot", o.Dir, ErrLost, used,
+	)
 }
 
 // readMark returns the revision of the mark, 0 if there is none that can be read.

@@ -126,7 +126,10 @@ func (w *spaceWatch) makeRoom(o *Options) error {
 	w.drop(o)
 	need := spaceToOpen(o)
 	if usage, err = o.FS.GetDiskUsage(o.Dir); err == nil && usage.AvailBytes < need {
-		return fmt.Errorf("cannot open data directory %s: the disk is full: %d bytes are available, %d are needed", o.Dir, usage.AvailBytes, need)
+		return fmt.Errorf(
+			"cannot open data directory %s: the disk is full: %d bytes are available, %d are needed", o.Dir, usage.AvailBytes,
+			need,
+		)
 	}
 	return nil
 }

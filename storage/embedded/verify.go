@@ -237,9 +237,13 @@ func (v *verifier) logged(it *pebble.Iterator, op logOp, revision int64) error {
 		live = before.revision
 	}
 	if live != op.prev {
-		v.problem("key "+op.key, "the log has revision %d as what was before revision %d, the index has %d", op.prev, revision, live)
+		v.problem(
+			"key "+op.key, "the log has revision %d as what was before revision %d, the index has %d", op.prev, revision, live,
+		)
 	} else if live != 0 && op.prevSize != 0 && op.prevSize != int64(before.size()) {
-		v.problem("key "+op.key, "the log has %d bytes as the size of revision %d, which has %d", op.prevSize, live, before.size())
+		v.problem(
+			"key "+op.key, "the log has %d bytes as the size of revision %d, which has %d", op.prevSize, live, before.size(),
+		)
 	}
 	return nil
 }
@@ -398,7 +402,10 @@ func (v *verifier) expiry(ctx context.Context) error {
 			return err
 		}
 		if !ok || found.tombstone || found.revision != revision || found.deadline != deadline {
-			v.problem("key "+string(key), "the expiry index has a deadline for its revision %d, which is not its newest or has another", revision)
+			v.problem(
+				"key "+string(key), "the expiry index has a deadline for its revision %d, which is not its newest or has another",
+				revision,
+			)
 		}
 	}
 	return it.Error()

@@ -130,7 +130,9 @@ func validateResources(list []string, masks map[schema.GroupResource]bool, path 
 		case gr.Group == "extensions":
 			invalid("'extensions' group has been removed and cannot be used for encryption")
 		case gr.Group == "events.k8s.io":
-			invalid("'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file")
+			invalid(
+				"'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file",
+			)
 		case strings.HasPrefix(name, "*") && !strings.HasPrefix(name, "*."), gr.Group == "*" && gr.Resource != "*":
 			invalid("encrypting the same resource across groups is not supported")
 		case slices.Contains(notRESTResources, name):
@@ -148,7 +150,10 @@ func validateResources(list []string, masks map[schema.GroupResource]bool, path 
 		gr := schema.ParseGroupResource(name)
 		for _, mask := range masksOf(gr) {
 			if own[mask] && mask != gr {
-				errs = append(errs, field.Invalid(path.Index(i), name, "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be masked"))
+				errs = append(
+					errs,
+					field.Invalid(path.Index(i), name, "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be masked"),
+				)
 				break
 			}
 		}
@@ -196,9 +201,15 @@ func (p *providerConfiguration) validate(names map[string]bool, path *field.Path
 	}
 	switch {
 	case set == 0:
-		errs = append(errs, field.Required(path, "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"))
+		errs = append(
+			errs,
+			field.Required(path, "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"),
+		)
 	case set > 1:
-		errs = append(errs, field.Invalid(path, "", "more than one provider specified in a single element, should split into different list elements"))
+		errs = append(
+			errs,
+			field.Invalid(path, "", "more than one provider specified in a single element, should split into different list elements"),
+		)
 	}
 	return errs
 }
@@ -225,7 +236,10 @@ func (c *keysConfiguration) validate(path *field.Path, sizes []int) field.ErrorL
 		if err != nil {
 			errs = append(errs, field.Invalid(at.Child("secret"), "REDACTED", "secrets must be base64 encoded"))
 		} else if !slices.Contains(sizes, len(secret)) {
-			errs = append(errs, field.Invalid(at.Child("secret"), "REDACTED", fmt.Sprintf("secret is not of the expected length, got %d, expected one of %v", len(secret), sizes)))
+			errs = append(
+				errs,
+				field.Invalid(at.Child("secret"), "REDACTED", fmt.Sprintf("secret is not of the expected length, got %d, expected one of %v", len(secret), sizes)),
+			)
 		}
 	}
 	return errs
@@ -237,9 +251,15 @@ func (c *kmsConfiguration) validate(names map[string]bool, path *field.Path) fie
 	case c.Name == "":
 		errs = append(errs, field.Required(path.Child("name"), "name is a mandatory field for a provider"))
 	case strings.Contains(c.Name, ":"):
-		errs = append(errs, field.Invalid(path.Child("name"), c.Name, fmt.Sprintf("invalid KMS provider name %s, must not contain ':'", c.Name)))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("name"), c.Name, fmt.Sprintf("invalid KMS provider name %s, must not contain ':'", c.Name)),
+		)
 	case names[c.Name]:
-		errs = append(errs, field.Invalid(path.Child("name"), c.Name, fmt.Sprintf("duplicate KMS provider name %s, names must be unique", c.Name)))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("name"), c.Name, fmt.Sprintf("duplicate KMS provider name %s, names must be unique", c.Name)),
+		)
 	}
 	names[c.Name] = true
 	switch c.APIVersion {
@@ -248,12 +268,20 @@ func (c *kmsConfiguration) validate(names map[string]bool, path *field.Path) fie
 			errs = append(errs, field.Invalid(path.Child("cachesize"), *c.CacheSize, "cachesize is not supported in v2"))
 		}
 	case "v1":
-		errs = append(errs, field.Invalid(path.Child("apiVersion"), c.APIVersion, "KMSv1 is deprecated and not supported. Use apiVersion v2 instead"))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("apiVersion"), c.APIVersion, "KMSv1 is deprecated and not supported. Use apiVersion v2 instead"),
+		)
 	default:
-		errs = append(errs, field.Invalid(path.Child("apiVersion"), c.APIVersion, fmt.Sprintf("unsupported apiVersion %s for KMS provider, only v2 is supported", c.APIVersion)))
+		errs = append(
+			errs,
+			field.Invalid(path.Child("apiVersion"), c.APIVersion, fmt.Sprintf("unsupported apiVersion %s for KMS provider, only v2 is supported", c.APIVersion)),
+		)
 	}
 	if c.Timeout.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("timeout"), c.Timeout.Duration.String(), "timeout should be a positive value"))
+		errs = append(
+			errs, field.Invalid(path.Child("timeout"), c.Timeout.Duration.String(), "timeout should be a positive value"),
+		)
 	}
 	if _, err := c.socket(); err != nil {
 		errs = append(errs, field.Invalid(path.Child("endpoint"), c.Endpoint, err.Error()))

@@ -181,7 +181,9 @@ func (p *plugin) renew(ctx context.Context, keyID string) error {
 		return fmt.Errorf("failed to encrypt DEK source with KMS Provider %s, error: %w", p.name, err)
 	}
 	s := &writeSource{
-		envelope:    envelope{keyID: answer.KeyId, source: answer.Ciphertext, annotations: answer.Annotations, sourceType: hkdfSource},
+		envelope: envelope{
+			keyID: answer.KeyId, source: answer.Ciphertext, annotations: answer.Annotations, sourceType: hkdfSource,
+		},
 		Transformer: seeded{seed},
 	}
 	if err := s.envelope.checkKey(); err != nil {
@@ -206,7 +208,10 @@ func (p *plugin) ToStore(ctx context.Context, authenticated, plain []byte) ([]by
 		return nil, fmt.Errorf("the KMS provider %s is not ready", p.name)
 	}
 	if end := time.Unix(0, p.life.Load()); p.now().After(end) {
-		return nil, fmt.Errorf("the DEK source of the KMS provider %s expired at %s: the provider does not answer", p.name, end.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf(
+			"the DEK source of the KMS provider %s expired at %s: the provider does not answer", p.name,
+			end.UTC().Format(time.RFC3339),
+		)
 	}
 	data, err := s.ToStore(ctx, authenticated, plain)
 	if err != nil {

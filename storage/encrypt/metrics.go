@@ -59,7 +59,9 @@ func NewMetrics(identity string) *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts(counter(subsystem, name, help)), labels)
 	}
 	histogram := func(subsystem, name, help string, buckets []float64) prometheus.HistogramOpts {
-		return prometheus.HistogramOpts{Namespace: "apiserver", Subsystem: subsystem, Name: name, Help: "[ALPHA] " + help, Buckets: buckets}
+		return prometheus.HistogramOpts{
+			Namespace: "apiserver", Subsystem: subsystem, Name: name, Help: "[ALPHA] " + help, Buckets: buckets,
+		}
 	}
 	exponential := prometheus.ExponentialBuckets
 	return &Metrics{
@@ -123,7 +125,10 @@ type resourceKey struct{}
 
 // intercept measures the calls of a plug-in.
 func (m *Metrics) intercept(provider string) grpc.UnaryClientInterceptor {
-	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption,
+	) error {
 		began := time.Now()
 		err := invoke(ctx, method, request, reply, conn, opts...)
 		m.calls.WithLabelValues(provider, method, grpcCode(err)).Observe(time.Since(began).Seconds())

@@ -47,7 +47,9 @@ func newProviders(c *configuration, log *slog.Logger, metrics *Metrics) (*provid
 }
 
 func (p *providers) provider(c *providerConfiguration, log *slog.Logger, metrics *Metrics) (prefixed, error) {
-	keys := func(prefix string, make func([]byte) (Transformer, error), k *keysConfiguration, none error) (prefixed, error) {
+	keys := func(
+		prefix string, make func([]byte) (Transformer, error), k *keysConfiguration, none error,
+	) (prefixed, error) {
 		inner := chain{none: none, metrics: metrics}
 		for _, key := range k.Keys {
 			secret, err := base64.StdEncoding.DecodeString(key.Secret)

@@ -32,7 +32,10 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // Status returns the response for a client: 504 or 503.
 func (e *Error) Status() metav1.Status {
-	s := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: e.Error()}
+	s := metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: e.Error(),
+	}
 	if e.Timeout {
 		s.Code, s.Reason = http.StatusGatewayTimeout, metav1.StatusReasonTimeout
 	}

@@ -118,7 +118,10 @@ func (s *Store) members(ctx context.Context) {
 			}
 			raise(&size, r.DbSize)
 			if !reportsProgress(r.Version) {
-				err := fmt.Errorf("etcd: %s has version %s, which announces progress of watches too early; use 3.5.8 or later (3.4.25 of 3.4)", endpoint, r.Version)
+				err := fmt.Errorf(
+					"etcd: %s has version %s, which announces progress of watches too early; use 3.5.8 or later (3.4.25 of 3.4)",
+					endpoint, r.Version,
+				)
 				old.Store(&err)
 			}
 		})

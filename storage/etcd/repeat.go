@@ -25,7 +25,9 @@ const (
 // repeat repeats, for a limited time, an operation that is safe to repeat and failed because a member stopped, does
 // not answer, or is electing a leader. attempt limits the first attempt. suspect is called for each attempt that
 // took too long.
-func repeat[R any](ctx context.Context, suspect func(), attempt time.Duration, do func(context.Context) (R, error)) (R, error) {
+func repeat[R any](
+	ctx context.Context, suspect func(), attempt time.Duration, do func(context.Context) (R, error),
+) (R, error) {
 	began, limit := time.Now(), patience
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		tried := time.Now()

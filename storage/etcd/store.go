@@ -167,7 +167,9 @@ func raise(v *atomic.Int64, to int64) {
 }
 
 func (s *Store) entry(kv *mvccpb.KeyValue) storage.Entry {
-	return storage.Entry{Key: s.keys.from(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision}
+	return storage.Entry{
+		Key: s.keys.from(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision,
+	}
 }
 
 // Get implements storage.Store.
@@ -231,7 +233,9 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 }
 
 // read reads at a revision and explains its errors.
-func (s *Store) read(ctx context.Context, key string, revision int64, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (s *Store) read(
+	ctx context.Context, key string, revision int64, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
 	for {
 		r, err := s.get(ctx, key, append(opts, clientv3.WithRev(revision))...)
 		switch {
@@ -304,7 +308,10 @@ func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
 // wentBack is called when the cluster is at an earlier revision than before, because its data was replaced by an
 // old backup. What this process and its clients remember is then wrong, and revisions are used again.
 func (s *Store) wentBack(before, now int64) error {
-	err := fmt.Errorf("%w: the cluster is at revision %d and was at %d: its data was replaced by older data", storage.ErrFailed, now, before)
+	err := fmt.Errorf(
+		"%w: the cluster is at revision %d and was at %d: its data was replaced by older data", storage.ErrFailed, now,
+		before,
+	)
 	if s.lost.CompareAndSwap(nil, &err) {
 		s.opts.Logger.Error("etcd went back in time; restart the process", "was", before, "is", now)
 		if s.opts.OnFailure != nil {

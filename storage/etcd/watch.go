@@ -195,7 +195,9 @@ func (w *watcher) follow() {
 
 // openStream begins a watch from a revision on.
 func (s *Store) openStream(ctx context.Context, in span, from int64) (pb.Watch_WatchClient, error) {
-	st, err := s.watches.Watch(clientv3.WithRequireLeader(ctx), grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	st, err := s.watches.Watch(
+		clientv3.WithRequireLeader(ctx), grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +309,9 @@ func (w *watcher) keepAsking(ctx context.Context, st pb.Watch_WatchClient) {
 		if wanted > asked {
 			asked, pause = wanted, firstAsk
 		}
-		if st.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}) != nil {
+		if st.Send(
+			&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},
+		) != nil {
 			return // Recv tells why
 		}
 		timer.Reset(pause)

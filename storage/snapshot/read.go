@@ -114,7 +114,10 @@ func (r *Reader) finish(payload []byte) error {
 		return damaged("its totals cannot be read")
 	}
 	if totals != r.totals {
-		return damaged("it has %d entries of %d bytes, and says that it has %d of %d", r.totals.Entries, r.totals.Bytes, totals.Entries, totals.Bytes)
+		return damaged(
+			"it has %d entries of %d bytes, and says that it has %d of %d", r.totals.Entries, r.totals.Bytes, totals.Entries,
+			totals.Bytes,
+		)
 	}
 	want := r.hash.Sum(nil)
 	r.sum = make([]byte, hashLength)

@@ -76,7 +76,10 @@ func (e *Entry) validate(last string, revision int64) error {
 	case e.Key <= last:
 		return fmt.Errorf("key %q does not come after %q", e.Key, last)
 	case e.CreateRevision < 1 || e.CreateRevision > e.ModRevision || e.ModRevision > revision:
-		return fmt.Errorf("key %q was made at revision %d and changed at %d, in a snapshot of revision %d", e.Key, e.CreateRevision, e.ModRevision, revision)
+		return fmt.Errorf(
+			"key %q was made at revision %d and changed at %d, in a snapshot of revision %d", e.Key, e.CreateRevision,
+			e.ModRevision, revision,
+		)
 	case e.Deadline < 0:
 		return fmt.Errorf("key %q has a negative deadline", e.Key)
 	}

@@ -100,7 +100,8 @@ func (c *suite) compactionRace(t *testing.T) {
 					return
 				}
 				for _, e := range r.Entries {
-					if want := fmt.Sprint(e.ModRevision - first); string(e.Value) != want || e.ModRevision > at || e.ModRevision <= at-keys {
+					if want := fmt.Sprint(e.ModRevision - first); string(e.Value) != want || e.ModRevision > at ||
+						e.ModRevision <= at-keys {
 						t.Errorf("at %d: %+v, want value %s", at, e, want)
 					}
 				}
@@ -162,7 +163,9 @@ func (c *suite) close(t *testing.T) {
 	for i := range 4 {
 		wg.Go(func() { // commits until the store closes
 			for n := 0; ; n++ {
-				_, err := k.s.Commit(k.ctx, storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/x/%d", i), fmt.Append(nil, n))}})
+				_, err := k.s.Commit(
+					k.ctx, storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/x/%d", i), fmt.Append(nil, n))}},
+				)
 				if n == 0 {
 					started <- struct{}{}
 				}

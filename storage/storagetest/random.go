@@ -319,7 +319,9 @@ func plainResult(r storage.RangeResult) string {
 func plainEvents(events []storage.Event) string {
 	s := ""
 	for _, e := range events {
-		s += fmt.Sprintf(" %q=%q@%d deleted %v before %s;", e.Entry.Key, e.Entry.Value, e.Entry.ModRevision, e.Deleted, plain(e.Prev))
+		s += fmt.Sprintf(
+			" %q=%q@%d deleted %v before %s;", e.Entry.Key, e.Entry.Value, e.Entry.ModRevision, e.Deleted, plain(e.Prev),
+		)
 	}
 	return s
 }

@@ -62,7 +62,10 @@ func (k *kit) wantEntry(e storage.Entry, key, value string, mod, create int64) {
 func (c *suite) rangeSpans(t *testing.T) {
 	k := c.kit(t)
 	// Keys that are prefixes of each other, and bytes on both sides of '/'.
-	keys := []string{"!", "/a", "/a!", "/a/", "/a/b", "/a/b/c", "/a0", "/ab", "/b", "/b\x01", "/b\xff", "/b\xff\xff", "/c", "\xff", "\xff\xff"}
+	keys := []string{
+		"!", "/a", "/a!", "/a/", "/a/b", "/a/b/c", "/a0", "/ab", "/b", "/b\x01", "/b\xff", "/b\xff\xff", "/c", "\xff",
+		"\xff\xff",
+	}
 	for i := range keys {
 		k.put(keys[(i*7)%len(keys)], "v")
 	}
@@ -86,7 +89,8 @@ func (c *suite) rangeSpans(t *testing.T) {
 			if n := int64(len(want)); few.Count != n && (few.Count < 2 || few.Count > n || !few.More) || few.Entries != nil {
 				t.Errorf("[%q, %q): %d of %d counted up to 2, more: %v", start, end, few.Count, n, few.More)
 			}
-			if r := k.rng(storage.RangeRequest{Start: start, End: end, CountOnly: true}); r.Count != int64(len(want)) || r.Entries != nil {
+			if r := k.rng(storage.RangeRequest{Start: start, End: end, CountOnly: true}); r.Count != int64(len(want)) ||
+				r.Entries != nil {
 				t.Fatalf("counting (%q, %q): %d, want %d", start, end, r.Count, len(want))
 			}
 		}
@@ -116,7 +120,9 @@ func (c *suite) rangeLimit(t *testing.T) {
 		start, pages, seen := "/k/", 0, 0
 		for {
 			r := k.rng(storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at})
-			u := k.rng(storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at, Uncounted: true})
+			u := k.rng(
+				storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at, Uncounted: true},
+			)
 			if u.Count > r.Count || u.More != r.More || u.Revision != r.Revision || !reflect.DeepEqual(u.Entries, r.Entries) {
 				t.Fatalf("limit %d, page %d: an uncounted range is %+v, a counted one %+v", limit, pages, u, r)
 			}
@@ -175,7 +181,8 @@ func (c *suite) errors(t *testing.T) {
 	if _, _, err := k.s.Get(k.ctx, "/a", r+1); !errors.As(err, &future) || future.Revision != r+1 || future.Current != r {
 		t.Errorf("Get in the future: %v", err)
 	}
-	if _, err := k.s.Range(k.ctx, storage.RangeRequest{Revision: r + 5}); !errors.As(err, &future) || future.Revision != r+5 {
+	if _, err := k.s.Range(k.ctx, storage.RangeRequest{Revision: r + 5}); !errors.As(err, &future) ||
+		future.Revision != r+5 {
 		t.Errorf("Range in the future: %v", err)
 	}
 	if err := k.s.Compact(k.ctx, r+1); !errors.As(err, &future) {
@@ -189,7 +196,9 @@ func (c *suite) errors(t *testing.T) {
 	if _, err := k.s.Range(cancelled, storage.RangeRequest{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Range with a cancelled context: %v", err)
 	}
-	if _, err := k.s.Commit(cancelled, storage.Txn{Ops: []storage.Op{storage.Put("/b", nil)}}); !errors.Is(err, context.Canceled) {
+	if _, err := k.s.Commit(
+		cancelled, storage.Txn{Ops: []storage.Op{storage.Put("/b", nil)}},
+	); !errors.Is(err, context.Canceled) {
 		t.Errorf("Commit with a cancelled context: %v", err)
 	}
 }
@@ -211,7 +220,8 @@ func (c *suite) compact(t *testing.T) {
 	}
 	var compacted *storage.CompactedError
 	for _, r := range []int64{1, r1, r2} {
-		if _, _, err := k.s.Get(k.ctx, "/a", r); !errors.As(err, &compacted) || compacted.Revision != r || compacted.Compacted != r3 {
+		if _, _, err := k.s.Get(k.ctx, "/a", r); !errors.As(err, &compacted) || compacted.Revision != r ||
+			compacted.Compacted != r3 {
 			t.Errorf("Get at %d: %v", r, err)
 		}
 		if _, err := k.s.Range(k.ctx, storage.RangeRequest{Revision: r}); !errors.As(err, &compacted) {

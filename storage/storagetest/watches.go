@@ -28,7 +28,8 @@ func (k *kit) wantEvents(got []storage.Event, want ...wantEvent) {
 	}
 	for i, e := range got {
 		w := want[i]
-		if e.Entry.Key != w.key || e.Deleted != w.deleted || e.Entry.ModRevision != w.mod || string(e.Entry.Value) != w.value {
+		if e.Entry.Key != w.key || e.Deleted != w.deleted || e.Entry.ModRevision != w.mod ||
+			string(e.Entry.Value) != w.value {
 			k.t.Errorf("event %d is %+v, want %+v", i, e, w)
 		}
 		if !w.deleted && e.Entry.CreateRevision != w.create {
@@ -134,7 +135,9 @@ func (c *suite) watchCompacted(t *testing.T) {
 		}
 	}
 	// The event just above the compaction revision still has what was before.
-	k.wantEvents(k.events(k.watch("/", r3), 1), wantEvent{key: "/a", value: "3", mod: r3, create: r1, prev: "2", prevMod: r2})
+	k.wantEvents(
+		k.events(k.watch("/", r3), 1), wantEvent{key: "/a", value: "3", mod: r3, create: r1, prev: "2", prevMod: r2},
+	)
 }
 
 func (c *suite) watchCancel(t *testing.T) {

@@ -21,7 +21,8 @@ func (k *kit) wantConflict(txn storage.Txn, condition storage.Condition, current
 		k.t.Errorf("conflict over %+v, want %+v", conflict.Condition, condition)
 	}
 	c := conflict.Current
-	if c.ModRevision != current.ModRevision || c.CreateRevision != current.CreateRevision || string(c.Value) != string(current.Value) {
+	if c.ModRevision != current.ModRevision || c.CreateRevision != current.CreateRevision ||
+		string(c.Value) != string(current.Value) {
 		k.t.Errorf("conflict with %+v, want %+v", c, current)
 	}
 	if conflict.Revision < before || conflict.Revision < c.ModRevision {
@@ -36,11 +37,16 @@ func (c *suite) conditions(t *testing.T) {
 	k := c.kit(t)
 	absent := storage.Condition{Key: "/a"}
 	r1 := k.commit(storage.Txn{Conditions: []storage.Condition{absent}, Ops: []storage.Op{storage.Put("/a", []byte("1"))}})
-	k.wantConflict(storage.Txn{Conditions: []storage.Condition{absent}, Ops: []storage.Op{storage.Put("/a", []byte("x"))}}, absent, k.get("/a", 0))
+	k.wantConflict(
+		storage.Txn{Conditions: []storage.Condition{absent}, Ops: []storage.Op{storage.Put("/a", []byte("x"))}}, absent,
+		k.get("/a", 0),
+	)
 
 	exact := storage.Condition{Key: "/a", ModRevision: r1}
 	r2 := k.commit(storage.Txn{Conditions: []storage.Condition{exact}, Ops: []storage.Op{storage.Put("/a", []byte("2"))}})
-	k.wantConflict(storage.Txn{Conditions: []storage.Condition{exact}, Ops: []storage.Op{storage.Delete("/a")}}, exact, k.get("/a", 0))
+	k.wantConflict(
+		storage.Txn{Conditions: []storage.Condition{exact}, Ops: []storage.Op{storage.Delete("/a")}}, exact, k.get("/a", 0),
+	)
 	k.wantEntry(k.get("/a", 0), "/a", "2", r2, r1)
 
 	// The first condition that fails is the one reported.
@@ -50,9 +56,13 @@ func (c *suite) conditions(t *testing.T) {
 		Ops:        []storage.Op{storage.Put("/b", nil)},
 	}, second, storage.Entry{})
 
-	k.commit(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r2}}, Ops: []storage.Op{storage.Delete("/a")}})
+	k.commit(
+		storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r2}}, Ops: []storage.Op{storage.Delete("/a")}},
+	)
 	gone := storage.Condition{Key: "/a", ModRevision: r2}
-	k.wantConflict(storage.Txn{Conditions: []storage.Condition{gone}, Ops: []storage.Op{storage.Put("/a", nil)}}, gone, storage.Entry{})
+	k.wantConflict(
+		storage.Txn{Conditions: []storage.Condition{gone}, Ops: []storage.Op{storage.Put("/a", nil)}}, gone, storage.Entry{},
+	)
 	r4 := k.commit(storage.Txn{Conditions: []storage.Condition{absent}, Ops: []storage.Op{storage.Put("/a", []byte("4"))}})
 	k.wantEntry(k.get("/a", 0), "/a", "4", r4, r4)
 }
@@ -63,7 +73,9 @@ func (c *suite) transactions(t *testing.T) {
 	w := k.watch("/", 0)
 	r := k.commit(storage.Txn{
 		Conditions: []storage.Condition{{Key: "/elsewhere"}},
-		Ops:        []storage.Op{storage.Put("/z", []byte("z")), storage.Delete("/b"), storage.Put("/a", []byte("a")), storage.Delete("/missing")},
+		Ops: []storage.Op{
+			storage.Put("/z", []byte("z")), storage.Delete("/b"), storage.Put("/a", []byte("a")), storage.Delete("/missing"),
+		},
 	})
 	if r != k.revision() {
 		t.Errorf("Commit returned %d, revision is %d", r, k.revision())
@@ -137,7 +149,8 @@ func (c *suite) contention(t *testing.T) {
 				case errors.As(err, &conflict):
 					current = conflict.Current
 					seen, at, getErr := k.s.Get(k.ctx, key, conflict.Revision)
-					if getErr != nil || at != conflict.Revision || seen.ModRevision != current.ModRevision || string(seen.Value) != string(current.Value) {
+					if getErr != nil || at != conflict.Revision || seen.ModRevision != current.ModRevision ||
+						string(seen.Value) != string(current.Value) {
 						t.Errorf("conflict says %+v at %d, a read there says %+v, %v", current, conflict.Revision, seen, getErr)
 					}
 					err = nil

@@ -176,7 +176,9 @@ func (c *ruleChecker) node(path *field.Path, p location) {
 }
 
 var (
-	errNoType = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations")
+	errNoType = errors.New(
+		"internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations",
+	)
 	// errNoElements is the error for items or values below a type that has no elements.
 	errNoElements = errors.New("failed to convert to declType for CEL validation rules")
 )
@@ -256,9 +258,13 @@ func (c *ruleChecker) rule(path *field.Path, p location, scope *scope, r *apiext
 	}
 	switch {
 	case program.usesOldSelf && p.uncorrelated != nil:
-		c.add(field.Invalid(path.Child("rule"), r.Rule, fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", p.uncorrelated)))
+		c.add(
+			field.Invalid(path.Child("rule"), r.Rule, fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", p.uncorrelated)),
+		)
 	case !program.usesOldSelf && r.OptionalOldSelf != nil:
-		c.add(field.Invalid(path.Child("optionalOldSelf"), *r.OptionalOldSelf, "may not be set if oldSelf is not used in rule"))
+		c.add(
+			field.Invalid(path.Child("optionalOldSelf"), *r.OptionalOldSelf, "may not be set if oldSelf is not used in rule"),
+		)
 	}
 }
 

@@ -49,7 +49,9 @@ const (
 
 // compile compiles a rule of the node with this schema. origin returns whether an expression was already accepted
 // in a stored definition.
-func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structuralschema.Schema, origin origins, observe observer) program {
+func (s *scope) compile(
+	rule *apiextensionsv1.ValidationRule, schema *structuralschema.Schema, origin origins, observe observer,
+) program {
 	p := program{rule: rule}
 	if strings.TrimSpace(rule.Rule) == "" {
 		return p
@@ -83,7 +85,9 @@ func (s *scope) compile(rule *apiextensionsv1.ValidationRule, schema *structural
 	return p
 }
 
-func (s *scope) compileMessage(rule *apiextensionsv1.ValidationRule, origin cel.Origin, observe observer) (*cel.Program, string) {
+func (s *scope) compileMessage(
+	rule *apiextensionsv1.ValidationRule, origin cel.Origin, observe observer,
+) (*cel.Program, string) {
 	e, err := s.forRule(rule).Compile(rule.MessageExpression, origin)
 	if err != nil {
 		return nil, "messageExpression " + err.Error()

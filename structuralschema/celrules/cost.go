@@ -109,9 +109,15 @@ func (b *totalCost) errors(path *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	for _, e := range b.expensive {
-		errs = append(errs, field.Forbidden(e.path, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"))
+		errs = append(
+			errs,
+			field.Forbidden(e.path, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"),
+		)
 	}
-	return append(errs, field.Forbidden(path, overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", b.total, totalLimit)))
+	return append(
+		errs,
+		field.Forbidden(path, overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", b.total, totalLimit)),
+	)
 }
 
 // overLimit returns the message for a cost over its limit, with the factor between them.

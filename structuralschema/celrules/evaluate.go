@@ -119,9 +119,15 @@ func (e *evaluation) rule(n *node, p *program, path *field.Path, value any, vars
 	case errors.Is(err, cel.ErrBudget):
 		return e.exhausted(n, path)
 	case errors.Is(err, cel.ErrNoOverload):
-		e.invalid(n, path, fmt.Sprintf("'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", err, name(p.rule)))
+		e.invalid(
+			n, path,
+			fmt.Sprintf("'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", err, name(p.rule)),
+		)
 	case errors.Is(err, cel.ErrCallLimit):
-		e.invalid(n, path, fmt.Sprintf("'%v': no further validation rules will be run due to call cost exceeds limit for rule: %v", err, name(p.rule)))
+		e.invalid(
+			n, path,
+			fmt.Sprintf("'%v': no further validation rules will be run due to call cost exceeds limit for rule: %v", err, name(p.rule)),
+		)
 		return e.stop()
 	case err != nil:
 		e.invalid(n, path, fmt.Sprintf("%v evaluating rule: %v", err, name(p.rule)))
@@ -167,7 +173,9 @@ func (e *evaluation) failed(n *node, p *program, path *field.Path, value any, va
 }
 
 // withReason returns the error of a failed rule with this reason.
-func withReason(path *field.Path, value any, detail string, reason *apiextensionsv1.FieldValueErrorReason) *field.Error {
+func withReason(
+	path *field.Path, value any, detail string, reason *apiextensionsv1.FieldValueErrorReason,
+) *field.Error {
 	if reason != nil {
 		switch *reason {
 		case apiextensionsv1.FieldValueForbidden:
@@ -201,11 +209,19 @@ func (e *evaluation) message(p *program, vars *variables) (string, error) {
 	result, err := p.message.Evaluate(e.ctx, vars, &e.budget)
 	switch {
 	case errors.Is(err, cel.ErrUnknownCost):
-		return "", &messageError{errNoCost, fmt.Sprintf("runtime cost could not be calculated for messageExpression: %q", p.rule.MessageExpression)}
+		return "", &messageError{
+			errNoCost, fmt.Sprintf("runtime cost could not be calculated for messageExpression: %q", p.rule.MessageExpression),
+		}
 	case errors.Is(err, cel.ErrBudget):
-		return "", &messageError{errStop, "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"}
+		return "", &messageError{
+			errStop,
+			"messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run",
+		}
 	case errors.Is(err, cel.ErrCallLimit):
-		return "", &messageError{errStop, fmt.Sprintf("no further validation rules will be run due to call cost exceeds limit for messageExpression: %q", p.rule.MessageExpression)}
+		return "", &messageError{
+			errStop,
+			fmt.Sprintf("no further validation rules will be run due to call cost exceeds limit for messageExpression: %q", p.rule.MessageExpression),
+		}
 	case err != nil:
 		return "", nil
 	}

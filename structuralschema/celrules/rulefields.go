@@ -44,7 +44,9 @@ func checkTexts(path *field.Path, r *apiextensionsv1.ValidationRule, s *structur
 		errs = append(errs, field.Required(path.Child("message"), "message must be specified if rule contains line breaks"))
 	}
 	if r.MessageExpression != "" && strings.TrimSpace(r.MessageExpression) == "" {
-		errs = append(errs, field.Required(path.Child("messageExpression"), "messageExpression must be non-empty if specified"))
+		errs = append(
+			errs, field.Required(path.Child("messageExpression"), "messageExpression must be non-empty if specified"),
+		)
 	}
 	if r.Reason != nil && !isReason(*r.Reason) {
 		errs = append(errs, field.NotSupported(path.Child("reason"), *r.Reason, reasons()))

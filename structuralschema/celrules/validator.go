@@ -124,7 +124,9 @@ type Result struct {
 // Validate evaluates the rules for obj at path, within the budget, which is Budget for a whole request. old is nil
 // for a new object. In an update, errors of values that did not change are left out (KEP-4008), unless the rule
 // uses oldSelf. Null values are skipped. If ctx ends, Validate returns an error.
-func (v *Validator) Validate(ctx context.Context, path *field.Path, obj, old any, budget int64) (errs field.ErrorList, remaining int64) {
+func (v *Validator) Validate(
+	ctx context.Context, path *field.Path, obj, old any, budget int64,
+) (errs field.ErrorList, remaining int64) {
 	r := v.Evaluate(ctx, path, obj, old, budget)
 	return r.Errors, r.Remaining
 }

@@ -36,7 +36,9 @@ func New(s *structuralschema.Schema) *Type {
 	c := converting{known: map[node]schema.Atom{}}
 	t := &Type{root: rootType}
 	if s == nil {
-		t.schema.Types = append(t.schema.Types, schema.TypeDef{Name: rootType, Atom: schema.Atom{Map: &schema.Map{ElementType: deduced}}})
+		t.schema.Types = append(
+			t.schema.Types, schema.TypeDef{Name: rootType, Atom: schema.Atom{Map: &schema.Map{ElementType: deduced}}},
+		)
 	} else {
 		t.schema.Types = append(t.schema.Types, schema.TypeDef{Name: rootType, Atom: c.atom(node{s, false}, true)})
 	}
@@ -87,7 +89,9 @@ func (c *Cache) NewConverter(kind runtimeschema.GroupKind, versions map[string]*
 // of. The value refers to the object. One that is not valid by its schema (a
 // duplicate key in a list, an unknown field) is an error unless the options allow it,
 // and so is an object of a version that there is not.
-func (c *Converter) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (c *Converter) ObjectToTyped(
+	object runtime.Object, options ...typed.ValidationOptions,
+) (*typed.TypedValue, error) {
 	gvk := object.GetObjectKind().GroupVersionKind()
 	make := c.types[gvk.Version]
 	if make == nil || gvk.GroupKind() != c.kind {

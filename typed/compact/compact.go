@@ -58,7 +58,9 @@ type Kind struct {
 }
 
 func (k Kind) compare(other Kind) int {
-	return cmp.Or(cmp.Compare(k.Group, other.Group), cmp.Compare(k.Version, other.Version), cmp.Compare(k.Kind, other.Kind))
+	return cmp.Or(
+		cmp.Compare(k.Group, other.Group), cmp.Compare(k.Version, other.Version), cmp.Compare(k.Kind, other.Kind),
+	)
 }
 
 var errCorrupt = errors.New("compact schema: corrupt data")

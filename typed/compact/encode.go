@@ -131,7 +131,9 @@ func (e *encoder) atom(a schema.Atom) (int, error) {
 		if b, err = e.typeRef(b, a.Map.ElementType); err != nil {
 			return 0, err
 		}
-		fields := slices.SortedFunc(slices.Values(a.Map.Fields), func(a, b schema.StructField) int { return cmp.Compare(a.Name, b.Name) })
+		fields := slices.SortedFunc(
+			slices.Values(a.Map.Fields), func(a, b schema.StructField) int { return cmp.Compare(a.Name, b.Name) },
+		)
 		b = binary.AppendUvarint(b, uint64(len(fields)))
 		for _, f := range fields {
 			b = binary.AppendUvarint(b, uint64(e.string(f.Name)))

@@ -30,7 +30,9 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 	}
 	var c Configuration
 	if err := scheme.CheckYAML(body); err != nil {
-		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: error converting YAML to JSON: %v", err))
+		return Configuration{}, kerrors.NewBadRequest(
+			fmt.Sprintf("error decoding YAML: error converting YAML to JSON: %v", err),
+		)
 	}
 	if err := yaml.Unmarshal(body, &c.Object); err != nil {
 		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))

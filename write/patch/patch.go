@@ -235,7 +235,9 @@ func invalid(shown, detail string) error {
 // unprocessable answers a patch that does not fit the document. The cause is not
 // told.
 func unprocessable(err error) error {
-	return kerrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	return kerrors.NewGenericServerResponse(
+		http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false,
+	)
 }
 
 // plain answers 500 with the text and no reason.

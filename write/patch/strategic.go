@@ -144,7 +144,9 @@ func (p part) complete(into runtime.Object) {
 }
 
 // strategicTree is Strategic for any object and patch.
-func strategicTree(original, into runtime.Object, patch map[string]any, strict []error, v Validation) ([]string, error) {
+func strategicTree(
+	original, into runtime.Object, patch map[string]any, strict []error, v Validation,
+) ([]string, error) {
 	tree, err := scheme.ToTree(original)
 	if err != nil {
 		return nil, plain(err)

@@ -52,7 +52,9 @@ func (w *Writer) do(ctx context.Context, r write.Request, o Options) (registry.R
 }
 
 // Create stores a new object.
-func (w *Writer) Create(ctx context.Context, r *registry.Resource, namespace string, obj registry.Object, o Options) (registry.Result, error) {
+func (w *Writer) Create(
+	ctx context.Context, r *registry.Resource, namespace string, obj registry.Object, o Options,
+) (registry.Result, error) {
 	t := w.target(r)
 	return w.do(ctx, write.Request{
 		Verb: write.Create, Target: t, Namespace: namespace,
@@ -61,7 +63,10 @@ func (w *Writer) Create(ctx context.Context, r *registry.Resource, namespace str
 }
 
 // Update stores what change makes of the current object.
-func (w *Writer) Update(ctx context.Context, r *registry.Resource, sub *registry.Subresource, namespace, name string, o Options, change func(*write.Current) (registry.Object, error)) (registry.Result, error) {
+func (w *Writer) Update(
+	ctx context.Context, r *registry.Resource, sub *registry.Subresource, namespace, name string, o Options,
+	change func(*write.Current) (registry.Object, error),
+) (registry.Result, error) {
 	return w.do(ctx, write.Request{
 		Verb: write.Update, Target: w.target(r), Subresource: sub, Namespace: namespace, Name: name,
 		CreateMissing: o.CreateMissing, CheckUID: o.CheckUID,
@@ -70,7 +75,9 @@ func (w *Writer) Update(ctx context.Context, r *registry.Resource, sub *registry
 }
 
 // Amend changes an object as a part of a POST does.
-func (w *Writer) Amend(ctx context.Context, r *registry.Resource, namespace, name string, dryRun bool, change func(registry.Object) error) (registry.Object, error) {
+func (w *Writer) Amend(
+	ctx context.Context, r *registry.Resource, namespace, name string, dryRun bool, change func(registry.Object) error,
+) (registry.Object, error) {
 	t := w.target(r)
 	result, err := w.do(ctx, write.Request{
 		Verb: write.Amend, Target: t, Namespace: namespace, Name: name,
@@ -89,7 +96,9 @@ func (w *Writer) Amend(ctx context.Context, r *registry.Resource, namespace, nam
 }
 
 // Delete deletes an object, or begins to.
-func (w *Writer) Delete(ctx context.Context, r *registry.Resource, namespace, name string, options *metav1.DeleteOptions, admit registry.Admit) (registry.Result, error) {
+func (w *Writer) Delete(
+	ctx context.Context, r *registry.Resource, namespace, name string, options *metav1.DeleteOptions, admit registry.Admit,
+) (registry.Result, error) {
 	o := Options{DryRun: len(options.DryRun) > 0, Admit: admit}
 	return w.do(ctx, write.Deletion(w.target(r), namespace, name, options), o)
 }

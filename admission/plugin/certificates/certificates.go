@@ -65,7 +65,8 @@ func (s signers) signing(ctx context.Context, a *admission.Attributes) error {
 		return nil
 	}
 	csr, old := a.Object.(*certificatesv1.CertificateSigningRequest), a.Old.(*certificatesv1.CertificateSigningRequest)
-	if bytes.Equal(csr.Status.Certificate, old.Status.Certificate) && equality.Semantic.DeepEqual(csr.Status.Conditions, old.Status.Conditions) {
+	if bytes.Equal(csr.Status.Certificate, old.Status.Certificate) &&
+		equality.Semantic.DeepEqual(csr.Status.Conditions, old.Status.Conditions) {
 		return nil
 	}
 	if !s.allow(ctx, "sign", old.Spec.SignerName) {
@@ -108,7 +109,9 @@ func restrictSubject(_ context.Context, a *admission.Attributes) error {
 		return a.Forbidden(fmt.Errorf("failed to parse CSR: %w", err))
 	}
 	if slices.Contains(groups, request.GroupMasters) {
-		return a.Forbidden(fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters))
+		return a.Forbidden(
+			fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters),
+		)
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ type Namespaces interface {
 // with the cause NamespaceTerminating for one that is being deleted.
 func Plugin(in Namespaces) admission.Plugin {
 	check := func(ctx context.Context, a *admission.Attributes) error {
-		if a.Operation != admission.Create && a.Operation != admission.Update || a.Namespace == "" || a.Resource == namespaces || a.Resource == reviews {
+		if a.Operation != admission.Create && a.Operation != admission.Update || a.Namespace == "" ||
+			a.Resource == namespaces || a.Resource == reviews {
 			return nil
 		}
 		state, err := in.NamespaceState(ctx, a.Namespace)
@@ -51,7 +52,9 @@ func Plugin(in Namespaces) admission.Plugin {
 }
 
 func terminating(a *admission.Attributes) error {
-	err := a.Forbidden(fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
+	err := a.Forbidden(
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace),
+	)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type:    corev1.NamespaceTerminatingCause,
 		Message: fmt.Sprintf("namespace %s is being terminated", a.Namespace),

@@ -73,7 +73,9 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 	account, err := p.account(ctx, a.Namespace, pod.Spec.ServiceAccountName)
 	if err != nil {
-		return a.Forbidden(fmt.Errorf("error looking up service account %s/%s: %w", a.Namespace, pod.Spec.ServiceAccountName, err))
+		return a.Forbidden(
+			fmt.Errorf("error looking up service account %s/%s: %w", a.Namespace, pod.Spec.ServiceAccountName, err),
+		)
 	}
 	if wantsToken(account, pod) {
 		mountToken(&pod.Spec)
@@ -187,7 +189,9 @@ func tokenSource() corev1.VolumeSource {
 			}},
 			{ConfigMap: &corev1.ConfigMapProjection{
 				LocalObjectReference: corev1.LocalObjectReference{Name: rootCA},
-				Items:                []corev1.KeyToPath{{Key: corev1.ServiceAccountRootCAKey, Path: corev1.ServiceAccountRootCAKey}},
+				Items: []corev1.KeyToPath{
+					{Key: corev1.ServiceAccountRootCAKey, Path: corev1.ServiceAccountRootCAKey},
+				},
 			}},
 			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
 				Path:     corev1.ServiceAccountNamespaceKey,

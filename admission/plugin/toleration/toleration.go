@@ -33,7 +33,8 @@ func mutate(_ context.Context, a *admission.Attributes) error {
 	for _, key := range tolerated {
 		if !speaksOf(sent, key) {
 			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](seconds),
+				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: ptr.To[int64](seconds),
 			})
 		}
 	}

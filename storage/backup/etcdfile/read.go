@@ -87,7 +87,9 @@ func verifyHash(path string) error {
 	const sector = 512
 	size := info.Size() - hashLength
 	if size <= 0 || size%sector != 0 {
-		return errors.New("the file has no SHA-256 at its end: it is no etcd snapshot, or a copy of a member's database (then use --skip-hash-check)")
+		return errors.New(
+			"the file has no SHA-256 at its end: it is no etcd snapshot, or a copy of a member's database (then use --skip-hash-check)",
+		)
 	}
 	h := sha256.New()
 	if _, err := io.CopyN(h, f, size); err != nil {

@@ -25,7 +25,9 @@ const leaseBase = 1 << 40
 // keys are the entries, in any order; everything below revision is compacted. Keys
 // with the same TTL share a lease. After an error the file is of no use.
 func Write(path string, at int64, entries iter.Seq2[Entry, error]) error {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	db, err := bolt.Open(
+		path, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType},
+	)
 	if err != nil {
 		return err
 	}

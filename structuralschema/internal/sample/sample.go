@@ -318,19 +318,27 @@ func (s *Source) Metadata() any {
 	}
 	out := map[string]any{"name": "x"}
 	choices := map[string][]any{
-		"namespace":                  {"y", ""},
-		"labels":                     {map[string]any{"a": "b"}, map[string]any{}, map[string]any{"a": nil}, nil},
-		"annotations":                {map[string]any{"a": ""}, map[string]any{"a": 1}, "x"},
-		"generation":                 {1, 0, "1", 1.5},
-		"creationTimestamp":          {"2020-01-02T03:04:05Z", nil, "2020-01-02T03:04:05+01:00", "x"},
-		"finalizers":                 {[]any{"f"}, []any{}, []any{nil}, []any{1}},
-		"ownerReferences":            {[]any{map[string]any{"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}}, []any{map[string]any{"name": "n", "controller": true}}, []any{nil}},
+		"namespace":         {"y", ""},
+		"labels":            {map[string]any{"a": "b"}, map[string]any{}, map[string]any{"a": nil}, nil},
+		"annotations":       {map[string]any{"a": ""}, map[string]any{"a": 1}, "x"},
+		"generation":        {1, 0, "1", 1.5},
+		"creationTimestamp": {"2020-01-02T03:04:05Z", nil, "2020-01-02T03:04:05+01:00", "x"},
+		"finalizers":        {[]any{"f"}, []any{}, []any{nil}, []any{1}},
+		"ownerReferences": {
+			[]any{map[string]any{"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"}},
+			[]any{map[string]any{"name": "n", "controller": true}}, []any{nil},
+		},
 		"deletionGracePeriodSeconds": {0, nil, "x"},
-		"managedFields": {[]any{map[string]any{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "2020-01-02T03:04:05Z", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:a": map[string]any{}}}},
+		"managedFields": {[]any{
+			map[string]any{"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "2020-01-02T03:04:05Z", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:a": map[string]any{}}},
+		},
 			[]any{map[string]any{"manager": "", "fieldsV1": nil}}, []any{}},
 		"unknown": {1, map[string]any{"a": 1}},
 	}
-	for _, name := range []string{"namespace", "labels", "annotations", "generation", "creationTimestamp", "finalizers", "ownerReferences", "deletionGracePeriodSeconds", "managedFields", "unknown"} {
+	for _, name := range []string{
+		"namespace", "labels", "annotations", "generation", "creationTimestamp", "finalizers", "ownerReferences",
+		"deletionGracePeriodSeconds", "managedFields", "unknown",
+	} {
 		if s.one(6) {
 			out[name] = pick(s, choices[name][:1+s.IntN(len(choices[name]))]...)
 		}
