@@ -629,7 +629,7 @@ func TestChangesDuringLoad(t *testing.T) {
 		c := newCache(t, s, nil)
 		r := c.Resource(podConfig())
 		var writer sync.WaitGroup
-		stop := make(chan struct{})
+		stop, begun := make(chan struct{}), make(chan struct{})
 		var last int64
 		writer.Go(func() {
 			for i := 0; ; i++ {
@@ -638,9 +638,17 @@ func TestChangesDuringLoad(t *testing.T) {
 					return
 				default:
 				}
+				if i == 1 {
+					close(begun)
+				}
 				last = put(t, s, fmt.Sprintf("a/p%d", i%2000), fmt.Sprintf("n2|red|%d", i))
 			}
 		})
+		select {
+		case <-begun:
+		case <-time.After(time.Minute):
+			t.Fatal("waited a minute for the first write")
+		}
 		var revisions []int64
 		var states [][]string
 		for range 10 {
