@@ -61,7 +61,12 @@ func TestApplyTwin(t *testing.T) {
 			}
 			t.Log(counted)
 			// The data of a ControllerRevision is JSON in a field of a type of its own: not incremental.
-			if counted["incremental"]*4 < counted["done"] && s.kind.gvk.Kind != "ControllerRevision" {
+			if s.kind.gvk.Kind == "ControllerRevision" {
+				return
+			}
+			// A short test has a few applies of each kind, whose share says little.
+			few := counted["done"] < 40
+			if counted["incremental"] == 0 || !few && counted["incremental"]*4 < counted["done"] {
 				t.Errorf("only %d of %d applies were incremental", counted["incremental"], counted["done"])
 			}
 		})

@@ -23,6 +23,9 @@ type reclaimer struct {
 	garbage garbage
 
 	wake chan struct{} // capacity 1
+
+	// stuck says that the last merge waited in vain for others. Only the reclaimer's goroutine uses it.
+	stuck bool
 }
 
 const (
@@ -88,7 +91,8 @@ func (s *Store) reclaim() {
 		case <-s.reclaimer.wake:
 		}
 		merged, err := s.reclaimOnce(s.stopped)
-		if rest = min(2*rest, reclaimLongRest); merged {
+		s.reclaimer.stuck = errors.Is(err, context.DeadlineExceeded)
+		if rest = min(2*rest, reclaimLongRest); merged || s.reclaimer.stuck {
 			rest = reclaimRest
 		}
 		if err != nil && s.stopped.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -105,6 +109,9 @@ func (s *Store) reclaim() {
 // cannot be merged now, is kept.
 func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	s.gate.hurry()
+	if s.reclaimer.stuck {
+		s.coverGarbage()
+	}
 	if err := s.flush(ctx); err != nil {
 		return false, err
 	}
@@ -129,8 +136,27 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	return merged, err
 }
 
-// reclaimPatience is how long a merge may wait until there is space for it.
-const reclaimPatience = 20 * time.Second
+// coverGarbage deletes versions that do not exist, at both ends of each span of garbage. The database merges by
+// itself before it merges what the reclaimer asks for, and may choose tables of values without the newer ones of
+// their deletions. If there is no space for the result, it chooses the same again. A table of deletions that
+// covers the span makes it choose everything that lies below it.
+func (s *Store) coverGarbage() {
+	if s.pipeline.failure.Load() != nil || s.space.level.Load() == spaceCritical {
+		return
+	}
+	b := s.db.NewBatch()
+	defer b.Close()
+	s.reclaimer.mu.Lock()
+	for _, span := range s.reclaimer.garbage.spans {
+		must(b.Delete(versionBound(span.first, false), nil))
+		must(b.Delete(versionBound(span.last, true), nil))
+	}
+	s.reclaimer.mu.Unlock()
+	_ = s.write(b) // a failure stops the store, which says so
+}
+
+// reclaimPatience is how long a merge may wait for others, and for space. It is asked for again after that.
+const reclaimPatience = 5 * time.Second
 
 // merge merges the tables that have versions of the keys of a span.
 func (s *Store) merge(ctx context.Context, span garbageSpan) error {

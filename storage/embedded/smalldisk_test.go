@@ -165,7 +165,7 @@ func TestHistoryGivesItsSpaceBack(t *testing.T) {
 		for _, level := range s.db.Metrics().Levels {
 			tables += int64(level.TablesSize)
 		}
-		return tables < 4*keys*value
+		return tables < 2*keys*value+reclaimBytes // so much garbage may stay
 	})
 	t.Logf("%d MB are left in the end, %d MB were at the worst", disk.left()/mb, disk.lowest()/mb)
 	for i := range keys {
