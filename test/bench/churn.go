@@ -22,7 +22,8 @@ const (
 	churnLimit = 10 * time.Minute
 )
 
-// pagesUnderChurn measures the pages of lists of a large resource that changes all the time. A list that cannot be
+// pagesUnderChurn measures the pages of lists of a large resource that changes all the time, first of one reader, then
+// of all readers, which keep a small machine busy by themselves. A list that cannot be
 // continued (410) is a failure.
 func (b *bench) pagesUnderChurn() error {
 	if err := b.fresh(); err != nil {
@@ -46,13 +47,15 @@ func (b *bench) pagesUnderChurn() error {
 	var written int
 	var writeErr error
 	writer.Go(func() { written, writeErr = churn(b.server, path, stop) })
-	before, begin := treeUsage(b.server.pid), time.Now()
+	begin := time.Now()
+	alone, aloneErr := readList(b.server, path, churnObjects)
+	before, beginAll := treeUsage(b.server.pid), time.Now()
 	pages, err := readLists(b.server, path)
-	took := time.Since(begin)
+	tookAll, took := time.Since(beginAll), time.Since(begin)
 	cpu := treeUsage(b.server.pid).cpu - before.cpu
 	close(stop)
 	writer.Wait()
-	if err := errors.Join(err, writeErr); err != nil {
+	if err := errors.Join(aloneErr, err, writeErr); err != nil {
 		return err
 	}
 	mean := func(all []time.Duration) (sum time.Duration) {
@@ -63,10 +66,13 @@ func (b *bench) pagesUnderChurn() error {
 	}
 	slices.Sort(pages)
 	slices.Sort(quiet)
+	slices.Sort(alone)
 	b.add(figure{Row: "pages-churn", Value: ms(pages[len(pages)-1]), Floor: ms(quiet[len(quiet)-1]), Detail: details(
 		fmt.Sprintf("mean %s, p99 %s of %d pages of %d", short(mean(pages)), short(pages[len(pages)*99/100]), len(pages), pageLimit),
 		fmt.Sprintf("%d lists ended, %.0f writes/s", churnReaders*churnLists, float64(written)/took.Seconds()),
-		fmt.Sprintf("server %s of %s", short(cpu), short(took)), "without writes mean "+short(mean(quiet)))})
+		fmt.Sprintf("server %s of %s", short(cpu), short(tookAll)),
+		fmt.Sprintf("one reader mean %s, slowest %s", short(mean(alone)), short(alone[len(alone)-1])),
+		"without writes mean "+short(mean(quiet)))})
 	return nil
 }
 
