@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
@@ -187,6 +188,36 @@ func (c *Client) Update(ctx context.Context, r UpdateRequest) (registry.Object, 
 	return c.do(ctx, write.Request{
 		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
 		Options: c.options(r.DryRun), Make: write.Changed(r.Change),
+	})
+}
+
+// PatchRequest is a change of an object by a patch.
+type PatchRequest struct {
+	Ref
+	Subresource string
+	// Type is JSON patch, merge patch or, of built-in kinds, strategic merge patch.
+	Type   types.PatchType
+	Patch  []byte
+	DryRun bool
+}
+
+// Patch patches an object and returns it; the error is NotFound if there is none. Fields that the kind does not know
+// are ignored.
+func (c *Client) Patch(ctx context.Context, r PatchRequest) (registry.Object, error) {
+	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if r.Type == types.StrategicMergePatchType && served.Kind.Unstructured() {
+		return nil, apierr.UnsupportedMediaType([]string{string(types.JSONPatchType), string(types.MergePatchType)})
+	}
+	by := write.Patched{Patch: patch.Patch{Type: r.Type, Body: r.Patch, Validation: patch.Ignore}, Target: served}
+	options := c.options(r.DryRun)
+	options.Patch = true
+	return c.do(ctx, write.Request{
+		Verb: write.Update, Target: served, Subresource: sub, Namespace: r.Namespace, Name: r.Name,
+		Options: options, Make: by.Make,
 	})
 }
 

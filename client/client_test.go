@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -119,6 +121,41 @@ func TestObjects(t *testing.T) {
 	}
 	if seen[0] != watch.Added || seen[1] != watch.Modified || seen[2] != watch.Modified || seen[3] != watch.Deleted {
 		t.Errorf("the watch saw %v", seen)
+	}
+}
+
+// TestPatch patches an object by each type of patch.
+func TestPatch(t *testing.T) {
+	c := newClient(t)
+	object := &corev1.ConfigMap{Data: map[string]string{"a": "1", "b": "2"}}
+	object.Namespace, object.Name = "ns", "a"
+	if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: object}); err != nil {
+		t.Fatal(err)
+	}
+	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
+	for _, p := range []struct {
+		kind types.PatchType
+		body string
+		want map[string]string
+	}{
+		{types.MergePatchType, `{"data":{"a":null,"c":"3"},"unknown":1}`, map[string]string{"b": "2", "c": "3"}},
+		{types.JSONPatchType, `[{"op":"remove","path":"/data/b"}]`, map[string]string{"c": "3"}},
+		{types.StrategicMergePatchType, `{"data":{"$patch":"replace","d":"4"}}`, map[string]string{"d": "4"}},
+	} {
+		obj, err := c.Patch(t.Context(), client.PatchRequest{Ref: ref, Type: p.kind, Patch: []byte(p.body)})
+		if err != nil {
+			t.Errorf("%s: %v", p.kind, err)
+			continue
+		}
+		if got := obj.(*corev1.ConfigMap).Data; !maps.Equal(got, p.want) {
+			t.Errorf("%s left %v, not %v", p.kind, got, p.want)
+		}
+	}
+	ref.Name = "b"
+	if _, err := c.Patch(t.Context(), client.PatchRequest{
+		Ref: ref, Type: types.MergePatchType, Patch: []byte(`{}`),
+	}); !kerrors.IsNotFound(err) {
+		t.Errorf("a patch of what is not there: %v", err)
 	}
 }
 

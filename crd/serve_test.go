@@ -107,7 +107,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	writes := write.New(reg, nil, nil, nil)
 	verbs := rest.New(rest.Options{Registry: reg, Writes: writes})
 	resources := directory.New()
-	resources.PutBuiltIn(reg, verbs)
+	resources.PutBuiltIn(reg, verbs.BuiltIn)
 	w.resources = resources
 	w.custom = crd.New(crd.Options{
 		Registry: reg, Rest: verbs, Exclusive: true, Client: client.New(resources, writes, "kube-apiserver"), Writes: writes,
@@ -128,7 +128,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 		case w.custom.Serves(info):
 			w.custom.ServeHTTP(rw, r)
 		case resources.HasSource(info.Group, directory.BuiltIn):
-			verbs.ServeHTTP(rw, r)
+			resources.ServeHTTP(rw, r)
 		default:
 			http.NotFound(rw, r)
 		}

@@ -15,7 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/apierr"
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 )
 
 // Source says what declared a resource.
@@ -167,16 +170,33 @@ func (d *Directory) Remove(gvr schema.GroupVersionResource, source Source) {
 	d.notify(gvr.GroupVersion())
 }
 
-// PutBuiltIn adds all resources of a registry in all their versions.
-func (d *Directory) PutBuiltIn(g *registry.Registry, handler http.Handler) {
+// ServeHTTP lets the resource that the request names answer; the request's Info must be in its context. A resource
+// that is not served is 404.
+func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	info := request.InfoFrom(r.Context())
+	found := d.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource})
+	if found == nil {
+		apiresponse.Error(w, r, apierr.PathNotFound())
+		return
+	}
+	found.Handler.ServeHTTP(w, r)
+}
+
+// PutBuiltIn adds all resources of a registry in all their versions. handler returns what answers requests for one of
+// them; it is nil where there are no requests.
+func (d *Directory) PutBuiltIn(g *registry.Registry, handler func(*registry.Served) http.Handler) {
 	for _, r := range g.Resources() {
 		for i := range r.Kind.Versions {
 			served := registry.NewServed(r, &r.Kind.Versions[i])
-			d.Put(&Resource{
-				GVR: served.GVR, Source: BuiltIn, Handler: handler,
+			put := &Resource{
+				GVR: served.GVR, Source: BuiltIn,
 				Open:     func(context.Context) (*registry.Served, func(), error) { return served, func() {}, nil },
 				Describe: func() []metav1.APIResource { return served.Kind.APIResources(served.GVR.GroupVersion()) },
-			})
+			}
+			if handler != nil {
+				put.Handler = handler(served)
+			}
+			d.Put(put)
 		}
 	}
 }

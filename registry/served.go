@@ -1,7 +1,12 @@
 package registry
 
 import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/scheme"
 )
 
 // Served is one version of a resource as clients name it. A resource that is served in two groups has
@@ -14,12 +19,40 @@ type Served struct {
 	GVR schema.GroupVersionResource
 	// Terminating refuses new objects: the definition of the resource is being deleted.
 	Terminating bool
+	// JSONHead is what the JSON of an object begins with, before its item JSON (see ItemJSON).
+	JSONHead []byte
 }
 
 // NewServed returns the resource in a version of its kind.
 func NewServed(r *Resource, v *Version) *Served {
 	gv := r.Kind.GroupVersion(v)
-	return &Served{Resource: r, Version: v, GVK: gv.WithKind(r.Kind.Name), GVR: gv.WithResource(r.Kind.Resource)}
+	s := &Served{Resource: r, Version: v, GVK: gv.WithKind(r.Kind.Name), GVR: gv.WithResource(r.Kind.Resource)}
+	s.JSONHead = scheme.JSONHead(s.GVK)
+	if r.Kind.Unstructured() { // which has its apiVersion and kind among its members
+		s.JSONHead = []byte("{")
+	}
+	return s
+}
+
+// Decoder returns the decoder of documents of the kind from clients.
+func (s *Served) Decoder() scheme.Decoder {
+	return scheme.Decoder{
+		GVK: s.GVK, Tree: s.Kind.Unstructured(), Internal: s.Kind.Package + "." + s.Kind.Name,
+		New: func() runtime.Object { return s.Version.New() },
+	}
+}
+
+// Coerce removes from a decoded object what the schema of the version does not know, and returns a strict error for
+// each field removed if track is set.
+func (s *Served) Coerce(obj Object, track bool) (strict []error, err error) {
+	if s.Version.Coerce == nil {
+		return nil, nil
+	}
+	unknown, err := s.Version.Coerce(obj, track)
+	for _, path := range unknown {
+		strict = append(strict, fmt.Errorf("unknown field %q", path))
+	}
+	return strict, err
 }
 
 // GroupResource names the resource as the request does.

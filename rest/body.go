@@ -2,7 +2,6 @@ package rest
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,24 +29,6 @@ func (s *served) decodeBody(r *http.Request, in incoming) (registry.Object, erro
 	return obj, nil
 }
 
-// coerce drops what the version's schema does not know from a decoded object, and
-// returns a strict error for each field if track is set.
-func (s *served) coerce(obj registry.Object, track bool) ([]error, error) {
-	if s.Version.Coerce == nil {
-		return nil, nil
-	}
-	unknown, err := s.Version.Coerce(obj, track)
-	return unknownFields(unknown), err
-}
-
-func unknownFields(paths []string) []error {
-	var strict []error
-	for _, path := range paths {
-		strict = append(strict, fmt.Errorf("unknown field %q", path))
-	}
-	return strict
-}
-
 // decodeWith reads an object of a built-in type from the body.
 func decodeWith(d scheme.Decoder, r *http.Request, in incoming) (registry.Object, error) {
 	decoded, strict, err := d.Decode(in.media, in.body, in.validation != patch.Ignore)
@@ -59,7 +40,7 @@ func decodeWith(d scheme.Decoder, r *http.Request, in incoming) (registry.Object
 
 // decodeOwn reads an object of the resource's own kind from the body.
 func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error) {
-	d := s.decoder()
+	d := s.Decoder()
 	track := in.validation != patch.Ignore
 	decoded, strict, err := d.Decode(in.media, in.body, track)
 	switch {
@@ -70,7 +51,7 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	}
 	obj := decoded.(registry.Object)
 	gvk := s.bodyKind(obj)
-	unknown, err := s.coerce(obj, track)
+	unknown, err := s.Coerce(obj, track)
 	if err != nil {
 		return nil, d.CannotHandle(gvk, err)
 	}

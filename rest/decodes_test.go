@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -53,7 +54,8 @@ func verbsServerOn(t *testing.T, now func() time.Time) (storage.Store, *registry
 	if err != nil {
 		t.Fatal(err)
 	}
-	verbs := rest.New(rest.Options{Registry: reg, Now: now})
+	verbs := directory.New()
+	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg, Now: now}).BuiltIn)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
 		ctx = request.WithUser(ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}})

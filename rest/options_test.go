@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
@@ -207,8 +208,8 @@ func FuzzParseContinue(f *testing.F) {
 
 // shelf is a server's resources over a store in memory, without HTTP.
 type shelf struct {
-	store   storage.Store
-	handler *Handler
+	store    storage.Store
+	registry *registry.Registry
 }
 
 func newShelf(t testing.TB) *shelf {
@@ -226,10 +227,14 @@ func newShelf(t testing.TB) *shelf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &shelf{store, New(Options{Registry: reg})}
+	return &shelf{store, reg}
 }
 
-func (s *shelf) pods() *served { return s.handler.served[servedKey{"", "v1", "pods"}] }
+// pods returns the resource as the handler serves it.
+func (s *shelf) pods() *served {
+	pods := s.registry.Resource(schema.GroupResource{Resource: "pods"})
+	return newServed(registry.NewServed(pods, &pods.Kind.Versions[0]))
+}
 
 // put stores pods as they are: no validation stands between them and the cache.
 func (s *shelf) put(t testing.TB, pods []*corev1.Pod) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -39,7 +40,8 @@ func BenchmarkReads(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	verbs := rest.New(rest.Options{Registry: reg})
+	verbs := directory.New()
+	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg}).BuiltIn)
 	user := &request.User{Name: "admin"}
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		verbs.ServeHTTP(w, r.WithContext(request.WithUser(request.WithInfo(r.Context(), request.ParseInfo(r)), user)))

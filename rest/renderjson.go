@@ -42,7 +42,7 @@ func (s *served) appendObject(ctx context.Context, b []byte, accepted negotiate.
 	if err != nil {
 		return b, err
 	}
-	return scheme.AppendJSONObject(b, s.objectHead, item), nil
+	return scheme.AppendJSONObject(b, s.JSONHead, item), nil
 }
 
 func appendPartial(b []byte, version string, meta []byte) []byte {

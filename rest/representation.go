@@ -7,26 +7,18 @@ import (
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest/negotiate"
-	"github.com/keelson-dev/keelson/scheme"
 )
 
 // representation is what clients see differently of kinds with a Go type (typedRepresentation) and of custom resources
 // (unstructuredRepresentation): which formats they may send and ask for, how a list is framed, and the words of some
 // refusals. A resource has one from when it is bound.
 type representation interface {
-	// decoder returns the decoder of bodies of the kind.
-	decoder() scheme.Decoder
 	// bodyKind returns the group, version and kind of a decoded body.
 	bodyKind(obj registry.Object) schema.GroupVersionKind
 	// patchTypes returns the accepted Content-Types of a PATCH, without CBOR.
 	patchTypes() []string
 	// refusePatchType returns the error of a PATCH with a Content-Type that is not accepted.
 	refusePatchType(accepted []string) error
-	// checkPatched checks the object that a patch has made.
-	checkPatched(obj registry.Object) error
-	// patchedWithoutVersion returns whether an object that a patch has left with a kind and without an apiVersion is
-	// decoded to an empty object.
-	patchedWithoutVersion() bool
 	// scaleDecodeError returns the error of a body that is no Scale.
 	scaleDecodeError(err error) error
 
@@ -51,12 +43,4 @@ type representation interface {
 	listedCBOR(obj runtime.Object)
 	// scaleTable adapts the table of a Scale.
 	scaleTable(table *metav1.Table, replicas int32)
-}
-
-// newDecoder returns a decoder of the kind in the version of s.
-func newDecoder(s *served, unstructured bool) scheme.Decoder {
-	return scheme.Decoder{
-		GVK: s.GVK, Tree: unstructured, Internal: s.Kind.Package + "." + s.Kind.Name,
-		New: func() runtime.Object { return s.Version.New() },
-	}
 }

@@ -60,14 +60,11 @@ type uncounted struct{}
 
 func (uncounted) Sent(int) {}
 
-// Handler serves /api/<version>/... and /apis/<group>/<version>/....
+// Handler makes what answers requests for resources: BuiltIn those of built-in ones, Bind those of custom ones.
 type Handler struct {
 	o       Options
-	served  map[servedKey]*served
 	formats negotiate.Formats
 }
-
-type servedKey struct{ group, version, resource string }
 
 // served is one resource in one version, with what its answers begin with.
 type served struct {
@@ -75,9 +72,9 @@ type served struct {
 	representation
 	gr schema.GroupResource
 
-	objectHead, typedListHead []byte
-	objectProto, listProto    wire.EnvelopeHead
-	fields                    *fieldSet
+	typedListHead          []byte
+	objectProto, listProto wire.EnvelopeHead
+	fields                 *fieldSet
 }
 
 // New makes the handler.
@@ -94,26 +91,22 @@ func New(o Options) *Handler {
 	if o.MinRequestTimeout == 0 {
 		o.MinRequestTimeout = 30 * time.Minute
 	}
-	h := &Handler{o: o, served: map[servedKey]*served{}}
-	h.formats.CBOR = o.CBOR
-	for _, r := range o.Registry.Resources() {
-		for i := range r.Kind.Versions {
-			h.add(r, &r.Kind.Versions[i])
-		}
-	}
-	return h
+	return &Handler{o: o, formats: negotiate.Formats{CBOR: o.CBOR}}
 }
 
-func (h *Handler) add(r *registry.Resource, v *registry.Version) {
-	s := newServed(registry.NewServed(r, v))
-	h.served[servedKey{s.GVK.Group, v.Name, r.Kind.Resource}] = s
+// builtIn answers the requests for one version of a built-in resource.
+type builtIn struct {
+	h *Handler
+	s *served
 }
+
+// BuiltIn returns what answers the requests for a version of a built-in resource.
+func (h *Handler) BuiltIn(r *registry.Served) http.Handler { return builtIn{h, newServed(r)} }
 
 func newServed(r *registry.Served) *served {
 	gv, kind := r.GVK.GroupVersion(), r.Kind
 	s := &served{
 		Served: r, gr: r.GroupResource(),
-		objectHead:    scheme.JSONHead(r.GVK),
 		typedListHead: scheme.JSONHead(gv.WithKind(kind.List())),
 		objectProto:   wire.NewEnvelopeHead(gv.String(), kind.Name),
 		listProto:     wire.NewEnvelopeHead(gv.String(), kind.List()),
@@ -121,30 +114,33 @@ func newServed(r *registry.Served) *served {
 	}
 	s.representation = typedRepresentation{s}
 	if kind.Unstructured() {
-		s.representation, s.objectHead = unstructuredRepresentation{s}, unstructuredHead
+		s.representation = unstructuredRepresentation{s}
 	}
 	return s
 }
 
 // ServeHTTP implements http.Handler. The request's Info must be in its context.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	info := request.InfoFrom(r.Context())
-	verb, s, err := h.route(r, info)
-	if err != nil {
+func (b builtIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := b.serve(w, r); err != nil {
 		apiresponse.Error(w, r, err)
-		return
 	}
-	if s.Version.Warning != "" {
-		request.Warn(r.Context(), s.Version.Warning)
+}
+
+// serve answers a request, or returns the error to answer.
+func (b builtIn) serve(w http.ResponseWriter, r *http.Request) error {
+	info := request.InfoFrom(r.Context())
+	verb, err := b.verb(r, info)
+	if err != nil {
+		return err
+	}
+	if b.s.Version.Warning != "" {
+		request.Warn(r.Context(), b.s.Version.Warning)
 		audit.Annotate(r.Context(), "k8s.io/deprecated", "true")
 	}
-	err = checkPathName(info)
-	if err == nil {
-		err = verb(h, w, r, info, s)
+	if err := checkPathName(info); err != nil {
+		return err
 	}
-	if err != nil {
-		apiresponse.Error(w, r, err)
-	}
+	return verb(b.h, w, r, info, b.s)
 }
 
 // checkPathName refuses the name of an object that cannot be one: "." and "..", and names with a
@@ -166,30 +162,29 @@ var verbs = map[string]verbFunc{
 	"delete": (*Handler).delete, "deletecollection": (*Handler).deleteCollection,
 }
 
-// route finds what serves a request.
-func (h *Handler) route(r *http.Request, info *request.Info) (verbFunc, *served, error) {
-	s := h.served[servedKey{info.Group, info.Version, info.Resource}]
-	if s == nil || !s.scopeMatches(info) || !wellFormedPath(info) {
-		return nil, nil, apierr.PathNotFound()
+// verb finds what serves a request.
+func (b builtIn) verb(r *http.Request, info *request.Info) (verbFunc, error) {
+	s := b.s
+	if !s.scopeMatches(info) || !wellFormedPath(info) {
+		return nil, apierr.PathNotFound()
 	}
 	if info.Subresource != "" {
-		verb, err := s.subresourceVerb(r, info)
-		return verb, s, err
+		return s.subresourceVerb(r, info)
 	}
 	if s.Virtual() && info.Name != "" && !s.Kind.HasVerb("get") {
-		return nil, nil, apierr.PathNotFound()
+		return nil, apierr.PathNotFound()
 	}
 	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
-		return nil, nil, apierr.PathMethodNotAllowed()
+		return nil, apierr.PathMethodNotAllowed()
 	}
 	verb := verbs[info.Verb]
 	if verb == nil || !s.allows(r, info) {
-		return nil, nil, apierr.PathMethodNotAllowed()
+		return nil, apierr.PathMethodNotAllowed()
 	}
 	if s.Virtual() {
-		return h.virtualVerb(s, info.Verb), s, nil
+		return b.h.virtualVerb(s, info.Verb), nil
 	}
-	return verb, s, nil
+	return verb, nil
 }
 
 // wellFormedPath returns whether the path names a resource, an object or a subresource. It returns false if

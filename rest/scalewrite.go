@@ -109,21 +109,6 @@ func (p *scalePatch) document(before, after *autoscalingv1.Scale) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	run := patch.Merge
-	if p.patch == types.JSONPatchType {
-		run = patch.JSON
-	}
-	doc, strict, err := run(scheme.AppendJSONObject(nil, scaleHead, item), p.body, p.validation)
-	if err != nil {
-		return nil, err
-	}
-	if hasNoVersion(doc) {
-		return unknownMembers(doc), nil
-	}
 	d := scheme.Decoder{GVK: write.ScaleKind, Internal: "autoscaling.Scale", New: func() runtime.Object { return after }}
-	more, err := d.DecodePatched(doc, p.validation != patch.Ignore)
-	if err == nil && len(more) > 0 {
-		err = runtime.NewStrictDecodingError(more)
-	}
-	return patch.Decoded(doc, strict, err, p.validation)
+	return p.patchOf().Document(scheme.AppendJSONObject(nil, scaleHead, item), d, nil)
 }

@@ -198,7 +198,7 @@ func (t *tableWriter) appendRowObject(ctx context.Context, b []byte, v view) ([]
 		if err != nil {
 			return b, err
 		}
-		return scheme.AppendJSONObject(b, t.s.objectHead, item), nil
+		return scheme.AppendJSONObject(b, t.s.JSONHead, item), nil
 	}
 	meta, err := t.s.metadataJSON(ctx, v)
 	if err != nil {

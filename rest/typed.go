@@ -25,8 +25,6 @@ var typedPatchTypes = []string{
 var unsupportedPatchType = apierr.WithEmptyDetails(apierr.New(
 	http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type"))
 
-func (t typedRepresentation) decoder() scheme.Decoder { return newDecoder(t.s, false) }
-
 func (t typedRepresentation) bodyKind(_ registry.Object) schema.GroupVersionKind {
 	return t.s.GVK
 }
@@ -34,10 +32,6 @@ func (t typedRepresentation) bodyKind(_ registry.Object) schema.GroupVersionKind
 func (typedRepresentation) patchTypes() []string { return typedPatchTypes }
 
 func (typedRepresentation) refusePatchType([]string) error { return unsupportedPatchType }
-
-func (typedRepresentation) checkPatched(registry.Object) error { return nil }
-
-func (typedRepresentation) patchedWithoutVersion() bool { return true }
 
 func (typedRepresentation) scaleDecodeError(err error) error { return err }
 

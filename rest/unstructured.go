@@ -21,15 +21,10 @@ import (
 // apiVersion and kind included; the members of a list come in the order of their names.
 type unstructuredRepresentation struct{ s *served }
 
-// unstructuredHead is the head of an object that has its apiVersion and kind itself.
-var unstructuredHead = []byte("{")
-
 // unstructuredPatchTypes lack the strategic merge patch, which needs a Go type.
 var unstructuredPatchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType),
 }
-
-func (t unstructuredRepresentation) decoder() scheme.Decoder { return newDecoder(t.s, true) }
 
 func (unstructuredRepresentation) bodyKind(obj registry.Object) schema.GroupVersionKind {
 	return declaredGVK(obj)
@@ -40,15 +35,6 @@ func (unstructuredRepresentation) patchTypes() []string { return unstructuredPat
 func (unstructuredRepresentation) refusePatchType(accepted []string) error {
 	return apierr.UnsupportedMediaType(accepted)
 }
-
-func (unstructuredRepresentation) checkPatched(obj registry.Object) error {
-	if obj.GetObjectKind().GroupVersionKind().Version == "" {
-		return kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
-	}
-	return nil
-}
-
-func (unstructuredRepresentation) patchedWithoutVersion() bool { return false }
 
 // scaleDecodeError hides the error, as kube-apiserver does: there it fails to name the kind in the message.
 func (unstructuredRepresentation) scaleDecodeError(error) error {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -66,7 +67,8 @@ func BenchmarkWrites(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			verbs := rest.New(rest.Options{Registry: reg})
+			verbs := directory.New()
+			verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg}).BuiltIn)
 			send := func(method, path, contentType string, body []byte) {
 				r := httptest.NewRequest(method, path, bytes.NewReader(body))
 				r.Header.Set("Content-Type", contentType)

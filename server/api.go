@@ -74,7 +74,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		CBOR: o.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.resources = directory.New()
-	a.resources.PutBuiltIn(o.registry, a.handler)
+	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
 	a.discovery = discovery.New(a.resources, o.hostPort)
 	a.client = client.New(a.resources, a.writes, fieldManager)
 	var err error

@@ -266,7 +266,7 @@ func TestRetryAfter(t *testing.T) {
 	c.Filters.ShutdownSendRetryAfter = true
 	s := start(t, c)
 	entered, release := make(chan bool), make(chan bool)
-	s.http.routes.api = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	servePods(s, func(http.ResponseWriter, *http.Request) {
 		entered <- true
 		<-release
 	})

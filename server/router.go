@@ -30,8 +30,7 @@ type router struct {
 	discovery     *discovery.Handler
 	openapi       http.Handler
 	resources     *directory.Directory
-	api           http.Handler // answers what is not found in a built-in group
-	custom        *crd.Server  // custom resources
+	custom        *crd.Server // custom resources
 	snapshots     http.Handler
 	pages         *zpages
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
@@ -86,7 +85,7 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	case !info.BelowVersion():
 		t.discovery.ServeHTTP(w, r)
 	case strings.HasPrefix(info.Path, "/api/"):
-		t.api.ServeHTTP(w, r)
+		t.resources.ServeHTTP(w, r)
 	case info.Group == "":
 		apiresponse.NotFoundPage(w) // /apis//v1/...: the core group is not among the named ones
 	default:
@@ -105,7 +104,7 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request, info *req
 	case t.custom.Serves(info):
 		t.custom.ServeHTTP(w, r) // a definition may have come just now
 	case t.resources.HasSource(info.Group, directory.BuiltIn):
-		t.api.ServeHTTP(w, r)
+		t.resources.ServeHTTP(w, r)
 	default:
 		apiresponse.NotFoundPage(w)
 	}

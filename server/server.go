@@ -345,7 +345,7 @@ func (s *starting) buildHTTP() error {
 			health:  s.newHealth(),
 			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 			discovery: s.api.discovery, openapi: documents,
-			resources: s.api.resources, api: s.api.handler, custom: s.api.custom.Server,
+			resources: s.api.resources, custom: s.api.custom.Server,
 			snapshots: newSnapshots(s.stores.main, s.log),
 			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 			issuer:    s.authentication.issuerDiscovery(),

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -321,12 +324,19 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
+// servePods answers the requests for pods with a function.
+func servePods(s *Server, answer http.HandlerFunc) {
+	s.api.resources.Put(&directory.Resource{
+		GVR: corev1.SchemeGroupVersion.WithResource("pods"), Source: directory.BuiltIn, Handler: answer,
+	})
+}
+
 // TestStopOrder: while a request is in flight, readiness fails, new connections
 // are refused and watches end; the request finishes.
 func TestStopOrder(t *testing.T) {
 	s := start(t, testConfig(t))
 	entered, release, watchEnded := make(chan bool, 2), make(chan bool), make(chan error, 1)
-	s.http.routes.api = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	servePods(s, func(w http.ResponseWriter, r *http.Request) {
 		entered <- true
 		if request.InfoFrom(r.Context()).Verb == "watch" {
 			<-r.Context().Done()
@@ -376,7 +386,7 @@ func TestStopOrder(t *testing.T) {
 
 func TestPanicIsAnswered(t *testing.T) {
 	s := start(t, testConfig(t))
-	s.http.routes.api = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) })
+	servePods(s, func(http.ResponseWriter, *http.Request) { panic(errors.New("boom")) })
 	c := httpClient(t, s, true)
 	a := call(t, c, "GET", s.URL()+"/api/v1/pods")
 	if a.status != http.StatusInternalServerError || strings.Contains(a.body, "boom") {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -42,7 +43,8 @@ func Serve(o Options) (*Server, error) {
 		c.Close()
 		return nil, err
 	}
-	verbs := rest.New(rest.Options{Registry: reg})
+	verbs := directory.New()
+	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg}).BuiltIn)
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
 		ctx = request.WithUser(ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}})
