@@ -90,7 +90,7 @@ func BenchmarkFormHit(b *testing.B) {
 	other := []byte("x")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Form(o, 3, func() ([]byte, error) { return append(other, o.Data...), nil }); err != nil {
+		if _, err := r.Encoded(o, 3, func() ([]byte, error) { return append(other, o.Data...), nil }); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -100,11 +100,11 @@ func BenchmarkFormAdd(b *testing.B) {
 	_, r, s := benchResource(b, 100_000)
 	var objects []*Object
 	s.Ascend("", "", func(o *Object) bool { objects = append(objects, o); return true })
-	r.cache.forms.limit = 10 << 20
+	r.cache.encodings.limit = 10 << 20
 	data := make([]byte, 1000)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		_, _ = r.Form(objects[i%len(objects)], 3, func() ([]byte, error) { return data, nil })
+		_, _ = r.Encoded(objects[i%len(objects)], 3, func() ([]byte, error) { return data, nil })
 	}
 }
 
@@ -218,7 +218,7 @@ func BenchmarkMemory(b *testing.B) {
 		config.Codec = plainCodec{labels}
 		config.Indexes = nil
 		r := c.Resource(config)
-		<-c.started
+		<-c.feed.started
 		before := heap()
 		snapshot(b, r, 0)
 		loaded := heap()
@@ -260,8 +260,8 @@ func BenchmarkMemory(b *testing.B) {
 func (r *Resource) waiting() (n int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	r.interests.Each(func(p *interest.Posting[gate]) {
-		if p.Wait.ch.Load() != nil {
+	r.changes.interests.Each(func(p *interest.Posting[wakeup]) {
+		if p.User.ch.Load() != nil {
 			n++
 		}
 	})

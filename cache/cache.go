@@ -24,8 +24,8 @@ const (
 	// Root is the prefix of every key that the cache sees.
 	Root = "/registry/"
 
-	defaultFormBudget  = 512 << 20
-	defaultWindowBytes = 32 << 20
+	defaultEncodingBudget = 512 << 20
+	defaultWindowBytes    = 32 << 20
 )
 
 // ErrRemoved is the error of cursors of a resource that was removed.
@@ -72,7 +72,7 @@ type Options struct {
 	Store storage.Store
 	// FormBudget bounds the bytes of the forms kept beside objects, over all
 	// resources; 0 is 512 MiB. Groups may take an eighth of it beside.
-	FormBudget int64
+	EncodingBudget int64
 	// WindowBytes bounds what a resource's log keeps alive, in bytes; 0 is
 	// 32 MiB. The events of the last revision are kept whatever their size.
 	WindowBytes int64
@@ -100,42 +100,48 @@ type Cache struct {
 	windowBytes int64
 	memory      Memory
 	logger      *slog.Logger
-	forms       budget
-	groups      groups
+	encodings   encodingBudget
+	chunks      chunkBudget
 	histories   *Histories
-	rests       rests
+	remaining   remainingCounts
 
+	feed       feed
+	background background
+
+	mu        sync.RWMutex         // guards resources and maxDepth
+	resources map[string]*Resource // by prefix
+	maxDepth  int                  // highest number of slashes in a prefix
+}
+
+// feed is the state of the goroutine that applies the changes of the store, see runFeed.
+type feed struct {
+	// started is closed when the first revision is known, or reading it has failed.
+	started chan struct{}
+	// applied is the revision up to which all changes are in all followed and loaded resources.
+	applied atomic.Int64
+	waiters waiters
+	watch   atomic.Pointer[storage.Watcher] // the open watch of the store; nil if there is none
+	failed  atomic.Pointer[error]           // why the cache ended; nil while it runs
+}
+
+// background contains the goroutines of a cache.
+type background struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-
-	// started is closed once the feed knows its first revision, or has failed.
-	started chan struct{}
-	// applied is the revision up to which all changes are in all loaded
-	// resources.
-	applied atomic.Int64
-	waiters waiters
-	feed    atomic.Pointer[storage.Watcher] // the running watch
-	failed  atomic.Pointer[error]
-
-	mu        sync.RWMutex // guards resources and depth
-	resources map[string]*Resource
-	depth     int // most slashes in a prefix
 }
 
 // New starts a cache. The caller must call Close.
 func New(o Options) *Cache {
-	ctx, cancel := context.WithCancel(context.Background())
 	c := &Cache{
 		store:       o.Store,
 		windowBytes: o.WindowBytes,
 		memory:      o.Memory.withDefaults(),
 		logger:      o.Logger,
-		ctx:         ctx,
-		cancel:      cancel,
-		started:     make(chan struct{}),
+		feed:        feed{started: make(chan struct{})},
 		resources:   make(map[string]*Resource),
 	}
+	c.background.ctx, c.background.cancel = context.WithCancel(context.Background())
 	if c.histories = o.Histories; c.histories == nil {
 		c.histories = NewHistories(0)
 	}
@@ -145,13 +151,13 @@ func New(o Options) *Cache {
 	if c.logger == nil {
 		c.logger = slog.New(slog.DiscardHandler)
 	}
-	c.forms.limit = o.FormBudget
-	if c.forms.limit <= 0 {
-		c.forms.limit = defaultFormBudget
+	c.encodings.limit = o.EncodingBudget
+	if c.encodings.limit <= 0 {
+		c.encodings.limit = defaultEncodingBudget
 	}
-	c.groups.limit = c.forms.limit / 8
-	c.tasks.Go(c.follow)
-	c.tasks.Go(func() { c.tidy(o.IdleDrop) })
+	c.chunks.limit = c.encodings.limit / 8
+	c.background.tasks.Go(c.runFeed)
+	c.background.tasks.Go(func() { c.dropUnused(o.IdleDrop) })
 	return c
 }
 
@@ -159,9 +165,9 @@ func New(o Options) *Cache {
 func (c *Cache) Close() {
 	c.fail(storage.ErrClosed)
 	c.mu.Lock() // no spawn after this
-	c.cancel()
+	c.background.cancel()
 	c.mu.Unlock()
-	c.tasks.Wait()
+	c.background.tasks.Wait()
 }
 
 // Resource returns the resource with the prefix of the configuration, and creates it if there is none. An existing
@@ -174,7 +180,7 @@ func (c *Cache) Resource(config Config) *Resource {
 	}
 	r := newResource(c, config)
 	c.resources[config.Prefix] = r
-	c.depth = max(c.depth, slashes(config.Prefix))
+	c.maxDepth = max(c.maxDepth, slashes(config.Prefix))
 	return r
 }
 
@@ -209,14 +215,14 @@ func (c *Cache) Current(ctx context.Context) (int64, error) {
 func (c *Cache) Await(ctx context.Context, revision int64) error { return c.await(ctx, revision) }
 
 // Applied returns the revision up to which the logs of all resources are complete.
-func (c *Cache) Applied() int64 { return c.applied.Load() }
+func (c *Cache) Applied() int64 { return c.feed.applied.Load() }
 
 // FormBytes is the size of the forms that are kept with objects and groups.
-func (c *Cache) FormBytes() int64 { return c.forms.used.Load() + c.groups.used.Load() }
+func (c *Cache) EncodingBytes() int64 { return c.encodings.used.Load() + c.chunks.used.Load() }
 
 // err returns the reason why the cache ended, nil while it runs.
 func (c *Cache) err() error {
-	if p := c.failed.Load(); p != nil {
+	if p := c.feed.failed.Load(); p != nil {
 		return *p
 	}
 	return nil
@@ -224,10 +230,10 @@ func (c *Cache) err() error {
 
 // fail ends the cache for all its users. Only the first error is kept.
 func (c *Cache) fail(err error) {
-	if !c.failed.CompareAndSwap(nil, &err) {
+	if !c.feed.failed.CompareAndSwap(nil, &err) {
 		return
 	}
-	c.waiters.fail()
+	c.feed.waiters.fail()
 	for _, r := range c.all() {
 		r.end(err)
 	}
@@ -245,7 +251,7 @@ func (c *Cache) all() []*Resource {
 }
 
 // tidy drops resources and encodings that were not used for some time, until the cache is closed.
-func (c *Cache) tidy(idle time.Duration) {
+func (c *Cache) dropUnused(idle time.Duration) {
 	const rest = 30 * time.Second
 	every := rest
 	if idle > 0 {
@@ -259,7 +265,7 @@ func (c *Cache) tidy(idle time.Duration) {
 	var sinceExpiry time.Duration
 	for {
 		select {
-		case <-c.ctx.Done():
+		case <-c.background.ctx.Done():
 			return
 		case <-seldom.C:
 			c.dropSeldomRead()
@@ -269,10 +275,10 @@ func (c *Cache) tidy(idle time.Duration) {
 		all := c.all()
 		if sinceExpiry += every; sinceExpiry >= unusedAfter {
 			sinceExpiry = 0
-			c.forms.expire()
-			c.groups.expire()
+			c.encodings.expire()
+			c.chunks.expire()
 			for _, r := range all {
-				r.asked.forget()
+				r.requests.rotate()
 			}
 		}
 		seen := make(map[*Resource]time.Duration, len(all))
@@ -293,10 +299,10 @@ func (c *Cache) tidy(idle time.Duration) {
 // await waits until revision is applied. If the deadline of ctx passes first, the error says whether the store has
 // reached the revision.
 func (c *Cache) await(ctx context.Context, revision int64) error {
-	if c.applied.Load() >= revision {
+	if c.feed.applied.Load() >= revision {
 		return nil
 	}
-	w := c.waiters.add(c, revision)
+	w := c.feed.waiters.add(c, revision)
 	if w == nil {
 		return c.err()
 	}
@@ -311,14 +317,14 @@ func (c *Cache) await(ctx context.Context, revision int64) error {
 			c.requestProgress()
 			timer.Reset(50 * time.Millisecond)
 		case <-ctx.Done():
-			c.waiters.remove(w)
-			return c.late(ctx, revision)
+			c.feed.waiters.remove(w)
+			return c.awaitError(ctx, revision)
 		}
 	}
 }
 
-func (c *Cache) late(ctx context.Context, revision int64) error {
-	applied := c.applied.Load()
+func (c *Cache) awaitError(ctx context.Context, revision int64) error {
+	applied := c.feed.applied.Load()
 	if applied >= revision {
 		return nil
 	}
@@ -330,7 +336,7 @@ func (c *Cache) late(ctx context.Context, revision int64) error {
 }
 
 func (c *Cache) requestProgress() {
-	if p := c.feed.Load(); p != nil {
+	if p := c.feed.watch.Load(); p != nil {
 		if w, ok := (*p).(ProgressRequester); ok {
 			w.RequestProgress()
 		}
@@ -353,7 +359,7 @@ func (ws *waiters) add(c *Cache, revision int64) *waiter {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	// Checked under the lock: whoever moves applied looks at the list after.
-	if c.applied.Load() >= revision || c.err() != nil {
+	if c.feed.applied.Load() >= revision || c.err() != nil {
 		return nil
 	}
 	w := &waiter{revision, make(chan struct{})}
@@ -376,7 +382,7 @@ func (ws *waiters) remove(w *waiter) {
 }
 
 // reached wakes the readers that wait for a revision up to applied.
-func (ws *waiters) reached(applied int64) {
+func (ws *waiters) wake(applied int64) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	rest := ws.list[:0]

@@ -258,7 +258,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		c := newCache(t, s, func(o *Options) {
 			o.WindowBytes = 64 << 10
-			o.FormBudget = 20_000
+			o.EncodingBudget = 20_000
 			o.IdleDrop = time.Hour
 			o.Memory = memory
 		})
@@ -288,7 +288,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 					}
 					revision := commit(t, s, ops...)
 					if i%10 == 0 {
-						r.Offer(strings.TrimPrefix(ops[0].Key, podPrefix), revision, 1, []byte("offered"))
+						r.AddEncoding(strings.TrimPrefix(ops[0].Key, podPrefix), revision, 1, []byte("offered"))
 						// A consistent read sees the write.
 						now, err := c.Current(t.Context())
 						if err != nil || now < revision {
@@ -362,7 +362,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 						t.Errorf("%+v: event %d above %d", in, e.Revision, revision)
 					}
 					if o := e.Object; o != nil {
-						form, err := r.Form(o, 2, func() ([]byte, error) { return append([]byte("form of "), o.Data...), nil })
+						form, err := r.Encoded(o, 2, func() ([]byte, error) { return append([]byte("form of "), o.Data...), nil })
 						if err != nil || string(form) != "form of "+string(o.Data) {
 							t.Errorf("form %q of %q, %v", form, o.Data, err)
 						}
@@ -373,7 +373,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 							t.Errorf("PrevAt of %s: %v, %v", describe(e), at, err)
 							continue
 						}
-						if _, err := r.Form(at, 2, func() ([]byte, error) { return at.Data, nil }); err != nil {
+						if _, err := r.Encoded(at, 2, func() ([]byte, error) { return at.Data, nil }); err != nil {
 							t.Error(err)
 						}
 					}
@@ -455,12 +455,12 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 		}
 		settle(t, r)
 		checkForms(t, c)
-		r.used.Store(false)
+		r.usage.used.Store(false)
 		r.drop()
 		if st := r.Stats(); st.Followed || st.Cursors != 0 || st.Interests != 0 {
 			t.Errorf("after all left: %+v", st)
 		}
-		if n := c.FormBytes(); n != 0 {
+		if n := c.EncodingBytes(); n != 0 {
 			t.Errorf("%d bytes of forms of nothing", n)
 		}
 	})
@@ -492,8 +492,8 @@ func checkForms(t *testing.T, c *Cache) {
 			continue
 		}
 		st.objects.All().Ascend("", "", func(o *Object) bool { objects[o] = true; return true })
-		for p := r.log.First(); p < r.log.Next(); p++ {
-			e := r.log.Get(p)
+		for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
+			e := r.changes.log.Get(p)
 			for _, o := range []*Object{e.Object, e.Prev, e.prevAt.Load()} {
 				if o != nil {
 					objects[o] = true
@@ -503,15 +503,15 @@ func checkForms(t *testing.T, c *Cache) {
 	}
 	var total int64
 	for o := range objects {
-		if k := o.kept.Load(); k != nil {
-			total += size(k.forms.Load())
+		if k := o.attached.Load(); k != nil {
+			total += encodingsSize(k.encodings.Load())
 		}
 	}
-	if got := c.FormBytes(); got != total {
+	if got := c.EncodingBytes(); got != total {
 		t.Errorf("forms account for %d bytes, there are %d", got, total)
 	}
-	if c.FormBytes() > c.forms.limit+1000 {
-		t.Errorf("%d bytes of forms, limit %d", c.FormBytes(), c.forms.limit)
+	if c.EncodingBytes() > c.encodings.limit+1000 {
+		t.Errorf("%d bytes of forms, limit %d", c.EncodingBytes(), c.encodings.limit)
 	}
 }
 
@@ -613,10 +613,10 @@ func TestWaiting(t *testing.T) {
 	if events, at, err := cursor.NextOr(t.Context(), tick); err != nil || len(events) != 0 || at != revision {
 		t.Errorf("tick: %v at %d, %v", events, at, err)
 	}
-	c.waiters.mu.Lock()
-	defer c.waiters.mu.Unlock()
-	if len(c.waiters.list) != 0 {
-		t.Errorf("%d waiters left", len(c.waiters.list))
+	c.feed.waiters.mu.Lock()
+	defer c.feed.waiters.mu.Unlock()
+	if len(c.feed.waiters.list) != 0 {
+		t.Errorf("%d waiters left", len(c.feed.waiters.list))
 	}
 }
 
@@ -654,7 +654,7 @@ func TestChangesDuringLoad(t *testing.T) {
 		for range 10 {
 			snap := snapshot(t, r, 0)
 			revisions, states = append(revisions, snap.Revision()), append(states, show(snap))
-			r.used.Store(false)
+			r.usage.used.Store(false)
 			r.drop()
 		}
 		close(stop)
@@ -712,10 +712,10 @@ func TestRelist(t *testing.T) {
 				t.Errorf("event at %d after %d", e.Revision, revision)
 			}
 			revision = e.Revision
-			if e.Prev != state[e.object().Key] {
+			if e.Prev != state[e.latest().Key] {
 				t.Errorf("%s: previous is not what was seen before", describe(e))
 			}
-			if delete(state, e.object().Key); e.Object != nil {
+			if delete(state, e.latest().Key); e.Object != nil {
 				state[e.Object.Key] = e.Object
 			}
 		}
@@ -733,7 +733,7 @@ func TestRelist(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			got = append(got, e.object().Key)
+			got = append(got, e.latest().Key)
 		}
 	}
 	slices.Sort(got)
@@ -899,37 +899,37 @@ func TestOffers(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
-	r.Offer("a/p", 2, 1, []byte("not loaded"))
+	r.AddEncoding("a/p", 2, 1, []byte("not loaded"))
 	r1 := put(t, s, "a/p", "n1|red|x")
 	snapshot(t, r, r1)
-	r.Offer("a/p", r1, 1, []byte("current"))
+	r.AddEncoding("a/p", r1, 1, []byte("current"))
 	s.hold(true)
 	r2 := put(t, s, "a/p", "n1|red|y")
 	put(t, s, "a/q", "n1|red|y")
-	r.Offer("a/p", r2, 1, []byte("early"))
-	r.Offer("a/p", r2, 2, []byte("early too"))
-	r.Offer("a/q", r2, 1, []byte("never"))
+	r.AddEncoding("a/p", r2, 1, []byte("early"))
+	r.AddEncoding("a/p", r2, 2, []byte("early too"))
+	r.AddEncoding("a/q", r2, 1, []byte("never"))
 	old, _ := snapshot(t, r, 0).Get("a/p")
 	s.hold(false)
 	now, _ := snapshot(t, r, r2+1).Get("a/p")
 	for _, want := range []struct {
 		o    *Object
-		id   FormID
+		id   EncodingID
 		data string
 	}{{old, 1, "current"}, {now, 1, "early"}, {now, 2, "early too"}} {
-		if data, ok := want.o.Kept(want.id); !ok || string(data) != want.data {
+		if data, ok := want.o.CachedEncoding(want.id); !ok || string(data) != want.data {
 			t.Errorf("%q, want %q", data, want.data)
 		}
 	}
-	if len(r.offers.pending) != 0 {
-		t.Errorf("%d offers left", len(r.offers.pending))
+	if len(r.pending.objects) != 0 {
+		t.Errorf("%d offers left", len(r.pending.objects))
 	}
 	checkForms(t, c)
 }
 
 func TestFormBudget(t *testing.T) {
 	s := newFakeStore()
-	c := newCache(t, s, func(o *Options) { o.FormBudget = 100 * 1000 })
+	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 100 * 1000 })
 	r := c.Resource(podConfig())
 	for i := range 1000 {
 		put(t, s, fmt.Sprintf("a/p%03d", i), "n1|red|x")
@@ -941,13 +941,13 @@ func TestFormBudget(t *testing.T) {
 	hits := 0
 	for range 3 {
 		snap.Ascend("", "", func(o *Object) bool {
-			if _, ok := hot.Kept(1); ok {
+			if _, ok := hot.CachedEncoding(1); ok {
 				hits++
 			}
-			if _, err := r.Form(o, 1, form); err != nil {
+			if _, err := r.Encoded(o, 1, form); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.Form(hot, 1, form); err != nil {
+			if _, err := r.Encoded(hot, 1, form); err != nil {
 				t.Fatal(err)
 			}
 			return true
@@ -956,11 +956,11 @@ func TestFormBudget(t *testing.T) {
 	if hits < 2900 {
 		t.Errorf("what is used all the time was there %d of 3000 times", hits)
 	}
-	if n := c.FormBytes(); n > 100*1000+2000 || n < 80*1000 {
+	if n := c.EncodingBytes(); n > 100*1000+2000 || n < 80*1000 {
 		t.Errorf("%d bytes of forms", n)
 	}
 	checkForms(t, c)
-	if _, err := r.Form(hot, 9, func() ([]byte, error) { return nil, errBroken }); !errors.Is(err, errBroken) {
+	if _, err := r.Encoded(hot, 9, func() ([]byte, error) { return nil, errBroken }); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}
 }
@@ -1013,7 +1013,7 @@ func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 	for i := range writes {
 		revision := put(t, s, "a/p", "n1|red|"+strings.Repeat("x", size))
 		o, _ := snapshot(t, r, revision).Get("a/p")
-		if _, err := r.Form(o, 1, func() ([]byte, error) { return make([]byte, size), nil }); err != nil {
+		if _, err := r.Encoded(o, 1, func() ([]byte, error) { return make([]byte, size), nil }); err != nil {
 			t.Fatal(err)
 		}
 		kept = append(kept, o)
@@ -1021,7 +1021,7 @@ func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 			t.Fatalf("after %d writes the log has %d events and keeps %d bytes, more than %d", i+1, st.Events, st.WindowBytes, bound)
 		}
 	}
-	if n := c.FormBytes(); n > bound+2*size {
+	if n := c.EncodingBytes(); n > bound+2*size {
 		t.Errorf("%d bytes of forms, mostly of objects that only the log keeps", n)
 	}
 	runtime.KeepAlive(kept)

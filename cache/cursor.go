@@ -32,11 +32,11 @@ type Interest struct {
 
 // gate is what cursors wait for: a channel that is closed to wake all of them. It costs nothing while no cursor
 // waits.
-type gate struct{ ch atomic.Pointer[chan struct{}] }
+type wakeup struct{ ch atomic.Pointer[chan struct{}] }
 
 // wait returns the channel. The caller holds Resource.mu, so that no event is appended between its check of the log
 // and this call.
-func (g *gate) wait() chan struct{} {
+func (g *wakeup) wait() chan struct{} {
 	for {
 		if p := g.ch.Load(); p != nil {
 			return *p
@@ -49,7 +49,7 @@ func (g *gate) wait() chan struct{} {
 }
 
 // open returns the channel to close, nil if no cursor waits.
-func (g *gate) open() chan struct{} {
+func (g *wakeup) reset() chan struct{} {
 	if g.ch.Load() == nil {
 		return nil
 	}
@@ -61,12 +61,12 @@ func (g *gate) open() chan struct{} {
 // with others. It must be used by one goroutine only.
 type Cursor struct {
 	resource *Resource
-	in       Interest
+	interest Interest
 	field    int   // of in.Index, -1 for none
 	from     int64 // events up to it are not wanted, or have been returned
 
-	posting *interest.Posting[gate] // nil: the log itself
-	next    uint64                  // position in the log of the first event not looked at
+	posting *interest.Posting[wakeup] // nil: the log itself
+	next    uint64                    // position in the log of the first event not looked at
 	// revision is that up to which the cursor is complete.
 	revision int64
 	// behind says that the store's history is read instead of the log. wait is the
@@ -83,14 +83,14 @@ type Cursor struct {
 // Histories). If the history is compacted, or too many cursors read it, Watch or a later Next returns a
 // *storage.CompactedError. The caller must close the cursor.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
-	c := &Cursor{resource: r, in: in, field: -1, from: from, revision: from}
+	c := &Cursor{resource: r, interest: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
 		if c.field = slices.Index(r.config.Indexes, in.Index); c.field < 0 {
 			return nil, fmt.Errorf("cache: %s has no index %q", r.config.Resource, in.Index)
 		}
 	}
 	for !r.join(c) {
-		if err := r.ready(ctx, false); err != nil {
+		if err := r.waitLoaded(ctx, false); err != nil {
 			return nil, err
 		}
 	}
@@ -110,20 +110,20 @@ func (r *Resource) join(c *Cursor) bool {
 	if r.state.Load() == nil {
 		return false
 	}
-	r.used.Store(true)
-	r.cursors++
+	r.usage.used.Store(true)
+	r.changes.cursors++
 	if key, ok := r.interestKey(c); ok {
-		c.posting = r.interests.Acquire(key, r.log.Next())
+		c.posting = r.changes.interests.Acquire(key, r.changes.log.Next())
 	}
-	c.behind = !r.log.Covers(c.from)
-	c.next = r.log.After(c.from)
+	c.behind = !r.changes.log.Covers(c.from)
+	c.next = r.changes.log.After(c.from)
 	return true
 }
 
 // interestKey returns the shortest posting list that contains everything the cursor wants. It returns false if the
 // cursor has to read the whole log.
 func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
-	switch in := c.in; {
+	switch in := c.interest; {
 	case in.Name != "" && !r.config.Namespaced:
 		return interest.Key{Kind: interest.Object, Value: in.Name}, true
 	case in.Name != "" && in.Namespace != "":
@@ -158,7 +158,7 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 		var wait <-chan struct{}
 		var err error
 		if c.behind {
-			err = c.replay(ctx, tick)
+			err = c.readHistory(ctx, tick)
 		} else {
 			wait, err = c.collect()
 		}
@@ -196,21 +196,21 @@ func (c *Cursor) Revision() int64 {
 		return c.revision
 	}
 	r := c.resource
-	tail := r.cache.applied.Load() // before the look at the log
+	tail := r.cache.feed.applied.Load() // before the look at the log
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	st := r.state.Load()
-	if st == nil || r.err() != nil || c.next < r.complete {
+	if st == nil || r.err() != nil || c.next < r.changes.completeFrom {
 		return c.revision
 	}
 	if c.posting == nil || c.next < c.posting.Floor() {
-		if c.next < r.log.Next() {
+		if c.next < r.changes.log.Next() {
 			return c.revision
 		}
 	} else if len(c.posting.Since(c.next)) > 0 {
 		return c.revision
 	}
-	c.next = r.log.Next()
+	c.next = r.changes.log.Next()
 	c.revision = max(c.revision, tail, st.revision)
 	return c.revision
 }
@@ -225,9 +225,9 @@ func (c *Cursor) Close() {
 	r := c.resource
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cursors--
+	r.changes.cursors--
 	if c.posting != nil {
-		r.interests.Release(c.posting)
+		r.changes.interests.Release(c.posting)
 		c.posting = nil
 	}
 }
@@ -236,25 +236,25 @@ func (c *Cursor) Close() {
 // there may be some, or nil if it must be called again.
 func (c *Cursor) collect() (<-chan struct{}, error) {
 	r := c.resource
-	tail := r.cache.applied.Load() // before the look at the log
+	tail := r.cache.feed.applied.Load() // before the look at the log
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	if c.next < r.complete {
+	if c.next < r.changes.completeFrom {
 		c.behind = true
 		return nil, nil
 	}
 	if c.posting != nil && c.next >= c.posting.Floor() {
 		for _, p := range c.posting.Since(c.next) {
-			if !c.take(p) {
+			if !c.takeEvent(p) {
 				return nil, nil
 			}
 		}
-		c.next = r.log.Next()
+		c.next = r.changes.log.Next()
 	} else {
-		if c.next < r.log.First() {
+		if c.next < r.changes.log.First() {
 			c.behind = true
 			return nil, nil
 		}
@@ -267,22 +267,22 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 	case len(c.events) > 0:
 		return nil, nil
 	case c.posting != nil:
-		return c.posting.Wait.wait(), nil
+		return c.posting.User.wait(), nil
 	}
-	return r.gate.wait(), nil
+	return r.changes.wakeup.wait(), nil
 }
 
 // scan reads events of the whole log: a bounded number, but only complete revisions. It reports whether it reached
 // the end.
 func (c *Cursor) scan() bool {
-	log := &c.resource.log
+	log := &c.resource.changes.log
 	end := min(log.Next(), c.next+cursorScan)
 	for c.next < log.Next() {
 		if c.next >= end && log.Revision(c.next) > log.Revision(c.next-1) {
 			c.revision = max(c.revision, log.Revision(c.next-1))
 			return false
 		}
-		if !c.take(c.next) {
+		if !c.takeEvent(c.next) {
 			return false
 		}
 	}
@@ -291,21 +291,21 @@ func (c *Cursor) scan() bool {
 
 // take reads the event at a position. If the batch is full and a new revision begins, it returns false and leaves
 // the event for the next call.
-func (c *Cursor) take(position uint64) bool {
-	e := c.resource.log.Get(position)
+func (c *Cursor) takeEvent(position uint64) bool {
+	e := c.resource.changes.log.Get(position)
 	if n := len(c.events); n >= cursorBatch && e.Revision > c.events[n-1].Revision {
 		c.revision = max(c.revision, c.events[n-1].Revision)
 		return false
 	}
 	c.next = position + 1
-	if e.Revision > c.from && c.concerns(e) {
+	if e.Revision > c.from && c.matchesEvent(e) {
 		c.events = append(c.events, e)
 	}
 	return true
 }
 
 // concerns reports whether the object matches the interest before or after the event.
-func (c *Cursor) concerns(e *Event) bool {
+func (c *Cursor) matchesEvent(e *Event) bool {
 	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
 }
 
@@ -313,9 +313,9 @@ func (c *Cursor) concerns(e *Event) bool {
 // could not be read are not known.
 func (c *Cursor) matches(o *Object) bool {
 	return c.matchesNames(o.Namespace, o.Name) &&
-		(c.field < 0 || o.Err() != nil || c.field < len(o.Fields) && o.Fields[c.field] == c.in.Value)
+		(c.field < 0 || o.Err() != nil || c.field < len(o.Fields) && o.Fields[c.field] == c.interest.Value)
 }
 
 func (c *Cursor) matchesNames(namespace, name string) bool {
-	return (c.in.Namespace == "" || c.in.Namespace == namespace) && (c.in.Name == "" || c.in.Name == name)
+	return (c.interest.Namespace == "" || c.interest.Namespace == namespace) && (c.interest.Name == "" || c.interest.Name == name)
 }

@@ -11,30 +11,30 @@ import (
 
 // follow is the feed: it passes the changes of the store to the loaded resources, batch by batch, until the cache
 // or the store is closed.
-func (c *Cache) follow() {
-	ok := c.persist("read the revision", func() error {
-		revision, err := c.store.Revision(c.ctx)
-		c.applied.Store(revision)
+func (c *Cache) runFeed() {
+	ok := c.retry("read the revision", func() error {
+		revision, err := c.store.Revision(c.background.ctx)
+		c.feed.applied.Store(revision)
 		return err
 	})
-	close(c.started) // in any case: loads wait for it
+	close(c.feed.started) // in any case: loads wait for it
 	if !ok {
 		return
 	}
 	for {
 		err := c.stream()
 		switch {
-		case c.ctx.Err() != nil:
+		case c.background.ctx.Err() != nil:
 			return
 		case isFinal(err):
 			c.fail(err)
 			return
 		case isCompacted(err):
-			if !c.persist("relist", c.relist) {
+			if !c.retry("relist", c.relist) {
 				return
 			}
 		default:
-			c.logger.Warn("cache: watch of the store ended, starting again", "revision", c.applied.Load(), "error", err)
+			c.logger.Warn("cache: watch of the store ended, starting again", "revision", c.feed.applied.Load(), "error", err)
 			if !c.pause(50 * time.Millisecond) {
 				return
 			}
@@ -43,11 +43,11 @@ func (c *Cache) follow() {
 }
 
 // persist calls do until it succeeds. It returns false if the cache ended.
-func (c *Cache) persist(what string, do func() error) bool {
+func (c *Cache) retry(what string, do func() error) bool {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := do()
 		switch {
-		case c.ctx.Err() != nil:
+		case c.background.ctx.Err() != nil:
 			return false
 		case err == nil:
 			return true
@@ -64,7 +64,7 @@ func (c *Cache) persist(what string, do func() error) bool {
 
 func (c *Cache) pause(d time.Duration) bool {
 	select {
-	case <-c.ctx.Done():
+	case <-c.background.ctx.Done():
 		return false
 	case <-time.After(d):
 		return true
@@ -83,16 +83,16 @@ func isCompacted(err error) bool {
 
 // stream applies the changes after the applied revision until the watch ends.
 func (c *Cache) stream() error {
-	w, err := c.store.Watch(c.ctx, Root, c.applied.Load()+1)
+	w, err := c.store.Watch(c.background.ctx, Root, c.feed.applied.Load()+1)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	c.feed.Store(&w)
-	defer c.feed.Store(nil)
+	c.feed.watch.Store(&w)
+	defer c.feed.watch.Store(nil)
 	var d demux
 	for {
-		batch, err := w.Next(c.ctx)
+		batch, err := w.Next(c.background.ctx)
 		if err != nil {
 			return err
 		}
@@ -109,9 +109,9 @@ func (c *Cache) stream() error {
 
 // advance publishes the applied revision.
 func (c *Cache) advance(revision int64) {
-	if revision > c.applied.Load() {
-		c.applied.Store(revision)
-		c.waiters.reached(revision)
+	if revision > c.feed.applied.Load() {
+		c.feed.applied.Store(revision)
+		c.feed.waiters.wake(revision)
 	}
 }
 
@@ -125,7 +125,7 @@ func (d *demux) split(c *Cache, events []storage.Event) {
 		key := events[i].Entry.Key
 		// Prefixes end with a slash. One may lie below another, so that a key
 		// can be in several resources, as it would be in their ranges.
-		for at, depth := 0, 0; depth < c.depth; depth++ {
+		for at, depth := 0, 0; depth < c.maxDepth; depth++ {
 			next := strings.IndexByte(key[at:], '/')
 			if next < 0 {
 				break
@@ -159,15 +159,15 @@ func slashes(s string) int { return strings.Count(s, "/") }
 // compacted changes that the feed had not seen. The differences are appended to the logs, so that cursors miss
 // nothing.
 func (c *Cache) relist() error {
-	base, err := c.store.Revision(c.ctx)
+	base, err := c.store.Revision(c.background.ctx)
 	if err != nil {
 		return err
 	}
 	c.logger.Warn(
-		"cache: the store's history is compacted, reading all resources again", "from", c.applied.Load(), "to", base,
+		"cache: the store's history is compacted, reading all resources again", "from", c.feed.applied.Load(), "to", base,
 	)
 	for _, r := range c.all() {
-		if err := r.relist(c.ctx, base); err != nil {
+		if err := r.relist(c.background.ctx, base); err != nil {
 			return err
 		}
 	}
@@ -186,24 +186,24 @@ const (
 // on the size of the entries.
 type pages struct {
 	request storage.RangeRequest
-	most    int // entries that are still wanted; all if not positive
+	wanted  int // entries that are still wanted; all if not positive
 	done    bool
 }
 
 // newPages starts at the key from, or at the first key with the prefix. Revision 0 is the latest when the first
 // page is read. most is the number of wanted entries; all if it is not positive.
-func newPages(prefix, from string, revision int64, most int) *pages {
-	p := &pages{most: most, request: storage.RangeRequest{
+func newPages(prefix, from string, revision int64, wanted int) *pages {
+	p := &pages{wanted: wanted, request: storage.RangeRequest{
 		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Limit: firstPage, Uncounted: true,
 	}}
-	p.limit(firstPage)
+	p.setLimit(firstPage)
 	return p
 }
 
-func (p *pages) limit(most int) {
-	p.request.Limit = most
-	if p.most > 0 {
-		p.request.Limit = min(most, p.most)
+func (p *pages) setLimit(limit int) {
+	p.request.Limit = limit
+	if p.wanted > 0 {
+		p.request.Limit = min(limit, p.wanted)
 	}
 }
 
@@ -224,11 +224,11 @@ func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry,
 	for i := range page.Entries {
 		bytes += len(page.Entries[i].Value)
 	}
-	if p.most > 0 {
+	if p.wanted > 0 {
 		// Who wanted fewer and goes on wants those that match something.
-		p.most = max(p.most-n, firstPage)
+		p.wanted = max(p.wanted-n, firstPage)
 	}
-	p.limit(min(max(pageBytes/(bytes/n+1), 1), maxPage))
+	p.setLimit(min(max(pageBytes/(bytes/n+1), 1), maxPage))
 	return page.Entries, nil
 }
 

@@ -35,32 +35,32 @@ const (
 	// readerBytes is how much of what it delivered a reader keeps, in stored bytes.
 	readerBytes = 8 << 20
 	// takeBytes is how much a cursor is given at once, but for whole revisions.
-	takeBytes = 256 << 10
+	serveBytes = 256 << 10
 
-	idleReader      = time.Second
-	readerTurn      = 2 * time.Second
-	historyPatience = 30 * time.Second
+	readerIdleTimeout = time.Second
+	maxReaderTurn     = 2 * time.Second
+	historyPatience   = 30 * time.Second
 	// nearby is for how long a reader that others ask to go on waits for those whom it
 	// has just served, and how long a cursor waits for a reader that is to come by
 	// before it asks for a place of its own.
-	nearby = 100 * time.Millisecond
+	readerGrace = 100 * time.Millisecond
 	// tendEvery is the least time between two looks at all cursors that wait.
-	tendEvery = 20 * time.Millisecond
+	checkInterval = 20 * time.Millisecond
 )
 
 // errNoPlace is the reason why a cursor got no stream. The client gets a *storage.CompactedError.
-var errNoPlace = errors.New("cache: too many watches read the store's history")
+var errNoReader = errors.New("cache: too many watches read the store's history")
 
 // Histories limits the number of open streams of old changes. Several caches of a process may share it, see
 // Options.
 type Histories struct {
 	limit int
 
-	mu      sync.Mutex // guards what follows and what is in readers and waits
-	readers []*reader
-	waits   []*historyWait // in the order in which they came
-	served  time.Time      // when a cursor was last given something
-	tended  time.Time
+	mu          sync.Mutex // guards what follows and what is in readers and waits
+	readers     []*historyReader
+	waits       []*historyWait // in the order in which they came
+	lastServed  time.Time      // when a cursor was last given something
+	lastChecked time.Time
 }
 
 // NewHistories returns a limit of n streams; 0 means four.
@@ -73,27 +73,27 @@ func NewHistories(limit int) *Histories {
 
 // pastEvent is a change from the store's history. All cursors share it, and the event
 // that is made of it when the first of them wants it.
-type pastEvent struct {
+type historyEvent struct {
 	change storage.Event
 	event  atomic.Pointer[Event]
 }
 
-func (p *pastEvent) size() int64 {
+func (p *historyEvent) size() int64 {
 	return int64(len(p.change.Entry.Value)+len(p.change.Prev.Value)) + eventOverhead
 }
 
 // read makes the event. No forms of its objects are kept.
-func (p *pastEvent) read(r *Resource) *Event {
+func (p *historyEvent) read(r *Resource) *Event {
 	if e := p.event.Load(); e != nil {
 		return e
 	}
 	e := &Event{Revision: p.change.Entry.ModRevision, resource: r}
 	e.prevAt.Store(goneObject)
 	if p.change.Prev.ModRevision != 0 {
-		e.Prev = r.readLoose(p.change.Prev)
+		e.Prev = r.readDetached(p.change.Prev)
 	}
 	if !p.change.Deleted {
-		e.Object = r.readLoose(p.change.Entry)
+		e.Object = r.readDetached(p.change.Entry)
 	}
 	if !p.event.CompareAndSwap(nil, e) {
 		return p.event.Load()
@@ -106,31 +106,31 @@ type historyWait struct {
 	resource *Resource
 	revision int64
 	since    time.Time
-	left     bool // the cursor does not wait any more, or was served
+	done     bool // the cursor does not wait any more, or was served
 
 	ready chan struct{} // closed once what follows is set
 	// events are those after revision up to upTo, which has all of them.
-	events []*pastEvent
+	events []*historyEvent
 	upTo   int64
 	err    error
 }
 
 // reader is an open stream of old changes of one resource.
-type reader struct {
+type historyReader struct {
 	histories *Histories
 	resource  *Resource
 	ctx       context.Context
 	cancel    context.CancelFunc
-	asked     chan struct{} // capacity 1: look whether somebody asks for more
+	requested chan struct{} // capacity 1: look whether somebody asks for more
 
 	// Guarded by Histories.mu.
-	opened time.Time
-	served time.Time // when a cursor last took from it
-	closed bool
-	events []*pastEvent // all changes after low up to head
-	bytes  int64
-	low    int64
-	head   int64
+	openedAt time.Time
+	servedAt time.Time // when a cursor last took from it
+	closed   bool
+	events   []*historyEvent // all changes after low up to head
+	bytes    int64
+	low      int64
+	head     int64
 }
 
 // enter makes a cursor wait.
@@ -138,38 +138,38 @@ func (h *Histories) enter(w *historyWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits = append(h.waits, w)
-	h.place(w, time.Now())
+	h.assign(w, time.Now())
 }
 
 // leave ends the wait of a cursor.
 func (h *Histories) leave(w *historyWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.left = true
+	w.done = true
 }
 
 // tend serves or assigns all waiting cursors. Each of them calls it from time to time.
-func (h *Histories) tend() {
+func (h *Histories) check() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if now := time.Now(); now.Sub(h.tended) >= tendEvery {
-		h.placeAll(now)
+	if now := time.Now(); now.Sub(h.lastChecked) >= checkInterval {
+		h.assignAll(now)
 	}
 }
 
-func (h *Histories) placeAll(now time.Time) {
-	h.tended = now
-	h.waits = slices.DeleteFunc(h.waits, func(w *historyWait) bool { return w.left })
+func (h *Histories) assignAll(now time.Time) {
+	h.lastChecked = now
+	h.waits = slices.DeleteFunc(h.waits, func(w *historyWait) bool { return w.done })
 	for _, w := range h.waits {
-		if !w.left {
-			h.place(w, now)
+		if !w.done {
+			h.assign(w, now)
 		}
 	}
 }
 
 // place serves a cursor, or makes sure that a reader will serve it.
-func (h *Histories) place(w *historyWait, now time.Time) {
-	coming := false
+func (h *Histories) assign(w *historyWait, now time.Time) {
+	expected := false
 	for _, rd := range h.readers {
 		if rd.closed || rd.resource != w.resource || w.revision < rd.low {
 			continue
@@ -178,19 +178,19 @@ func (h *Histories) place(w *historyWait, now time.Time) {
 			h.serve(w, rd, now)
 			return
 		}
-		rd.ask()
-		coming = coming || w.revision == rd.head || now.Sub(w.since) < nearby
+		rd.request()
+		expected = expected || w.revision == rd.head || now.Sub(w.since) < readerGrace
 	}
-	if coming {
+	if expected {
 		return
 	}
 	if len(h.readers) < h.limit {
 		h.open(w.resource, now)
 		return
 	}
-	if now.Sub(w.since) > historyPatience && h.served.After(w.since) {
+	if now.Sub(w.since) > historyPatience && h.lastServed.After(w.since) {
 		// Others were served all the time. If nobody was, the store does not answer.
-		h.end(w, errNoPlace)
+		h.end(w, errNoReader)
 		return
 	}
 	h.makeRoom(w, now)
@@ -198,26 +198,26 @@ func (h *Histories) place(w *historyWait, now time.Time) {
 
 // makeRoom closes a reader that is idle or was open for readerTurn, if there is one and no other is being closed.
 func (h *Histories) makeRoom(w *historyWait, now time.Time) {
-	var victim *reader
+	var oldest *historyReader
 	for _, rd := range h.readers {
-		turn := now.Sub(rd.opened) > readerTurn && now.Sub(w.since) > readerTurn
-		idle := now.Sub(rd.served) > nearby && !h.wanted(rd)
+		turn := now.Sub(rd.openedAt) > maxReaderTurn && now.Sub(w.since) > maxReaderTurn
+		idle := now.Sub(rd.servedAt) > readerGrace && !h.isWanted(rd)
 		switch {
 		case rd.closed:
 			return
-		case (idle || turn) && (victim == nil || rd.opened.Before(victim.opened)):
-			victim = rd
+		case (idle || turn) && (oldest == nil || rd.openedAt.Before(oldest.openedAt)):
+			oldest = rd
 		}
 	}
-	if victim != nil {
-		victim.close()
+	if oldest != nil {
+		oldest.close()
 	}
 }
 
 // wanted reports whether a cursor waits for more of this reader.
-func (h *Histories) wanted(rd *reader) bool {
+func (h *Histories) isWanted(rd *historyReader) bool {
 	return slices.ContainsFunc(h.waits, func(w *historyWait) bool {
-		return !w.left && w.resource == rd.resource && w.revision >= rd.head
+		return !w.done && w.resource == rd.resource && w.revision >= rd.head
 	})
 }
 
@@ -225,39 +225,39 @@ func (h *Histories) wanted(rd *reader) bool {
 func (h *Histories) open(r *Resource, now time.Time) {
 	from := int64(-1)
 	for _, w := range h.waits {
-		if !w.left && w.resource == r && !h.comingBy(w, now) && (from < 0 || w.revision < from) {
+		if !w.done && w.resource == r && !h.willReach(w, now) && (from < 0 || w.revision < from) {
 			from = w.revision
 		}
 	}
 	if from < 0 {
 		return
 	}
-	rd := &reader{
-		histories: h, resource: r, asked: make(chan struct{}, 1),
-		opened: now, served: now, low: from, head: from,
+	rd := &historyReader{
+		histories: h, resource: r, requested: make(chan struct{}, 1),
+		openedAt: now, servedAt: now, low: from, head: from,
 	}
-	rd.ctx, rd.cancel = context.WithCancel(r.cache.ctx)
+	rd.ctx, rd.cancel = context.WithCancel(r.cache.background.ctx)
 	if r.cache.spawn(rd.run) {
 		h.readers = append(h.readers, rd)
 	}
 }
 
-func (h *Histories) comingBy(w *historyWait, now time.Time) bool {
-	return slices.ContainsFunc(h.readers, func(rd *reader) bool {
+func (h *Histories) willReach(w *historyWait, now time.Time) bool {
+	return slices.ContainsFunc(h.readers, func(rd *historyReader) bool {
 		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
-			(w.revision <= rd.head || now.Sub(w.since) < nearby)
+			(w.revision <= rd.head || now.Sub(w.since) < readerGrace)
 	})
 }
 
 // serve returns the events of a reader for a cursor: a bounded number, but only complete revisions.
-func (h *Histories) serve(w *historyWait, rd *reader, now time.Time) {
+func (h *Histories) serve(w *historyWait, rd *historyReader, now time.Time) {
 	first := sort.Search(len(rd.events), func(i int) bool {
 		return rd.events[i].change.Entry.ModRevision > w.revision
 	})
 	end, upTo, bytes := first, rd.head, int64(0)
 	for ; end < len(rd.events); end++ {
 		revision := rd.events[end].change.Entry.ModRevision
-		if bytes >= takeBytes || end-first >= cursorBatch {
+		if bytes >= serveBytes || end-first >= cursorBatch {
 			if last := rd.events[end-1].change.Entry.ModRevision; revision > last {
 				upTo = last
 				break
@@ -266,35 +266,35 @@ func (h *Histories) serve(w *historyWait, rd *reader, now time.Time) {
 		bytes += rd.events[end].size()
 	}
 	w.events, w.upTo = slices.Clone(rd.events[first:end]), upTo
-	w.left = true
-	rd.served, h.served = now, now
+	w.done = true
+	rd.servedAt, h.lastServed = now, now
 	close(w.ready)
 }
 
 // end ends a cursor's wait with an error.
 func (h *Histories) end(w *historyWait, err error) {
-	w.left, w.err = true, err
+	w.done, w.err = true, err
 	close(w.ready)
 }
 
 // ask makes the reader check whether a cursor wants more.
-func (rd *reader) ask() {
+func (rd *historyReader) request() {
 	select {
-	case rd.asked <- struct{}{}:
+	case rd.requested <- struct{}{}:
 	default:
 	}
 }
 
 // close ends the reader soon. The caller holds Histories.mu.
-func (rd *reader) close() {
+func (rd *historyReader) close() {
 	rd.closed = true
 	rd.cancel()
 }
 
 // run reads the stream as fast as cursors want more, until the reader is closed.
-func (rd *reader) run() {
+func (rd *historyReader) run() {
 	h := rd.histories
-	time.AfterFunc(idleReader, rd.closeIdle) // again and again until the reader is closed
+	time.AfterFunc(readerIdleTimeout, rd.closeIdle) // again and again until the reader is closed
 	err := rd.stream()
 	if rd.ctx.Err() == nil && !isFinal(err) && !isCompacted(err) {
 		rd.resource.cache.logger.Warn("cache: reading the store's history failed, trying again",
@@ -308,26 +308,26 @@ func (rd *reader) run() {
 		rd.fail(err)
 	}
 	rd.close()
-	h.readers = slices.DeleteFunc(h.readers, func(other *reader) bool { return other == rd })
-	h.placeAll(now)
+	h.readers = slices.DeleteFunc(h.readers, func(other *historyReader) bool { return other == rd })
+	h.assignAll(now)
 }
 
 // closeIdle closes the reader if no cursor used or wanted it for idleReader. Otherwise it checks again later.
-func (rd *reader) closeIdle() {
+func (rd *historyReader) closeIdle() {
 	h := rd.histories
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rd.closed {
 		return
 	}
-	if !h.wanted(rd) && time.Since(rd.served) >= idleReader {
+	if !h.isWanted(rd) && time.Since(rd.servedAt) >= readerIdleTimeout {
 		rd.close()
 		return
 	}
-	time.AfterFunc(idleReader, rd.closeIdle)
+	time.AfterFunc(readerIdleTimeout, rd.closeIdle)
 }
 
-func (rd *reader) stream() error {
+func (rd *historyReader) stream() error {
 	r := rd.resource
 	w, err := r.cache.store.Watch(rd.ctx, r.config.Prefix, rd.head+1)
 	if err != nil {
@@ -345,16 +345,16 @@ func (rd *reader) stream() error {
 }
 
 // awaitDemand waits until a cursor wants more. It returns false if the reader is closed.
-func (rd *reader) awaitDemand() bool {
-	timer := time.NewTimer(nearby)
+func (rd *historyReader) awaitDemand() bool {
+	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	for {
-		if rd.demanded(time.Now()) {
+		if rd.isDemanded(time.Now()) {
 			return rd.ctx.Err() == nil
 		}
-		timer.Reset(nearby / 2)
+		timer.Reset(readerGrace / 2)
 		select {
-		case <-rd.asked:
+		case <-rd.requested:
 		case <-timer.C: // those further ahead may be next
 		case <-rd.ctx.Done():
 			return false
@@ -362,15 +362,15 @@ func (rd *reader) awaitDemand() bool {
 	}
 }
 
-func (rd *reader) demanded(now time.Time) bool {
+func (rd *historyReader) isDemanded(now time.Time) bool {
 	h := rd.histories
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.waits {
-		if w.left || w.resource != rd.resource {
+		if w.done || w.resource != rd.resource {
 			continue
 		}
-		if w.revision == rd.head || w.revision > rd.head && (rd.served.Equal(rd.opened) || now.Sub(rd.served) >= nearby) {
+		if w.revision == rd.head || w.revision > rd.head && (rd.servedAt.Equal(rd.openedAt) || now.Sub(rd.servedAt) >= readerGrace) {
 			return true
 		}
 	}
@@ -378,25 +378,25 @@ func (rd *reader) demanded(now time.Time) bool {
 }
 
 // add keeps what the stream delivered and serves those who wait for it.
-func (rd *reader) add(batch storage.Batch) {
+func (rd *historyReader) add(batch storage.Batch) {
 	h := rd.histories
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	kept := len(rd.events)
+	before := len(rd.events)
 	for i := range batch.Events {
 		if batch.Events[i].Entry.ModRevision > rd.head {
-			p := &pastEvent{change: batch.Events[i]}
+			p := &historyEvent{change: batch.Events[i]}
 			rd.events = append(rd.events, p)
 			rd.bytes += p.size()
 		}
 	}
 	rd.head = max(rd.head, batch.Revision)
-	h.placeAll(time.Now())
-	rd.forget(kept)
+	h.assignAll(time.Now())
+	rd.trim(before)
 }
 
 // forget drops what is too much of the first n events.
-func (rd *reader) forget(n int) {
+func (rd *historyReader) trim(n int) {
 	drop := 0
 	for ; drop < n && rd.bytes > readerBytes; drop++ {
 		rd.bytes -= rd.events[drop].size()
@@ -411,10 +411,10 @@ func (rd *reader) forget(n int) {
 
 // fail ends the waits of those whom a failure of the stream concerns. The caller holds
 // Histories.mu.
-func (rd *reader) fail(err error) {
+func (rd *historyReader) fail(err error) {
 	var compacted *storage.CompactedError
 	for _, w := range rd.histories.waits {
-		if w.left || w.resource != rd.resource {
+		if w.done || w.resource != rd.resource {
 			continue
 		}
 		switch {
@@ -427,8 +427,8 @@ func (rd *reader) fail(err error) {
 }
 
 // replay returns the next events from the history of the store, or returns to the log when the log has them.
-func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
-	if c.rejoin() {
+func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
+	if c.rejoinLog() {
 		return nil
 	}
 	r := c.resource
@@ -441,7 +441,7 @@ func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
 	}
 	// A while, so that the log is looked at again even if the history has nothing to
 	// deliver.
-	timer := time.NewTimer(nearby)
+	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	select {
 	case <-c.wait.ready:
@@ -449,15 +449,15 @@ func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
 		return errTick
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.cache.ctx.Done():
+	case <-r.cache.background.ctx.Done():
 		return r.err()
 	case <-timer.C:
-		r.cache.histories.tend()
+		r.cache.histories.check()
 		return nil
 	}
 	w := c.wait
 	c.wait = nil
-	if errors.Is(w.err, errNoPlace) {
+	if errors.Is(w.err, errNoReader) {
 		r.cache.logger.Warn("cache: a watch ends because too many others read the store's history",
 			"resource", r.config.Resource, "revision", c.revision)
 		return &storage.CompactedError{Revision: c.revision + 1, Compacted: r.logStart()}
@@ -466,7 +466,7 @@ func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
 		return w.err
 	}
 	for _, p := range w.events {
-		if e := c.historic(p); e != nil {
+		if e := c.historyEvent(p); e != nil {
 			c.events = append(c.events, e)
 		}
 	}
@@ -478,17 +478,17 @@ func (c *Cursor) replay(ctx context.Context, tick <-chan time.Time) error {
 func (r *Resource) logStart() int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.log.Start()
+	return r.changes.log.Start()
 }
 
 // rejoin moves the cursor to the log if the log covers its revision.
-func (c *Cursor) rejoin() bool {
+func (c *Cursor) rejoinLog() bool {
 	r := c.resource
 	r.mu.RLock()
-	ok := r.state.Load() != nil && r.log.Covers(c.revision)
+	ok := r.state.Load() != nil && r.changes.log.Covers(c.revision)
 	if ok {
 		c.behind = false
-		c.next = r.log.After(c.revision)
+		c.next = r.changes.log.After(c.revision)
 		// The store may have delivered to the cursor what the feed has yet to
 		// append to the log.
 		c.from = max(c.from, c.revision)
@@ -517,14 +517,14 @@ func (c *Cursor) checkHistory() error {
 }
 
 // historic returns the event of a change of the store, nil if the cursor is not interested in it.
-func (c *Cursor) historic(p *pastEvent) *Event {
+func (c *Cursor) historyEvent(p *historyEvent) *Event {
 	r := c.resource
 	key := p.change.Entry.Key[len(r.config.Prefix):]
 	if !c.matchesNames(r.names(key)) {
 		return nil
 	}
 	e := p.read(r)
-	if e.Object == nil && e.Prev == nil || !c.concerns(e) {
+	if e.Object == nil && e.Prev == nil || !c.matchesEvent(e) {
 		return nil
 	}
 	return e

@@ -262,16 +262,16 @@ func TestHistoryPlaces(t *testing.T) {
 		"the store does not serve anybody": {waited: time.Minute, opened: 3 * time.Second, wanted: true, servedAny: 2 * time.Minute, closed: true},
 	} {
 		h := NewHistories(1)
-		rd := &reader{histories: h, resource: other, cancel: func() {}, asked: make(chan struct{}, 1), low: 5, head: 10}
-		rd.opened, rd.served, h.served = now.Add(-test.opened), now.Add(-test.served), now.Add(-test.servedAny)
-		h.readers = []*reader{rd}
+		rd := &historyReader{histories: h, resource: other, cancel: func() {}, requested: make(chan struct{}, 1), low: 5, head: 10}
+		rd.openedAt, rd.servedAt, h.lastServed = now.Add(-test.opened), now.Add(-test.served), now.Add(-test.servedAny)
+		h.readers = []*historyReader{rd}
 		if test.wanted {
 			h.waits = append(h.waits, &historyWait{resource: other, revision: 10, since: now, ready: make(chan struct{})})
 		}
 		w := &historyWait{resource: mine, revision: 3, since: now.Add(-test.waited), ready: make(chan struct{})}
 		h.waits = append(h.waits, w)
-		h.placeAll(now)
-		if sentAway := errors.Is(w.err, errNoPlace); sentAway != test.sentAway || rd.closed != test.closed {
+		h.assignAll(now)
+		if sentAway := errors.Is(w.err, errNoReader); sentAway != test.sentAway || rd.closed != test.closed {
 			t.Errorf("%s: sent away: %v, the reader closed: %v", name, sentAway, rd.closed)
 		}
 	}

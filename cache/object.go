@@ -17,7 +17,7 @@ type Object struct {
 	Fields          []string
 	Data            []byte // the served bytes, resourceVersion included
 
-	kept atomic.Pointer[kept]
+	attached atomic.Pointer[attachment]
 }
 
 // Err says why the stored value could not be read when the object came to the cache;
@@ -43,7 +43,7 @@ func (r *Resource) read(e storage.Entry, like *Object) *Object {
 	}
 	h, err := r.config.Codec.Read(e.Key, e.Value, e.ModRevision)
 	if err != nil {
-		r.leaveUnread(o, e.Value, err)
+		r.markUnread(o, e.Value, err)
 		return o
 	}
 	o.Labels, o.Fields, o.Data = h.Labels, h.Fields, h.Data
@@ -51,23 +51,23 @@ func (r *Resource) read(e storage.Entry, like *Object) *Object {
 }
 
 // readLoose returns an object that the cache does not refer to. No forms of it are kept.
-func (r *Resource) readLoose(e storage.Entry) *Object {
+func (r *Resource) readDetached(e storage.Entry) *Object {
 	o := r.read(e, nil)
-	o.loosen()
+	o.detach()
 	return o
 }
 
 // free lets forms be kept with an object that is not in the cache, for as long as
 // somebody has it. No budget knows them.
-func (o *Object) free() {
-	if !o.kept.CompareAndSwap(nil, freeForms) {
-		o.kept.Load().forms.Store(closedForms) // it could not be read
+func (o *Object) allowUnbudgeted() {
+	if !o.attached.CompareAndSwap(nil, unbudgetedAttachment) {
+		o.attached.Load().encodings.Store(closedEncodings) // it could not be read
 	}
 }
 
-func (o *Object) loosen() {
-	if !o.kept.CompareAndSwap(nil, noForms) {
-		o.kept.Load().forms.Store(closedForms)
+func (o *Object) detach() {
+	if !o.attached.CompareAndSwap(nil, closedAttachment) {
+		o.attached.Load().encodings.Store(closedEncodings)
 	}
 }
 
@@ -90,7 +90,7 @@ type Event struct {
 	resource *Resource
 	// alone says that the log alone has Object: neither the objects that are held nor a
 	// later event do. Guarded by Resource.mu.
-	alone bool
+	logOnly bool
 	// prevAt is made on demand and shared. Once the event has left the log it
 	// is gone, and what is made then is not shared.
 	prevAt atomic.Pointer[Object]
@@ -106,7 +106,7 @@ func (e *Event) PrevAt() (*Object, error) {
 	if o != nil && o != goneObject {
 		return o, nil
 	}
-	p := e.Prev.Now()
+	p := e.Prev.Resolved()
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
@@ -125,12 +125,12 @@ func (e *Event) PrevAt() (*Object, error) {
 	if other := e.prevAt.Load(); other != goneObject {
 		return other, nil
 	}
-	o.loosen()
+	o.detach()
 	return o, nil
 }
 
 // object returns the object after the event, or before it for a deletion.
-func (e *Event) object() *Object {
+func (e *Event) latest() *Object {
 	if e.Object != nil {
 		return e.Object
 	}
@@ -138,11 +138,11 @@ func (e *Event) object() *Object {
 }
 
 // release lets go of the forms that only the log kept alive.
-func (e *Event) release() {
+func (e *Event) releaseEncodings() {
 	if e.Prev != nil {
-		e.resource.cache.forms.release(e.Prev)
+		e.resource.cache.encodings.release(e.Prev)
 	}
 	if o := e.prevAt.Swap(goneObject); o != nil && o != goneObject {
-		e.resource.cache.forms.release(o)
+		e.resource.cache.encodings.release(o)
 	}
 }

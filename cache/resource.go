@@ -3,12 +3,10 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/keelson-dev/keelson/cache/index"
 	"github.com/keelson-dev/keelson/cache/interest"
@@ -20,70 +18,69 @@ import (
 // the object before it and their places in the log and postings.
 const eventOverhead = 512
 
-// minLoadPause and maxLoadPause bound the pause before a load begins again because
-// the store compacted what it was reading. Each pause is twice the one before.
-const (
-	minLoadPause = 50 * time.Millisecond
-	maxLoadPause = 5 * time.Second
-)
-
-// Resource is the cache of one resource. It is unused; followed, with a log of its changes while its objects are
-// only in the store; or held, with the log and all objects in memory. Memory decides which.
+// Resource is the cache of one resource. It is in one of three modes, which Memory decides:
+//
+//   - unused: nothing is in memory;
+//   - followed: the changes are logged, and the objects are only in the store;
+//   - loaded: the changes are logged, and all objects are in memory.
 type Resource struct {
 	cache  *Cache
 	config Config
 
-	// state is what readers see; nil while unused. It changes under write and mu
-	// together.
+	// state is what readers see; nil while the resource is unused. It is replaced while both write and mu are held.
 	state atomic.Pointer[state]
-	used  atomic.Bool           // read since tidy last came by
-	ended atomic.Pointer[error] // why there will be no more
-	loads atomic.Int64
+	ended atomic.Pointer[error] // why the resource ended; nil while it is served
+	usage usage
 
-	// demand has the charges of reads; reads are those that were served from
-	// memory and are not in it yet.
-	demand demand
-	reads  atomic.Int64
+	// write is held by each goroutine that changes the resource: the feed, the end of a load, a drop. It guards
+	// loading, waking, checkedBytes and resolver.running. It is locked before mu.
+	write        sync.Mutex
+	loading      *load           // nil if no load is in progress
+	waking       []chan struct{} // to be closed after mu is released, see wakeAll
+	checkedBytes int64           // size of the objects when checkMemory last compared it with its limit
 
-	// write is held by whoever changes the resource: the feed, the end of a
-	// load, a drop. It guards what follows. It comes before mu.
-	write   sync.Mutex
-	loading *loading
-	waking  []chan struct{}
-	judged  int64 // bytes held when it was last asked whether they are too many
+	// mu guards changes. It is held for look-ups and to add a batch of events, never during decoding, I/O or waiting.
+	mu      sync.RWMutex
+	changes changes
 
-	// mu guards what cursors share. It is held for look-ups and for adding a
-	// batch, never while anything is read, decoded or waited for.
-	mu        sync.RWMutex
-	log       window.Log[*Event]
-	interests interest.Index[gate]
-	gate      gate // of the cursors that want everything
-	cursors   int
-	// complete is the position in the log below which a cursor may have missed
-	// events that never were in it.
-	complete uint64
-
-	offers   offers
-	asked    asked
-	scans    scans
+	pending  pendingEncodings
+	requests requestLog
+	shared   sharedReads
 	resolver resolver
-	// scanning says that a reader goes through all objects in the store.
-	scanning atomic.Bool
-	// releasing counts the drops whose objects are still to be let go of.
+	// releasing is the number of drops whose objects are still being released in the background.
 	releasing atomic.Int32
-
-	incoming []storage.Event // the feed's, see demux
+	incoming  []storage.Event // used by demux only
 }
 
-// state is the resource as of a revision. It does not change.
+// usage records how a resource is read.
+type usage struct {
+	used  atomic.Bool  // the resource was read since dropUnused last looked
+	loads atomic.Int64 // number of times that all objects were loaded
+
+	demand demand       // the charges of reads
+	reads  atomic.Int64 // charges of reads from memory that are not added to demand yet
+	// scanning means that a reader goes through all objects in the store.
+	scanning atomic.Bool
+}
+
+// changes is the log of a resource's events with the cursors that read it.
+type changes struct {
+	log       window.Log[*Event]
+	interests interest.Index[wakeup]
+	wakeup    wakeup // of the cursors that read the whole log
+	cursors   int    // number of open cursors
+	// completeFrom is a position in the log. A cursor below it may have missed events that were never in the log.
+	completeFrom uint64
+}
+
+// state is a resource at one revision. It is immutable.
 type state struct {
 	revision int64
-	// held says that objects are all objects, which take so many bytes.
-	held    bool
-	objects index.Set[*Object]
-	bytes   int64
-	// Of a resource that is not held: the number of objects, if it is known. Until
-	// then count is how it changed since revision from.
+	loaded   bool               // objects contains all objects
+	objects  index.Set[*Object] // empty if not loaded
+	bytes    int64              // memory of the objects, without their encodings
+	// The following fields are used while the objects are not loaded. If counted, count is the number of objects.
+	// Otherwise count is the change of that number since the revision from.
 	counted bool
 	count   int64
 	from    int64
@@ -91,25 +88,10 @@ type state struct {
 
 // number returns the number of objects, and false if it is unknown.
 func (st *state) number() (int64, bool) {
-	if st.held {
+	if st.loaded {
 		return int64(st.objects.All().Len()), true
 	}
 	return st.count, st.counted
-}
-
-// loading is a load in progress: of all objects, or of a few to find out whether there are more.
-type loading struct {
-	done chan struct{} // closed at the end
-	err  error         // why it failed; valid once done
-	// whole says that all objects are wanted, however many there are.
-	whole atomic.Bool
-
-	// Guarded by Resource.write: the events that the feed brought meanwhile to a
-	// resource that was unused, and the revision that the load must reach because
-	// the feed missed some.
-	events   []storage.Event
-	revision int64
-	atLeast  int64
 }
 
 func newResource(c *Cache, config Config) *Resource {
@@ -135,10 +117,10 @@ type Stats struct {
 func (r *Resource) Stats() Stats {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	s := Stats{Cursors: r.cursors, Interests: r.interests.Len(), Loads: r.loads.Load()}
+	s := Stats{Cursors: r.changes.cursors, Interests: r.changes.interests.Len(), Loads: r.usage.loads.Load()}
 	if st := r.state.Load(); st != nil {
-		s.Followed, s.Loaded, s.Revision, s.Bytes = true, st.held, st.revision, st.bytes
-		s.Events, s.WindowBytes = r.log.Len(), r.log.Bytes()
+		s.Followed, s.Loaded, s.Revision, s.Bytes = true, st.loaded, st.revision, st.bytes
+		s.Events, s.WindowBytes = r.changes.log.Len(), r.changes.log.Bytes()
 		n, ok := st.number()
 		s.Counted = ok
 		if ok {
@@ -177,7 +159,7 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 	*next = *st
 	next.revision = revision
 	var edit *index.Edit[*Object]
-	if st.held {
+	if st.loaded {
 		edit = st.objects.Edit()
 	}
 	events := make([]*Event, 0, len(changes))
@@ -192,32 +174,32 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 	if len(events) == 0 {
 		return
 	}
-	if st.held {
+	if st.loaded {
 		next.objects = edit.Done()
 	}
 	r.mu.Lock()
 	for _, e := range events {
-		position := r.log.Append(e.Revision, e.cost(), e)
-		r.interests.Append(position, e.subject(), r.wakePosting)
+		position := r.changes.log.Append(e.Revision, e.cost(), e)
+		r.changes.interests.Append(position, e.subject(), r.wakePosting)
 	}
 	r.trim(next)
 	r.state.Store(next)
-	r.wake(&r.gate)
+	r.wake(&r.changes.wakeup)
 	r.mu.Unlock()
 
-	r.offers.take(&r.cache.forms, events, revision)
+	r.pending.attach(&r.cache.encodings, events, revision)
 	r.wakeAll()
-	r.judge()
+	r.checkMemory()
 	r.resolveUnread()
 }
 
 // trim removes old events so that the log stays within its bound. The caller holds write and mu.
 func (r *Resource) trim(st *state) {
 	limit := r.cache.windowBytes
-	if !st.held && r.loading == nil {
+	if !st.loaded && r.loading == nil {
 		limit = min(limit, r.cache.memory.LogBytes)
 	}
-	r.log.Trim(limit, r.trimmed)
+	r.changes.log.Trim(limit, r.releaseEvent)
 }
 
 // wakeAll closes the channels that wake collected, after mu was released. The caller holds write.
@@ -247,7 +229,7 @@ func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Eve
 		e.Object = r.read(c.Entry, e.Prev)
 	}
 	if edit == nil {
-		e.alone = e.Object != nil
+		e.logOnly = e.Object != nil
 		switch {
 		case e.Prev == nil:
 			next.count++
@@ -256,7 +238,7 @@ func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Eve
 		}
 		return e
 	}
-	next.bytes += e.Object.heldBytes() - e.Prev.heldBytes()
+	next.bytes += e.Object.memoryBytes() - e.Prev.memoryBytes()
 	if c.Deleted {
 		edit.Delete(key)
 	} else {
@@ -270,28 +252,28 @@ func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Eve
 const objectOverhead = 400
 
 // heldBytes returns the memory of an object that is held, without forms; 0 for nil.
-func (o *Object) heldBytes() int64 {
+func (o *Object) memoryBytes() int64 {
 	if o == nil {
 		return 0
 	}
 	return objectOverhead + int64(len(o.Key)) + o.size()
 }
 
-func (r *Resource) wakePosting(p *interest.Posting[gate]) { r.wake(&p.Wait) }
+func (r *Resource) wakePosting(p *interest.Posting[wakeup]) { r.wake(&p.User) }
 
 // wake opens a gate. Its channel is closed after mu is released.
-func (r *Resource) wake(g *gate) {
-	if ch := g.open(); ch != nil {
+func (r *Resource) wake(g *wakeup) {
+	if ch := g.reset(); ch != nil {
 		r.waking = append(r.waking, ch)
 	}
 }
 
 // trimmed lets go of an event that has left the log.
-func (r *Resource) trimmed(position uint64, e *Event) {
-	r.interests.Drop(position, e.subject())
-	e.release()
-	if e.alone {
-		r.cache.forms.release(e.Object)
+func (r *Resource) releaseEvent(position uint64, e *Event) {
+	r.changes.interests.Drop(position, e.subject())
+	e.releaseEncodings()
+	if e.logOnly {
+		r.cache.encodings.release(e.Object)
 	}
 }
 
@@ -301,178 +283,28 @@ func (r *Resource) trimmed(position uint64, e *Event) {
 func (e *Event) cost() int64 {
 	n := int64(eventOverhead)
 	if e.Prev != nil {
-		n += e.Prev.size() + e.Prev.formBytes()
+		n += e.Prev.size() + e.Prev.encodingBytes()
 		if e.Object == nil {
 			n += e.Prev.size()
 		}
 	}
-	if e.alone {
+	if e.logOnly {
 		n += objectOverhead + e.Object.size()
 	}
 	return n
 }
 
 func (e *Event) subject() interest.Subject {
-	o := e.object()
+	o := e.latest()
 	s := interest.Subject{Key: o.Key, Namespace: o.Namespace, Name: o.Name}
 	if e.Prev != nil {
-		s.Old, s.Unknown = e.Prev.Fields, e.Prev.Err() != nil
+		s.Old, s.Unreadable = e.Prev.Fields, e.Prev.Err() != nil
 	}
 	if e.Object != nil {
 		s.New = e.Object.Fields
-		s.Unknown = s.Unknown || e.Object.Err() != nil
+		s.Unreadable = s.Unreadable || e.Object.Err() != nil
 	}
 	return s
-}
-
-// ready returns once the resource is followed or, if whole is set, held. A load
-// goes on when the caller that began it no longer waits.
-func (r *Resource) ready(ctx context.Context, whole bool) error {
-	for {
-		r.write.Lock()
-		if err := r.err(); err != nil {
-			r.write.Unlock()
-			return err
-		}
-		if st := r.state.Load(); st != nil && (st.held || !whole) {
-			r.write.Unlock()
-			return nil
-		}
-		l := r.begin(whole)
-		r.write.Unlock()
-		if l == nil {
-			return storage.ErrClosed
-		}
-		select {
-		case <-l.done:
-			if l.err != nil {
-				return l.err
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("cache: loading %s: %w", r.config.Resource, ctx.Err())
-		}
-	}
-}
-
-// begin returns the load that is under way, or begins one; nil if the cache is
-// closed. The caller holds write.
-func (r *Resource) begin(whole bool) *loading {
-	l := r.loading
-	if l == nil {
-		l = &loading{done: make(chan struct{})}
-		l.whole.Store(whole)
-		r.loading = l
-		if !r.cache.spawn(func() { r.run(l) }) {
-			r.loading = nil
-			return nil
-		}
-	}
-	if whole {
-		l.whole.Store(true)
-	}
-	return l
-}
-
-// run loads the resource. What changes meanwhile is collected by receive: all of
-// it from before the store is read on, so nothing is missed between the two.
-func (r *Resource) run(l *loading) {
-	select {
-	case <-r.cache.started:
-	case <-r.cache.ctx.Done():
-	}
-	var err error
-	for wait := minLoadPause; ; wait = min(2*wait, maxLoadPause) {
-		var f fetched
-		f, err = r.fetch(r.cache.ctx, l)
-		if err == nil && r.state.Load() != nil {
-			// The log has all changes that the objects have.
-			err = r.cache.await(r.cache.ctx, f.revision)
-		}
-		if err == nil && r.install(l, f) || err != nil && !isCompacted(err) {
-			break
-		}
-		// It took longer than the store keeps history, or the log. Where that
-		// repeats, the pauses leave the store time for others.
-		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
-			"resource", r.config.Resource, "after", wait, "error", err)
-		if !r.cache.pause(wait) {
-			err = storage.ErrClosed
-			break
-		}
-	}
-	if err != nil {
-		r.write.Lock()
-		if ended := r.err(); ended != nil {
-			err = ended
-		}
-		l.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, err)
-		r.loading = nil
-		r.write.Unlock()
-	}
-	close(l.done)
-}
-
-// fetched is what a load read: all objects, or only that there are many.
-type fetched struct {
-	all      bool
-	objects  index.Set[*Object]
-	bytes    int64
-	revision int64
-}
-
-// fetch reads the objects from the store. Unless all are wanted it ends when they
-// are too many for a small resource.
-func (r *Resource) fetch(ctx context.Context, l *loading) (fetched, error) {
-	var bytes int64
-	n := 0
-	edit := r.newObjects().Edit()
-	all, revision, err := r.cache.scan(ctx, r.config.Prefix, 0, func(e storage.Entry) bool {
-		o := r.read(e, nil)
-		edit.Put(o.Key, o)
-		n, bytes = n+1, bytes+o.heldBytes()
-		return l.whole.Load() || r.cache.memory.small(n, bytes)
-	})
-	return fetched{all: all, objects: edit.Done(), bytes: bytes, revision: revision}, err
-}
-
-// install ends a load with what it read. It returns false if that is not recent
-// enough, or does not suffice any more.
-func (r *Resource) install(l *loading, f fetched) bool {
-	r.write.Lock()
-	defer r.write.Unlock()
-	st := r.state.Load()
-	switch {
-	case r.err() != nil:
-		l.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, r.err())
-	case f.revision < l.atLeast, !f.all && l.whole.Load():
-		return false
-	case st == nil:
-		r.enter(f, max(f.revision, l.revision), l.events)
-	case f.all && !r.hold(f):
-		return false
-	}
-	r.loading = nil
-	return true
-}
-
-// enter makes an unused resource held or followed. The caller holds write.
-func (r *Resource) enter(f fetched, revision int64, events []storage.Event) {
-	r.used.Store(true)
-	st := &state{revision: f.revision, held: f.all, from: f.revision}
-	if f.all {
-		r.loads.Add(1)
-		st.objects, st.bytes = f.objects, f.bytes
-		r.wanted(float64(f.objects.All().Len()))
-	}
-	r.mu.Lock()
-	r.log.Reset(f.revision)
-	r.state.Store(st)
-	r.mu.Unlock()
-	r.commit(events, revision)
-	r.resolveUnread()
-	if !f.all {
-		r.cache.spawn(func() { r.countAt(f.revision) })
-	}
 }
 
 // relist brings a resource to the store's state at revision base, which is above all
@@ -489,8 +321,8 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 	switch {
 	case st == nil, r.ended.Load() != nil, st.revision >= base:
 		return nil
-	case !st.held:
-		r.interrupt(base)
+	case !st.loaded:
+		r.restartLog(base)
 		return nil
 	}
 	var changes []storage.Event
@@ -530,7 +362,7 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 		return changes[i].Entry.ModRevision < changes[j].Entry.ModRevision
 	})
 	r.mu.Lock()
-	r.log.Hole(max(st.revision, r.cache.applied.Load()), base)
+	r.changes.log.AddGap(max(st.revision, r.cache.feed.applied.Load()), base)
 	r.mu.Unlock()
 	r.commit(changes, base)
 	return nil
@@ -538,12 +370,12 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 
 // inUse says whether the resource was in use since the last call.
 func (r *Resource) inUse() bool {
-	if r.used.Swap(false) || r.state.Load() == nil {
+	if r.usage.used.Swap(false) || r.state.Load() == nil {
 		return true
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.cursors > 0
+	return r.changes.cursors > 0
 }
 
 // drop unloads the resource unless somebody watches it.
@@ -565,46 +397,46 @@ func (r *Resource) end(err error) {
 func (r *Resource) unload(force bool) {
 	r.mu.Lock()
 	st := r.state.Load()
-	if !force && (st == nil || r.loading != nil || r.cursors > 0 || r.used.Load()) {
+	if !force && (st == nil || r.loading != nil || r.changes.cursors > 0 || r.usage.used.Load()) {
 		r.mu.Unlock()
 		return
 	}
 	r.state.Store(nil)
-	r.wake(&r.gate)
-	r.interests.Each(r.wakePosting)
-	r.log.Clear(r.trimmed)
-	r.log.Reset(0)
+	r.wake(&r.changes.wakeup)
+	r.changes.interests.Each(r.wakePosting)
+	r.changes.log.Clear(r.releaseEvent)
+	r.changes.log.Reset(0)
 	waking := slices.Clone(r.waking)
 	r.waking = nil
 	r.mu.Unlock()
 	for _, ch := range waking {
 		close(ch)
 	}
-	r.offers.drop()
-	if st != nil && st.held {
-		r.releaseForms(st.objects, nil)
+	r.pending.clear()
+	if st != nil && st.loaded {
+		r.releaseEncodings(st.objects, nil)
 	}
 }
 
 // releaseForms gives up the forms of objects that are not held any more, but of
 // those that something else keeps.
-func (r *Resource) releaseForms(objects index.Set[*Object], keep map[*Object]bool) {
+func (r *Resource) releaseEncodings(objects index.Set[*Object], keep map[*Object]bool) {
 	objects.All().Ascend("", "", func(o *Object) bool {
 		if !keep[o] {
-			r.cache.forms.release(o)
+			r.cache.encodings.release(o)
 		}
 		return true
 	})
-	r.cache.forms.sweep()
+	r.cache.encodings.forgetReleased()
 }
 
 // spawn runs f unless the cache is closed; Close waits for it.
 func (c *Cache) spawn(f func()) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if errors.Is(c.ctx.Err(), context.Canceled) {
+	if errors.Is(c.background.ctx.Err(), context.Canceled) {
 		return false
 	}
-	c.tasks.Go(f)
+	c.background.tasks.Go(f)
 	return true
 }

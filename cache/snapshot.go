@@ -20,7 +20,7 @@ type Snapshot struct {
 // some. It waits for min as View does.
 func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
 	for {
-		if err := r.ready(ctx, true); err != nil {
+		if err := r.waitLoaded(ctx, true); err != nil {
 			return Snapshot{}, err
 		}
 		if snap, ok, err := r.snapshotOf(ctx, min); ok || err != nil {
@@ -32,16 +32,16 @@ func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
 // snapshotOf returns a snapshot at min or a later revision, which it waits for; false
 // if the objects are not in memory.
 func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, error) {
-	r.use()
+	r.markUsed()
 	for {
 		if err := r.err(); err != nil {
 			return Snapshot{}, false, err
 		}
 		// In this order: a state read after applied has all changes up to it.
-		applied := r.cache.applied.Load()
+		applied := r.cache.feed.applied.Load()
 		st := r.state.Load()
 		switch {
-		case st == nil || !st.held:
+		case st == nil || !st.loaded:
 			return Snapshot{}, false, nil
 		case min > max(applied, st.revision):
 			if err := r.cache.await(ctx, min); err != nil {
@@ -63,20 +63,20 @@ func (r *Resource) snapshot(objects index.Set[*Object], revision int64) Snapshot
 
 // since returns the state and the events above revision that led to it. The last
 // result is false if the log does not know them, or they are more than most.
-func (r *Resource) since(revision int64, most int) (*state, []*Event, bool) {
+func (r *Resource) eventsSince(revision int64, limit int) (*state, []*Event, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	st := r.state.Load()
-	if st == nil || !r.log.Covers(revision) {
+	if st == nil || !r.changes.log.Covers(revision) {
 		return st, nil, false
 	}
-	first := r.log.After(revision)
-	if r.log.Next()-first > uint64(most) {
+	first := r.changes.log.After(revision)
+	if r.changes.log.Next()-first > uint64(limit) {
 		return st, nil, false
 	}
-	events := make([]*Event, 0, r.log.Next()-first)
-	for p := first; p < r.log.Next(); p++ {
-		events = append(events, r.log.Get(p))
+	events := make([]*Event, 0, r.changes.log.Next()-first)
+	for p := first; p < r.changes.log.Next(); p++ {
+		events = append(events, r.changes.log.Get(p))
 	}
 	return st, events, true
 }
@@ -125,6 +125,6 @@ func (s Snapshot) Index(name, value, from, prefix string, yield func(*Object) bo
 	if i < 0 {
 		return false
 	}
-	s.objects.By(i, value).Ascend(from, prefix, yield)
+	s.objects.WithField(i, value).Ascend(from, prefix, yield)
 	return true
 }

@@ -39,26 +39,26 @@ const (
 
 // unread is what is kept of a value that could not be read. Only twin changes.
 type unread struct {
-	value   []byte                // as stored
-	err     error                 // why
-	pending *storage.PendingError // what it needs; nil if that is not known
-	twin    atomic.Pointer[Object]
+	value    []byte                // as stored
+	err      error                 // why
+	pending  *storage.PendingError // what it needs; nil if that is not known
+	resolved atomic.Pointer[Object]
 }
 
 // leaveUnread makes o an object that could not be read.
-func (r *Resource) leaveUnread(o *Object, value []byte, err error) {
+func (r *Resource) markUnread(o *Object, value []byte, err error) {
 	// A copy: the value may be part of something larger, and is kept for long.
 	u := &unread{value: bytes.Clone(value), err: err}
 	if !errors.As(err, &u.pending) {
 		r.cache.logger.Error("cache: a stored object cannot be read",
 			"key", r.config.Prefix+o.Key, "revision", o.Revision, "error", err)
 	}
-	o.kept.Store(&kept{unread: u})
+	o.attached.Store(&attachment{unread: u})
 }
 
 // unread returns what is kept of an object that could not be read, nil for others.
 func (o *Object) unread() *unread {
-	if k := o.kept.Load(); k != nil {
+	if k := o.attached.Load(); k != nil {
 		return k.unread
 	}
 	return nil
@@ -74,10 +74,10 @@ func (o *Object) size() int64 {
 
 // Now returns the object that can be read in place of one that could not be, if
 // somebody has read it since; else it returns o itself.
-func (o *Object) Now() *Object {
+func (o *Object) Resolved() *Object {
 	if u := o.unread(); u != nil {
-		if twin := u.twin.Load(); twin != nil {
-			return twin
+		if resolved := u.resolved.Load(); resolved != nil {
+			return resolved
 		}
 	}
 	return o
@@ -87,19 +87,19 @@ func (o *Object) Now() *Object {
 // read when it came, it tries again, and waits until ctx ends for what that takes. The
 // error is the codec's, or that of obtaining what the codec needs.
 func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
-	if o = o.Now(); o.unread() == nil {
+	if o = o.Resolved(); o.unread() == nil {
 		return o, nil
 	}
-	var twin *Object
+	var object *Object
 	err := storage.Waiting(ctx, func() (err error) {
-		twin, err = r.readAgain(o)
+		object, err = r.readAgain(o)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	r.resolver.wake(true) // others may be readable as well
-	return twin, nil
+	return object, nil
 }
 
 // readAgain reads an unread object and keeps the result beside it.
@@ -109,20 +109,20 @@ func (r *Resource) readAgain(o *Object) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	twin := &Object{
+	object := &Object{
 		Key: o.Key, Namespace: o.Namespace, Name: o.Name,
 		Revision: o.Revision, CreateRevision: o.CreateRevision,
 		Labels: h.Labels, Fields: h.Fields, Data: h.Data,
 	}
-	if !u.twin.CompareAndSwap(nil, twin) {
-		return u.twin.Load(), nil
+	if !u.resolved.CompareAndSwap(nil, object) {
+		return u.resolved.Load(), nil
 	}
 	// Nothing is kept beside the twin of an object that has left the cache. Whoever
 	// lets o go after this line sees the twin.
-	if o.kept.Load().forms.Load() == closedForms {
-		r.cache.forms.release(twin)
+	if o.attached.Load().encodings.Load() == closedEncodings {
+		r.cache.encodings.release(object)
 	}
-	return twin, nil
+	return object, nil
 }
 
 // unreadField is the value of the last index of a tree for unread objects. No field has
@@ -131,7 +131,7 @@ const unreadField = "\x00unread"
 
 // newObjects returns an empty tree for the resource: its indexes, and one beyond them
 // that lists the unread objects.
-func (r *Resource) newObjects() index.Set[*Object] {
+func (r *Resource) newObjectSet() index.Set[*Object] {
 	n := len(r.config.Indexes) + 1
 	listed := make([]string, n)
 	for i := range listed {
@@ -146,8 +146,8 @@ func (r *Resource) newObjects() index.Set[*Object] {
 }
 
 // unreadOf is the tree of the unread objects of a tree that newObjects began.
-func (r *Resource) unreadOf(objects index.Set[*Object]) index.Tree[*Object] {
-	return objects.By(len(r.config.Indexes), unreadField)
+func (r *Resource) unreadObjects(objects index.Set[*Object]) index.Tree[*Object] {
+	return objects.WithField(len(r.config.Indexes), unreadField)
 }
 
 // Unread returns how many objects of the snapshot could not be read when it was taken.
@@ -156,14 +156,14 @@ func (s Snapshot) Unread() int {
 	if s.objects.All().Len() == 0 {
 		return 0
 	}
-	return s.objects.By(len(s.indexes), unreadField).Len()
+	return s.objects.WithField(len(s.indexes), unreadField).Len()
 }
 
 // Unread returns how many objects of the resource cannot be read now, as far as they
 // are in memory.
 func (r *Resource) Unread() int {
-	if st := r.state.Load(); st != nil && st.held {
-		return r.unreadOf(st.objects).Len()
+	if st := r.state.Load(); st != nil && st.loaded {
+		return r.unreadObjects(st.objects).Len()
 	}
 	return 0
 }
@@ -250,7 +250,7 @@ func (r *Resource) resolve(woken <-chan struct{}) {
 	defer timer.Stop()
 	for {
 		wait, more := run.step(time.Now(), r.resolver.takeAll())
-		if !more && r.resolved() {
+		if !more && r.stopResolver() {
 			return
 		}
 		if !r.cache.pause(resolverPause) {
@@ -258,7 +258,7 @@ func (r *Resource) resolve(woken <-chan struct{}) {
 		}
 		timer.Reset(wait)
 		select {
-		case <-r.cache.ctx.Done():
+		case <-r.cache.background.ctx.Done():
 			return
 		case <-woken:
 		case <-timer.C:
@@ -269,7 +269,7 @@ func (r *Resource) resolve(woken <-chan struct{}) {
 }
 
 // resolved ends the resolver, unless an object came to be unread meanwhile.
-func (r *Resource) resolved() bool {
+func (r *Resource) stopResolver() bool {
 	r.write.Lock()
 	defer r.write.Unlock()
 	if r.Unread() > 0 {
@@ -291,7 +291,7 @@ type resolving struct {
 // long there is nothing to do. It returns false if nothing is unread.
 func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool) {
 	st := s.r.state.Load()
-	if st == nil || !st.held {
+	if st == nil || !st.loaded {
 		return 0, false
 	}
 	if all {
@@ -300,23 +300,23 @@ func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool
 		}
 	}
 	wait = math.MaxInt64
-	twins := map[*Object]*Object{}
-	s.r.unreadOf(st.objects).Ascend("", "", func(o *Object) bool {
+	resolved := map[*Object]*Object{}
+	s.r.unreadObjects(st.objects).Ascend("", "", func(o *Object) bool {
 		more = true
 		u := o.unread()
-		switch twin := u.twin.Load(); {
-		case twin != nil:
-			twins[o] = twin
+		switch object := u.resolved.Load(); {
+		case object != nil:
+			resolved[o] = object
 		case u.pending != nil:
 			wait = min(wait, s.obtain(u.pending, now))
 		case all:
-			if twin, err := s.r.readAgain(o); err == nil {
-				twins[o] = twin
+			if object, err := s.r.readAgain(o); err == nil {
+				resolved[o] = object
 			}
 		}
 		return true
 	})
-	s.r.adopt(twins)
+	s.r.replaceUnread(resolved)
 	return wait, more
 }
 
@@ -336,7 +336,7 @@ func (s *resolving) obtain(p *storage.PendingError, now time.Time) time.Duration
 	n.obtaining = true
 	s.obtaining++
 	s.r.cache.spawn(func() {
-		ctx, cancel := context.WithTimeout(s.r.cache.ctx, obtainTimeout)
+		ctx, cancel := context.WithTimeout(s.r.cache.background.ctx, obtainTimeout)
 		defer cancel()
 		s.results <- obtained{p.Need, p.Obtain(ctx)}
 	})
@@ -372,45 +372,45 @@ func (s *resolving) finish(result obtained, now time.Time) {
 // that cannot be read all the same.
 func (s *resolving) readAll(need string) (failed error) {
 	st := s.r.state.Load()
-	if st == nil || !st.held {
+	if st == nil || !st.loaded {
 		return nil
 	}
-	twins := map[*Object]*Object{}
-	s.r.unreadOf(st.objects).Ascend("", "", func(o *Object) bool {
+	resolved := map[*Object]*Object{}
+	s.r.unreadObjects(st.objects).Ascend("", "", func(o *Object) bool {
 		if p := o.unread().pending; p == nil || p.Need != need {
 			return true
 		}
-		twin, err := s.r.readAgain(o)
+		object, err := s.r.readAgain(o)
 		if err != nil {
 			failed = err
 		} else {
-			twins[o] = twin
+			resolved[o] = object
 		}
 		return true
 	})
-	s.r.adopt(twins)
+	s.r.replaceUnread(resolved)
 	return failed
 }
 
 // adopt puts twins into the tree in place of the unread objects, where those are still
 // there. It is no change of the objects: the revision stays, and there is no event.
-func (r *Resource) adopt(twins map[*Object]*Object) {
-	if len(twins) == 0 {
+func (r *Resource) replaceUnread(resolved map[*Object]*Object) {
+	if len(resolved) == 0 {
 		return
 	}
 	r.write.Lock()
 	defer r.write.Unlock()
 	st := r.state.Load()
-	if st == nil || !st.held {
+	if st == nil || !st.loaded {
 		return
 	}
 	next := new(state)
 	*next = *st
 	edit := st.objects.Edit()
-	for o, twin := range twins {
+	for o, twin := range resolved {
 		if now, ok := edit.Get(o.Key); ok && now == o {
 			edit.Put(twin.Key, twin)
-			next.bytes += twin.heldBytes() - o.heldBytes()
+			next.bytes += twin.memoryBytes() - o.memoryBytes()
 		}
 	}
 	next.objects = edit.Done()

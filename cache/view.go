@@ -18,15 +18,15 @@ import (
 type View struct {
 	resource *Resource
 	// held says that snap answers everything.
-	held bool
-	snap Snapshot
+	loaded   bool
+	snapshot Snapshot
 	// min is what View was asked for, and revision that of the reads from the store,
 	// 0 until the first one.
 	min, revision int64
 	// exact says that the revision was asked for.
 	exact bool
 	// present is the state in memory, which has most objects of a recent revision.
-	present *state
+	memory *state
 }
 
 // Latest asks Resource.View for everything that was committed before the call.
@@ -44,16 +44,16 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 		st := r.state.Load()
 		switch {
 		case st == nil:
-			if err := r.ready(ctx, false); err != nil {
+			if err := r.waitLoaded(ctx, false); err != nil {
 				return nil, err
 			}
 			continue
-		case !st.held:
-			r.use()
+		case !st.loaded:
+			r.markUsed()
 			if err := r.cache.await(ctx, min); err != nil {
 				return nil, err
 			}
-			return &View{resource: r, min: min, present: st}, r.err()
+			return &View{resource: r, min: min, memory: st}, r.err()
 		}
 		at := min
 		if min == Latest {
@@ -67,7 +67,7 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 			return nil, err
 		}
 		if ok {
-			return &View{resource: r, held: true, snap: snap}, nil
+			return &View{resource: r, loaded: true, snapshot: snap}, nil
 		}
 	}
 }
@@ -85,11 +85,11 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 		return nil, err
 	}
 	if r.state.Load() == nil {
-		if err := r.ready(ctx, false); err != nil {
+		if err := r.waitLoaded(ctx, false); err != nil {
 			return nil, err
 		}
 	}
-	r.use()
+	r.markUsed()
 	if err := r.cache.await(ctx, revision); err != nil {
 		return nil, err
 	}
@@ -97,43 +97,43 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	if _, _, err := r.cache.store.Get(ctx, r.config.Prefix, revision); err != nil {
 		return nil, err
 	}
-	st, since, covered := r.since(revision, undoEvents)
+	st, since, covered := r.eventsSince(revision, undoEvents)
 	switch {
 	case r.err() != nil:
 		return nil, r.err()
-	case covered && st.held:
-		return &View{resource: r, held: true, snap: r.snapshot(undo(st.objects, since), revision)}, nil
+	case covered && st.loaded:
+		return &View{resource: r, loaded: true, snapshot: r.snapshot(undo(st.objects, since), revision)}, nil
 	}
-	return &View{resource: r, revision: revision, exact: true, present: st}, nil
+	return &View{resource: r, revision: revision, exact: true, memory: st}, nil
 }
 
-func (r *Resource) use() {
-	if !r.used.Load() {
-		r.used.Store(true)
+func (r *Resource) markUsed() {
+	if !r.usage.used.Load() {
+		r.usage.used.Store(true)
 	}
 }
 
 // Revision is the revision that the view shows. A view of the latest state may not
 // know it before something was read.
 func (v *View) Revision() int64 {
-	if v.held {
-		return v.snap.revision
+	if v.loaded {
+		return v.snapshot.revision
 	}
 	return v.revision
 }
 
 // Held says that all objects are in memory: Snapshot has them.
-func (v *View) Held() bool { return v.held }
+func (v *View) Loaded() bool { return v.loaded }
 
 // Snapshot is what a view shows whose objects are in memory.
-func (v *View) Snapshot() Snapshot { return v.snap }
+func (v *View) Snapshot() Snapshot { return v.snapshot }
 
 // Get returns the object with a key (below the resource's prefix).
 func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
 	r := v.resource
-	if v.held {
-		r.reads.Add(pointCharge)
-		o, ok := v.snap.Get(key)
+	if v.loaded {
+		r.usage.reads.Add(pointCharge)
+		o, ok := v.snapshot.Get(key)
 		return o, ok, nil
 	}
 	e, at, err := r.cache.store.Get(ctx, r.config.Prefix+key, v.revision)
@@ -159,37 +159,37 @@ func (r *Resource) readFailed(err error) error {
 // object returns the object of an entry, the one in memory where that is the same.
 func (v *View) object(e storage.Entry) *Object {
 	r := v.resource
-	if v.present != nil && v.present.held {
-		if o, ok := v.present.objects.All().Get(e.Key[len(r.config.Prefix):]); ok && o.Revision == e.ModRevision {
+	if v.memory != nil && v.memory.loaded {
+		if o, ok := v.memory.objects.All().Get(e.Key[len(r.config.Prefix):]); ok && o.Revision == e.ModRevision {
 			return o
 		}
 	}
 	o := r.read(e, nil)
-	o.free()
+	o.allowUnbudgeted()
 	return o
 }
 
 // Few tells Ascend and Index that the caller goes through all objects and keeps few.
-const Few = -1
+const Streaming = -1
 
 // Ascend calls yield in key order with the objects whose keys begin with prefix and
 // are at or above from, until it returns false. most is how many objects the caller
 // may want; 0 is all of them, to be kept together, and Few all of them, one after the
 // other.
 func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
-	end, err := v.scan(ctx, from, prefix, most)
+	end, err := v.startScan(ctx, from, prefix, most)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if v.held {
+	if v.loaded {
 		n := 0
-		v.snap.Ascend(from, prefix, func(o *Object) bool { n++; return yield(o) })
-		v.resource.reads.Add(int64(float64(n) * chargeOf(most)))
+		v.snapshot.Ascend(from, prefix, func(o *Object) bool { n++; return yield(o) })
+		v.resource.usage.reads.Add(int64(float64(n) * chargeOf(most)))
 		return nil
 	}
 	if most == 0 && v.exact {
-		objects, err := v.resource.scans.all(ctx, v, from, prefix)
+		objects, err := v.resource.shared.objects(ctx, v, from, prefix)
 		for i := 0; i < len(objects) && yield(objects[i]); i++ {
 		}
 		return err
@@ -202,37 +202,37 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 // reading that from the store is charged half as much as a load: the caller keeps as
 // many objects in memory anyway. A read that keeps few objects reads the store, but two
 // of them at the same time may as well have the objects loaded.
-func (v *View) scan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
+func (v *View) startScan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
 	r := v.resource
 	end = func() {}
-	if v.held || v.exact || v.revision != 0 || most > 0 || from != "" || !r.cache.memory.loads() {
+	if v.loaded || v.exact || v.revision != 0 || most > 0 || from != "" || !r.cache.memory.loads() {
 		return end, nil
 	}
 	if prefix != "" {
-		if most == Few {
+		if most == Streaming {
 			return end, nil
 		}
-		if worth, err := v.worthLoad(ctx, prefix); !worth || err != nil {
+		if worth, err := v.isLoadCheaper(ctx, prefix); !worth || err != nil {
 			return end, err
 		}
-		return end, v.holdAll(ctx)
+		return end, v.loadAll(ctx)
 	}
-	if most == Few && r.scanning.CompareAndSwap(false, true) {
-		return func() { r.scanning.Store(false) }, nil
+	if most == Streaming && r.usage.scanning.CompareAndSwap(false, true) {
+		return func() { r.usage.scanning.Store(false) }, nil
 	}
-	return end, v.holdAll(ctx)
+	return end, v.loadAll(ctx)
 }
 
 // worthLoad says whether a read of all objects below prefix raises the sum of charges
 // to half of that at which the resource is loaded. It counts no more objects than that
 // takes.
-func (v *View) worthLoad(ctx context.Context, prefix string) (bool, error) {
+func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	r := v.resource
-	n, known := v.present.number()
+	n, known := v.memory.number()
 	if !known {
 		return false, nil
 	}
-	missing := (r.cache.memory.LoadAfter*float64(max(n, 1))/2 - r.wanted(0)) / scanCharge
+	missing := (r.cache.memory.LoadAfter*float64(max(n, 1))/2 - r.addDemand(0)) / scanCharge
 	if missing <= 0 {
 		return true, nil
 	}
@@ -252,7 +252,7 @@ func chargeOf(most int) float64 {
 }
 
 // holdAll has the whole resource loaded, and the view answer from memory.
-func (v *View) holdAll(ctx context.Context) error {
+func (v *View) loadAll(ctx context.Context) error {
 	r := v.resource
 	at, err := v.min, error(nil)
 	if at == Latest {
@@ -260,8 +260,8 @@ func (v *View) holdAll(ctx context.Context) error {
 			return err
 		}
 	}
-	v.snap, err = r.Snapshot(ctx, at)
-	v.held = err == nil
+	v.snapshot, err = r.Snapshot(ctx, at)
+	v.loaded = err == nil
 	return err
 }
 
@@ -300,55 +300,55 @@ func (v *View) Index(
 	if i < 0 {
 		return false, nil
 	}
-	end, err := v.scan(ctx, from, prefix, most)
+	end, err := v.startScan(ctx, from, prefix, most)
 	if err != nil {
 		return true, err
 	}
 	defer end()
-	if v.held && v.snap.Unread() == 0 {
+	if v.loaded && v.snapshot.Unread() == 0 {
 		n := int64(0)
-		v.snap.Index(name, value, from, prefix, func(o *Object) bool { n++; return yield(o) })
-		v.resource.reads.Add(n * pointCharge)
+		v.snapshot.Index(name, value, from, prefix, func(o *Object) bool { n++; return yield(o) })
+		v.resource.usage.reads.Add(n * pointCharge)
 		return true, nil
 	}
-	may := func(o *Object) bool {
+	yieldMatching := func(o *Object) bool {
 		if o.Err() == nil && (i >= len(o.Fields) || o.Fields[i] != value) {
 			return true
 		}
 		return yield(o)
 	}
-	if v.held {
-		v.snap.Ascend(from, prefix, may)
+	if v.loaded {
+		v.snapshot.Ascend(from, prefix, yieldMatching)
 		return true, nil
 	}
-	return true, v.read(ctx, from, prefix, most, may)
+	return true, v.read(ctx, from, prefix, most, yieldMatching)
 }
 
 // Rest is how many objects below prefix are at or above next, of which there has to be
 // one. A page that began at from has shown the objects before them, shown in number. A
 // large number may be an estimate: nobody goes through many objects to count them.
-func (v *View) Rest(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
+func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
 	r := v.resource
 	at := r.config.Prefix
-	key := restKey{v.Revision(), at + prefix, at + next}
+	key := remainingKey{v.Revision(), at + prefix, at + next}
 	n, err := int64(0), error(nil)
-	if v.held {
-		n = int64(v.snap.CountPrefix(prefix, next))
+	if v.loaded {
+		n = int64(v.snapshot.CountPrefix(prefix, next))
 	} else {
-		n, err = v.countRest(ctx, prefix, from, next, shown)
+		n, err = v.countRemaining(ctx, prefix, from, next, shown)
 	}
 	if err == nil {
-		r.cache.rests.put(key, n)
+		r.cache.remaining.put(key, n)
 	}
 	return n, err
 }
 
 // countRest is Rest for a view of the store: what is known of the page before it, or
 // of the whole resource, saves counting.
-func (v *View) countRest(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
+func (v *View) countRemaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
 	r := v.resource
 	at := r.config.Prefix
-	if n, ok := r.cache.rests.get(restKey{v.revision, at + prefix, at + from}); ok && from != "" {
+	if n, ok := r.cache.remaining.get(remainingKey{v.revision, at + prefix, at + from}); ok && from != "" {
 		return max(n-int64(shown), 1), nil
 	}
 	if prefix == "" && from == "" && r.cache.await(ctx, v.revision) == nil {
@@ -363,7 +363,7 @@ func (v *View) countRest(ctx context.Context, prefix, from, next string, shown i
 	if err != nil || !result.More {
 		return result.Count, r.readFailed(err)
 	}
-	return max(result.Count, v.presentRest(prefix, next, shown)), nil
+	return max(result.Count, v.estimateRemaining(prefix, next, shown)), nil
 }
 
 // maxCounted bounds the objects that are counted for one page. Beyond it the number of
@@ -372,10 +372,10 @@ const maxCounted = 10_000
 
 // presentRest is about how many objects there are at or above next now; 0 if that is
 // not known.
-func (v *View) presentRest(prefix, next string, shown int) int64 {
-	switch st := v.present; {
+func (v *View) estimateRemaining(prefix, next string, shown int) int64 {
+	switch st := v.memory; {
 	case st == nil:
-	case st.held:
+	case st.loaded:
 		return int64(st.objects.All().Count(max(next, prefix), prefix))
 	case st.counted && prefix == "":
 		return st.count - int64(shown)

@@ -41,7 +41,7 @@ func listPage(ctx context.Context, v *View, from, prefix string, limit int) (p p
 	})
 	p.revision = v.Revision()
 	if err == nil && next != "" {
-		p.rest, err = v.Rest(ctx, prefix, from, next, shown)
+		p.rest, err = v.Remaining(ctx, prefix, from, next, shown)
 	}
 	return p, err
 }
@@ -146,11 +146,11 @@ func askView(ctx context.Context, r *Resource, at int64, from, prefix, node, key
 	if ok {
 		out += showObject(o)
 	}
-	found, err := v.Index(ctx, "node", node, from, prefix, Few, func(o *Object) bool {
+	found, err := v.Index(ctx, "node", node, from, prefix, Streaming, func(o *Object) bool {
 		out += " " + showObject(o)
 		return true
 	})
-	none, _ := v.Index(ctx, "size", node, from, prefix, Few, func(*Object) bool { return true })
+	none, _ := v.Index(ctx, "size", node, from, prefix, Streaming, func(*Object) bool { return true })
 	return out + fmt.Sprint(found, none, err)
 }
 
@@ -275,10 +275,10 @@ func TestReadsOfAWholeOldStateAreShared(t *testing.T) {
 		all.Wait()
 	}()
 	eventually(t, "all readers wait for one read", func() bool {
-		r.scans.mu.Lock()
-		defer r.scans.mu.Unlock()
+		r.shared.mu.Lock()
+		defer r.shared.mu.Unlock()
 		users := 0
-		for _, one := range r.scans.running {
+		for _, one := range r.shared.running {
 			users = one.users
 		}
 		return users == readers
@@ -294,7 +294,7 @@ func TestReadsOfAWholeOldStateAreShared(t *testing.T) {
 	if n := s.entries.Load(); n != objects {
 		t.Errorf("%d entries were read for %d readers of the same %d", n, readers, objects)
 	}
-	if len(r.scans.running) != 0 {
+	if len(r.shared.running) != 0 {
 		t.Error("a read stays")
 	}
 }
@@ -351,7 +351,7 @@ func TestMemoryFollowsReads(t *testing.T) {
 	if !r.Stats().Loaded {
 		t.Error("dropped though it is read")
 	}
-	r.demand.value = 0 // a long time passes
+	r.usage.demand.value = 0 // a long time passes
 	c.dropSeldomRead()
 	for n := int64(0); n < 2; n++ {
 		if events, _, err := cursor.Next(t.Context()); err != nil || len(events) != 1 {
@@ -392,7 +392,7 @@ func TestListsOfANamespaceLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for v.present != nil && !v.present.counted { // the first one finds out the size
+		for v.memory != nil && !v.memory.counted { // the first one finds out the size
 			settle(t, r)
 			if v, err = r.View(t.Context(), Latest); err != nil {
 				t.Fatal(err)
@@ -402,7 +402,7 @@ func TestListsOfANamespaceLoad(t *testing.T) {
 		if err != nil || len(p.keys) != want {
 			t.Fatalf("%s: %d objects, %v", prefix, len(p.keys), err)
 		}
-		return v.Held()
+		return v.Loaded()
 	}
 	if list("few/", few) {
 		t.Error("a list of few objects has all loaded")
@@ -497,18 +497,18 @@ func TestDemandFades(t *testing.T) {
 
 // TestRestsAreBounded: the oldest are forgotten.
 func TestRestsAreBounded(t *testing.T) {
-	var m rests
+	var m remainingCounts
 	var kept []int64
-	for i := range int64(3 * maxRests) {
-		m.put(restKey{i, "a", "b"}, i)
-		m.put(restKey{i, "a", "b"}, i)
+	for i := range int64(3 * maxRemainingCounts) {
+		m.put(remainingKey{i, "a", "b"}, i)
+		m.put(remainingKey{i, "a", "b"}, i)
 	}
-	for i := range int64(3 * maxRests) {
-		if n, ok := m.get(restKey{i, "a", "b"}); ok && n == i {
+	for i := range int64(3 * maxRemainingCounts) {
+		if n, ok := m.get(remainingKey{i, "a", "b"}); ok && n == i {
 			kept = append(kept, i)
 		}
 	}
-	if len(kept) != maxRests || len(m.counts) != maxRests || !slices.Contains(kept, 3*maxRests-1) {
-		t.Errorf("%d of %d kept", len(kept), maxRests)
+	if len(kept) != maxRemainingCounts || len(m.counts) != maxRemainingCounts || !slices.Contains(kept, 3*maxRemainingCounts-1) {
+		t.Errorf("%d of %d kept", len(kept), maxRemainingCounts)
 	}
 }

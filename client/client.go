@@ -129,7 +129,7 @@ func (c *Client) List(ctx context.Context, r ListRequest, yield func(registry.Ob
 		prefix = r.Namespace + "/"
 	}
 	var failed error
-	err = view.Ascend(ctx, "", prefix, cache.Few, func(o *cache.Object) bool {
+	err = view.Ascend(ctx, "", prefix, cache.Streaming, func(o *cache.Object) bool {
 		var obj registry.Object
 		if o, failed = served.Readable(ctx, o); failed != nil {
 			return false

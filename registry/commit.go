@@ -185,7 +185,7 @@ func (r *Resource) written(key string, value, item []byte, revision int64) (Resu
 		if result.item, err = wire.StampJSON(item, revision); err != nil {
 			return Result{}, err
 		}
-		r.cache.Offer(key, revision, FormJSON, result.item)
+		r.cache.AddEncoding(key, revision, EncodingJSON, result.item)
 	}
 	return result, nil
 }

@@ -21,7 +21,7 @@ func (r *Resource) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
-	return r.cache.Form(o, r.codec.jsonForm(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
+	return r.cache.Encoded(o, r.codec.jsonID(v), func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 }
 
 // Prepare makes at once what ItemJSON has to make of the objects, if that costs less than one after the other: a list
@@ -32,14 +32,14 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 		return nil
 	}
 	v := r.codec.storage
-	form := batch.jsonForm(v)
+	id := batch.jsonID(v)
 	var lacking []*cache.Object
 	var data [][]byte
 	for _, o := range objects {
 		if o.Err() != nil || batch.isJSON(o.Data, v) {
 			continue
 		}
-		if _, ok := o.Kept(form); !ok {
+		if _, ok := o.CachedEncoding(id); !ok {
 			lacking = append(lacking, o)
 			data = append(data, o.Data)
 		}
@@ -52,7 +52,7 @@ func (r *Resource) Prepare(ctx context.Context, objects []*cache.Object) error {
 		return err
 	}
 	for i, o := range lacking {
-		if _, err := r.cache.Form(o, form, func() ([]byte, error) { return items[i], nil }); err != nil {
+		if _, err := r.cache.Encoded(o, id, func() ([]byte, error) { return items[i], nil }); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) (
 	if o.Err() == nil && r.codec.isProto(v) {
 		return o.Data, nil
 	}
-	return r.cache.Form(o, r.protoForm(v), func() ([]byte, error) {
+	return r.cache.Encoded(o, r.protoID(v), func() ([]byte, error) {
 		obj, err := r.DecodeAs(ctx, o, v)
 		if err != nil {
 			return nil, err
@@ -84,13 +84,13 @@ func (r *Resource) ItemProto(ctx context.Context, o *cache.Object, v *Version) (
 // MetadataJSON returns the JSON of o's metadata: a part of its item JSON if that is kept, and else made without the
 // rest of the object.
 func (r *Resource) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
-	return r.cache.Form(o, FormMetadata, func() ([]byte, error) {
+	return r.cache.Encoded(o, EncodingMetadata, func() ([]byte, error) {
 		if err := o.Err(); err != nil {
 			return nil, kerrors.NewInternalError(err)
 		}
 		var meta []byte
 		var err error
-		if item, ok := o.Kept(FormJSON); ok {
+		if item, ok := o.CachedEncoding(EncodingJSON); ok {
 			meta, err = metadataOf(item)
 		} else {
 			meta, err = r.codec.metadata(o.Data)
@@ -114,7 +114,7 @@ func (r *Resource) MetadataProto(ctx context.Context, o *cache.Object) ([]byte, 
 	if message != nil {
 		return r.shownMetadataProto(message)
 	}
-	return r.cache.Form(o, FormMetadataProto, func() ([]byte, error) {
+	return r.cache.Encoded(o, EncodingMetadataProto, func() ([]byte, error) {
 		meta, err := r.MetadataJSON(ctx, o)
 		if err != nil {
 			return nil, err
@@ -151,12 +151,12 @@ func (r *Resource) shownMetadataProto(meta []byte) ([]byte, error) {
 	return m.Marshal()
 }
 
-// protoForm returns the form of the protobuf message in a version that is not the stored one.
-func (r *Resource) protoForm(v *Version) cache.FormID { return r.Kind.formOf(v) + 1 }
+// protoID identifies the protobuf message in a version that is not the stored one.
+func (r *Resource) protoID(v *Version) cache.EncodingID { return r.Kind.firstEncodingID(v) + 1 }
 
-// rowForm returns the form of a table's row. Cells are made from the storage version; a custom resource has a Kind for
-// each of its versions, of which that is the storage version.
-func (r *Resource) rowForm() cache.FormID { return r.Kind.formOf(r.codec.storage) + 2 }
+// rowID identifies the row of a table. Cells are made from the storage version. A custom resource has a Kind for each
+// of its versions, in which that version is the storage version.
+func (r *Resource) rowID() cache.EncodingID { return r.Kind.firstEncodingID(r.codec.storage) + 2 }
 
 // encodeItem makes the item JSON of o in version v. An object that cannot be encoded is shown all the same, so that
 // lists of others do not fail for it: see unshowableError.
@@ -216,22 +216,21 @@ func (r *Resource) FieldValue(ctx context.Context, o *cache.Object, name string)
 	return "", fmt.Errorf("%s has no field %q", r.Kind.GroupResource(), name)
 }
 
-// GroupForm returns what make makes of a group of objects in the form id, from what
-// is kept with the group where it is there.
-func (r *Resource) GroupForm(g cache.Group, id cache.FormID, make func() ([]byte, error)) ([]byte, error) {
-	return r.cache.GroupForm(g, id, make)
+// EncodedChunk returns the encoding id of a chunk: the cached one, or else the result of encode.
+func (r *Resource) EncodedChunk(chunk cache.Chunk, id cache.EncodingID, encode func() ([]byte, error)) ([]byte, error) {
+	return r.cache.EncodedChunk(chunk, id, encode)
 }
 
-// AskedAgain says whether groups were asked for as this form before, not long ago,
-// and notes that they are now.
-func (r *Resource) AskedAgain(id cache.FormID) bool { return r.cache.AskedAgain(id) }
+// NoteRequest records a request for chunks in an encoding, and reports whether there was one before in the last
+// minutes.
+func (r *Resource) NoteRequest(id cache.EncodingID) bool { return r.cache.NoteRequest(id) }
 
-// ItemForm returns the form of items in version v, as JSON or as protobuf messages.
-func (r *Resource) ItemForm(v *Version, proto bool) cache.FormID {
+// ItemEncodingID identifies the items of lists in version v, as JSON or as protobuf messages.
+func (r *Resource) ItemEncodingID(v *Version, proto bool) cache.EncodingID {
 	if proto {
-		return r.protoForm(v)
+		return r.protoID(v)
 	}
-	return r.codec.jsonForm(v)
+	return r.codec.jsonID(v)
 }
 
 // ItemJSONOnce is ItemJSON for a single use: what is not kept yet is not kept then.
@@ -239,7 +238,7 @@ func (r *Resource) ItemJSONOnce(ctx context.Context, o *cache.Object, v *Version
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
 	}
-	if data, ok := o.Kept(r.codec.jsonForm(v)); ok {
+	if data, ok := o.CachedEncoding(r.codec.jsonID(v)); ok {
 		return data, nil
 	}
 	return r.encodeItem(ctx, o, v)

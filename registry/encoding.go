@@ -11,16 +11,16 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// Encoded forms of an object that the cache keeps beside its data. Each version of the kind has formsOfVersion of
-// its own, from FormVersions on: JSON, protobuf (both for versions other than the stored one, whose forms have names
-// of their own), and the row of a table without its object.
+// The encodings of an object that the cache keeps beside its data. From EncodingVersions on, each version of the kind
+// has encodingsPerVersion identifiers: for JSON, for protobuf (both only used by versions other than the stored one,
+// whose encodings have names of their own), and for the row of a table without its object.
 const (
-	FormJSON          cache.FormID = iota // item JSON of the storage version
-	FormMetadata                          // JSON value of the member "metadata"
-	FormMetadataProto                     // message of a PartialObjectMetadata
-	FormVersions
+	EncodingJSON          cache.EncodingID = iota // item JSON of the storage version
+	EncodingMetadata                              // JSON value of the member "metadata"
+	EncodingMetadataProto                         // message of a PartialObjectMetadata
+	EncodingVersions
 
-	formsOfVersion = 3
+	encodingsPerVersion = 3
 )
 
 // encoding is how the objects of one kind are stored, what the cache holds of them, and how answers are made of that.
@@ -56,8 +56,8 @@ type encoding interface {
 	// decodeAsWritten is decode without a conversion: a custom resource is in the version that it was written in.
 	decodeAsWritten(data []byte) (Object, error)
 
-	// jsonForm returns the form under which the cache keeps the item JSON in a version.
-	jsonForm(v *Version) cache.FormID
+	// jsonID identifies the item JSON in a version in the cache.
+	jsonID(v *Version) cache.EncodingID
 	// isJSON returns whether data is the item JSON in a version, so that nothing has to be made of it.
 	isJSON(data []byte, v *Version) bool
 	// isProto returns whether data is the protobuf message in a version.
@@ -84,21 +84,21 @@ type batchEncoding interface {
 func newEncoding(k *Kind, storage *Version, decodes *atomic.Int64) encoding {
 	switch {
 	case k.Storage.Documents != nil:
-		return &unstructuredEncoding{documents: k.Storage.Documents, form: k.formOf(storage), decodes: decodes}
+		return &unstructuredEncoding{documents: k.Storage.Documents, id: k.firstEncodingID(storage), decodes: decodes}
 	case k.Storage.JSON:
 		return newJSONEncoding(k, storage, decodes)
 	}
 	return newProtobufEncoding(k, storage, decodes)
 }
 
-// formOf returns the first form of a version.
-func (k *Kind) formOf(v *Version) cache.FormID {
+// firstEncodingID returns the first of the encodingsPerVersion identifiers of a version.
+func (k *Kind) firstEncodingID(v *Version) cache.EncodingID {
 	for i := range k.Versions {
 		if &k.Versions[i] == v {
-			return FormVersions + cache.FormID(formsOfVersion*i)
+			return EncodingVersions + cache.EncodingID(encodingsPerVersion*i)
 		}
 	}
-	return FormVersions
+	return EncodingVersions
 }
 
 // typed is what the two encodings of Go types have in common.
@@ -108,11 +108,11 @@ type typed struct {
 	decodes *atomic.Int64
 }
 
-func (t *typed) jsonForm(v *Version) cache.FormID {
+func (t *typed) jsonID(v *Version) cache.EncodingID {
 	if v.isStored() {
-		return FormJSON
+		return EncodingJSON
 	}
-	return t.kind.formOf(v)
+	return t.kind.firstEncodingID(v)
 }
 
 // itemOf makes the item JSON of an object of the storage version in version v.

@@ -44,7 +44,7 @@ func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error
 		return nil, err
 	}
 	o, _, err := view.Get(ctx, key)
-	if err == nil && o == nil && view.Held() {
+	if err == nil && o == nil && view.Loaded() {
 		o, err = r.current(ctx, key)
 	}
 	if err != nil || o == nil {

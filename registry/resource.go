@@ -145,7 +145,7 @@ func (r *Resource) Decode(ctx context.Context, o *cache.Object) (Object, error) 
 		return nil, kerrors.NewInternalError(err)
 	}
 	if batch, ok := r.codec.encoding.(batchEncoding); ok {
-		if item, ok := o.Kept(batch.jsonForm(r.codec.storage)); ok {
+		if item, ok := o.CachedEncoding(batch.jsonID(r.codec.storage)); ok {
 			return batch.decodeAsWritten(item)
 		}
 	}

@@ -32,7 +32,7 @@ func (e Elapsed) MarshalJSON() ([]byte, error) { return json.Marshal(e.Text(time
 // or from encode, which is given the object in the version that cells are made of.
 // The result must not be changed.
 func (r *Resource) Row(ctx context.Context, o *cache.Object, encode func(Object) ([]byte, error)) ([]byte, error) {
-	return r.cache.Form(o, r.rowForm(), func() ([]byte, error) {
+	return r.cache.Encoded(o, r.rowID(), func() ([]byte, error) {
 		obj, err := r.Decode(ctx, o)
 		if err != nil {
 			return nil, err

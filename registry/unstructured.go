@@ -35,7 +35,7 @@ type Documents interface {
 // JSON is the document in the version of the kind.
 type unstructuredEncoding struct {
 	documents Documents
-	form      cache.FormID // of the document in the version of the kind
+	id        cache.EncodingID // of the document in the version of the kind
 	decodes   *atomic.Int64
 }
 
@@ -113,7 +113,7 @@ func (e *unstructuredEncoding) decodeAsWritten(data []byte) (Object, error) {
 	return e.documents.Decode(data)
 }
 
-func (e *unstructuredEncoding) jsonForm(*Version) cache.FormID { return e.form }
+func (e *unstructuredEncoding) jsonID(*Version) cache.EncodingID { return e.id }
 
 func (e *unstructuredEncoding) isJSON(data []byte, _ *Version) bool { return e.documents.Is(data) }
 

@@ -153,7 +153,7 @@ func (c caller) watch(path, accept, last string) {
 	}
 }
 
-// TestReadsDecodeNothing: once an object's forms are made, GET, LIST and WATCH in
+// TestReadsDecodeNothing checks that, once the encodings of an object are cached, GET, LIST and WATCH in
 // the stored version copy bytes, whatever the kind.
 func TestReadsDecodeNothing(t *testing.T) {
 	reg, server := verbsServer(t)
@@ -214,7 +214,7 @@ func readAllWays(t *testing.T, c caller, r *registry.Resource, v *registry.Versi
 	}
 	accepts := []string{"application/json", "application/vnd.kubernetes.protobuf"}
 	for _, accept := range accepts {
-		c.get(path+"/"+name, accept) // makes the form
+		c.get(path+"/"+name, accept) // caches the encoding
 	}
 	before := r.Decodes()
 	check := func(what, accept string) {

@@ -43,7 +43,7 @@ type page struct {
 	own       bool   // the objects were read for this page alone
 	// groups yields the groups that the objects stand in; nil where they are chosen
 	// among others.
-	groups func(yield func(cache.Group) bool)
+	groups func(yield func(cache.Chunk) bool)
 }
 
 // page reads the objects that the options ask for.
@@ -75,9 +75,9 @@ func (s *served) readPage(
 	if err != nil {
 		return nil, err
 	}
-	p.revision, p.own = view.Revision(), !view.Held()
-	if sel.everything() && view.Held() && view.Snapshot().Unread() == 0 {
-		p.groups = func(yield func(cache.Group) bool) { view.Snapshot().Groups(start, sel.prefix(), yield) }
+	p.revision, p.own = view.Revision(), !view.Loaded()
+	if sel.everything() && view.Loaded() && view.Snapshot().Unread() == 0 {
+		p.groups = func(yield func(cache.Chunk) bool) { view.Snapshot().Chunks(start, sel.prefix(), yield) }
 	}
 	if !c.more {
 		return p, nil
@@ -85,7 +85,7 @@ func (s *served) readPage(
 	next := p.objects[len(p.objects)-1].Key + "\x00"
 	p.next = continueToken{Revision: p.revision, Start: next[len(sel.prefix()):]}.encode()
 	if sel.everything() {
-		p.remaining, err = view.Rest(ctx, sel.prefix(), start, next, len(p.objects))
+		p.remaining, err = view.Remaining(ctx, sel.prefix(), start, next, len(p.objects))
 	}
 	return p, err
 }
@@ -162,7 +162,7 @@ func (c *collector) finish(ctx context.Context) error {
 func (sel *selection) most(limit int) int {
 	switch {
 	case !sel.everything() && limit == 0:
-		return cache.Few
+		return cache.Streaming
 	case !sel.everything():
 		return max(limit+1, lookAt)
 	case limit == 0:

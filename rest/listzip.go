@@ -26,7 +26,7 @@ const (
 
 // itemForm is how a list shows its objects.
 type itemForm struct {
-	id cache.FormID
+	id cache.EncodingID
 	// append appends an item as it stands in the list. Unless keep is set, what is
 	// made for that is not kept with the object.
 	append func(b []byte, o *cache.Object, keep bool) ([]byte, error)
@@ -45,9 +45,9 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 	case accepted.Media != scheme.JSON && !proto, accepted.Pretty:
 		return itemForm{}, false
 	case proto:
-		f := itemForm{id: s.ItemForm(s.Version, true)}
+		f := itemForm{id: s.ItemEncodingID(s.Version, true)}
 		if partial {
-			f.id = registry.FormMetadataProto
+			f.id = registry.EncodingMetadataProto
 		}
 		f.append = func(b []byte, o *cache.Object, _ bool) ([]byte, error) {
 			raw, err := s.listedProto(ctx, o, partial)
@@ -55,14 +55,14 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 		}
 		return f, true
 	case partial:
-		return itemForm{id: registry.FormMetadata, between: ",", append: func(
+		return itemForm{id: registry.EncodingMetadata, between: ",", append: func(
 			b []byte, o *cache.Object, _ bool,
 		) ([]byte, error) {
 			meta, err := s.MetadataJSON(ctx, o)
 			return appendPartial(b, accepted.AsVersion, meta), err
 		}}, true
 	}
-	return itemForm{id: s.ItemForm(s.Version, false), between: ",", append: func(
+	return itemForm{id: s.ItemEncodingID(s.Version, false), between: ",", append: func(
 		b []byte, o *cache.Object, keep bool,
 	) ([]byte, error) {
 		encode := s.ItemJSON
@@ -132,12 +132,12 @@ func (s *served) writeByGroups(
 func (s *served) pieces(form itemForm, groups []group) (pieces []gzipsplice.Piece, length, own int, err error) {
 	// Most clients list once and watch then. Only for those that come again are
 	// items kept beside the groups, so that a change costs one item and not a group.
-	keep := s.AskedAgain(form.id)
+	keep := s.NoteRequest(form.id)
 	buf := getBuffer()
 	defer putBuffer(buf)
 	length = max(0, len(groups)-1) * len(form.between)
 	for _, g := range groups {
-		piece, err := s.GroupForm(g.Group, form.id, func() ([]byte, error) {
+		piece, err := s.EncodedChunk(g.Chunk, form.id, func() ([]byte, error) {
 			text := (*buf)[:0]
 			for i, o := range g.Objects {
 				if i > 0 {
@@ -165,7 +165,7 @@ func (s *served) pieces(form itemForm, groups []group) (pieces []gzipsplice.Piec
 
 // A group is one of a page.
 type group struct {
-	cache.Group
+	cache.Chunk
 	own bool // nothing is kept of it
 }
 
@@ -173,17 +173,17 @@ type group struct {
 // in another state than the tree has, is a group of which nothing is kept.
 func (p *page) inGroups() (groups []group) {
 	rest := p.objects
-	p.groups(func(g cache.Group) bool {
+	p.groups(func(g cache.Chunk) bool {
 		n := min(len(g.Objects), len(rest))
 		own := !slices.Equal(g.Objects, rest[:n])
 		if own {
-			g = cache.Group{Objects: rest[:n:n]}
+			g = cache.Chunk{Objects: rest[:n:n]}
 		}
 		groups, rest = append(groups, group{g, own}), rest[n:]
 		return len(rest) > 0
 	})
 	if len(rest) > 0 {
-		groups = append(groups, group{cache.Group{Objects: rest}, true})
+		groups = append(groups, group{cache.Chunk{Objects: rest}, true})
 	}
 	return groups
 }

@@ -61,8 +61,8 @@ func (c caller) must(method, path, body string) {
 	}
 }
 
-// listForms are the forms of lists: kept by groups or not, all must read the same
-// compressed and plain.
+// listForms are the media types of lists. Each must be the same text,
+// whether it is compressed or not.
 var listForms = []string{
 	"application/json",
 	"application/vnd.kubernetes.protobuf",

@@ -163,7 +163,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	b := (*buf)[:0]
 	var failed error
 	// What was sent is not kept: none of it has to be in memory at once.
-	err = st.sel.visit(ctx, view, "", cache.Few, func(o *cache.Object) bool {
+	err = st.sel.visit(ctx, view, "", cache.Streaming, func(o *cache.Object) bool {
 		b, failed = st.appendInitial(ctx, b, o)
 		return failed == nil
 	})

@@ -55,8 +55,8 @@ type storePart struct {
 	store storage.Store
 	holds func(k *registry.Kind, prefix string) bool
 	cache *cache.Cache
-	// formBudget is the cache's; 0 is what a cache has by itself.
-	formBudget int64
+	// encodingBudget bounds the cached encodings, in bytes; 0 is the default of a cache.
+	encodingBudget int64
 }
 
 // backend is the kind of store that Config.Storage names.
@@ -116,7 +116,7 @@ func (s *stores) open(ctx context.Context) error {
 	for i := range s.places {
 		p := &s.places[i]
 		p.cache = cache.New(cache.Options{
-			Store: p.store, FormBudget: p.formBudget, IdleDrop: idleDrop, Histories: histories, Logger: s.log,
+			Store: p.store, EncodingBudget: p.encodingBudget, IdleDrop: idleDrop, Histories: histories, Logger: s.log,
 		})
 	}
 	if s.encryption != nil {
@@ -205,7 +205,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 	budgets := []int64{240 << 20, 32 << 20, 240 << 20} // together what one cache has
 	for i, part := range store.Parts(eventsPrefix) {
 		s.places = append(s.places, storePart{
-			store: part, formBudget: budgets[i],
+			store: part, encodingBudget: budgets[i],
 			holds: func(_ *registry.Kind, prefix string) bool { return part.Holds(prefix) },
 		})
 	}

@@ -5,17 +5,17 @@ import "slices"
 // put sets key to v on behalf of edit owner and returns what it replaced.
 func (t *Tree[V]) put(owner uint64, key string, v V) (old V, replaced bool) {
 	if t.root == nil {
-		t.root = &node[V]{owner: owner, count: 1, keys: []string{key}, vals: []V{v}}
+		t.root = &node[V]{owner: owner, count: 1, keys: []string{key}, values: []V{v}}
 		return old, false
 	}
-	p := putting[V]{owner: owner, key: key, value: v}
+	p := putOperation[V]{owner: owner, key: key, value: v}
 	root, right := p.put(t.root, true)
 	if right != nil {
 		root = &node[V]{
-			owner: owner,
-			count: root.count + right.count,
-			keys:  []string{"", p.separator},
-			kids:  []*node[V]{root, right},
+			owner:    owner,
+			count:    root.count + right.count,
+			keys:     []string{"", p.separator},
+			children: []*node[V]{root, right},
 		}
 	}
 	t.root = root
@@ -28,8 +28,8 @@ func (t *Tree[V]) remove(owner uint64, key string) (old V, removed bool) {
 		return old, false
 	}
 	root := t.root.remove(owner, key)
-	for root != nil && len(root.kids) == 1 {
-		root = root.kids[0]
+	for root != nil && len(root.children) == 1 {
+		root = root.children[0]
 	}
 	if root != nil && root.count == 0 {
 		root = nil
@@ -39,7 +39,7 @@ func (t *Tree[V]) remove(owner uint64, key string) (old V, removed bool) {
 }
 
 // putting is one put on its way down and up the tree.
-type putting[V any] struct {
+type putOperation[V any] struct {
 	owner     uint64
 	key       string
 	value     V
@@ -51,14 +51,14 @@ type putting[V any] struct {
 // put returns the node that takes n's place and, where n had to be split, its
 // right half. last says that n is on the tree's right edge: there a split leaves
 // the left half full, since keys that arrive in order only ever go to the right.
-func (p *putting[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
-	n = n.own(p.owner)
-	if n.kids == nil {
+func (p *putOperation[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
+	n = n.writable(p.owner)
+	if n.children == nil {
 		return n, p.putLeaf(n, last)
 	}
-	i := n.child(p.key)
-	kid, right := p.put(n.kids[i], last && i == len(n.kids)-1)
-	n.kids[i] = kid
+	i := n.childIndex(p.key)
+	kid, right := p.put(n.children[i], last && i == len(n.children)-1)
+	n.children[i] = kid
 	if !p.replaced {
 		n.count++
 	}
@@ -66,29 +66,29 @@ func (p *putting[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
 		return n, nil
 	}
 	n.keys = slices.Insert(n.keys, i+1, p.separator)
-	n.kids = slices.Insert(n.kids, i+1, right)
-	if len(n.kids) <= maxFan {
+	n.children = slices.Insert(n.children, i+1, right)
+	if len(n.children) <= maxEntries {
 		return n, nil
 	}
-	mid := len(n.kids) / 2
-	if last && i+2 == len(n.kids) {
-		mid = len(n.kids) - 1
+	mid := len(n.children) / 2
+	if last && i+2 == len(n.children) {
+		mid = len(n.children) - 1
 	}
 	return n, p.split(n, mid)
 }
 
-func (p *putting[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
+func (p *putOperation[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
 	i := lowerBound(n.keys, p.key)
 	if i < len(n.keys) && n.keys[i] == p.key {
-		p.old, p.replaced = n.vals[i], true
-		n.keys[i], n.vals[i] = p.key, p.value
+		p.old, p.replaced = n.values[i], true
+		n.keys[i], n.values[i] = p.key, p.value
 		return nil
 	}
 	into := n
-	if len(n.keys) == maxFan {
-		mid := maxFan / 2
-		if last && i == maxFan {
-			mid = maxFan
+	if len(n.keys) == maxEntries {
+		mid := maxEntries / 2
+		if last && i == maxEntries {
+			mid = maxEntries
 		}
 		right = p.split(n, mid)
 		if i >= mid {
@@ -96,7 +96,7 @@ func (p *putting[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
 		}
 	}
 	into.keys = slices.Insert(into.keys, i, p.key)
-	into.vals = slices.Insert(into.vals, i, p.value)
+	into.values = slices.Insert(into.values, i, p.value)
 	into.count++
 	if right != nil {
 		p.separator = right.keys[0]
@@ -105,20 +105,20 @@ func (p *putting[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
 }
 
 // split moves what n has from mid on to a new node.
-func (p *putting[V]) split(n *node[V], mid int) *node[V] {
+func (p *putOperation[V]) split(n *node[V], mid int) *node[V] {
 	right := &node[V]{owner: p.owner}
 	right.keys = append(right.keys, n.keys[mid:]...)
 	n.keys = truncate(n.keys, mid)
-	if n.kids == nil {
-		right.vals = append(right.vals, n.vals[mid:]...)
-		n.vals = truncate(n.vals, mid)
+	if n.children == nil {
+		right.values = append(right.values, n.values[mid:]...)
+		n.values = truncate(n.values, mid)
 		right.count = len(right.keys)
 		n.count = len(n.keys)
 		return right
 	}
-	right.kids = append(right.kids, n.kids[mid:]...)
-	n.kids = truncate(n.kids, mid)
-	for _, kid := range right.kids {
+	right.children = append(right.children, n.children[mid:]...)
+	n.children = truncate(n.children, mid)
+	for _, kid := range right.children {
 		right.count += kid.count
 	}
 	n.count -= right.count
@@ -133,65 +133,65 @@ func truncate[T any](s []T, n int) []T {
 }
 
 // own returns n if edit owner made it, and else a copy that owner may change.
-func (n *node[V]) own(owner uint64) *node[V] {
+func (n *node[V]) writable(owner uint64) *node[V] {
 	if n.owner == owner {
 		return n
 	}
-	mine := &node[V]{owner: owner, count: n.count, keys: roomy(n.keys)}
-	if n.kids == nil {
-		mine.vals = roomy(n.vals)
+	mine := &node[V]{owner: owner, count: n.count, keys: copyWithRoom(n.keys)}
+	if n.children == nil {
+		mine.values = copyWithRoom(n.values)
 	} else {
-		mine.kids = roomy(n.kids)
+		mine.children = copyWithRoom(n.children)
 	}
 	return mine
 }
 
 // roomy copies s with space for one more: the write it is copied for may add.
-func roomy[T any](s []T) []T {
-	return append(make([]T, 0, min(len(s)+1, maxFan)), s...)
+func copyWithRoom[T any](s []T) []T {
+	return append(make([]T, 0, min(len(s)+1, maxEntries)), s...)
 }
 
 // remove deletes key, which is there, and returns the node in n's place.
 func (n *node[V]) remove(owner uint64, key string) *node[V] {
-	n = n.own(owner)
+	n = n.writable(owner)
 	n.count--
-	if n.kids == nil {
+	if n.children == nil {
 		i := lowerBound(n.keys, key)
 		n.keys = slices.Delete(n.keys, i, i+1)
-		n.vals = slices.Delete(n.vals, i, i+1)
+		n.values = slices.Delete(n.values, i, i+1)
 		return n
 	}
-	i := n.child(key)
-	kid := n.kids[i].remove(owner, key)
-	n.kids[i] = kid
+	i := n.childIndex(key)
+	kid := n.children[i].remove(owner, key)
+	n.children[i] = kid
 	switch {
 	case kid.count == 0:
 		n.keys = slices.Delete(n.keys, i, i+1)
-		n.kids = slices.Delete(n.kids, i, i+1)
-	case len(kid.keys) < minFan && i > 0 && n.join(owner, i-1):
-	case len(kid.keys) < minFan && i+1 < len(n.kids):
-		n.join(owner, i)
+		n.children = slices.Delete(n.children, i, i+1)
+	case len(kid.keys) < minEntries && i > 0 && n.merge(owner, i-1):
+	case len(kid.keys) < minEntries && i+1 < len(n.children):
+		n.merge(owner, i)
 	}
 	return n
 }
 
 // join makes one node of kids i and i+1 if that leaves room to grow.
-func (n *node[V]) join(owner uint64, i int) bool {
-	left, right := n.kids[i], n.kids[i+1]
-	if len(left.keys)+len(right.keys) > maxFan*3/4 {
+func (n *node[V]) merge(owner uint64, i int) bool {
+	left, right := n.children[i], n.children[i+1]
+	if len(left.keys)+len(right.keys) > maxEntries*3/4 {
 		return false
 	}
-	left = left.own(owner)
+	left = left.writable(owner)
 	at := len(left.keys)
 	left.keys = append(left.keys, right.keys...)
-	left.vals = append(left.vals, right.vals...)
-	left.kids = append(left.kids, right.kids...)
+	left.values = append(left.values, right.values...)
+	left.children = append(left.children, right.children...)
 	left.count += right.count
-	if left.kids != nil {
+	if left.children != nil {
 		left.keys[at] = n.keys[i+1]
 	}
-	n.kids[i] = left
+	n.children[i] = left
 	n.keys = slices.Delete(n.keys, i+1, i+2)
-	n.kids = slices.Delete(n.kids, i+1, i+2)
+	n.children = slices.Delete(n.children, i+1, i+2)
 	return true
 }

@@ -47,12 +47,12 @@ func collect(t Tree[*item], from, prefix string) (out []*item) {
 // it was made: it must be that of the same values ever after.
 func leaves(t *testing.T, tree Tree[*item], from, prefix string) (out []*item) {
 	t.Helper()
-	tree.Leaves(from, prefix, func(values []*item, note *Note) bool {
+	tree.Leaves(from, prefix, func(values []*item, note *LeafCache) bool {
 		if len(values) == 0 {
 			t.Fatal("a leaf without values")
 		}
 		if note != nil {
-			if noted := note.Keep(slices.Clone(values)).([]*item); !slices.Equal(noted, values) {
+			if noted := note.LoadOrStore(slices.Clone(values)).([]*item); !slices.Equal(noted, values) {
 				t.Fatalf("a leaf's note is about other values")
 			}
 		}
@@ -85,18 +85,18 @@ func compare(t *testing.T, s Set[*item], m twin, from, prefix string) {
 	if s.All().Len() != len(m) {
 		t.Fatalf("Len %d, want %d", s.All().Len(), len(m))
 	}
-	for i := range s.by {
+	for i := range s.fields {
 		values := make(map[string]bool)
 		for _, v := range m {
 			if i < len(v.fields) {
 				values[v.fields[i]] = true
 			}
 		}
-		if s.Values(i) != len(values) {
-			t.Fatalf("index %d has %d values, want %d", i, s.Values(i), len(values))
+		if s.FieldValues(i) != len(values) {
+			t.Fatalf("index %d has %d values, want %d", i, s.FieldValues(i), len(values))
 		}
 		for value := range values {
-			check(fmt.Sprint("index ", i, " ", value), s.By(i, value), func(v *item) bool {
+			check(fmt.Sprint("index ", i, " ", value), s.WithField(i, value), func(v *item) bool {
 				return i < len(v.fields) && v.fields[i] == value
 			})
 		}
@@ -119,22 +119,22 @@ func checkNode(t *testing.T, n *node[*item], low, high string) int {
 	if n == nil {
 		return 0
 	}
-	if len(n.keys) > maxFan || len(n.keys) == 0 {
+	if len(n.keys) > maxEntries || len(n.keys) == 0 {
 		t.Fatalf("node of %d keys", len(n.keys))
 	}
-	if n.kids == nil {
-		if n.count != len(n.keys) || len(n.vals) != len(n.keys) || !slices.IsSorted(n.keys) || n.keys[0] < low || n.keys[len(n.keys)-1] >= high {
+	if n.children == nil {
+		if n.count != len(n.keys) || len(n.values) != len(n.keys) || !slices.IsSorted(n.keys) || n.keys[0] < low || n.keys[len(n.keys)-1] >= high {
 			t.Fatalf("bad leaf %q in [%q, %q), count %d", n.keys, low, high, n.count)
 		}
 		return 1
 	}
 	total, height := 0, 0
-	for i, kid := range n.kids {
+	for i, kid := range n.children {
 		from, to := low, high
 		if i > 0 {
 			from = n.keys[i]
 		}
-		if i+1 < len(n.kids) {
+		if i+1 < len(n.children) {
 			to = n.keys[i+1]
 		}
 		h := checkNode(t, kid, from, to)
@@ -245,7 +245,7 @@ func TestShapes(t *testing.T) {
 			compare(t, s, m, "k02500", "k03")
 			leaves, full := 0, 0
 			countLeaves(s.all.root, &leaves, &full)
-			if leaves*maxFan > 3*n {
+			if leaves*maxEntries > 3*n {
 				t.Errorf("%d leaves for %d values", leaves, n)
 			}
 			edit = s.Edit()
@@ -267,13 +267,13 @@ func TestShapes(t *testing.T) {
 }
 
 func countLeaves(n *node[*item], leaves, full *int) {
-	if n.kids == nil {
+	if n.children == nil {
 		*leaves++
-		if len(n.keys) == maxFan {
+		if len(n.keys) == maxEntries {
 			*full++
 		}
 	}
-	for _, kid := range n.kids {
+	for _, kid := range n.children {
 		countLeaves(kid, leaves, full)
 	}
 }

@@ -4,9 +4,9 @@ package index
 // and each of its values, a tree of the values that have it. A Set never changes;
 // Edit makes another one that shares what stays the same.
 type Set[V any] struct {
-	all    Tree[V]
-	by     []Tree[Tree[V]]
-	fields func(V) []string
+	all      Tree[V]
+	fields   []Tree[Tree[V]]
+	fieldsOf func(V) []string
 	// edits numbers the edits that led here. Every node of the set was made by
 	// an edit of at most that number, so the next edit's number is its own.
 	edits uint64
@@ -16,27 +16,27 @@ type Set[V any] struct {
 // value's field values in the order of the indexes; a value with fewer is left
 // out of the others. A value's fields must not change.
 func NewSet[V any](indexes int, fields func(V) []string) Set[V] {
-	return Set[V]{by: make([]Tree[Tree[V]], indexes), fields: fields}
+	return Set[V]{fields: make([]Tree[Tree[V]], indexes), fieldsOf: fields}
 }
 
 // All is the tree of all values by key.
 func (s Set[V]) All() Tree[V] { return s.all }
 
 // By is the tree of the values whose field of that index has that value.
-func (s Set[V]) By(index int, value string) Tree[V] {
-	t, _ := s.by[index].Get(value)
+func (s Set[V]) WithField(index int, value string) Tree[V] {
+	t, _ := s.fields[index].Get(value)
 	return t
 }
 
 // Values returns how many different values the field of an index has.
-func (s Set[V]) Values(index int) int { return s.by[index].Len() }
+func (s Set[V]) FieldValues(index int) int { return s.fields[index].Len() }
 
 // Edit starts a series of changes. Nodes are copied once an edit, however many
 // of its changes touch them.
 func (s Set[V]) Edit() *Edit[V] {
 	e := &Edit[V]{set: s}
 	e.set.edits++
-	e.set.by = append([]Tree[Tree[V]](nil), s.by...)
+	e.set.fields = append([]Tree[Tree[V]](nil), s.fields...)
 	return e
 }
 
@@ -50,20 +50,20 @@ func (e *Edit[V]) Get(key string) (V, bool) { return e.set.all.Get(key) }
 func (e *Edit[V]) Put(key string, v V) (old V, replaced bool) {
 	s := &e.set
 	old, replaced = s.all.put(s.edits, key, v)
-	if len(s.by) == 0 {
+	if len(s.fields) == 0 {
 		return old, replaced
 	}
 	var before []string
 	if replaced {
-		before = s.fields(old)
+		before = s.fieldsOf(old)
 	}
-	now := s.fields(v)
-	for i := range s.by {
-		if i < len(before) && (i >= len(now) || before[i] != now[i]) {
-			e.unlist(i, before[i], key)
+	after := s.fieldsOf(v)
+	for i := range s.fields {
+		if i < len(before) && (i >= len(after) || before[i] != after[i]) {
+			e.removeFromIndex(i, before[i], key)
 		}
-		if i < len(now) {
-			e.list(i, now[i], key, v)
+		if i < len(after) {
+			e.addToIndex(i, after[i], key, v)
 		}
 	}
 	return old, replaced
@@ -73,12 +73,12 @@ func (e *Edit[V]) Put(key string, v V) (old V, replaced bool) {
 func (e *Edit[V]) Delete(key string) (old V, removed bool) {
 	s := &e.set
 	old, removed = s.all.remove(s.edits, key)
-	if !removed || len(s.by) == 0 {
+	if !removed || len(s.fields) == 0 {
 		return old, removed
 	}
-	for i, value := range s.fields(old) {
-		if i < len(s.by) {
-			e.unlist(i, value, key)
+	for i, value := range s.fieldsOf(old) {
+		if i < len(s.fields) {
+			e.removeFromIndex(i, value, key)
 		}
 	}
 	return old, true
@@ -91,25 +91,25 @@ func (e *Edit[V]) Done() Set[V] {
 	return s
 }
 
-func (e *Edit[V]) list(index int, value, key string, v V) {
+func (e *Edit[V]) addToIndex(index int, value, key string, v V) {
 	s := &e.set
-	t, _ := s.by[index].Get(value)
+	t, _ := s.fields[index].Get(value)
 	root := t.root
 	t.put(s.edits, key, v)
 	if t.root != root {
-		s.by[index].put(s.edits, value, t)
+		s.fields[index].put(s.edits, value, t)
 	}
 }
 
-func (e *Edit[V]) unlist(index int, value, key string) {
+func (e *Edit[V]) removeFromIndex(index int, value, key string) {
 	s := &e.set
-	t, _ := s.by[index].Get(value)
+	t, _ := s.fields[index].Get(value)
 	root := t.root
 	t.remove(s.edits, key)
 	switch {
 	case t.root == nil:
-		s.by[index].remove(s.edits, value)
+		s.fields[index].remove(s.edits, value)
 	case t.root != root:
-		s.by[index].put(s.edits, value, t)
+		s.fields[index].put(s.edits, value, t)
 	}
 }

@@ -9,9 +9,9 @@ import "strings"
 const (
 	// maxFan bounds the entries of a node. A write copies one node a level;
 	// 32 keeps such a copy below a kilobyte and a million entries in 5 levels.
-	maxFan = 32
+	maxEntries = 32
 	// minFan is the size below which a node looks for a neighbour to join.
-	minFan = 8
+	minEntries = 8
 )
 
 // Tree is an ordered map from string to V. The zero value is empty. Reading
@@ -25,12 +25,12 @@ type Tree[V any] struct{ root *node[V] }
 // A node whose owner is the running edit's number was made by that edit, is not
 // yet visible to anybody else and may be changed in place.
 type node[V any] struct {
-	owner uint64
-	count int // entries below
-	keys  []string
-	vals  []V
-	kids  []*node[V]
-	note  Note // of a leaf
+	owner    uint64
+	count    int // entries below
+	keys     []string
+	values   []V
+	children []*node[V]
+	cache    LeafCache // of a leaf
 }
 
 // Len returns the number of entries.
@@ -47,12 +47,12 @@ func (t Tree[V]) Get(key string) (v V, ok bool) {
 	if n == nil {
 		return v, false
 	}
-	for n.kids != nil {
-		n = n.kids[n.child(key)]
+	for n.children != nil {
+		n = n.children[n.childIndex(key)]
 	}
 	i := lowerBound(n.keys, key)
 	if i < len(n.keys) && n.keys[i] == key {
-		return n.vals[i], true
+		return n.values[i], true
 	}
 	return v, false
 }
@@ -71,7 +71,7 @@ func (t Tree[V]) Count(from, prefix string) int {
 	if t.root == nil {
 		return 0
 	}
-	return max(0, t.root.through(prefix)-t.root.below(max(from, prefix)))
+	return max(0, t.root.countThrough(prefix)-t.root.countBelow(max(from, prefix)))
 }
 
 // lowerBound returns the position of the first key at or above key.
@@ -89,7 +89,7 @@ func lowerBound(keys []string, key string) int {
 }
 
 // child returns the position of the kid that holds key, if any does.
-func (n *node[V]) child(key string) int {
+func (n *node[V]) childIndex(key string) int {
 	low, high := 1, len(n.keys)
 	for low < high {
 		mid := int(uint(low+high) >> 1)
@@ -103,9 +103,9 @@ func (n *node[V]) child(key string) int {
 }
 
 func (n *node[V]) ascend(from, prefix string, yield func(V) bool) bool {
-	if n.kids != nil {
-		for i := n.child(from); i < len(n.kids); i++ {
-			if !n.kids[i].ascend(from, prefix, yield) {
+	if n.children != nil {
+		for i := n.childIndex(from); i < len(n.children); i++ {
+			if !n.children[i].ascend(from, prefix, yield) {
 				return false
 			}
 			from = "" // reached: what follows is above it
@@ -120,7 +120,7 @@ func (n *node[V]) ascend(from, prefix string, yield func(V) bool) bool {
 		return true
 	}
 	if strings.HasPrefix(n.keys[len(n.keys)-1], prefix) {
-		for _, v := range n.vals[first:] {
+		for _, v := range n.values[first:] {
 			if !yield(v) {
 				return false
 			}
@@ -128,7 +128,7 @@ func (n *node[V]) ascend(from, prefix string, yield func(V) bool) bool {
 		return true
 	}
 	for i := first; i < len(n.keys); i++ {
-		if !strings.HasPrefix(n.keys[i], prefix) || !yield(n.vals[i]) {
+		if !strings.HasPrefix(n.keys[i], prefix) || !yield(n.values[i]) {
 			return false
 		}
 	}
@@ -136,30 +136,30 @@ func (n *node[V]) ascend(from, prefix string, yield func(V) bool) bool {
 }
 
 // below counts the keys under key.
-func (n *node[V]) below(key string) int {
+func (n *node[V]) countBelow(key string) int {
 	total := 0
-	for n.kids != nil {
-		c := n.child(key)
-		for _, kid := range n.kids[:c] {
+	for n.children != nil {
+		c := n.childIndex(key)
+		for _, kid := range n.children[:c] {
 			total += kid.count
 		}
-		n = n.kids[c]
+		n = n.children[c]
 	}
 	return total + lowerBound(n.keys, key)
 }
 
 // through counts the keys that are under prefix or begin with it.
-func (n *node[V]) through(prefix string) int {
+func (n *node[V]) countThrough(prefix string) int {
 	if prefix == "" {
 		return n.count
 	}
 	total := 0
-	for n.kids != nil {
+	for n.children != nil {
 		c := 1 + upperBound(n.keys[1:], prefix)
-		for _, kid := range n.kids[:c-1] {
+		for _, kid := range n.children[:c-1] {
 			total += kid.count
 		}
-		n = n.kids[c-1]
+		n = n.children[c-1]
 	}
 	return total + upperBound(n.keys, prefix)
 }

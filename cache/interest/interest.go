@@ -16,7 +16,7 @@ const (
 	Object                     // the object with that key
 )
 
-const fixedKinds = 3
+const namedKinds = 3
 
 // Key names an interest.
 type Key struct {
@@ -32,19 +32,19 @@ type Subject struct {
 	Old, New []string
 	// Unknown says that the values before or after could not be read: the event
 	// may concern any interest by a field.
-	Unknown bool
+	Unreadable bool
 }
 
 // Index holds the posting lists. W is what the user keeps with each of them. The
 // zero value is ready for use.
 type Index[W any] struct {
-	postings map[Key]*Posting[W]
-	kinds    []int // how many postings there are of each kind
+	postings       map[Key]*Posting[W]
+	postingsOfKind []int // how many postings there are of each kind
 }
 
 // Posting is the list of one interest.
 type Posting[W any] struct {
-	Wait W // the user's
+	User W // the user's
 
 	key       Key
 	users     int
@@ -89,17 +89,17 @@ func (x *Index[W]) Each(yield func(*Posting[W])) {
 }
 
 func (x *Index[W]) count(kind Kind, by int) {
-	i := int(kind) + fixedKinds
-	for len(x.kinds) <= i {
-		x.kinds = append(x.kinds, 0)
+	i := int(kind) + namedKinds
+	for len(x.postingsOfKind) <= i {
+		x.postingsOfKind = append(x.postingsOfKind, 0)
 	}
-	x.kinds[i] += by
+	x.postingsOfKind[i] += by
 }
 
 // Append enters the event at position, which is above all before it, in the
 // postings it concerns, and calls touched with each of them once.
 func (x *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W])) {
-	x.each(s, func(p *Posting[W]) {
+	x.matching(s, func(p *Posting[W]) {
 		p.positions = append(p.positions, position)
 		if touched != nil {
 			touched(p)
@@ -109,15 +109,15 @@ func (x *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W]))
 
 // Drop takes the event at position, the oldest one, out of the postings again.
 func (x *Index[W]) Drop(position uint64, s Subject) {
-	x.each(s, func(p *Posting[W]) { p.drop(position) })
+	x.matching(s, func(p *Posting[W]) { p.drop(position) })
 }
 
 // each calls yield once with every posting that the subject concerns.
-func (x *Index[W]) each(s Subject, yield func(*Posting[W])) {
-	x.one(Namespace, s.Namespace, yield)
-	x.one(Name, s.Name, yield)
-	x.one(Object, s.Key, yield)
-	if s.Unknown {
+func (x *Index[W]) matching(s Subject, yield func(*Posting[W])) {
+	x.visit(Namespace, s.Namespace, yield)
+	x.visit(Name, s.Name, yield)
+	x.visit(Object, s.Key, yield)
+	if s.Unreadable {
 		for key, p := range x.postings {
 			if key.Kind >= 0 {
 				yield(p)
@@ -125,19 +125,19 @@ func (x *Index[W]) each(s Subject, yield func(*Posting[W])) {
 		}
 		return
 	}
-	for i := range max(0, len(x.kinds)-fixedKinds) {
+	for i := range max(0, len(x.postingsOfKind)-namedKinds) {
 		if i < len(s.Old) {
-			x.one(Kind(i), s.Old[i], yield)
+			x.visit(Kind(i), s.Old[i], yield)
 		}
 		if i < len(s.New) && (i >= len(s.Old) || s.Old[i] != s.New[i]) {
-			x.one(Kind(i), s.New[i], yield)
+			x.visit(Kind(i), s.New[i], yield)
 		}
 	}
 }
 
-func (x *Index[W]) one(kind Kind, value string, yield func(*Posting[W])) {
-	i := int(kind) + fixedKinds
-	if i >= len(x.kinds) || x.kinds[i] == 0 {
+func (x *Index[W]) visit(kind Kind, value string, yield func(*Posting[W])) {
+	i := int(kind) + namedKinds
+	if i >= len(x.postingsOfKind) || x.postingsOfKind[i] == 0 {
 		return
 	}
 	if p := x.postings[Key{kind, value}]; p != nil {

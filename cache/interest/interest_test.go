@@ -18,7 +18,7 @@ func concerns(k Key, s Subject) bool {
 		return k.Value == s.Key
 	}
 	has := func(fields []string) bool { return int(k.Kind) < len(fields) && fields[k.Kind] == k.Value }
-	return s.Unknown || has(s.Old) || has(s.New)
+	return s.Unreadable || has(s.Old) || has(s.New)
 }
 
 type holder struct {
@@ -40,7 +40,7 @@ func play(t *testing.T, script []byte) {
 		value := func(n byte) string { return fmt.Sprint("v", n%3) }
 		switch a % 8 {
 		case 0, 1:
-			k := Key{Kind(int(b%5) - fixedKinds), value(c)}
+			k := Key{Kind(int(b%5) - namedKinds), value(c)}
 			if k.Kind == Object {
 				k.Value = value(c) + "/" + value(d)
 			}
@@ -66,7 +66,7 @@ func play(t *testing.T, script []byte) {
 			if d&2 == 0 || s.Old == nil {
 				s.New = []string{value(d >> 3), value(d >> 5)}[:1+d>>7]
 			}
-			s.Unknown = a >= 224
+			s.Unreadable = a >= 224
 			var touched []*Posting[int]
 			x.Append(uint64(len(events)), s, func(p *Posting[int]) { touched = append(touched, p) })
 			for _, h := range holders {

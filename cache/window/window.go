@@ -13,7 +13,7 @@ type Log[E any] struct {
 	first, next uint64
 	start       int64 // every event with a revision above it is in the log
 	last        int64 // no event with a revision above it is in the log
-	holes       []hole
+	gaps        []gap
 	bytes       int64
 }
 
@@ -25,7 +25,7 @@ type entry[E any] struct {
 
 // hole is a span of revisions, both ends exclusive, of which the log has the
 // outcome but not every event.
-type hole struct{ after, before int64 }
+type gap struct{ after, before int64 }
 
 // Reset empties the log; what follows is complete for revisions above start.
 // Positions go on counting.
@@ -99,8 +99,8 @@ func (l *Log[E]) drop(dropped func(position uint64, event E)) {
 	l.bytes -= e.size
 	*e = entry[E]{}
 	l.first++
-	for len(l.holes) > 0 && l.holes[0].before <= l.start {
-		l.holes = l.holes[1:]
+	for len(l.gaps) > 0 && l.gaps[0].before <= l.start {
+		l.gaps = l.gaps[1:]
 	}
 	dropped(position, event)
 }
@@ -108,9 +108,9 @@ func (l *Log[E]) drop(dropped func(position uint64, event E)) {
 // Hole says that between the two revisions (exclusive) only the outcome is known:
 // events of that span that were or will be appended lead from the state at after
 // to the state at before, but a reader that is somewhere in between cannot join.
-func (l *Log[E]) Hole(after, before int64) {
+func (l *Log[E]) AddGap(after, before int64) {
 	if before-after > 1 {
-		l.holes = append(l.holes, hole{after, before})
+		l.gaps = append(l.gaps, gap{after, before})
 	}
 }
 
@@ -120,7 +120,7 @@ func (l *Log[E]) Covers(revision int64) bool {
 	if revision < l.start {
 		return false
 	}
-	for _, h := range l.holes {
+	for _, h := range l.gaps {
 		if revision > h.after && revision < h.before {
 			return false
 		}

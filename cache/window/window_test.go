@@ -74,7 +74,7 @@ func play(t *testing.T, script []byte) {
 			}
 		case 1: // hole, then an event at its end
 			if b > 200 {
-				log.Hole(revision, revision+int64(b%13))
+				log.AddGap(revision, revision+int64(b%13))
 				slow.holes = append(slow.holes, [2]int64{revision, revision + int64(b%13)})
 				revision += int64(b % 13)
 			}

@@ -191,7 +191,7 @@ func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
 // found says whether an object that was missing can be read now.
 func (f *Informer) found() bool {
 	for _, o := range f.missing {
-		if o.Now() != o {
+		if o.Resolved() != o {
 			return true
 		}
 	}

@@ -20,7 +20,7 @@ func worlds(t *testing.T) []World {
 		restless,
 		embeddedWorld("disk", cache.Options{}, onDisk),
 		Memory(),
-		embeddedWorld("tiny ring and tables, tiny cache", cache.Options{WindowBytes: 1, FormBudget: 1}, tiny),
+		embeddedWorld("tiny ring and tables, tiny cache", cache.Options{WindowBytes: 1, EncodingBudget: 1}, tiny),
 		dropping,
 	}
 }

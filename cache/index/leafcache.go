@@ -6,19 +6,19 @@ import "sync/atomic"
 // not change: a tree with another value in its place has another leaf there, without
 // a note. What is noted goes with the last tree that has the leaf. The zero value is
 // empty; it may be used by several goroutines.
-type Note struct{ held atomic.Pointer[any] }
+type LeafCache struct{ value atomic.Pointer[any] }
 
 // Load returns what is noted, nil for nothing.
-func (n *Note) Load() any {
-	if p := n.held.Load(); p != nil {
+func (n *LeafCache) Load() any {
+	if p := n.value.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
 // Keep notes v unless something is noted, and returns what is.
-func (n *Note) Keep(v any) any {
-	if n.held.CompareAndSwap(nil, &v) {
+func (n *LeafCache) LoadOrStore(v any) any {
+	if n.value.CompareAndSwap(nil, &v) {
 		return v
 	}
 	return n.Load()
@@ -27,23 +27,23 @@ func (n *Note) Keep(v any) any {
 // Leaves yields what Ascend does, leaf by leaf, until yield returns false. The note
 // is that of the leaf, and nil where only a part of its values is asked for. The
 // values must not be changed.
-func (t Tree[V]) Leaves(from, prefix string, yield func(values []V, note *Note) bool) {
+func (t Tree[V]) Leaves(from, prefix string, yield func(values []V, note *LeafCache) bool) {
 	if t.root != nil {
 		t.root.leaves(max(from, prefix), prefix, yield)
 	}
 }
 
-func (n *node[V]) leaves(from, prefix string, yield func([]V, *Note) bool) bool {
-	if n.kids != nil {
-		for i := n.child(from); i < len(n.kids); i++ {
-			if !n.kids[i].leaves(from, prefix, yield) {
+func (n *node[V]) leaves(from, prefix string, yield func([]V, *LeafCache) bool) bool {
+	if n.children != nil {
+		for i := n.childIndex(from); i < len(n.children); i++ {
+			if !n.children[i].leaves(from, prefix, yield) {
 				return false
 			}
 			from = "" // reached: what follows is above it
 		}
 		return true
 	}
-	first, end := 0, len(n.vals)
+	first, end := 0, len(n.values)
 	if from != "" {
 		first = lowerBound(n.keys, from)
 	}
@@ -51,10 +51,10 @@ func (n *node[V]) leaves(from, prefix string, yield func([]V, *Note) bool) bool 
 		end = max(first, upperBound(n.keys, prefix))
 	}
 	switch {
-	case first == 0 && end == len(n.vals):
-		return yield(n.vals, &n.note)
-	case first < end && !yield(n.vals[first:end:end], nil):
+	case first == 0 && end == len(n.values):
+		return yield(n.values, &n.cache)
+	case first < end && !yield(n.values[first:end:end], nil):
 		return false
 	}
-	return end == len(n.vals) // what follows is beyond the prefix
+	return end == len(n.values) // what follows is beyond the prefix
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // joined is what the tests make of a group: it tells the objects and revisions.
-func joined(g Group) string {
+func joined(g Chunk) string {
 	var b strings.Builder
 	for _, o := range g.Objects {
 		fmt.Fprintf(&b, "%s@%d ", o.Key, o.Revision)
@@ -20,10 +20,10 @@ func joined(g Group) string {
 }
 
 // groupText puts a form of all groups together, and counts how many were made.
-func groupText(t *testing.T, r *Resource, s Snapshot, from, prefix string, id FormID) (text string, made int) {
+func groupText(t *testing.T, r *Resource, s Snapshot, from, prefix string, id EncodingID) (text string, made int) {
 	t.Helper()
-	s.Groups(from, prefix, func(g Group) bool {
-		part, err := r.GroupForm(g, id, func() ([]byte, error) { made++; return []byte(joined(g)), nil })
+	s.Chunks(from, prefix, func(g Chunk) bool {
+		part, err := r.EncodedChunk(g, id, func() ([]byte, error) { made++; return []byte(joined(g)), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func groupText(t *testing.T, r *Resource, s Snapshot, from, prefix string, id Fo
 func objectsText(s Snapshot, from, prefix string) string {
 	var all []*Object
 	s.Ascend(from, prefix, func(o *Object) bool { all = append(all, o); return true })
-	return joined(Group{Objects: all})
+	return joined(Chunk{Objects: all})
 }
 
 func TestGroupsFollowChanges(t *testing.T) {
@@ -52,13 +52,13 @@ func TestGroupsFollowChanges(t *testing.T) {
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
 	snap := snapshot(t, r, last)
-	if _, made := groupText(t, r, snap, "", "", FormID(1)); made == 0 || made > n/8 {
+	if _, made := groupText(t, r, snap, "", "", EncodingID(1)); made == 0 || made > n/8 {
 		t.Fatalf("%d groups of %d objects were made", made, n)
 	}
-	if _, made := groupText(t, r, snap, "", "", FormID(1)); made != 0 {
+	if _, made := groupText(t, r, snap, "", "", EncodingID(1)); made != 0 {
 		t.Errorf("%d groups were made again", made)
 	}
-	if _, made := groupText(t, r, snap, "", "", FormID(2)); made == 0 {
+	if _, made := groupText(t, r, snap, "", "", EncodingID(2)); made == 0 {
 		t.Error("another form was there before it was made")
 	}
 	for i := range 200 {
@@ -69,7 +69,7 @@ func TestGroupsFollowChanges(t *testing.T) {
 			last = put(t, s, key, fmt.Sprint("node1|red|", i))
 		}
 		snap := snapshot(t, r, last)
-		text, made := groupText(t, r, snap, "", "", FormID(1))
+		text, made := groupText(t, r, snap, "", "", EncodingID(1))
 		if text != objectsText(snap, "", "") {
 			t.Fatalf("change %d: the groups are not the objects", i)
 		}
@@ -77,16 +77,16 @@ func TestGroupsFollowChanges(t *testing.T) {
 			t.Fatalf("change %d: %d groups were made for one change", i, made)
 		}
 		for _, span := range [][2]string{{"ns1/p0333", ""}, {"", "ns1/"}, {"ns1/p0333", "ns1/"}, {"", "ns9/"}} {
-			if text, _ := groupText(t, r, snap, span[0], span[1], FormID(1)); text != objectsText(snap, span[0], span[1]) {
+			if text, _ := groupText(t, r, snap, span[0], span[1], EncodingID(1)); text != objectsText(snap, span[0], span[1]) {
 				t.Fatalf("change %d: from %q, prefix %q: the groups are not the objects", i, span[0], span[1])
 			}
 		}
 	}
 	// An old snapshot still has its own.
-	if text, made := groupText(t, r, snap, "", "", FormID(1)); text != objectsText(snap, "", "") || made != 0 {
+	if text, made := groupText(t, r, snap, "", "", EncodingID(1)); text != objectsText(snap, "", "") || made != 0 {
 		t.Errorf("%d groups of the first snapshot were made again", made)
 	}
-	if c.groups.used.Load() == 0 {
+	if c.chunks.used.Load() == 0 {
 		t.Error("nothing is charged")
 	}
 }
@@ -102,14 +102,14 @@ func TestGroupsAreForgotten(t *testing.T) {
 	r := c.Resource(podConfig())
 	snap := snapshot(t, r, last)
 	groupText(t, r, snap, "", "", 1)
-	c.groups.expire() // used since the last time
+	c.chunks.expire() // used since the last time
 	if _, made := groupText(t, r, snap, "", "", 1); made != 0 {
 		t.Errorf("%d used groups were forgotten", made)
 	}
-	c.groups.expire()
-	c.groups.expire()
-	if used := c.groups.used.Load(); used != 0 || len(c.groups.clock) != 0 {
-		t.Errorf("%d bytes are charged for nothing, %d groups on the clock", used, len(c.groups.clock))
+	c.chunks.expire()
+	c.chunks.expire()
+	if used := c.chunks.used.Load(); used != 0 || len(c.chunks.clock) != 0 {
+		t.Errorf("%d bytes are charged for nothing, %d groups on the clock", used, len(c.chunks.clock))
 	}
 	_, made := groupText(t, r, snap, "", "", 1)
 	if made == 0 {
@@ -117,16 +117,16 @@ func TestGroupsAreForgotten(t *testing.T) {
 	}
 	// Every object is written again: the groups before go with the last snapshot. (Some
 	// texts are longer, since revisions are.)
-	before := c.groups.used.Load()
+	before := c.chunks.used.Load()
 	for i := range 500 {
 		last = put(t, s, fmt.Sprintf("ns/p%04d", i), "node1|red|1")
 	}
 	snap = snapshot(t, r, last)
 	groupText(t, r, snap, "", "", 1)
 	const patience = 10 * time.Second
-	for end := time.Now().Add(patience); c.groups.used.Load() > before*5/4; runtime.GC() {
+	for end := time.Now().Add(patience); c.chunks.used.Load() > before*5/4; runtime.GC() {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are charged, %d before", c.groups.used.Load(), before)
+			t.Fatalf("%d bytes are charged, %d before", c.chunks.used.Load(), before)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -140,11 +140,11 @@ func TestGroupsAreBounded(t *testing.T) {
 		last = put(t, s, fmt.Sprintf("ns/p%04d", i), "node1|red|0")
 	}
 	const limit = 64 << 10
-	c := newCache(t, s, func(o *Options) { o.FormBudget = limit })
+	c := newCache(t, s, func(o *Options) { o.EncodingBudget = limit })
 	r := c.Resource(podConfig())
 	snap := snapshot(t, r, last)
 	var wg sync.WaitGroup
-	for id := range FormID(4) {
+	for id := range EncodingID(4) {
 		wg.Go(func() {
 			for range 20 {
 				if text, _ := groupText(t, r, snap, "", "", id); text != objectsText(snap, "", "") {
@@ -155,11 +155,11 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 	wg.Wait()
 	// Once more round: what was used goes only when the clock comes by again.
-	c.groups.mu.Lock()
-	c.groups.pass(limit / 8)
-	c.groups.pass(limit / 8)
-	c.groups.mu.Unlock()
-	if used := c.groups.used.Load(); used > limit/8 {
+	c.chunks.mu.Lock()
+	c.chunks.forgetUnused(limit / 8)
+	c.chunks.forgetUnused(limit / 8)
+	c.chunks.mu.Unlock()
+	if used := c.chunks.used.Load(); used > limit/8 {
 		t.Errorf("%d bytes are kept, at most %d may be", used, limit/8)
 	}
 }
@@ -169,11 +169,11 @@ func TestAskedAgain(t *testing.T) {
 	var got []bool
 	for _, step := range []string{"ask", "ask", "forget", "ask", "forget", "forget", "ask"} {
 		if step == "forget" {
-			r.asked.forget()
+			r.requests.rotate()
 			continue
 		}
-		got = append(got, r.AskedAgain(3))
-		if r.AskedAgain(4) && len(got) == 1 {
+		got = append(got, r.NoteRequest(3))
+		if r.NoteRequest(4) && len(got) == 1 {
 			t.Error("another form was asked for")
 		}
 	}

@@ -14,7 +14,7 @@ func writeWithForm(t *testing.T, s *fakeStore, r *Resource, i, size int) *Object
 	if !ok {
 		t.Fatalf("%s is not there", key)
 	}
-	r.Offer(key, revision, 1, make([]byte, size))
+	r.AddEncoding(key, revision, 1, make([]byte, size))
 	return o
 }
 
@@ -22,7 +22,7 @@ func writeWithForm(t *testing.T, s *fakeStore, r *Resource, i, size int) *Object
 func TestYoungFormsAreForgotten(t *testing.T) {
 	const n, size = 200, 1 << 10
 	s := newFakeStore()
-	c := newCache(t, s, func(o *Options) { o.FormBudget = 64 * size })
+	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 64 * size })
 	r := c.Resource(podConfig())
 	snapshot(t, r, 0) // loads it: an offer of what is not loaded is dropped
 	var objects []*Object
@@ -30,14 +30,14 @@ func TestYoungFormsAreForgotten(t *testing.T) {
 		objects = append(objects, writeWithForm(t, s, r, i, size))
 	}
 	for i, o := range objects {
-		k := o.kept.Load()
-		if young := i >= n-4; young && (k == nil || k.forms.Load() == nil) {
+		k := o.attached.Load()
+		if young := i >= n-4; young && (k == nil || k.encodings.Load() == nil) {
 			t.Errorf("form %d of %d is gone", i, n)
 		} else if i < n-8 && k != nil {
 			t.Errorf("form %d of %d, which nobody used, is there", i, n)
 		}
 	}
-	if used := c.forms.used.Load(); used > 8*(size+formOverhead) {
+	if used := c.encodings.used.Load(); used > 8*(size+encodingOverhead) {
 		t.Errorf("%d bytes are kept", used)
 	}
 }
@@ -45,7 +45,7 @@ func TestYoungFormsAreForgotten(t *testing.T) {
 func TestUsedFormsOutliveTheYoung(t *testing.T) {
 	const size = 1 << 10
 	s := newFakeStore()
-	c := newCache(t, s, func(o *Options) { o.FormBudget = 64 * size })
+	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 64 * size })
 	r := c.Resource(podConfig())
 	snapshot(t, r, 0)
 	var first *Object
@@ -53,25 +53,25 @@ func TestUsedFormsOutliveTheYoung(t *testing.T) {
 		o := writeWithForm(t, s, r, i, size)
 		if i == 0 {
 			first = o
-			if _, ok := o.Kept(1); !ok {
+			if _, ok := o.CachedEncoding(1); !ok {
 				t.Fatal("the form is not there")
 			}
 		}
 	}
-	if _, ok := first.Kept(1); !ok {
+	if _, ok := first.CachedEncoding(1); !ok {
 		t.Error("a form that was used is gone")
 	}
 	// It goes when nobody asks for it for long.
-	c.forms.expire()
-	c.forms.expire()
-	if _, ok := first.Kept(1); ok {
+	c.encodings.expire()
+	c.encodings.expire()
+	if _, ok := first.CachedEncoding(1); ok {
 		t.Error("a form is kept for nobody")
 	}
-	used := c.forms.used.Load()
-	c.forms.young.mu.Lock()
-	young := c.forms.young.bytes
-	c.forms.young.mu.Unlock()
-	if used != young || len(c.forms.clock) != 0 {
-		t.Errorf("%d bytes are charged, %d of them for young forms; %d on the clock", used, young, len(c.forms.clock))
+	used := c.encodings.used.Load()
+	c.encodings.recent.mu.Lock()
+	young := c.encodings.recent.bytes
+	c.encodings.recent.mu.Unlock()
+	if used != young || len(c.encodings.clock) != 0 {
+		t.Errorf("%d bytes are charged, %d of them for young forms; %d on the clock", used, young, len(c.encodings.clock))
 	}
 }

@@ -1,0 +1,233 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/cache/index"
+	"github.com/keelson-dev/keelson/storage"
+)
+
+// minLoadPause and maxLoadPause bound the pause before a load begins again because
+// the store compacted what it was reading. Each pause is twice the one before.
+const (
+	minLoadPause = 50 * time.Millisecond
+	maxLoadPause = 5 * time.Second
+)
+
+// loading is a load in progress: of all objects, or of a few to find out whether there are more.
+type load struct {
+	done chan struct{} // closed at the end
+	err  error         // why it failed; valid once done
+	// whole says that all objects are wanted, however many there are.
+	all atomic.Bool
+
+	// Guarded by Resource.write: the events that the feed brought meanwhile to a
+	// resource that was unused, and the revision that the load must reach because
+	// the feed missed some.
+	events   []storage.Event
+	revision int64
+	atLeast  int64
+}
+
+// ready returns once the resource is followed or, if whole is set, held. A load
+// goes on when the caller that began it no longer waits.
+func (r *Resource) waitLoaded(ctx context.Context, all bool) error {
+	for {
+		r.write.Lock()
+		if err := r.err(); err != nil {
+			r.write.Unlock()
+			return err
+		}
+		if st := r.state.Load(); st != nil && (st.loaded || !all) {
+			r.write.Unlock()
+			return nil
+		}
+		load := r.startLoad(all)
+		r.write.Unlock()
+		if load == nil {
+			return storage.ErrClosed
+		}
+		select {
+		case <-load.done:
+			if load.err != nil {
+				return load.err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("cache: loading %s: %w", r.config.Resource, ctx.Err())
+		}
+	}
+}
+
+// begin returns the load that is under way, or begins one; nil if the cache is
+// closed. The caller holds write.
+func (r *Resource) startLoad(all bool) *load {
+	l := r.loading
+	if l == nil {
+		l = &load{done: make(chan struct{})}
+		l.all.Store(all)
+		r.loading = l
+		if !r.cache.spawn(func() { r.runLoad(l) }) {
+			r.loading = nil
+			return nil
+		}
+	}
+	if all {
+		l.all.Store(true)
+	}
+	return l
+}
+
+// run loads the resource. What changes meanwhile is collected by receive: all of
+// it from before the store is read on, so nothing is missed between the two.
+func (r *Resource) runLoad(load *load) {
+	select {
+	case <-r.cache.feed.started:
+	case <-r.cache.background.ctx.Done():
+	}
+	var err error
+	for wait := minLoadPause; ; wait = min(2*wait, maxLoadPause) {
+		var f fetchResult
+		f, err = r.fetch(r.cache.background.ctx, load)
+		if err == nil && r.state.Load() != nil {
+			// The log has all changes that the objects have.
+			err = r.cache.await(r.cache.background.ctx, f.revision)
+		}
+		if err == nil && r.install(load, f) || err != nil && !isCompacted(err) {
+			break
+		}
+		// It took longer than the store keeps history, or the log. Where that
+		// repeats, the pauses leave the store time for others.
+		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
+			"resource", r.config.Resource, "after", wait, "error", err)
+		if !r.cache.pause(wait) {
+			err = storage.ErrClosed
+			break
+		}
+	}
+	if err != nil {
+		r.write.Lock()
+		if ended := r.err(); ended != nil {
+			err = ended
+		}
+		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, err)
+		r.loading = nil
+		r.write.Unlock()
+	}
+	close(load.done)
+}
+
+// fetched is what a load read: all objects, or only that there are many.
+type fetchResult struct {
+	all      bool
+	objects  index.Set[*Object]
+	bytes    int64
+	revision int64
+}
+
+// fetch reads the objects from the store. Unless all are wanted it ends when they
+// are too many for a small resource.
+func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
+	var bytes int64
+	n := 0
+	edit := r.newObjectSet().Edit()
+	all, revision, err := r.cache.scan(ctx, r.config.Prefix, 0, func(e storage.Entry) bool {
+		o := r.read(e, nil)
+		edit.Put(o.Key, o)
+		n, bytes = n+1, bytes+o.memoryBytes()
+		return load.all.Load() || r.cache.memory.small(n, bytes)
+	})
+	return fetchResult{all: all, objects: edit.Done(), bytes: bytes, revision: revision}, err
+}
+
+// install ends a load with what it read. It returns false if that is not recent
+// enough, or does not suffice any more.
+func (r *Resource) install(load *load, f fetchResult) bool {
+	r.write.Lock()
+	defer r.write.Unlock()
+	st := r.state.Load()
+	switch {
+	case r.err() != nil:
+		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, r.err())
+	case f.revision < load.atLeast, !f.all && load.all.Load():
+		return false
+	case st == nil:
+		r.enter(f, max(f.revision, load.revision), load.events)
+	case f.all && !r.installObjects(f):
+		return false
+	}
+	r.loading = nil
+	return true
+}
+
+// enter makes an unused resource held or followed. The caller holds write.
+func (r *Resource) enter(f fetchResult, revision int64, events []storage.Event) {
+	r.usage.used.Store(true)
+	st := &state{revision: f.revision, loaded: f.all, from: f.revision}
+	if f.all {
+		r.usage.loads.Add(1)
+		st.objects, st.bytes = f.objects, f.bytes
+		r.addDemand(float64(f.objects.All().Len()))
+	}
+	r.mu.Lock()
+	r.changes.log.Reset(f.revision)
+	r.state.Store(st)
+	r.mu.Unlock()
+	r.commit(events, revision)
+	r.resolveUnread()
+	if !f.all {
+		r.cache.spawn(func() { r.countAt(f.revision) })
+	}
+}
+
+// hold makes a followed resource held, with objects that are at most as new as the
+// log. It returns false if the log does not reach back to them. The caller holds
+// write.
+func (r *Resource) installObjects(f fetchResult) bool {
+	st := r.state.Load()
+	if st.loaded {
+		return true
+	}
+	if !r.changes.log.Covers(f.revision) {
+		return false
+	}
+	edit := f.objects.Edit()
+	bytes := f.bytes
+	first := r.changes.log.After(f.revision)
+	for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
+		e := r.changes.log.Get(p)
+		o := e.Object
+		switch {
+		case p >= first && o == nil:
+			old, _ := edit.Delete(e.Prev.Key)
+			bytes -= old.memoryBytes()
+		case p >= first:
+			old, _ := edit.Put(o.Key, o)
+			bytes += o.memoryBytes() - old.memoryBytes()
+		case o != nil:
+			// One object for the log and the tree, with its forms.
+			if same, ok := edit.Get(o.Key); ok && same.Revision == o.Revision && o.unread() == nil {
+				edit.Put(o.Key, o)
+			}
+		}
+	}
+	r.usage.loads.Add(1)
+	next := &state{revision: st.revision, loaded: true, objects: edit.Done(), bytes: bytes}
+	all := next.objects.All()
+	r.addDemand(float64(next.objects.All().Len()))
+	r.checkedBytes = bytes
+	r.mu.Lock()
+	r.changes.log.Resize(func(e *Event) int64 {
+		if e.Object != nil {
+			now, _ := all.Get(e.Object.Key)
+			e.logOnly = e.Object != now
+		}
+		return e.cost()
+	})
+	r.state.Store(next)
+	r.mu.Unlock()
+	r.resolveUnread()
+	return true
+}
