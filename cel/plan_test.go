@@ -120,7 +120,9 @@ func TestProgramsOfGoValues(t *testing.T) {
 		"user": map[string]any{
 			"name": "jane", "groups": []string{"a", "b"}, "extra": map[string][]string{"k": {"v"}},
 		},
-		"claims": map[string]any{"sub": "jane", "n": 3.0, "roles": []any{"x", "y"}, "address": map[string]any{"city": "Ulm"}, "nothing": nil},
+		"claims": map[string]any{
+			"sub": "jane", "n": 3.0, "roles": []any{"x", "y"}, "address": map[string]any{"city": "Ulm"}, "nothing": nil,
+		},
 	}
 	comparePrograms(t, scope, values, []string{
 		`user.name == 'jane' && user.groups.exists(g, g == 'a') && user.extra['k'] == ['v']`,

@@ -70,7 +70,9 @@ func TestObjects(t *testing.T) {
 	}
 	again := &corev1.ConfigMap{}
 	again.Namespace, again.Name = "ns", "a"
-	if _, err := c.Create(t.Context(), client.CreateRequest{Resource: configMaps, Object: again}); !kerrors.IsAlreadyExists(err) {
+	if _, err := c.Create(
+		t.Context(), client.CreateRequest{Resource: configMaps, Object: again},
+	); !kerrors.IsAlreadyExists(err) {
 		t.Errorf("a second create: %v", err)
 	}
 	obj, err := c.Update(t.Context(), client.UpdateRequest{Ref: ref, Change: func(obj registry.Object) error {
@@ -82,10 +84,14 @@ func TestObjects(t *testing.T) {
 	}
 	configuration := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"3"}}`)
 	other := c.As("other")
-	if _, err := other.Apply(t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration}); !kerrors.IsConflict(err) {
+	if _, err := other.Apply(
+		t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration},
+	); !kerrors.IsConflict(err) {
 		t.Errorf("an apply of another manager's field: %v", err)
 	}
-	if _, err := other.Apply(t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration, Force: true}); err != nil {
+	if _, err := other.Apply(
+		t.Context(), client.ApplyRequest{Ref: ref, Configuration: configuration, Force: true},
+	); err != nil {
 		t.Error(err)
 	}
 	if obj, err = c.Get(t.Context(), ref); err != nil || obj.(*corev1.ConfigMap).Data["k"] != "3" {
@@ -94,7 +100,9 @@ func TestObjects(t *testing.T) {
 	found := 0
 	selector := labels.SelectorFromSet(labels.Set{"l": "x"})
 	for _, s := range []labels.Selector{selector, labels.SelectorFromSet(labels.Set{"l": "y"})} {
-		if _, err := c.List(t.Context(), client.ListRequest{Resource: configMaps, Namespace: "ns", Labels: s}, func(registry.Object) bool {
+		if _, err := c.List(t.Context(), client.ListRequest{
+			Resource: configMaps, Namespace: "ns", Labels: s,
+		}, func(registry.Object) bool {
 			found++
 			return true
 		}); err != nil {
@@ -162,7 +170,9 @@ func TestPatch(t *testing.T) {
 // TestUnknown: what is not served is 404, as over HTTP.
 func TestUnknown(t *testing.T) {
 	c := newClient(t)
-	ref := client.Ref{Resource: schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, Name: "a"}
+	ref := client.Ref{
+		Resource: schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, Name: "a",
+	}
 	if _, err := c.Get(t.Context(), ref); !kerrors.IsNotFound(err) {
 		t.Errorf("resource: %v", err)
 	}

@@ -48,7 +48,8 @@ func TestWhatIsAppliedIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The ownership of the unknown field stays in managedFields.
-	if !reflect.DeepEqual(stored["spec"], spec) || stored["status"] != nil || !bytes.Contains(e.Value, []byte(`"f:unknown"`)) {
+	if !reflect.DeepEqual(stored["spec"], spec) || stored["status"] != nil ||
+		!bytes.Contains(e.Value, []byte(`"f:unknown"`)) {
 		t.Errorf("stored %s", e.Value)
 	}
 }
@@ -59,7 +60,9 @@ func TestEstablishedIsServed(t *testing.T) {
 	for i := range 50 {
 		group := fmt.Sprintf("e%d.example.com", i)
 		w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
-		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(w.must(200, "GET", definitions+"/widgets."+group, "", "").text, `"type":"Established"`); {
+		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(
+			w.must(200, "GET", definitions+"/widgets."+group, "", "").text, `"type":"Established"`,
+		); {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s is not established", group)
 			}

@@ -25,7 +25,9 @@ func benchDefinition() string {
 	for part := range 4 {
 		var inner []string
 		for n := range 8 {
-			types := [...]string{`"type":"string"`, `"type":"integer","format":"int64"`, `"type":"boolean"`, `"type":"string","format":"date-time"`}
+			types := [...]string{
+				`"type":"string"`, `"type":"integer","format":"int64"`, `"type":"boolean"`, `"type":"string","format":"date-time"`,
+			}
 			inner = append(inner, fmt.Sprintf(`"field%d":{%s}`, n, types[n%len(types)]))
 		}
 		fields = append(fields, fmt.Sprintf(`"part%d":{"type":"object","properties":{%s}}`, part, strings.Join(inner, ",")))
@@ -79,7 +81,10 @@ func BenchmarkCreate(b *testing.B) {
 		bodies[i] = benchWidget("NAME", i)
 	}
 	for i := 0; b.Loop(); i++ {
-		w.serve("POST", benchWidgets, asJSON, strings.Replace(bodies[i%len(bodies)], "NAME", fmt.Sprintf("w%08d", i), 1), http.StatusCreated)
+		w.serve(
+			"POST", benchWidgets, asJSON, strings.Replace(bodies[i%len(bodies)], "NAME", fmt.Sprintf("w%08d", i), 1),
+			http.StatusCreated,
+		)
 	}
 }
 
@@ -87,6 +92,9 @@ func BenchmarkUpdateStatus(b *testing.B) {
 	w := benchWorld(b)
 	w.serve("POST", benchWidgets, asJSON, benchWidget("a", 1), http.StatusCreated)
 	for i := 0; b.Loop(); i++ {
-		w.serve("PATCH", benchWidgets+"/a/status", asMerge, fmt.Sprintf(`{"status":{"phase":"Ready","observedGeneration":%d}}`, i), http.StatusOK)
+		w.serve(
+			"PATCH", benchWidgets+"/a/status", asMerge, fmt.Sprintf(`{"status":{"phase":"Ready","observedGeneration":%d}}`, i),
+			http.StatusOK,
+		)
 	}
 }

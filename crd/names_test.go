@@ -10,7 +10,9 @@ import (
 )
 
 func TestAccept(t *testing.T) {
-	first := names{Plural: "firsts", Singular: "first", Kind: "First", ListKind: "FirstList", ShortNames: []string{"ff", "gg"}}
+	first := names{
+		Plural: "firsts", Singular: "first", Kind: "First", ListKind: "FirstList", ShortNames: []string{"ff", "gg"},
+	}
 	tests := map[string]struct {
 		wanted, have, want names
 		reason, message    string
@@ -27,7 +29,10 @@ func TestAccept(t *testing.T) {
 			reason: "PluralConflict", message: `"ff" is already in use`,
 		},
 		"short names go together": {
-			wanted: names{Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList", ShortNames: []string{"zz", "gg", "ff"}},
+			wanted: names{
+				Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList",
+				ShortNames: []string{"zz", "gg", "ff"},
+			},
 			want:   names{Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList"},
 			reason: "ShortNamesConflict", message: `["gg" is already in use, "ff" is already in use]`,
 		},
@@ -36,9 +41,13 @@ func TestAccept(t *testing.T) {
 			reason: "ListKindConflict", message: `"First" is already in use`,
 		},
 		"keeps what it had": {
-			wanted: names{Plural: "seconds", Singular: "first", Kind: "Second", ListKind: "SecondList", Categories: []string{"all"}},
-			have:   names{Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList"},
-			want:   names{Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList", Categories: []string{"all"}},
+			wanted: names{
+				Plural: "seconds", Singular: "first", Kind: "Second", ListKind: "SecondList", Categories: []string{"all"},
+			},
+			have: names{Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList"},
+			want: names{
+				Plural: "seconds", Singular: "second", Kind: "Second", ListKind: "SecondList", Categories: []string{"all"},
+			},
 			reason: "SingularConflict", message: `"first" is already in use`,
 		},
 	}

@@ -55,7 +55,9 @@ type world struct {
 }
 
 // Convert implements convert.Converter: spec.size of v1 is spec.length of v2.
-func (w *world) Convert(ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+func (w *world) Convert(
+	ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
+) ([]*unstructured.Unstructured, error) {
 	w.calls.Add(1)
 	w.conversions.Add(int64(len(objs)))
 	if w.broken.Load() {
@@ -121,7 +123,11 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	groups := discovery.New(resources, "")
 	w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info := request.ParseInfo(r)
-		r = r.WithContext(request.WithUser(request.WithInfo(r.Context(), info), &request.User{Name: "admin", Groups: []string{request.GroupMasters}}))
+		r = r.WithContext(
+			request.WithUser(
+				request.WithInfo(r.Context(), info), &request.User{Name: "admin", Groups: []string{request.GroupMasters}},
+			),
+		)
 		switch {
 		case !info.IsResource():
 			groups.ServeHTTP(rw, r)
@@ -224,12 +230,17 @@ func versionOf(name, storage, field string) string {
 }
 
 func widget(group, version, name, spec string) string {
-	return fmt.Sprintf(`{"apiVersion":"%s/%s","kind":"Widget","metadata":{"name":%q},"spec":%s}`, group, version, name, spec)
+	return fmt.Sprintf(
+		`{"apiVersion":"%s/%s","kind":"Widget","metadata":{"name":%q},"spec":%s}`, group, version, name, spec,
+	)
 }
 
 func TestStoredVersionNeedsNoConversion(t *testing.T) {
 	w := newWorld(t)
-	w.must(201, "POST", definitions, asJSON, definition("a.example.com", versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	w.must(
+		201, "POST", definitions, asJSON,
+		definition("a.example.com", versionOf("v1", "true", "size"), versionOf("v2", "false", "length")),
+	)
 	const v1, v2 = "/apis/a.example.com/v1/namespaces/x/widgets", "/apis/a.example.com/v2/namespaces/x/widgets"
 	w.await(200, v1)
 	w.broken.Store(true)
@@ -254,7 +265,10 @@ func TestStoredVersionNeedsNoConversion(t *testing.T) {
 func TestAConversionEndsWithItsRequest(t *testing.T) {
 	w := newWorld(t)
 	const group = "j.example.com"
-	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	w.must(
+		201, "POST", definitions, asJSON,
+		definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length")),
+	)
 	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
 	w.await(200, v1)
 	w.must(201, "POST", v1, asJSON, widget(group, "v1", "a", `{"size":1}`))
@@ -275,7 +289,10 @@ func TestAConversionEndsWithItsRequest(t *testing.T) {
 func TestBrokenConversionKeepsNothing(t *testing.T) {
 	w := newWorld(t)
 	const group = "i.example.com"
-	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	w.must(
+		201, "POST", definitions, asJSON,
+		definition(group, versionOf("v1", "true", "size"), versionOf("v2", "false", "length")),
+	)
 	const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"
 	w.await(200, v1)
 	for _, name := range []string{"a", "b", "c"} {
@@ -295,7 +312,8 @@ func TestBrokenConversionKeepsNothing(t *testing.T) {
 	}
 	defer response.Body.Close()
 	var list struct{ Items []any }
-	if err := json.NewDecoder(response.Body).Decode(&list); err != nil || response.StatusCode != 200 || len(list.Items) != 3 {
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil || response.StatusCode != 200 ||
+		len(list.Items) != 3 {
 		t.Errorf("metadata: %d, %d items, %v", response.StatusCode, len(list.Items), err)
 	}
 	w.must(200, "DELETE", v2+"/a", "", "")
@@ -313,7 +331,10 @@ func TestBrokenConversionKeepsNothing(t *testing.T) {
 
 func TestListConvertsOnce(t *testing.T) {
 	w := newWorld(t)
-	w.must(201, "POST", definitions, asJSON, definition("b.example.com", versionOf("v1", "true", "size"), versionOf("v2", "false", "length")))
+	w.must(
+		201, "POST", definitions, asJSON,
+		definition("b.example.com", versionOf("v1", "true", "size"), versionOf("v2", "false", "length")),
+	)
 	const v1, v2 = "/apis/b.example.com/v1/namespaces/x/widgets", "/apis/b.example.com/v2/namespaces/x/widgets"
 	w.await(200, v1)
 	const objects = 20
@@ -326,7 +347,8 @@ func TestListConvertsOnce(t *testing.T) {
 			t.Fatalf("%d items, want %d", len(items), objects)
 		}
 		for _, item := range items {
-			if _, ok, _ := unstructured.NestedFloat64(item.(map[string]any), "spec", "length"); !ok || item.(map[string]any)["apiVersion"] != "b.example.com/v2" {
+			if _, ok, _ := unstructured.NestedFloat64(item.(map[string]any), "spec", "length"); !ok ||
+				item.(map[string]any)["apiVersion"] != "b.example.com/v2" {
 				t.Fatalf("item %v", item)
 			}
 		}
@@ -343,14 +365,16 @@ func TestOneConversionForAList(t *testing.T) {
 		method, query, accept string
 		items                 int
 	}{
-		"whole":              {"GET", "", "application/json", objects},
-		"by label":           {"GET", "?labelSelector=half%3Dfirst", "application/json", objects / 2},
-		"by field":           {"GET", "?fieldSelector=spec.color%3Dred", "application/json", objects / 2},
-		"by label and field": {"GET", "?labelSelector=half%3Dfirst&fieldSelector=spec.color%3Dred", "application/json", objects / 4},
-		"page by field":      {"GET", "?fieldSelector=spec.color%3Dred&limit=3", "application/json", 3},
-		"table":              {"GET", "", "application/json;as=Table;g=meta.k8s.io;v=v1", objects},
-		"table by field":     {"GET", "?fieldSelector=spec.color%3Dred", "application/json;as=Table;g=meta.k8s.io;v=v1", objects / 2},
-		"YAML":               {"GET", "", "application/yaml", -1},
+		"whole":    {"GET", "", "application/json", objects},
+		"by label": {"GET", "?labelSelector=half%3Dfirst", "application/json", objects / 2},
+		"by field": {"GET", "?fieldSelector=spec.color%3Dred", "application/json", objects / 2},
+		"by label and field": {
+			"GET", "?labelSelector=half%3Dfirst&fieldSelector=spec.color%3Dred", "application/json", objects / 4,
+		},
+		"page by field":  {"GET", "?fieldSelector=spec.color%3Dred&limit=3", "application/json", 3},
+		"table":          {"GET", "", "application/json;as=Table;g=meta.k8s.io;v=v1", objects},
+		"table by field": {"GET", "?fieldSelector=spec.color%3Dred", "application/json;as=Table;g=meta.k8s.io;v=v1", objects / 2},
+		"YAML":           {"GET", "", "application/yaml", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -425,7 +449,9 @@ func TestChangeUnderLoad(t *testing.T) {
 		})
 	}
 	for i := range 30 {
-		w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, fmt.Sprintf(`{"spec":{"names":{"categories":["c%d"]}}}`, i))
+		w.must(
+			200, "PATCH", definitions+"/widgets."+group, asMerge, fmt.Sprintf(`{"spec":{"names":{"categories":["c%d"]}}}`, i),
+		)
 	}
 	close(stop)
 	writers.Wait()
@@ -472,7 +498,9 @@ func TestDeletionWaitsForObjects(t *testing.T) {
 	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
 	w.await(200, path)
 	w.must(201, "POST", path, asJSON, widget(group, "v1", "free", `{}`))
-	held := strings.Replace(widget(group, "v1", "held", `{}`), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1)
+	held := strings.Replace(
+		widget(group, "v1", "held", `{}`), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1,
+	)
 	w.must(201, "POST", path, asJSON, held)
 	w.must(200, "DELETE", definitions+"/widgets."+group, "", "")
 	w.await(404, path+"/free")
@@ -498,7 +526,9 @@ func TestFreedNames(t *testing.T) {
 	const group = "f.example.com"
 	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
 	w.await(200, "/apis/"+group+"/v1/widgets")
-	other := strings.NewReplacer("widgets."+group, "gadgets."+group, `"plural":"widgets"`, `"plural":"gadgets","singular":"gadget"`).
+	other := strings.NewReplacer(
+		"widgets."+group, "gadgets."+group, `"plural":"widgets"`, `"plural":"gadgets","singular":"gadget"`,
+	).
 		Replace(definition(group, versionOf("v2", "true", "size")))
 	w.must(201, "POST", definitions, asJSON, other)
 	w.awaitCondition("gadgets."+group, "NamesAccepted", "ListKindConflict")
@@ -561,7 +591,9 @@ func TestWatchEndsWithTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[`+versionOf("v1", "true", "length")+`]}}`)
+	w.must(
+		200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[`+versionOf("v1", "true", "length")+`]}}`,
+	)
 	done := make(chan error, 1)
 	go func() {
 		_, err := io.ReadAll(response.Body)
@@ -581,7 +613,10 @@ func TestDiscoveryFollows(t *testing.T) {
 	w := newWorld(t)
 	const group = "h.example.com"
 	w.must(404, "GET", "/apis/"+group, "", "")
-	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1beta1", "true", "size"), versionOf("v1", "false", "length")))
+	w.must(
+		201, "POST", definitions, asJSON,
+		definition(group, versionOf("v1beta1", "true", "size"), versionOf("v1", "false", "length")),
+	)
 	a := w.await(200, "/apis/"+group)
 	if v, _, _ := unstructured.NestedString(a.body, "preferredVersion", "version"); v != "v1" {
 		t.Errorf("preferred version %q, want v1: %s", v, a.text)

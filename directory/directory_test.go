@@ -44,7 +44,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("Resources returns %v", got)
 	}
 	d.Remove(custom.GVR, Custom)
-	if got := d.Resources(v1); len(got) != 1 || d.HasSource("example.com", Custom) || !d.HasSource("example.com", BuiltIn) {
+	if got := d.Resources(v1); len(got) != 1 || d.HasSource("example.com", Custom) ||
+		!d.HasSource("example.com", BuiltIn) {
 		t.Errorf("after Remove: %v", got)
 	}
 }

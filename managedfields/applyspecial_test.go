@@ -71,7 +71,8 @@ func specialApplies() []specialApply {
 			"Update/other": `{"f:spec":{"f:text":{}}}`,
 		}, `"spec":{"text":"a"}`, false},
 		{"two conflicts", custom, `"spec":{"text":"a","number":1}`, map[string]string{
-			"Update/b": `{"f:spec":{"f:number":{}}}`, "Apply/a": `{"f:spec":{"f:number":{},"f:text":{}}}`, "Apply/c": `{"f:spec":{"f:text":{}}}`,
+			"Update/b": `{"f:spec":{"f:number":{}}}`, "Apply/a": `{"f:spec":{"f:number":{},"f:text":{}}}`,
+			"Apply/c": `{"f:spec":{"f:text":{}}}`,
 		}, `"spec":{"text":"b","number":2}`, false},
 		{"an owned apiVersion", custom, `"spec":{"text":"a","flag":true}`, map[string]string{
 			"Apply/me": `{"f:apiVersion":{},"f:spec":{"f:text":{}}}`,

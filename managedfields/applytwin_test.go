@@ -49,7 +49,9 @@ func TestApplyTwin(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			counted := map[string]int{}
 			for seed := range histories * s.times {
-				h := &history{filler: filler{rand.New(rand.NewSource(int64(seed)))}, subject: s, sent: map[string]map[string]any{}, now: testNow}
+				h := &history{
+					filler: filler{rand.New(rand.NewSource(int64(seed)))}, subject: s, sent: map[string]map[string]any{}, now: testNow,
+				}
 				h.live = h.object()
 				if h.Intn(4) > 0 {
 					h.live = h.m.updateGeneral(context.Background(), h.m.incremental.empty(), h.live, "creator", h.now)
@@ -196,7 +198,10 @@ func (h *history) step(t *testing.T, counted map[string]int, where string) {
 				i++
 			}
 			i = max(i-200, 0)
-			t.Fatalf("%s: %s applies (force=%v)\n%s\nto\n%s\ngot ...%.400s\nwant ...%.400s", where, manager, force, sent, before, a[i:], b[i:])
+			t.Fatalf(
+				"%s: %s applies (force=%v)\n%s\nto\n%s\ngot ...%.400s\nwant ...%.400s", where, manager, force, sent, before, a[i:],
+				b[i:],
+			)
 		}
 	}
 	if wantErr == nil {
@@ -254,7 +259,9 @@ func refusal(err error) string {
 	}
 	s := status.Status()
 	if s.Details != nil {
-		slices.SortStableFunc(s.Details.Causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Message, b.Message) })
+		slices.SortStableFunc(
+			s.Details.Causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Message, b.Message) },
+		)
 	}
 	return asJSON(s)
 }

@@ -58,7 +58,9 @@ func benchStatus(pod *corev1.Pod, n int) {
 		Phase: corev1.PodRunning, HostIP: "10.1.0.1", PodIP: "10.2.0.1", PodIPs: []corev1.PodIP{{IP: "10.2.0.1"}},
 		QOSClass: corev1.PodQOSBurstable,
 	}
-	for _, name := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"} {
+	for _, name := range []corev1.PodConditionType{
+		"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled",
+	} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: name, Status: "True", Message: fmt.Sprint(n), LastTransitionTime: metav1.Unix(1700000000, 0)})
 	}
@@ -161,7 +163,9 @@ func BenchmarkApplyNewConfigMap(b *testing.B) {
 	b.Run("general", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := m.applyGeneral(context.Background(), m.make(), configuration, "manager", false, time.Now()); err != nil {
+			if _, err := m.applyGeneral(
+				context.Background(), m.make(), configuration, "manager", false, time.Now(),
+			); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -92,7 +92,9 @@ type customTypes struct {
 	root smdtyped.ParseableType
 }
 
-func (c customTypes) ObjectToTyped(object runtime.Object, options ...smdtyped.ValidationOptions) (*smdtyped.TypedValue, error) {
+func (c customTypes) ObjectToTyped(
+	object runtime.Object, options ...smdtyped.ValidationOptions,
+) (*smdtyped.TypedValue, error) {
 	return c.root.FromUnstructured(object.(*unstructured.Unstructured).Object, options...)
 }
 
@@ -116,7 +118,9 @@ func (f filler) custom(k testKind, m *Manager) registry.Object {
 	if f.Intn(4) == 0 {
 		tree["status"] = f.shaped(m.incremental.shape.field("status"), 0)
 	}
-	tree["metadata"] = map[string]any{"name": "a", "labels": f.shaped(m.incremental.shape.field("metadata").field("labels"), 1)}
+	tree["metadata"] = map[string]any{
+		"name": "a", "labels": f.shaped(m.incremental.shape.field("metadata").field("labels"), 1),
+	}
 	tree["apiVersion"], tree["kind"] = k.gvk.GroupVersion().String(), k.gvk.Kind
 	object := &unstructured.Unstructured{Object: tree}
 	object.SetCreationTimestamp(metav1.Time{})
@@ -186,7 +190,9 @@ func (f filler) shapedList(s *shape, depth int) []any {
 				members["port"] = int64(i + f.Intn(2)*f.Intn(2))
 			}
 		}
-		if s.associative && len(s.keys) == 0 && slices.ContainsFunc(out, func(other any) bool { return equalTrees(other, item) }) && f.Intn(30) > 0 {
+		if s.associative && len(s.keys) == 0 && slices.ContainsFunc(
+			out, func(other any) bool { return equalTrees(other, item) },
+		) && f.Intn(30) > 0 {
 			continue
 		}
 		if item != nil || !s.associative {

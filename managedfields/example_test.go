@@ -13,7 +13,9 @@ import (
 func TestWorkedExample(t *testing.T) {
 	m := kindOf[appsv1.Deployment]("apps", "v1", "Deployment").manager(t)
 	configuration := func(spec map[string]any) map[string]any {
-		return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "a"}, "spec": spec}
+		return map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "a"}, "spec": spec,
+		}
 	}
 	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}}
 	live.Spec.Replicas, live.Spec.Paused = new(int32), true
@@ -21,7 +23,9 @@ func TestWorkedExample(t *testing.T) {
 	entry := func(operation metav1.ManagedFieldsOperationType, manager, fields string) metav1.ManagedFieldsEntry {
 		set := &metav1.FieldsV1{}
 		set.SetRawBytes([]byte(fields))
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: set}
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: operation, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: set,
+		}
 	}
 	live.ManagedFields = []metav1.ManagedFieldsEntry{
 		entry(metav1.ManagedFieldsOperationApply, "app", `{"f:spec":{"f:paused":{},"f:replicas":{}}}`),

@@ -35,7 +35,9 @@ func TestVersionsInTwoGroups(t *testing.T) {
 	written := map[string]registry.Object{
 		"v1": old.Update(context.Background(), nil, &corev1.Event{ObjectMeta: meta, Message: "m"}, "one", testNow),
 	}
-	inNew := current.Update(context.Background(), nil, &eventsv1.Event{ObjectMeta: meta, Note: "m"}, "one", testNow).(*eventsv1.Event)
+	inNew := current.Update(
+		context.Background(), nil, &eventsv1.Event{ObjectMeta: meta, Note: "m"}, "one", testNow,
+	).(*eventsv1.Event)
 	written["events.k8s.io/v1"] = &corev1.Event{ObjectMeta: inNew.ObjectMeta, Message: inNew.Note}
 	for by, live := range written {
 		inCurrent, err := events.Versions[1].FromStorage(context.Background(), live.DeepCopyObject().(registry.Object))
@@ -43,15 +45,21 @@ func TestVersionsInTwoGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		configuration := func(apiVersion, member string) map[string]any {
-			return map[string]any{"apiVersion": apiVersion, "kind": "Event", "metadata": map[string]any{"name": "e", "namespace": "n"}, member: "x"}
+			return map[string]any{
+				"apiVersion": apiVersion, "kind": "Event", "metadata": map[string]any{"name": "e", "namespace": "n"}, member: "x",
+			}
 		}
-		got, err := current.Apply(context.Background(), inCurrent, configuration("events.k8s.io/v1", "note"), "two", true, testNow)
+		got, err := current.Apply(
+			context.Background(), inCurrent, configuration("events.k8s.io/v1", "note"), "two", true, testNow,
+		)
 		if err != nil {
 			t.Errorf("written as %s: apply as events.k8s.io/v1: %v", by, err)
 		} else if e := got.(*eventsv1.Event); e.Note != "x" || len(e.ManagedFields) == 0 {
 			t.Errorf("written as %s: %+v", by, e)
 		}
-		if got, err = old.Apply(context.Background(), live, configuration("v1", "message"), "two", true, testNow); err != nil {
+		if got, err = old.Apply(
+			context.Background(), live, configuration("v1", "message"), "two", true, testNow,
+		); err != nil {
 			t.Errorf("written as %s: apply as v1: %v", by, err)
 		} else if e := got.(*corev1.Event); e.Message != "x" || len(e.ManagedFields) == 0 {
 			t.Errorf("written as %s: %+v", by, e)

@@ -128,14 +128,18 @@ func TestVersions(t *testing.T) {
 	two.Update(context.Background(), live, next, "new", testNow.Add(time.Minute))
 	want := `Update new autoscaling/v2  {"f:spec":{"f:maxReplicas":{}}}
 Update old autoscaling/v1  {"f:spec":{"f:scaleTargetRef":{}}}`
-	if got := owned(next.ManagedFields); !strings.HasPrefix(got, `Update new autoscaling/v2  {"f:spec":{"f:maxReplicas":{}}}`) || strings.Contains(got, `old autoscaling/v1  {"f:spec":{"f:maxReplicas"`) {
+	if got := owned(next.ManagedFields); !strings.HasPrefix(
+		got, `Update new autoscaling/v2  {"f:spec":{"f:maxReplicas":{}}}`,
+	) || strings.Contains(got, `old autoscaling/v1  {"f:spec":{"f:maxReplicas"`) {
 		t.Errorf("got\n%s\nwant about\n%s", got, want)
 	}
 	configuration := map[string]any{
 		"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
 		"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"maxReplicas": int64(7)},
 	}
-	if _, err := two.Apply(context.Background(), next, configuration, "applier", false, testNow); !kerrors.IsConflict(err) {
+	if _, err := two.Apply(
+		context.Background(), next, configuration, "applier", false, testNow,
+	); !kerrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	applied, err := two.Apply(context.Background(), next, configuration, "applier", true, testNow)
@@ -210,7 +214,8 @@ func TestNothingChangedKeepsTime(t *testing.T) {
 func FuzzSet(f *testing.F) {
 	for _, raw := range []string{
 		`{}`, `{"f:a":{}}`, `{"f:a":{".":{},"f:b":{}},"k:{\"name\":\"x\"}":{"f:c":{}}}`, `{"v:1":{},"v:\"a\\u003cb\"":{}}`,
-		`{"k:{\"a\":true,\"b\":-5}":{}}`, `{"i:0":{}}`, `{"f:a":{".":{}}}`, `{"f:b":{},"f:a":{}}`, `{"f:\\\"":{}}`, `{"x":{}}`, `{"f:a":1}`,
+		`{"k:{\"a\":true,\"b\":-5}":{}}`, `{"i:0":{}}`, `{"f:a":{".":{}}}`, `{"f:b":{},"f:a":{}}`,
+		`{"f:\\\"":{}}`, `{"x":{}}`, `{"f:a":1}`,
 	} {
 		f.Add(raw)
 	}
@@ -241,7 +246,14 @@ func TestSetTwin(t *testing.T) {
 		for range random.Intn(12) {
 			var path fieldpath.Path
 			for range 1 + random.Intn(3) {
-				path = append(path, fieldpath.MakePathOrDie([]any{"a", "b", fieldpath.KeyByFields("name", "x"), fieldpath.KeyByFields("n", int64(random.Intn(3)))}[random.Intn(4)])...)
+				path = append(
+					path,
+					fieldpath.MakePathOrDie(
+						[]any{
+							"a", "b", fieldpath.KeyByFields("name", "x"), fieldpath.KeyByFields("n", int64(random.Intn(3))),
+						}[random.Intn(4)],
+					)...,
+				)
 			}
 			s.Insert(path)
 		}

@@ -32,7 +32,10 @@ func TestOrdinaryAppliesAreIncremental(t *testing.T) {
 		"a field removed": func(c map[string]any) { unstructured.RemoveNestedField(c, "spec", "replicas") },
 		"a label removed": func(c map[string]any) { unstructured.RemoveNestedField(c, "metadata", "labels", "app") },
 		"a container": func(c map[string]any) {
-			set(c, []any{container(c, 0), map[string]any{"name": "x", "image": "y"}, container(c, 1)}, "spec", "template", "spec", "containers")
+			set(
+				c, []any{container(c, 0), map[string]any{"name": "x", "image": "y"}, container(c, 1)}, "spec", "template", "spec",
+				"containers",
+			)
 		},
 		"a container removed": func(c map[string]any) { set(c, []any{container(c, 0)}, "spec", "template", "spec", "containers") },
 		"containers in another order": func(c map[string]any) {

@@ -79,7 +79,10 @@ func (c recorded) object(t *testing.T, raw json.RawMessage) registry.Object {
 func owned(entries []metav1.ManagedFieldsEntry) string {
 	var lines []string
 	for _, e := range entries {
-		lines = append(lines, strings.Join([]string{string(e.Operation), e.Manager, e.APIVersion, e.Subresource, e.FieldsV1.GetRawString()}, " "))
+		lines = append(
+			lines,
+			strings.Join([]string{string(e.Operation), e.Manager, e.APIVersion, e.Subresource, e.FieldsV1.GetRawString()}, " "),
+		)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -156,7 +159,8 @@ func (c recorded) testApply(t *testing.T) {
 			t.Fatalf("got %v, want %s", err, want.Message)
 		}
 		s := status.Status()
-		if s.Code != want.Code || s.Reason != want.Reason || s.Message != want.Message && (want.Details == nil || len(want.Details.Causes) < 2) {
+		if s.Code != want.Code || s.Reason != want.Reason ||
+			s.Message != want.Message && (want.Details == nil || len(want.Details.Causes) < 2) {
 			t.Errorf("got %d %s %q\nwant %d %s %q", s.Code, s.Reason, s.Message, want.Code, want.Reason, want.Message)
 		}
 		return

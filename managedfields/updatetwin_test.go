@@ -80,7 +80,9 @@ func reset(gv string, paths ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 // asTrees makes a kind's objects trees; deduced leaves out the schema too.
 func asTrees(k testKind, deduced bool) testKind {
 	k.make = func() registry.Object {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": k.gvk.GroupVersion().String(), "kind": k.gvk.Kind}}
+		return &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": k.gvk.GroupVersion().String(), "kind": k.gvk.Kind},
+		}
 	}
 	if deduced {
 		k.types = k8sfields.NewDeducedTypeConverter()
@@ -92,10 +94,14 @@ func testKinds() []testKind {
 	pod := kindOf[corev1.Pod]("", "v1", "Pod")
 	pod.reset = reset("v1", "status")
 	podStatus := pod
-	podStatus.sub, podStatus.reset = "status", reset("v1", "spec", "metadata.deletionTimestamp", "metadata.ownerReferences")
+	podStatus.sub, podStatus.reset = "status", reset(
+		"v1", "spec", "metadata.deletionTimestamp", "metadata.ownerReferences",
+	)
 	return []testKind{
 		pod, podStatus, asTrees(pod, false), asTrees(podStatus, false), asTrees(pod, true),
-		asTrees(kindOf[apiextensionsv1.CustomResourceDefinition]("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), false),
+		asTrees(
+			kindOf[apiextensionsv1.CustomResourceDefinition]("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), false,
+		),
 		kindOf[corev1.ConfigMap]("", "v1", "ConfigMap"),
 		kindOf[corev1.Secret]("", "v1", "Secret"),
 		kindOf[corev1.Service]("", "v1", "Service"),
@@ -143,7 +149,11 @@ func (f filler) fill(v reflect.Value, depth int) {
 		v.Set(reflect.ValueOf(resource.MustParse([]string{"1", "1000m", "2", "1Gi", "1024Mi"}[f.Intn(5)])))
 		return
 	case reflect.TypeFor[intstr.IntOrString]():
-		v.Set(reflect.ValueOf([]intstr.IntOrString{intstr.FromInt32(80), intstr.FromString("80"), intstr.FromString("a")}[f.Intn(3)]))
+		v.Set(
+			reflect.ValueOf(
+				[]intstr.IntOrString{intstr.FromInt32(80), intstr.FromString("80"), intstr.FromString("a")}[f.Intn(3)],
+			),
+		)
 		return
 	case reflect.TypeFor[metav1.FieldsV1](), reflect.TypeFor[metav1.ManagedFieldsEntry]():
 		return
@@ -221,7 +231,9 @@ func (f filler) distinct(list reflect.Value) {
 	}
 	for i := range list.Len() {
 		item := list.Index(i)
-		for _, name := range []string{"Name", "Type", "IP", "Key", "UID", "MountPath", "DevicePath", "TopologyKey", "Manager", "Port", "ContainerPort"} {
+		for _, name := range []string{
+			"Name", "Type", "IP", "Key", "UID", "MountPath", "DevicePath", "TopologyKey", "Manager", "Port", "ContainerPort",
+		} {
 			if item.Kind() == reflect.Struct {
 				if field := item.FieldByName(name); field.IsValid() && field.CanSet() {
 					switch field.Kind() {

@@ -148,9 +148,11 @@ func liveHeap() uint64 {
 func createEvent(ctx context.Context, r *registry.Resource, i int) error {
 	now := metav1.Now()
 	e := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d.17f3c4", i), Namespace: "default"},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("pod-%d", i), UID: "6d0f6b2c-8f0e-4c55-9d52-1e5f0a0a7c11"},
-		Reason:         "Scheduled", Message: strings.Repeat("Successfully assigned default/pod to node. ", 6),
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d.17f3c4", i), Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{
+			Kind: "Pod", Namespace: "default", Name: fmt.Sprintf("pod-%d", i), UID: "6d0f6b2c-8f0e-4c55-9d52-1e5f0a0a7c11",
+		},
+		Reason: "Scheduled", Message: strings.Repeat("Successfully assigned default/pod to node. ", 6),
 		Source: corev1.EventSource{Component: "default-scheduler"}, Type: "Normal", Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 	}

@@ -113,7 +113,9 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 	short, end := context.WithTimeout(ctx, 10*time.Millisecond)
 	_, err = secrets.Readable(short, o)
 	end()
-	if !kerrors.IsInternalError(err) || !strings.Contains(err.Error(), `unable to transform key "/registry/secrets/ns/s0": failed to decrypt DEK`) {
+	if !kerrors.IsInternalError(err) || !strings.Contains(
+		err.Error(), `unable to transform key "/registry/secrets/ns/s0": failed to decrypt DEK`,
+	) {
 		t.Errorf("error %v", err)
 	}
 

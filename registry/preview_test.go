@@ -51,7 +51,8 @@ func TestWhatCannotBeShownIsNotStored(t *testing.T) {
 		return o.Revision
 	}
 	const broken = `{"a":`
-	if _, err := writer.Create(t.Context(), r, "default", revision(broken), writetest.Options{}); err == nil || stored() != 0 {
+	if _, err := writer.Create(t.Context(), r, "default", revision(broken), writetest.Options{}); err == nil ||
+		stored() != 0 {
 		t.Errorf("created: %v; stored at revision %d", err, stored())
 	}
 	if t.Failed() {

@@ -124,7 +124,8 @@ func TestEncryptedValues(t *testing.T) {
 	first := "{aesgcm: {keys: [" + oldKey + "]}}, {identity: {}}"
 	r := secretsOn(t, store, first)
 	createSecret(t, r, "sealed")
-	if v := storedSecret(t, store, "sealed").Value; !bytes.HasPrefix(v, []byte("k8s:enc:aesgcm:v1:old:")) || bytes.Contains(v, []byte("hunter2")) {
+	if v := storedSecret(t, store, "sealed").Value; !bytes.HasPrefix(v, []byte("k8s:enc:aesgcm:v1:old:")) ||
+		bytes.Contains(v, []byte("hunter2")) {
 		t.Fatalf("stored as %q", v)
 	}
 	for _, name := range []string{"plain", "sealed"} {
@@ -136,7 +137,8 @@ func TestEncryptedValues(t *testing.T) {
 	if _, err := touch(r, "plain"); err != nil {
 		t.Fatal(err)
 	}
-	if e := storedSecret(t, store, "plain"); e.ModRevision == before || !bytes.HasPrefix(e.Value, []byte("k8s:enc:aesgcm:v1:old:")) {
+	if e := storedSecret(t, store, "plain"); e.ModRevision == before ||
+		!bytes.HasPrefix(e.Value, []byte("k8s:enc:aesgcm:v1:old:")) {
 		t.Errorf("rewritten as %.30q", e.Value)
 	}
 	before = storedSecret(t, store, "sealed").ModRevision
@@ -154,13 +156,17 @@ func TestEncryptedValues(t *testing.T) {
 		t.Errorf("reads %q, error %v", got, err)
 	}
 	_, err = password(t, r, "sealed")
-	if !kerrors.IsInternalError(err) || !strings.Contains(err.Error(), `unable to transform key "/registry/secrets/ns/sealed": no matching key was found`) {
+	if !kerrors.IsInternalError(err) || !strings.Contains(
+		err.Error(), `unable to transform key "/registry/secrets/ns/sealed": no matching key was found`,
+	) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := touch(r, "sealed"); !kerrors.IsInternalError(err) {
 		t.Errorf("update: error %v", err)
 	}
-	if _, err := writer.Delete(context.Background(), r, "ns", "sealed", &metav1.DeleteOptions{}, nil); !kerrors.IsInternalError(err) {
+	if _, err := writer.Delete(
+		context.Background(), r, "ns", "sealed", &metav1.DeleteOptions{}, nil,
+	); !kerrors.IsInternalError(err) {
 		t.Errorf("delete: error %v", err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "sealed", Namespace: "ns"}}

@@ -7,21 +7,40 @@ import (
 
 func TestPathsAskForWhatAuthorizationIsAskedAbout(t *testing.T) {
 	for line, want := range map[string]Info{
-		"GET /api/v1/pods":                            {Verb: "list", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?watch":                      {Verb: "watch", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?w%61tch=1":                  {Verb: "watch", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?watch=False":                {Verb: "list", Version: "v1", Resource: "pods"},
-		"HEAD /api/v1/namespaces/a/pods/p":            {Verb: "get", Version: "v1", Namespace: "a", InNamespace: true, Resource: "pods", Name: "p"},
-		"DELETE /apis/apps/v1/deployments":            {Verb: "deletecollection", Group: "apps", Version: "v1", Resource: "deployments"},
-		"TRACE /api/v1/nodes/n":                       {Verb: "", Version: "v1", Resource: "nodes", Name: "n"},
-		"PUT /api/v1/namespaces/a/finalize":           {Verb: "update", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "finalize"},
-		"GET /api/v1/nodes/n/proxy/a/b":               {Verb: "get", Version: "v1", Resource: "nodes", Name: "n", Subresource: "proxy", Rest: "a/b"},
-		"POST /api/v1/watch/namespaces/a/pods/p":      {Verb: "watch", Version: "v1", Namespace: "a", InNamespace: true, Resource: "pods", Name: "p", VerbInPath: true},
-		"GET /api/v1/proxy/nodes/n/x":                 {Verb: "proxy", Version: "v1", Resource: "nodes", Name: "n", VerbInPath: true},
-		"GET /api/v1//x":                              {Verb: "get", Version: "v1", Name: "x"},
-		"GET /api/v1/namespaces/a":                    {Verb: "get", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a"},
-		"GET /api/v1/namespaces/a/namespaces/a":       {Verb: "get", Version: "v1", Namespace: "a", InNamespace: true, Resource: "namespaces", Name: "a"},
-		"GET /apis/apps/v1/namespaces/a/status/b/c/d": {Verb: "get", Group: "apps", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "status", Rest: "b/c/d"},
+		"GET /api/v1/pods":             {Verb: "list", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?watch":       {Verb: "watch", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?w%61tch=1":   {Verb: "watch", Version: "v1", Resource: "pods"},
+		"GET /api/v1/pods?watch=False": {Verb: "list", Version: "v1", Resource: "pods"},
+		"HEAD /api/v1/namespaces/a/pods/p": {
+			Verb: "get", Version: "v1", Namespace: "a", InNamespace: true, Resource: "pods", Name: "p",
+		},
+		"DELETE /apis/apps/v1/deployments": {
+			Verb: "deletecollection", Group: "apps", Version: "v1", Resource: "deployments",
+		},
+		"TRACE /api/v1/nodes/n": {Verb: "", Version: "v1", Resource: "nodes", Name: "n"},
+		"PUT /api/v1/namespaces/a/finalize": {
+			Verb: "update", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "finalize",
+		},
+		"GET /api/v1/nodes/n/proxy/a/b": {
+			Verb: "get", Version: "v1", Resource: "nodes", Name: "n", Subresource: "proxy", Rest: "a/b",
+		},
+		"POST /api/v1/watch/namespaces/a/pods/p": {
+			Verb: "watch", Version: "v1", Namespace: "a", InNamespace: true, Resource: "pods", Name: "p", VerbInPath: true,
+		},
+		"GET /api/v1/proxy/nodes/n/x": {
+			Verb: "proxy", Version: "v1", Resource: "nodes", Name: "n", VerbInPath: true,
+		},
+		"GET /api/v1//x": {Verb: "get", Version: "v1", Name: "x"},
+		"GET /api/v1/namespaces/a": {
+			Verb: "get", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a",
+		},
+		"GET /api/v1/namespaces/a/namespaces/a": {
+			Verb: "get", Version: "v1", Namespace: "a", InNamespace: true, Resource: "namespaces", Name: "a",
+		},
+		"GET /apis/apps/v1/namespaces/a/status/b/c/d": {
+			Verb: "get", Group: "apps", Version: "v1", Namespace: "a", Resource: "namespaces", Name: "a", Subresource: "status",
+			Rest: "b/c/d",
+		},
 	} {
 		method, url := cut(line)
 		r := httptest.NewRequest(method, url, nil)
@@ -30,7 +49,9 @@ func TestPathsAskForWhatAuthorizationIsAskedAbout(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", line, *got, want)
 		}
 	}
-	for _, path := range []string{"/", "/api", "/api/v1", "/apis/apps/v1", "/x/y/z", "/api/v1/watch", "/apis/apps/v1/proxy/"} {
+	for _, path := range []string{
+		"/", "/api", "/api/v1", "/apis/apps/v1", "/x/y/z", "/api/v1/watch", "/apis/apps/v1/proxy/",
+	} {
 		i := ParseInfo(httptest.NewRequest("GET", path, nil))
 		if i.IsResource() {
 			t.Errorf("%s: asks for a resource: %+v", path, *i)

@@ -58,7 +58,9 @@ func verbsServerOn(t *testing.T, now func() time.Time) (storage.Store, *registry
 	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg, Now: now}).BuiltIn)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
-		ctx = request.WithUser(ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}})
+		ctx = request.WithUser(
+			ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}},
+		)
 		verbs.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	t.Cleanup(func() {
@@ -236,7 +238,10 @@ func readAllWays(t *testing.T, c caller, r *registry.Resource, v *registry.Versi
 		check("WATCH from before", accept)
 		c.watch(path+"?watch=1&resourceVersion=0", accept, name)
 		check("WATCH of what is there", accept)
-		c.watch(path+"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", accept, "k8s.io/initial-events-end")
+		c.watch(
+			path+"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", accept,
+			"k8s.io/initial-events-end",
+		)
 		check("WATCH with initial events", accept)
 	}
 	if r.Kind.HasVerb("delete") {

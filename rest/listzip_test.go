@@ -91,7 +91,9 @@ func TestCompressedListsAreThePlainOnes(t *testing.T) {
 		c.must(http.MethodPost, path(i), body(i, 1500))
 		there[i] = true
 	}
-	queries := []string{"", "?resourceVersion=0", "?limit=250", "?labelSelector=odd%3D1", "?fieldSelector=metadata.name!%3Dc0007"}
+	queries := []string{
+		"", "?resourceVersion=0", "?limit=250", "?labelSelector=odd%3D1", "?fieldSelector=metadata.name!%3Dc0007",
+	}
 	seen := map[string]bool{}
 	for round := range 12 {
 		// Lists at resourceVersion 0 may show a state before the latest; after this one they do not.
@@ -145,10 +147,17 @@ func TestWhatIsCompressed(t *testing.T) {
 	c := caller{t, server}
 	const path = "/api/v1/namespaces/here/configmaps"
 	put := func(n int) (list int) {
-		c.must(http.MethodPut, path+"/only", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"only"},"data":{"a":%q}}`, strings.Repeat("x", n)))
+		c.must(
+			http.MethodPut, path+"/only",
+			fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"only"},"data":{"a":%q}}`, strings.Repeat("x", n),
+			),
+		)
 		return len(c.get(path, "application/json"))
 	}
-	c.must(http.MethodPost, path, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"only"},"data":{"a":"123456789"}}`)
+	c.must(
+		http.MethodPost, path, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"only"},"data":{"a":"123456789"}}`,
+	)
 	around := put(1000) - 1000
 	for _, over := range []int{-1, 0, 1, 2} {
 		length := put(128<<10 - around + over)

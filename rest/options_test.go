@@ -72,7 +72,9 @@ func TestListOptions(t *testing.T) {
 		{"watch=1&sendInitialEvents=true&continue=x", []string{needMatch}},
 		{"watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", []string{needMatch, watchKnows("Exact")}},
 		{"watch=1&resourceVersion=5&resourceVersionMatch=NotOlderThan", []string{noMatch}},
-		{"watch=1&resourceVersion=5&resourceVersionMatch=Newest&continue=x", []string{noMatch, watchKnows("Newest"), noToken}},
+		{
+			"watch=1&resourceVersion=5&resourceVersionMatch=Newest&continue=x", []string{noMatch, watchKnows("Newest"), noToken},
+		},
 	} {
 		o, err := parseListOptions(httptest.NewRequest(http.MethodGet, "/?"+c.query, nil))
 		if err != nil {
@@ -97,7 +99,10 @@ func TestParseVersion(t *testing.T) {
 			t.Errorf("%q: %d, %v", text, v, err)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "+1", "1.0", "0x10", "1_000", " 1", "9223372036854775808", "18446744073709551616", strings.Repeat("9", 1000)} {
+	for _, text := range []string{
+		"", "x", "-1", "+1", "1.0", "0x10", "1_000", " 1", "9223372036854775808", "18446744073709551616",
+		strings.Repeat("9", 1000),
+	} {
 		if v, err := parseVersion(text); !kerrors.IsBadRequest(err) {
 			t.Errorf("%.20q: %d, %v, want a bad request", text, v, err)
 		}
@@ -110,8 +115,10 @@ func TestParseVersion(t *testing.T) {
 // FuzzListOptions: a query never panics, and its numbers are those that were sent.
 func FuzzListOptions(f *testing.F) {
 	for _, q := range []string{
-		"", "limit=5&continue=x", "resourceVersion=1&resourceVersionMatch=Exact", "limit=-1", "limit=x", "timeoutSeconds=99999999999999999999",
-		"watch=1&allowWatchBookmarks=true&sendInitialEvents=false", "limit=1;limit=2", "%zz=1&limit=3", "&&=&", "fieldSelector=a%3Db&labelSelector=%21a",
+		"", "limit=5&continue=x", "resourceVersion=1&resourceVersionMatch=Exact", "limit=-1", "limit=x",
+		"timeoutSeconds=99999999999999999999",
+		"watch=1&allowWatchBookmarks=true&sendInitialEvents=false", "limit=1;limit=2", "%zz=1&limit=3", "&&=&",
+		"fieldSelector=a%3Db&labelSelector=%21a",
 	} {
 		f.Add(q)
 	}
@@ -137,7 +144,8 @@ func FuzzListOptions(f *testing.F) {
 
 func TestContinueToken(t *testing.T) {
 	for _, token := range []continueToken{
-		{Revision: 1, Start: "a\x00"}, {Revision: math.MaxInt64, Start: "default/web-1\x00"}, {Revision: inconsistent, Start: "x"}, {Revision: 5, Start: "ü\x00"},
+		{Revision: 1, Start: "a\x00"}, {Revision: math.MaxInt64, Start: "default/web-1\x00"},
+		{Revision: inconsistent, Start: "x"}, {Revision: 5, Start: "ü\x00"},
 	} {
 		back, err := parseContinue(token.encode())
 		token.Version = continueVersion
@@ -161,9 +169,11 @@ func TestContinueTokensThatAreNone(t *testing.T) {
 	token := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for name, text := range map[string]string{
 		"not base64": "%%%", "padded": token(`{"v":"meta.k8s.io/v1","rv":1,"start":"ab"}`) + "=",
-		"not JSON": token("rv=1"), "a list": token("[]"), "null": token("null"), "empty": token(""), "no version": token(`{"rv":1,"start":"a"}`),
+		"not JSON": token("rv=1"), "a list": token("[]"), "null": token("null"), "empty": token(""),
+		"no version":      token(`{"rv":1,"start":"a"}`),
 		"another version": token(`{"v":"v2","rv":1,"start":"a"}`), "no revision": token(`{"v":"meta.k8s.io/v1","start":"a"}`),
-		"no key": token(`{"v":"meta.k8s.io/v1","rv":1}`), "a revision in text": token(`{"v":"meta.k8s.io/v1","rv":"1","start":"a"}`),
+		"no key":               token(`{"v":"meta.k8s.io/v1","rv":1}`),
+		"a revision in text":   token(`{"v":"meta.k8s.io/v1","rv":"1","start":"a"}`),
 		"a revision too large": token(`{"v":"meta.k8s.io/v1","rv":9223372036854775808,"start":"a"}`),
 		"up":                   token(`{"v":"meta.k8s.io/v1","rv":1,"start":"../secrets/a"}`),
 		"up, within":           token(`{"v":"meta.k8s.io/v1","rv":1,"start":"a/../../secrets/a"}`),
@@ -196,7 +206,8 @@ func FuzzParseContinue(f *testing.F) {
 			t.Fatalf("%+v", token)
 		}
 		// Below a prefix, a key stays below it.
-		if joined := path.Join("/registry/pods/", token.Start); token.Start != "/" && !strings.HasPrefix(joined, "/registry/pods/") {
+		if joined := path.Join("/registry/pods/", token.Start); token.Start != "/" &&
+			!strings.HasPrefix(joined, "/registry/pods/") {
 			t.Fatalf("%q leaves the collection", token.Start)
 		}
 		back, err := parseContinue(token.encode())
@@ -381,7 +392,9 @@ func randomLabels(random *rand.Rand) string {
 	var parts []string
 	for range random.Intn(3) {
 		key := []string{"app", "tier", "example.com/zone", "n", "none"}[random.Intn(5)]
-		form := []string{"%s=a", "%s!=a", "%s==b", "%s in (a,b)", "%s notin (a,)", "%s", "!%s", "%s=", "%s>5", "%s<5", "%s in ()"}[random.Intn(11)]
+		form := []string{
+			"%s=a", "%s!=a", "%s==b", "%s in (a,b)", "%s notin (a,)", "%s", "!%s", "%s=", "%s>5", "%s<5", "%s in ()",
+		}[random.Intn(11)]
 		parts = append(parts, fmt.Sprintf(form, key))
 	}
 	return strings.Join(parts, ",")
@@ -389,9 +402,12 @@ func randomLabels(random *rand.Rand) string {
 
 func randomFields(random *rand.Rand) string {
 	pairs := []string{
-		"metadata.name=p7", "metadata.name!=p7", "metadata.name=", "metadata.namespace=default", "metadata.namespace!=x", "spec.nodeName=n1", "spec.nodeName=",
-		"spec.nodeName!=n2", "spec.hostNetwork=true", "spec.hostNetwork!=true", "spec.hostNetwork=false", "status.phase=Running", "status.phase!=",
-		"status.podIP==10.0.0.1", "spec.restartPolicy=Never", "spec.schedulerName=default-scheduler", "spec.serviceAccountName=", "status.podIPs=", "status.nominatedNodeName=n1",
+		"metadata.name=p7", "metadata.name!=p7", "metadata.name=", "metadata.namespace=default", "metadata.namespace!=x",
+		"spec.nodeName=n1", "spec.nodeName=",
+		"spec.nodeName!=n2", "spec.hostNetwork=true", "spec.hostNetwork!=true", "spec.hostNetwork=false",
+		"status.phase=Running", "status.phase!=",
+		"status.podIP==10.0.0.1", "spec.restartPolicy=Never", "spec.schedulerName=default-scheduler",
+		"spec.serviceAccountName=", "status.podIPs=", "status.nominatedNodeName=n1",
 	}
 	var parts []string
 	for range random.Intn(4) {
@@ -403,7 +419,10 @@ func randomFields(random *rand.Rand) string {
 // TestSelectorErrors: what is refused is refused with the words of the parsers.
 func TestSelectorErrors(t *testing.T) {
 	s := newShelf(t).pods()
-	for _, text := range []string{"a b", "=", "a in (", "a in b", "-x", "a/b/c=d", "a=b c", "a>x", strings.Repeat("x", 64) + "=1", "a=" + strings.Repeat("x", 64), "!a=b", ",,", "a,,b"} {
+	for _, text := range []string{
+		"a b", "=", "a in (", "a in b", "-x", "a/b/c=d", "a=b c", "a>x", strings.Repeat("x", 64) + "=1",
+		"a=" + strings.Repeat("x", 64), "!a=b", ",,", "a,,b",
+	} {
 		_, perr := labels.Parse(text)
 		_, err := newSelection(s, "", "", text, "")
 		if (perr == nil) != (err == nil) || err != nil && (!kerrors.IsBadRequest(err) || err.Error() != perr.Error()) {
@@ -411,10 +430,13 @@ func TestSelectorErrors(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"spec.nodename=a": `field label not supported: spec.nodename`, "metadata.labels=a": `field label not supported: metadata.labels`,
-		"spec.nodeName": `invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'`, `a=b\c`: `invalid field selector: invalid escape sequence: \c in field selector: b\c`,
+		"spec.nodename=a":   `field label not supported: spec.nodename`,
+		"metadata.labels=a": `field label not supported: metadata.labels`,
+		"spec.nodeName":     `invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'`,
+		`a=b\c`:             `invalid field selector: invalid escape sequence: \c in field selector: b\c`,
 	} {
-		if _, err := newSelection(s, "", "", "", text); !kerrors.IsBadRequest(err) || !reflect.DeepEqual(err.Error(), want) && !strings.Contains(err.Error(), strings.Split(want, ":")[0]) {
+		if _, err := newSelection(s, "", "", "", text); !kerrors.IsBadRequest(err) ||
+			!reflect.DeepEqual(err.Error(), want) && !strings.Contains(err.Error(), strings.Split(want, ":")[0]) {
 			t.Errorf("fields %q: %v, want %s", text, err, want)
 		}
 	}
@@ -425,7 +447,9 @@ func FuzzSelector(f *testing.F) {
 	for range 30 {
 		f.Add(randomLabels(random), randomFields(random), random.Intn(6))
 	}
-	for _, s := range []string{"a in (b,,c)", "=a", "!", "a!", "a notin", "a=b=c", "(a)", "a==b,!c,d>1", "a\x00=b", "ä=1"} {
+	for _, s := range []string{
+		"a in (b,,c)", "=a", "!", "a!", "a notin", "a=b=c", "(a)", "a==b,!c,d>1", "a\x00=b", "ä=1",
+	} {
 		f.Add(s, s, 0)
 	}
 	f.Add("", `metadata.name=a\,b`, 1)
@@ -469,7 +493,9 @@ func TestInterestCoversSelection(t *testing.T) {
 			concerns := (in.Namespace == "" || in.Namespace == p.Namespace) && (in.Name == "" || in.Name == p.Name) &&
 				(in.Index == "" || in.Index == "spec.nodeName" && in.Value == p.Spec.NodeName)
 			if slices.Contains(names, p.Namespace+"/"+p.Name) && !concerns {
-				t.Fatalf("namespace %q, fields %q: %s/%s is selected, but %+v does not wake", namespace, fieldText, p.Namespace, p.Name, in)
+				t.Fatalf(
+					"namespace %q, fields %q: %s/%s is selected, but %+v does not wake", namespace, fieldText, p.Namespace, p.Name, in,
+				)
 			}
 		}
 	}
@@ -477,8 +503,10 @@ func TestInterestCoversSelection(t *testing.T) {
 
 func TestManagerFromAgent(t *testing.T) {
 	for agent, want := range map[string]string{
-		"kubectl/v1.36.0 (linux/amd64)": "kubectl", "": "unknown", "/": "unknown", "curl": "curl", "a\x00b/1": "ab", "ünïcode/1": "ünïcode",
-		strings.Repeat("x", 200): strings.Repeat("x", 128), strings.Repeat("ü", 100): strings.Repeat("ü", 64), "\x7f\n/x": "unknown",
+		"kubectl/v1.36.0 (linux/amd64)": "kubectl", "": "unknown", "/": "unknown", "curl": "curl", "a\x00b/1": "ab",
+		"ünïcode/1":              "ünïcode",
+		strings.Repeat("x", 200): strings.Repeat("x", 128), strings.Repeat("ü", 100): strings.Repeat("ü", 64),
+		"\x7f\n/x": "unknown",
 	} {
 		if got := managerFromAgent(agent); got != want {
 			t.Errorf("%q: %q, want %q", agent, got, want)

@@ -50,7 +50,10 @@ func TestOddRequests(t *testing.T) {
 		{"DELETE /api/v1/nodes/p/proxy?resourceVersion=x", 404, `nodes \"p\" not found`},
 		// kube-apiserver reads events without a watch cache.
 		{"GET /api/v1/namespaces/default/events/e?resourceVersion=x", 400, "invalid resource version: " + malformed},
-		{"GET /apis/events.k8s.io/v1/namespaces/default/events/e?resourceVersion=x", 400, "invalid resource version: " + malformed},
+		{
+			"GET /apis/events.k8s.io/v1/namespaces/default/events/e?resourceVersion=x", 400,
+			"invalid resource version: " + malformed,
+		},
 		{"GET " + pods + "?resourceVersion=x", 400, "invalid resource version: " + malformed},
 		{"GET " + pods + "/p?resourceVersion=x", 500, malformed},
 
@@ -132,7 +135,8 @@ func TestCreatesThatKubeAPIServerTakes(t *testing.T) {
 		}
 		if want.collection == "limitranges" {
 			var limits corev1.LimitRange
-			if err := json.Unmarshal(answer, &limits); err != nil || len(limits.Name) != len("fe5a8469-7221-4812-89b4-fdc093d6be8a") {
+			if err := json.Unmarshal(answer, &limits); err != nil ||
+				len(limits.Name) != len("fe5a8469-7221-4812-89b4-fdc093d6be8a") {
 				t.Errorf("name %q %v", limits.Name, err)
 			}
 		}
@@ -149,7 +153,9 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, name, generation)
 	}
 	send := caller{t, server}.sendAs
-	if code, answer := send(http.MethodPost, collection, "application/json", object("d", "1")); code != http.StatusCreated {
+	if code, answer := send(
+		http.MethodPost, collection, "application/json", object("d", "1"),
+	); code != http.StatusCreated {
 		t.Fatal(code, answer)
 	}
 	const changes = `{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"a b"}}}`
@@ -167,7 +173,9 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 		{"PATCH", "/f?fieldManager=f", "application/apply-patch+yaml", object("f", "a b")},
 	} {
 		code, answer := send(c.method, collection+c.path, c.contentType, c.body)
-		if code != http.StatusBadRequest || !strings.Contains(answer, `DaemonSet in version \"v1\" cannot be handled as a DaemonSet: strconv.ParseInt: parsing`) {
+		if code != http.StatusBadRequest || !strings.Contains(
+			answer, `DaemonSet in version \"v1\" cannot be handled as a DaemonSet: strconv.ParseInt: parsing`,
+		) {
 			t.Errorf("%s %s %s: %d %.300s", c.method, c.path, c.contentType, code, answer)
 		}
 	}
@@ -203,7 +211,9 @@ func TestRefusedPatches(t *testing.T) {
 	if code, answer := c.sendAs(http.MethodPost, collection, "application/json", object); code != http.StatusCreated {
 		t.Fatal(code, answer)
 	}
-	if code, answer := c.sendAs(http.MethodPut, collection+"/d/scale", "application/json", `{"metadata":{"name":"d"},"spec":{"replicas":2}}`); code != http.StatusOK {
+	if code, answer := c.sendAs(
+		http.MethodPut, collection+"/d/scale", "application/json", `{"metadata":{"name":"d"},"spec":{"replicas":2}}`,
+	); code != http.StatusOK {
 		t.Errorf("a Scale without a namespace: %d %s", code, answer)
 	}
 	for _, test := range []struct {
@@ -211,12 +221,30 @@ func TestRefusedPatches(t *testing.T) {
 		code                    int
 		message                 string
 	}{
-		{"/d", "application/merge-patch+json", `{"metadata":{"generateName":"-5%"}}`, 422, `metadata.generateName: Invalid value: \"-5%\": may not contain '%'`},
-		{"/d/scale", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b c"}},"spec":{"replicas":-1}}`, 422, `Scale.autoscaling \"d\" is invalid: [metadata.labels: Invalid value: \"b c\":`},
-		{"/d/scale", "application/merge-patch+json", `{"metadata":{"generation":-1}}`, 422, `Scale.autoscaling \"d\" is invalid: metadata.generation: Invalid value: -1: must be greater than or equal to 0`},
-		{"/d/scale", "application/merge-patch+json", `{"metadata":{"finalizers":["x"]}}`, 422, `Scale.autoscaling \"d\" is invalid: metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified`},
-		{"/d/scale", "application/json-patch+json", `[{"op":"replace","path":"/apiVersion"}]`, 400, "the name of the object (d based on URL) was undeterminable: name must be provided"},
-		{"/d/scale", "application/merge-patch+json", `{"apiVersion":null}`, 400, "the name of the object (d based on URL) was undeterminable: name must be provided"},
+		{
+			"/d", "application/merge-patch+json", `{"metadata":{"generateName":"-5%"}}`, 422,
+			`metadata.generateName: Invalid value: \"-5%\": may not contain '%'`,
+		},
+		{
+			"/d/scale", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b c"}},"spec":{"replicas":-1}}`, 422,
+			`Scale.autoscaling \"d\" is invalid: [metadata.labels: Invalid value: \"b c\":`,
+		},
+		{
+			"/d/scale", "application/merge-patch+json", `{"metadata":{"generation":-1}}`, 422,
+			`Scale.autoscaling \"d\" is invalid: metadata.generation: Invalid value: -1: must be greater than or equal to 0`,
+		},
+		{
+			"/d/scale", "application/merge-patch+json", `{"metadata":{"finalizers":["x"]}}`, 422,
+			`Scale.autoscaling \"d\" is invalid: metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified`,
+		},
+		{
+			"/d/scale", "application/json-patch+json", `[{"op":"replace","path":"/apiVersion"}]`, 400,
+			"the name of the object (d based on URL) was undeterminable: name must be provided",
+		},
+		{
+			"/d/scale", "application/merge-patch+json", `{"apiVersion":null}`, 400,
+			"the name of the object (d based on URL) was undeterminable: name must be provided",
+		},
 	} {
 		code, answer := c.sendAs(http.MethodPatch, collection+test.path, test.contentType, test.body)
 		if code != test.code || !strings.Contains(answer, test.message) {

@@ -35,12 +35,14 @@ func TestCBOR(t *testing.T) {
 		t.Fatalf("create: %d %s", status, answer)
 	}
 	var got corev1.Secret
-	if err := direct.Unmarshal(answer, &got); err != nil || !bytes.Equal(got.Data["k"], []byte{0xff, 0x00}) || got.Kind != "Secret" || got.UID == "" {
+	if err := direct.Unmarshal(answer, &got); err != nil || !bytes.Equal(got.Data["k"], []byte{0xff, 0x00}) ||
+		got.Kind != "Secret" || got.UID == "" {
 		t.Fatalf("created: %v, %+v", err, got)
 	}
 	_, answer = on.do(t, http.MethodGet, collection, "", nil)
 	var list corev1.SecretList
-	if err := direct.Unmarshal(answer, &list); err != nil || len(list.Items) != 1 || list.Kind != "SecretList" || list.ResourceVersion == "" {
+	if err := direct.Unmarshal(answer, &list); err != nil || len(list.Items) != 1 || list.Kind != "SecretList" ||
+		list.ResourceVersion == "" {
 		t.Fatalf("list: %v, %+v", err, list)
 	}
 	_, answer = on.do(t, http.MethodGet, collection+"?watch=true&timeoutSeconds=1", "", nil)
@@ -53,7 +55,9 @@ func TestCBOR(t *testing.T) {
 	}
 
 	off := startServer(t, keelson.InMemory())
-	if status, _ := off.accepting("application/json").do(t, http.MethodPost, collection, "application/cbor", body); status != http.StatusUnsupportedMediaType {
+	if status, _ := off.accepting("application/json").do(
+		t, http.MethodPost, collection, "application/cbor", body,
+	); status != http.StatusUnsupportedMediaType {
 		t.Errorf("create without the gate: %d", status)
 	}
 	if status, _ := off.do(t, http.MethodGet, collection, "", nil); status != http.StatusNotAcceptable {
@@ -69,7 +73,9 @@ func TestCBOROfCustomResources(t *testing.T) {
 	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.cbor.example.com"},
 		"spec":{"group":"cbor.example.com","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,
 		"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"}}}}}}}]}}`
-	if status, answer := s.do(t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", []byte(definition)); status != http.StatusCreated {
+	if status, answer := s.do(
+		t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", []byte(definition),
+	); status != http.StatusCreated {
 		t.Fatalf("definition: %d %s", status, answer)
 	}
 	const collection = "/apis/cbor.example.com/v1/namespaces/default/widgets"
@@ -88,7 +94,10 @@ func TestCBOROfCustomResources(t *testing.T) {
 		return b
 	}
 	widget := func(size any) map[string]any {
-		return map[string]any{"apiVersion": "cbor.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"size": size, "unknown": true}}
+		return map[string]any{
+			"apiVersion": "cbor.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"},
+			"spec": map[string]any{"size": size, "unknown": true},
+		}
 	}
 	steps := []struct {
 		method, path, contentType string
@@ -126,7 +135,8 @@ func TestCBOROfCustomResources(t *testing.T) {
 		t.Fatalf("list %v", tree)
 	}
 	item := list.Items[0]
-	if size, _, err := unstructured.NestedInt64(item.Object, "spec", "size"); item.GetKind() != "Widget" || size != 2 || err != nil {
+	if size, _, err := unstructured.NestedInt64(item.Object, "spec", "size"); item.GetKind() != "Widget" || size != 2 ||
+		err != nil {
 		t.Errorf("item %v", item.Object)
 	}
 	if _, found, err := unstructured.NestedFieldNoCopy(item.Object, "spec", "unknown"); found || err != nil {

@@ -15,7 +15,9 @@ func TestScaleViews(t *testing.T) {
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"
 	body := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},
 		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
-	if status, answer := s.do(t, http.MethodPost, deployments, "application/json", []byte(body)); status != http.StatusCreated {
+	if status, answer := s.do(
+		t, http.MethodPost, deployments, "application/json", []byte(body),
+	); status != http.StatusCreated {
 		t.Fatalf("create: %d %s", status, answer)
 	}
 	for _, c := range []struct {
@@ -32,9 +34,15 @@ func TestScaleViews(t *testing.T) {
 			},
 		},
 		{"application/json;as=Table;v=v1;g=meta.k8s.io", "?includeObject=None", 200, []string{`"object":null`}},
-		{"application/json;as=Table;v=v1;g=meta.k8s.io", "?includeObject=Object", 200, []string{`"object":{"kind":"Scale","apiVersion":"autoscaling/v1"`}},
-		{"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "", 200, []string{`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"d"`}},
-		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "", 200, []string{"k8s\x00", "PartialObjectMetadata"}},
+		{"application/json;as=Table;v=v1;g=meta.k8s.io", "?includeObject=Object", 200, []string{
+			`"object":{"kind":"Scale","apiVersion":"autoscaling/v1"`,
+		}},
+		{"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "", 200, []string{
+			`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"d"`,
+		}},
+		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "", 200, []string{
+			"k8s\x00", "PartialObjectMetadata",
+		}},
 	} {
 		status, answer := s.accepting(c.accept).do(t, http.MethodGet, deployments+"/d/scale"+c.query, "", nil)
 		if status != c.status {

@@ -16,7 +16,9 @@ func TestScaleApplyTakesReplicasAlone(t *testing.T) {
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"
 	body := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":2,"selector":{"matchLabels":{"a":"b"}},
 		"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
-	if status, answer := s.do(t, http.MethodPost, deployments, "application/json", []byte(body)); status != http.StatusCreated {
+	if status, answer := s.do(
+		t, http.MethodPost, deployments, "application/json", []byte(body),
+	); status != http.StatusCreated {
 		t.Fatalf("create: %d %s", status, answer)
 	}
 	before := withoutReplicas(t, s, deployments+"/d")
@@ -24,7 +26,10 @@ func TestScaleApplyTakesReplicasAlone(t *testing.T) {
 		body   string
 		status int
 	}{
-		{`"metadata":{"name":"d"},"spec":{"replicas":3,"template":{"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"evil"}]}}}`, 500},
+		{
+			`"metadata":{"name":"d"},"spec":{"replicas":3,"template":{"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"evil"}]}}}`,
+			500,
+		},
 		{`"metadata":{"name":"d"},"spec":{"paused":true}`, 500},
 		{`"metadata":{"name":"d"},"status":{"conditions":[]}`, 500},
 		{`"metadata":{"name":"d","labels":{"l":"1"},"annotations":{"a":"1"},"finalizers":["example.com/f"],
@@ -37,7 +42,9 @@ func TestScaleApplyTakesReplicasAlone(t *testing.T) {
 	} {
 		path := fmt.Sprintf("%s/d/scale?force=true&fieldManager=m%d", deployments, i)
 		sent := `{"apiVersion":"autoscaling/v1","kind":"Scale",` + c.body + `}`
-		if status, answer := s.do(t, http.MethodPatch, path, "application/apply-patch+yaml", []byte(sent)); status != c.status {
+		if status, answer := s.do(
+			t, http.MethodPatch, path, "application/apply-patch+yaml", []byte(sent),
+		); status != c.status {
 			t.Errorf("%s: %d for %d: %s", sent, status, c.status, answer)
 		}
 		if after := withoutReplicas(t, s, deployments+"/d"); after != before {

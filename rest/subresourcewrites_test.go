@@ -26,18 +26,23 @@ import (
 )
 
 var (
-	otherServer = flag.String("subresource-server", "", "run TestSubresourceWrites against this server, such as a kube-apiserver")
-	otherToken  = flag.String("subresource-token", "", "the bearer token of an administrator of -subresource-server")
+	otherServer = flag.String(
+		"subresource-server", "", "run TestSubresourceWrites against this server, such as a kube-apiserver",
+	)
+	otherToken = flag.String("subresource-token", "", "the bearer token of an administrator of -subresource-server")
 )
 
 // ownMembers are the fields that belong to a subresource: it may change them, and the test does
 // not set them. "[]" stands for every element of a list.
 var ownMembers = map[string][]string{
-	"status":                            {"status"},
-	"scale":                             {"spec.replicas", "metadata.generation"},
-	"approval":                          {"status.conditions"},
-	"pods/ephemeralcontainers":          {"spec.ephemeralContainers", "metadata.generation"},
-	"pods/resize":                       {"spec.containers[].resizePolicy", "spec.initContainers[].resizePolicy", "spec.containers[].resources", "spec.initContainers[].resources", "metadata.generation", "spec.resources"},
+	"status":                   {"status"},
+	"scale":                    {"spec.replicas", "metadata.generation"},
+	"approval":                 {"status.conditions"},
+	"pods/ephemeralcontainers": {"spec.ephemeralContainers", "metadata.generation"},
+	"pods/resize": {
+		"spec.containers[].resizePolicy", "spec.initContainers[].resizePolicy", "spec.containers[].resources",
+		"spec.initContainers[].resources", "metadata.generation", "spec.resources",
+	},
 	"namespaces/finalize":               {"spec.finalizers"},
 	"certificatesigningrequests/status": {"status.certificate", "status.conditions"},
 }
@@ -50,7 +55,9 @@ var ownMembers = map[string][]string{
 // subresource nothing.
 var alsoChanged = map[string][]string{
 	// The labels select what belongs to the Deployment.
-	"apps/deployments/status": {"metadata.annotations", "metadata.finalizers", "metadata.generateName", "metadata.ownerReferences"},
+	"apps/deployments/status": {
+		"metadata.annotations", "metadata.finalizers", "metadata.generateName", "metadata.ownerReferences",
+	},
 	// Kubelets write it: owners are not theirs to set.
 	"/pods/status": {"metadata.annotations", "metadata.finalizers", "metadata.generateName", "metadata.labels"},
 	// The strategies of these bring back all metadata that an ordinary update may change.
@@ -162,7 +169,8 @@ func (c subresourceCase) writeAll(t *testing.T, s testServer) {
 	}
 	for _, part := range parts {
 		for _, way := range writes {
-			if !slices.Contains(c.sub.Verbs, way.verb) || c.tree && (way.name == "PUT as protobuf" || way.name == "strategic merge patch") {
+			if !slices.Contains(c.sub.Verbs, way.verb) || c.tree &&
+				(way.name == "PUT as protobuf" || way.name == "strategic merge patch") {
 				continue
 			}
 			if c.write(t, s, part, way) && part.name == "all" {
@@ -181,7 +189,10 @@ func (c *subresourceCase) create(t *testing.T, s testServer, create recordedCrea
 	t.Helper()
 	// Both may exist.
 	s.do(t, http.MethodPost, "/api/v1/namespaces", "application/json", []byte(`{"metadata":{"name":"`+someNamespace+`"}}`))
-	s.do(t, http.MethodPost, "/api/v1/namespaces/"+someNamespace+"/serviceaccounts", "application/json", []byte(`{"metadata":{"name":"default"}}`))
+	s.do(
+		t, http.MethodPost, "/api/v1/namespaces/"+someNamespace+"/serviceaccounts", "application/json",
+		[]byte(`{"metadata":{"name":"default"}}`),
+	)
 	status, answer := s.do(t, http.MethodPost, create.Path, "application/json", create.Body)
 	var obj struct{ Metadata struct{ Name string } }
 	_ = json.Unmarshal(create.Body, &obj)
@@ -193,7 +204,10 @@ func (c *subresourceCase) create(t *testing.T, s testServer, create recordedCrea
 
 func (c *subresourceCase) remove(t *testing.T, s testServer) {
 	if c.kind.Resource != "namespaces" {
-		s.do(t, http.MethodPatch, c.path, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null,"ownerReferences":null}}`))
+		s.do(
+			t, http.MethodPatch, c.path, "application/merge-patch+json",
+			[]byte(`{"metadata":{"finalizers":null,"ownerReferences":null}}`),
+		)
 		s.do(t, http.MethodDelete, c.path+"?gracePeriodSeconds=0", "", nil)
 	}
 }
@@ -204,7 +218,8 @@ type part struct {
 	fields map[string]any
 }
 
-// parts returns all fields but those of metadata that no write may set, and each field of the first two levels by itself.
+// parts returns all fields but those of metadata that no write may set, and each field of the first two levels by
+// itself.
 func (c subresourceCase) parts(t *testing.T) []part {
 	t.Helper()
 	all, _ := sample(reflect.TypeOf(c.version.New()).Elem(), nil).(map[string]any)
@@ -214,7 +229,9 @@ func (c subresourceCase) parts(t *testing.T) []part {
 	without(all, c.own())
 	accepted := maps.Clone(all)
 	accepted["metadata"] = maps.Clone(all["metadata"].(map[string]any))
-	maps.DeleteFunc(accepted["metadata"].(map[string]any), func(name string, _ any) bool { return strings.HasPrefix(name, "deletion") })
+	maps.DeleteFunc(
+		accepted["metadata"].(map[string]any), func(name string, _ any) bool { return strings.HasPrefix(name, "deletion") },
+	)
 	parts := []part{{"all", accepted}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		members, ok := all[name].(map[string]any)
@@ -418,7 +435,9 @@ func jsonPatch(_ subresourceCase, live, fields map[string]any) ([]byte, error) {
 			continue
 		}
 		for member := range members {
-			ops = append(ops, map[string]any{"op": "add", "path": "/" + name + "/" + member, "value": merged[name].(map[string]any)[member]})
+			ops = append(
+				ops, map[string]any{"op": "add", "path": "/" + name + "/" + member, "value": merged[name].(map[string]any)[member]},
+			)
 		}
 	}
 	return json.Marshal(ops)
@@ -480,7 +499,8 @@ func (c subresourceCase) write(t *testing.T, s testServer, p part, way way) bool
 	status, answer := s.do(t, way.method, c.path+"/"+c.sub.Name+query, way.contentType, body)
 	// kube-apiserver answers 500 to an applied configuration that does not fit its schema, and to a strategic merge
 	// patch of a map of lists.
-	if status >= http.StatusInternalServerError && !strings.HasPrefix(way.name, "apply") && way.name != "strategic merge patch" {
+	if status >= http.StatusInternalServerError && !strings.HasPrefix(way.name, "apply") &&
+		way.name != "strategic merge patch" {
 		t.Errorf("%s, %s: %d %.300s", p.name, way.name, status, answer)
 	}
 	changed := differences(c.outside(before), c.outside(read(t, s, c.path)))
@@ -548,18 +568,24 @@ const customDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"Custom
 func TestCustomSubresourceWrites(t *testing.T) {
 	s := subresourceServer(t)
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	if status, answer := s.do(t, http.MethodPost, definitions, "application/json", []byte(customDefinition)); status != http.StatusCreated {
+	if status, answer := s.do(
+		t, http.MethodPost, definitions, "application/json", []byte(customDefinition),
+	); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, answer)
 	}
 	t.Cleanup(func() { s.do(t, http.MethodDelete, definitions+"/widgets.example.com", "", nil) })
 	const collection = "/apis/example.com/v1/namespaces/default/widgets"
 	waitServed(t, s, collection)
 	body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"replicas":2,"a":"b"}}`
-	if status, answer := s.do(t, http.MethodPost, collection, "application/json", []byte(body)); status != http.StatusCreated {
+	if status, answer := s.do(
+		t, http.MethodPost, collection, "application/json", []byte(body),
+	); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, answer)
 	}
 	verbs := []string{"get", "update", "patch"}
-	for _, sub := range []registry.Subresource{{Name: "status", Verbs: verbs}, {Name: "scale", Verbs: verbs, Scale: &registry.Scale{}}} {
+	for _, sub := range []registry.Subresource{
+		{Name: "status", Verbs: verbs}, {Name: "scale", Verbs: verbs, Scale: &registry.Scale{}},
+	} {
 		kind := &registry.Kind{Names: registry.Names{Group: "example.com", Resource: "widgets"}}
 		version := &registry.Version{New: func() registry.Object { return &customWidget{} }}
 		c := subresourceCase{kind: kind, version: version, sub: &sub, path: collection + "/w", tree: true}
@@ -617,9 +643,14 @@ func TestPostedSubresources(t *testing.T) {
 		body         map[string]any
 		changes      []string
 	}{
-		{accounts + "/default/token", accounts + "/default", map[string]any{"spec": map[string]any{"audiences": []any{"x"}, "expirationSeconds": 600}}, nil},
+		{
+			accounts + "/default/token", accounts + "/default",
+			map[string]any{"spec": map[string]any{"audiences": []any{"x"}, "expirationSeconds": 600}}, nil,
+		},
 		// kube-apiserver gives a pod the annotations and labels of its Binding.
-		{pods + "/p/binding", pods + "/p", map[string]any{"metadata": metadata, "target": map[string]any{"kind": "Node", "name": "n"}},
+		{pods + "/p/binding", pods + "/p", map[string]any{
+			"metadata": metadata, "target": map[string]any{"kind": "Node", "name": "n"},
+		},
 			[]string{"metadata.annotations", "metadata.labels", "spec.nodeName", "status.conditions", "metadata.generation"}},
 	} {
 		before := read(t, s, c.parent)
@@ -636,10 +667,15 @@ func TestPostedSubresources(t *testing.T) {
 	// An Eviction begins a deletion, which is all that it does.
 	before := read(t, s, pods+"/p")
 	body, _ := json.Marshal(map[string]any{"metadata": metadata})
-	if status, answer := s.do(t, http.MethodPost, pods+"/p/eviction", "application/json", body); status != http.StatusCreated {
+	if status, answer := s.do(
+		t, http.MethodPost, pods+"/p/eviction", "application/json", body,
+	); status != http.StatusCreated {
 		t.Fatalf("eviction: %d %s", status, answer)
 	}
-	allowed := []string{"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.resourceVersion", "metadata.generation", "status.conditions"}
+	allowed := []string{
+		"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.resourceVersion",
+		"metadata.generation", "status.conditions",
+	}
 	for _, name := range differences(before, read(t, s, pods+"/p")) {
 		if !slices.Contains(allowed, name) {
 			t.Errorf("eviction: changed %s", name)
@@ -656,8 +692,12 @@ func TestDeepYAML(t *testing.T) {
 	waitServed(t, s, collection)
 	const depth, chains = 900, 200
 	chain := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
-	body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"list":[` + strings.TrimSuffix(strings.Repeat(chain+",", chains), ",") + `]}}`
-	if status, answer := s.do(t, http.MethodPost, collection, "application/json", []byte(body)); status != http.StatusCreated {
+	body := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"list":[` + strings.TrimSuffix(
+		strings.Repeat(chain+",", chains), ",",
+	) + `]}}`
+	if status, answer := s.do(
+		t, http.MethodPost, collection, "application/json", []byte(body),
+	); status != http.StatusCreated {
 		t.Fatalf("%d %.200s", status, answer)
 	}
 	for _, path := range []string{collection + "/w", collection} {

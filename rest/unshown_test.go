@@ -22,7 +22,9 @@ const revisions = "/apis/apps/v1/namespaces/here/controllerrevisions"
 // revisionMessage is a ControllerRevision in protobuf, with data that need not be JSON.
 func revisionMessage(t *testing.T, name, data string) []byte {
 	t.Helper()
-	message, err := scheme.EncodeEnvelope(wire.NewEnvelopeHead("apps/v1", "ControllerRevision"), &appsv1.ControllerRevision{
+	message, err := scheme.EncodeEnvelope(wire.NewEnvelopeHead(
+		"apps/v1", "ControllerRevision",
+	), &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: someNamespace, UID: "u", Finalizers: []string{"example.com/f"}},
 		Data:       runtime.RawExtension{Raw: []byte(data)}, Revision: 1,
 	})
@@ -61,7 +63,8 @@ func TestRawJSONThatIsNone(t *testing.T) {
 			t.Errorf("%s: %d %.300s", data, status, answer)
 		}
 	}
-	if status, answer := c.status(http.MethodGet, revisions, "", nil); status != http.StatusOK || strings.Contains(answer, `"name"`) {
+	if status, answer := c.status(http.MethodGet, revisions, "", nil); status != http.StatusOK ||
+		strings.Contains(answer, `"name"`) {
 		t.Errorf("list: %d %.300s", status, answer)
 	}
 }
@@ -73,7 +76,9 @@ func TestObjectThatCannotBeShown(t *testing.T) {
 	c := caller{t, server}
 	put := func(name, data string) {
 		key := "/registry/controllerrevisions/" + someNamespace + "/" + name
-		if _, err := store.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(key, revisionMessage(t, name, data))}}); err != nil {
+		if _, err := store.Commit(
+			t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(key, revisionMessage(t, name, data))}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +94,8 @@ func TestObjectThatCannotBeShown(t *testing.T) {
 	if err := json.Unmarshal([]byte(answer), &list); err != nil || status != http.StatusOK || len(list.Items) != 2 {
 		t.Fatalf("%d %v %s", status, err, answer)
 	}
-	if bad := list.Items[0].Metadata; bad.Name != "bad" || bad.UID != "u" || !strings.Contains(bad.Annotations[registry.AnnotationUnshown], "invalid character") {
+	if bad := list.Items[0].Metadata; bad.Name != "bad" || bad.UID != "u" ||
+		!strings.Contains(bad.Annotations[registry.AnnotationUnshown], "invalid character") {
 		t.Errorf("the object that cannot be shown: %v", bad)
 	}
 	if good := list.Items[1]; good.Metadata.Name != "good" || good.Data["a"] != "b" {

@@ -48,14 +48,18 @@ func TestWhatIsNotStoredIsJudged(t *testing.T) {
 	} {
 		judged.Store(nil)
 		post(t, s, path, body, http.StatusForbidden)
-		if what := judged.Load(); what == nil || !strings.HasSuffix(path, strings.TrimPrefix(*what, "serviceaccounts/")) && !strings.HasSuffix(path, strings.TrimPrefix(*what, "pods/")) {
+		if what := judged.Load(); what == nil || !strings.HasSuffix(path, strings.TrimPrefix(*what, "serviceaccounts/")) &&
+			!strings.HasSuffix(path, strings.TrimPrefix(*what, "pods/")) {
 			t.Errorf("%s: nobody was asked", path)
 		}
 	}
 	// What is wrong by itself is not shown to the judges.
 	judged.Store(nil)
 	post(t, s, authn+"tokenreviews", `{"spec":{}}`, http.StatusBadRequest)
-	post(t, s, "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":1}}`, http.StatusUnprocessableEntity)
+	post(
+		t, s, "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":1}}`,
+		http.StatusUnprocessableEntity,
+	)
 	if what := judged.Load(); what != nil {
 		t.Errorf("an invalid one was judged: %s", *what)
 	}
@@ -65,12 +69,15 @@ func TestWhatIsNotStoredIsJudged(t *testing.T) {
 // approves only those of signers that he may act for.
 func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 	s := start(t, testConfig(t))
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "n"}}, newAuthority(t).key)
+	der, err := x509.CreateCertificateRequest(
+		rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "n"}}, newAuthority(t).key,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "r"}, "spec": map[string]any{
-		"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), "signerName": "example.com/s", "usages": []string{"client auth"},
+		"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), "signerName": "example.com/s",
+		"usages": []string{"client auth"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +87,11 @@ func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 	const roles = "/apis/rbac.authorization.k8s.io/v1/"
 	grant := func(name, rule string) {
 		post(t, s, roles+"clusterroles", `{"metadata":{"name":"`+name+`"},"rules":[`+rule+`]}`, http.StatusCreated)
-		post(t, s, roles+"clusterrolebindings", `{"metadata":{"name":"`+name+`"},"subjects":[{"kind":"User","name":"u"}],"roleRef":{"kind":"ClusterRole","name":"`+name+`"}}`, http.StatusCreated)
+		post(
+			t, s, roles+"clusterrolebindings",
+			`{"metadata":{"name":"`+name+`"},"subjects":[{"kind":"User","name":"u"}],"roleRef":{"kind":"ClusterRole","name":"`+name+`"}}`,
+			http.StatusCreated,
+		)
 	}
 	approve := func() *httptest.ResponseRecorder {
 		patch := `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"r"}]}}`
@@ -96,15 +107,22 @@ func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 	await := func(status int, words string) {
 		t.Helper()
 		w := approve()
-		for end := time.Now().Add(10 * time.Second); (w.Code != status || !strings.Contains(w.Body.String(), words)) && time.Now().Before(end); w = approve() {
+		for end := time.Now().Add(10 * time.Second); (w.Code != status || !strings.Contains(w.Body.String(), words)) &&
+			time.Now().Before(end); w = approve() {
 			time.Sleep(time.Millisecond)
 		}
 		if w.Code != status || !strings.Contains(w.Body.String(), words) {
 			t.Errorf("%d %s, want %d with %s", w.Code, w.Body, status, words)
 		}
 	}
-	grant("subresource", `{"verbs":["patch"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}`)
+	grant(
+		"subresource",
+		`{"verbs":["patch"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}`,
+	)
 	await(http.StatusForbidden, `user not permitted to approve requests with signerName \"example.com/s\"`)
-	grant("signer", `{"verbs":["approve"],"apiGroups":["certificates.k8s.io"],"resources":["signers"],"resourceNames":["example.com/*"]}`)
+	grant(
+		"signer",
+		`{"verbs":["approve"],"apiGroups":["certificates.k8s.io"],"resources":["signers"],"resourceNames":["example.com/*"]}`,
+	)
 	await(http.StatusOK, `"Approved"`)
 }

@@ -98,7 +98,9 @@ func TestAuditLog(t *testing.T) {
 	stop(t, s)
 	var got []string
 	for _, e := range events(t, c.Audit.Log.Path) {
-		line := fmt.Sprintf("%s %s %s/%s %d", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code)
+		line := fmt.Sprintf(
+			"%s %s %s/%s %d", e.User.Username, e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code,
+		)
 		if e.RequestObject != nil {
 			line += " " + string(e.RequestObject.Raw)
 		}
@@ -154,13 +156,15 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	}
 	for line := range bytes.Lines(content) {
 		// A URI is noted as it was sent.
-		if bytes.Contains(bytes.ReplaceAll(line, []byte("?access_token="+secret), nil), []byte(secret)) || bytes.Contains(line, []byte("admintoken")) {
+		if bytes.Contains(bytes.ReplaceAll(line, []byte("?access_token="+secret), nil), []byte(secret)) ||
+			bytes.Contains(line, []byte("admintoken")) {
 			t.Errorf("audit: %s", line)
 		}
 	}
 	for name, text := range map[string]string{"log": log.String(), "metrics": counts.body} {
 		for line := range strings.Lines(text) {
-			if strings.Contains(line, secret) || strings.Contains(line, "admintoken") || strings.Contains(line, "VkVSWVNFQ1JFVFZBTFVF") {
+			if strings.Contains(line, secret) || strings.Contains(line, "admintoken") ||
+				strings.Contains(line, "VkVSWVNFQ1JFVFZBTFVF") {
 				t.Errorf("%s: %s", name, line)
 			}
 		}
@@ -279,7 +283,8 @@ func TestRetryAfter(t *testing.T) {
 	for !s.http.refusing.Load() {
 		time.Sleep(time.Millisecond)
 	}
-	if a := call(t, second, "GET", s.URL()+"/api/v1/pods"); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "5" {
+	if a := call(t, second, "GET", s.URL()+"/api/v1/pods"); a.status != http.StatusTooManyRequests ||
+		a.header.Get("Retry-After") != "5" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
 	}
 	if a := call(t, second, "GET", s.URL()+"/livez"); a.status != http.StatusOK {

@@ -61,7 +61,9 @@ func TestTokensOutliveARestart(t *testing.T) {
 	token := accountToken(t, s, "robot")
 	stop(t, s)
 	s = start(t, config)
-	if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token); a.status != http.StatusOK {
+	if a := call(
+		t, httpClient(t, s, false), "GET", s.URL()+"/api", "Authorization", "Bearer "+token,
+	); a.status != http.StatusOK {
 		t.Errorf("after a restart: %d %s", a.status, a.body)
 	}
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
@@ -77,16 +79,20 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
 	}
-	if err := json.Unmarshal([]byte(a.body), &document); err != nil || document.Issuer != defaultIssuer || document.Keys != s.URL()+serviceaccount.KeysPath {
+	if err := json.Unmarshal([]byte(a.body), &document); err != nil || document.Issuer != defaultIssuer ||
+		document.Keys != s.URL()+serviceaccount.KeysPath {
 		t.Errorf("%v %s", err, a.body)
 	}
-	if a := call(t, c, "GET", document.Keys, "Accept", "*/*"); a.status != http.StatusOK || !strings.Contains(a.body, `"alg":"RS256"`) || strings.Contains(a.body, `"d":`) {
+	if a := call(t, c, "GET", document.Keys, "Accept", "*/*"); a.status != http.StatusOK ||
+		!strings.Contains(a.body, `"alg":"RS256"`) || strings.Contains(a.body, `"d":`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	config := testConfig(t)
 	config.Authentication.ServiceAccounts.Issuers = []string{"kubernetes"} // no URL
 	s = start(t, config)
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath); a.status != http.StatusNotFound {
+	if a := call(
+		t, httpClient(t, s, true), "GET", s.URL()+serviceaccount.ConfigurationPath,
+	); a.status != http.StatusNotFound {
 		t.Errorf("an issuer that cannot be discovered: %d", a.status)
 	}
 }
@@ -104,7 +110,9 @@ func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, file: filepath.Join(t.TempDir(), "ca.crt")}
 	pair := a.issue("ca")
 	a.cert, a.key = pair.Leaf, pair.PrivateKey.(*ecdsa.PrivateKey)
-	if err := os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(
+		a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -153,7 +161,8 @@ func TestSpoofedHeadersAreIgnored(t *testing.T) {
 	believing := testConfig(t)
 	believing.ClientCAFile = clients.file
 	believing.Authentication.RequestHeader = RequestHeaderConfig{
-		ClientCAFile: proxies.file, AllowedNames: []string{"proxy"}, UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"},
+		ClientCAFile: proxies.file, AllowedNames: []string{"proxy"}, UsernameHeaders: []string{"X-Remote-User"},
+		GroupHeaders: []string{"X-Remote-Group"},
 	}
 	plain := testConfig(t)
 	plain.ClientCAFile = clients.file
@@ -192,7 +201,9 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	ca := newAuthority(t)
 	config := testConfig(t)
 	config.ClientCAFile = ca.file
-	config.Authentication.RequestHeader = RequestHeaderConfig{ClientCAFile: ca.file, UsernameHeaders: []string{"X-Remote-User"}}
+	config.Authentication.RequestHeader = RequestHeaderConfig{
+		ClientCAFile: ca.file, UsernameHeaders: []string{"X-Remote-User"},
+	}
 	s, err := Start(context.Background(), config)
 	if err == nil {
 		stop(t, s)
@@ -205,14 +216,18 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	own := testConfig(t)
 	s = start(t, own)
 	stop(t, s)
-	own.Authentication.RequestHeader = RequestHeaderConfig{ClientCAFile: filepath.Join(own.DataDir, pkiName, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"}}
+	own.Authentication.RequestHeader = RequestHeaderConfig{
+		ClientCAFile: filepath.Join(own.DataDir, pkiName, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"},
+	}
 	if s, err := Start(context.Background(), own); err == nil {
 		stop(t, s)
 		t.Error("the server starts with its own authority for proxies")
 	}
 	config.Authentication.RequestHeader.AllowedNames = []string{"proxy"}
 	s = start(t, config)
-	if a := call(t, with(t, s, ca.issue("jane")), "GET", s.URL()+"/api", "X-Remote-User", "admin"); a.status != http.StatusOK {
+	if a := call(
+		t, with(t, s, ca.issue("jane")), "GET", s.URL()+"/api", "X-Remote-User", "admin",
+	); a.status != http.StatusOK {
 		t.Errorf("a client beside proxies of the same authority: %d %s", a.status, a.body)
 	}
 }
@@ -265,7 +280,9 @@ func TestAnonymousIsLimited(t *testing.T) {
 	} {
 		s := start(t, c.config)
 		browser := httpClient(t, s, false)
-		if livez, healthz := call(t, browser, "GET", s.URL()+"/livez").status, call(t, browser, "GET", s.URL()+"/healthz").status; livez != c.livez || healthz != c.healthz {
+		if livez, healthz := call(t, browser, "GET", s.URL()+"/livez").status, call(
+			t, browser, "GET", s.URL()+"/healthz",
+		).status; livez != c.livez || healthz != c.healthz {
 			t.Errorf("%s: %d %d", c.name, livez, healthz)
 		}
 	}
@@ -312,21 +329,28 @@ func TestTokensAreNowhereTold(t *testing.T) {
 		for _, path := range []string{"/api/v1/secrets", "/healthz", "/no/such"} {
 			answers += call(t, browser, "GET", s.URL()+path, "Authorization", "Bearer "+token).body
 		}
-		answers += call(t, browser, "GET", s.URL()+"/api/v1/pods?watch=1&timeoutSeconds=1", "Connection", "Upgrade", "Upgrade", "websocket",
+		answers += call(t, browser, "GET", s.URL()+"/api/v1/pods?watch=1&timeoutSeconds=1", "Connection", "Upgrade",
+			"Upgrade", "websocket",
 			"Sec-Websocket-Protocol", "x, "+bearer.WebSocketProtocol+base64.RawURLEncoding.EncodeToString([]byte(token+"x"))).body
-		review := post(t, s, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+token+`","audiences":["x"]}}`, http.StatusCreated)
+		review := post(
+			t, s, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+token+`","audiences":["x"]}}`,
+			http.StatusCreated,
+		)
 		answers += review["status"].(map[string]any)["error"].(string)
 	}
 	shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
 	signature := good[strings.LastIndex(good, ".")+1:]
-	for _, secret := range []string{good, signature, forged[strings.LastIndex(forged, ".")+1:], unknown, bootstrap, "davetoken", "admintoken"} {
+	for _, secret := range []string{
+		good, signature, forged[strings.LastIndex(forged, ".")+1:], unknown, bootstrap, "davetoken", "admintoken",
+	} {
 		for where, text := range map[string]string{"the log": log.String(), "metrics": shown, "answers": answers} {
 			if strings.Contains(text, secret) || strings.Contains(text, base64.RawURLEncoding.EncodeToString([]byte(secret))) {
 				t.Errorf("%s has %.24s...", where, secret)
 			}
 		}
 	}
-	if !strings.Contains(log.String(), "credentials") || !strings.Contains(shown, `authentication_attempts{result="error"}`) {
+	if !strings.Contains(log.String(), "credentials") ||
+		!strings.Contains(shown, `authentication_attempts{result="error"}`) {
 		t.Error("the log or metrics say nothing of failures")
 	}
 }

@@ -51,10 +51,12 @@ func TestEndpointsOfTheAPI(t *testing.T) {
 		endpoints, slice = get()
 	}
 	port := int32(s.listener.Addr().(*net.TCPAddr).Port)
-	if e := endpoints.Subsets[0]; e.Addresses[0].IP != "192.0.2.7" || e.Ports[0].Port != port || e.Ports[0].Name != "https" || endpoints.Labels[discoveryv1.LabelSkipMirror] != "true" {
+	if e := endpoints.Subsets[0]; e.Addresses[0].IP != "192.0.2.7" || e.Ports[0].Port != port ||
+		e.Ports[0].Name != "https" || endpoints.Labels[discoveryv1.LabelSkipMirror] != "true" {
 		t.Errorf("%+v", endpoints)
 	}
-	if slice.Endpoints[0].Addresses[0] != "192.0.2.7" || *slice.Ports[0].Port != port || !*slice.Endpoints[0].Conditions.Ready {
+	if slice.Endpoints[0].Addresses[0] != "192.0.2.7" || *slice.Ports[0].Port != port ||
+		!*slice.Endpoints[0].Conditions.Ready {
 		t.Errorf("%+v", slice)
 	}
 	if err := keeper.Leave(t.Context()); err != nil {
@@ -100,11 +102,15 @@ func TestTheServersObjectsAreKept(t *testing.T) {
 	own.Name = "own"
 	for _, f := range []*flowcontrolv1.FlowSchema{old, own} {
 		f.Spec.PriorityLevelConfiguration.Name, f.Spec.MatchingPrecedence = "none", 100
-		if _, err := operator.Create(t.Context(), client.CreateRequest{Resource: flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), Object: f}); err != nil {
+		if _, err := operator.Create(
+			t.Context(), client.CreateRequest{Resource: flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), Object: f},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ref := client.Ref{Resource: corev1.SchemeGroupVersion.WithResource("services"), Namespace: "default", Name: "kubernetes"}
+	ref := client.Ref{
+		Resource: corev1.SchemeGroupVersion.WithResource("services"), Namespace: "default", Name: "kubernetes",
+	}
 	if _, err := operator.Delete(t.Context(), client.DeleteRequest{Ref: ref}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +125,12 @@ func TestTheServersObjectsAreKept(t *testing.T) {
 	if storedIn[*flowcontrolv1.FlowSchema](t, s, schemas, "", "of-an-old-release") != nil {
 		t.Error("what is no default any more is still there")
 	}
-	if f := storedIn[*flowcontrolv1.FlowSchema](t, s, schemas, "", "own"); f == nil || len(f.Status.Conditions) != 1 || f.Status.Conditions[0].Reason != "NotFound" {
+	if f := storedIn[*flowcontrolv1.FlowSchema](t, s, schemas, "", "own"); f == nil || len(f.Status.Conditions) != 1 ||
+		f.Status.Conditions[0].Reason != "NotFound" {
 		t.Errorf("%+v", f)
 	}
-	if svc := storedIn[*corev1.Service](t, s, services, "default", "kubernetes"); svc == nil || svc.Spec.ClusterIP != "10.0.0.1" || !slices.Equal(svc.Spec.ClusterIPs, []string{"10.0.0.1"}) {
+	if svc := storedIn[*corev1.Service](t, s, services, "default", "kubernetes"); svc == nil ||
+		svc.Spec.ClusterIP != "10.0.0.1" || !slices.Equal(svc.Spec.ClusterIPs, []string{"10.0.0.1"}) {
 		t.Errorf("%+v", svc)
 	}
 }
@@ -136,9 +144,12 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 			gr              schema.GroupResource
 			namespace, name string
 		}{
-			{flowcontrolv1.Resource("flowschemas"), "", "catch-all"}, {flowcontrolv1.Resource("prioritylevelconfigurations"), "", "exempt"},
-			{corev1.Resource("services"), "default", "kubernetes"}, {corev1.Resource("configmaps"), "kube-system", "extension-apiserver-authentication"},
-			{schedulingv1.Resource("priorityclasses"), "", "system-node-critical"}, {networkingv1.Resource("servicecidrs"), "", "kubernetes"},
+			{flowcontrolv1.Resource("flowschemas"), "", "catch-all"},
+			{flowcontrolv1.Resource("prioritylevelconfigurations"), "", "exempt"},
+			{corev1.Resource("services"), "default", "kubernetes"},
+			{corev1.Resource("configmaps"), "kube-system", "extension-apiserver-authentication"},
+			{schedulingv1.Resource("priorityclasses"), "", "system-node-critical"},
+			{networkingv1.Resource("servicecidrs"), "", "kubernetes"},
 			{coordinationv1.Resource("leases"), "kube-system", bootstrap.ServerName(s.controlPlane.keeper.Hostname)},
 		} {
 			out[o.gr.String()] = storedIn[registry.Object](t, s, o.gr, o.namespace, o.name).GetResourceVersion()
@@ -158,9 +169,13 @@ func TestNothingIsWrittenTwice(t *testing.T) {
 
 func TestTrustIsPublished(t *testing.T) {
 	s := start(t, testConfig(t))
-	a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+	a := call(
+		t, httpClient(t, s, true), "GET",
+		s.URL()+"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
+	)
 	var c corev1.ConfigMap
-	if err := json.Unmarshal([]byte(a.body), &c); err != nil || c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
+	if err := json.Unmarshal([]byte(a.body), &c); err != nil ||
+		c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
 		t.Errorf("%d %s %v", a.status, a.body, err)
 	}
 }

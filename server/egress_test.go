@@ -74,17 +74,23 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	config.Authentication.Webhook.ConfigFile = hook("https", "authentication")
 	config.Authorization.Modes = []string{"Webhook"}
 	config.Authorization.Webhook.ConfigFile = hook("https", "authorization")
-	config.Audit.PolicyFile = file("policy.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+	config.Audit.PolicyFile = file(
+		"policy.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n",
+	)
 	config.Audit.Webhook.ConfigFile = hook("http", "audit")
 	s := start(t, config)
 	c := httpClient(t, s, false)
 	call(t, c, "GET", s.URL()+"/api/v1/namespaces", "Authorization", "Bearer somebody")
 	call(t, c, "GET", s.URL()+"/api/v1/namespaces")
-	missing := map[string]bool{"authentication.example:443": true, "authorization.example:443": true, "audit.example:80": true}
+	missing := map[string]bool{
+		"authentication.example:443": true, "authorization.example:443": true, "audit.example:80": true,
+	}
 	for len(missing) > 0 {
 		delete(missing, <-asked) // the test's own time bounds it
 	}
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`) {
+	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics"); !strings.Contains(
+		a.body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`,
+	) {
 		t.Error("connections through the proxy are not counted")
 	}
 }
@@ -124,7 +130,8 @@ func TestEtcdIsReachedThroughTheProxy(t *testing.T) {
 func TestTheEgressConfigurationIsThere(t *testing.T) {
 	config := testConfig(t)
 	config.EgressSelectorConfigFile = "/none"
-	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "egress-selector-config-file /none does not exist") {
+	if _, err := Start(t.Context(), config); err == nil ||
+		!strings.Contains(err.Error(), "egress-selector-config-file /none does not exist") {
 		t.Errorf("%v", err)
 	}
 }

@@ -112,11 +112,13 @@ func TestEncryptionConfigIsChecked(t *testing.T) {
 	config := testConfig(t)
 	config.EncryptionProviderConfig = filepath.Join(t.TempDir(), "encryption.yaml")
 	encryptionFile(t, config.EncryptionProviderConfig, "{aesgcm: {keys: [{name: k, secret: AAEC}]}}")
-	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "secret is not of the expected length") {
+	if _, err := Start(t.Context(), config); err == nil ||
+		!strings.Contains(err.Error(), "secret is not of the expected length") {
 		t.Errorf("error %v", err)
 	}
 	config.EncryptionProviderConfig, config.EncryptionReload = "", true
-	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), "must be set with --encryption-provider-config") {
+	if _, err := Start(t.Context(), config); err == nil ||
+		!strings.Contains(err.Error(), "must be set with --encryption-provider-config") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -12,11 +12,16 @@ import (
 )
 
 func TestParseOverrides(t *testing.T) {
-	got, err := parseOverrides([]string{"/pods#http://a:1;http://b:1", "/events#http://c:1", "apps/deployments#http://a:1;http://b:1"})
-	if want := "[{[http://a:1 http://b:1] [{ pods} {apps deployments}]} {[http://c:1] [{ events}]}]"; err != nil || fmt.Sprint(got) != want {
+	got, err := parseOverrides(
+		[]string{"/pods#http://a:1;http://b:1", "/events#http://c:1", "apps/deployments#http://a:1;http://b:1"},
+	)
+	if want := "[{[http://a:1 http://b:1] [{ pods} {apps deployments}]} {[http://c:1] [{ events}]}]"; err != nil ||
+		fmt.Sprint(got) != want {
 		t.Errorf("%v, %v, want %s", got, err, want)
 	}
-	for _, bad := range []string{"", "pods", "pods#http://a", "/pods#", "/#http://a", "a/b/c#http://a", "/pods#http://a#http://b"} {
+	for _, bad := range []string{
+		"", "pods", "pods#http://a", "/pods#", "/#http://a", "a/b/c#http://a", "/pods#http://a#http://b",
+	} {
 		if _, err := parseOverrides([]string{bad}); !errors.Is(err, errOverride) {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -25,7 +30,10 @@ func TestParseOverrides(t *testing.T) {
 
 // TestOverridesNameAnyGroupOfAKind: Events are one resource in two groups.
 func TestOverridesNameAnyGroupOfAKind(t *testing.T) {
-	for _, gr := range []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Resource: "pods"}, {Group: "apps", Resource: "deployments"}} {
+	for _, gr := range []schema.GroupResource{
+		{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Resource: "pods"},
+		{Group: "apps", Resource: "deployments"},
+	} {
 		var found []string
 		for _, k := range resource.Kinds() {
 			if isOf(k, gr) {

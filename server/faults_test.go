@@ -104,7 +104,8 @@ func TestFullDisk(t *testing.T) {
 		t.Helper()
 		var status struct{ Kind, Status, Reason, Message string }
 		err := json.Unmarshal([]byte(a.body), &status)
-		if a.status != http.StatusInsufficientStorage || err != nil || status.Kind != "Status" || status.Status != "Failure" ||
+		if a.status != http.StatusInsufficientStorage || err != nil || status.Kind != "Status" ||
+			status.Status != "Failure" ||
 			status.Reason != "InsufficientStorage" || !strings.Contains(status.Message, "no space") {
 			t.Errorf("%s: %d %s", what, a.status, a.body)
 		}
@@ -193,7 +194,8 @@ func TestFailedSync(t *testing.T) {
 	}
 	broken.Off() // a disk that seems well again changes nothing
 	for _, a := range []answer{
-		send(t, c, "POST", url, configMap("later", "1")), send(t, c, "PUT", url+"/kept", configMap("kept", "2")), call(t, c, "DELETE", url+"/kept"),
+		send(t, c, "POST", url, configMap("later", "1")), send(t, c, "PUT", url+"/kept", configMap("kept", "2")),
+		call(t, c, "DELETE", url+"/kept"),
 	} {
 		if a.status != http.StatusServiceUnavailable {
 			t.Errorf("a later write: %d %s", a.status, a.body)

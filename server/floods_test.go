@@ -20,7 +20,10 @@ func dial(t *testing.T, s *Server, protocol string) *tls.Conn {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.CA())
-	conn, err := tls.Dial("tcp", s.listener.Addr().String(), &tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{protocol}})
+	conn, err := tls.Dial(
+		"tcp", s.listener.Addr().String(),
+		&tls.Config{RootCAs: pool, ServerName: "localhost", NextProtos: []string{protocol}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +68,9 @@ func TestHeadersAreBounded(t *testing.T) {
 func TestSlowHeadersEnd(t *testing.T) {
 	s := start(t, testConfig(t))
 	if s.http.server.ReadHeaderTimeout <= 0 || s.http.server.IdleTimeout <= 0 {
-		t.Errorf("headers may take %v, a connection may be idle for %v", s.http.server.ReadHeaderTimeout, s.http.server.IdleTimeout)
+		t.Errorf(
+			"headers may take %v, a connection may be idle for %v", s.http.server.ReadHeaderTimeout, s.http.server.IdleTimeout,
+		)
 	}
 }
 
@@ -73,7 +78,10 @@ func TestSlowBodiesEndWithTheRequest(t *testing.T) {
 	c := testConfig(t)
 	c.RequestTimeout = 50 * time.Millisecond
 	s := start(t, c)
-	w := exchange(t, s, "POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admintoken\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	w := exchange(
+		t, s,
+		"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admintoken\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+	)
 	if w.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("%d", w.StatusCode)
 	}
@@ -114,7 +122,9 @@ func TestRapidReset(t *testing.T) {
 	const streams = 5000
 	for i := range uint32(streams) {
 		id := 2*i + 1
-		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}) != nil ||
+		if framer.WriteHeaders(
+			http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true},
+		) != nil ||
 			framer.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
 			break // the server has closed the connection
 		}

@@ -50,11 +50,17 @@ func (p *provider) ca() string {
 
 func (p *provider) token(t *testing.T, user string) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: "k"}}, nil)
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: "k"}}, nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	payload, err := json.Marshal(map[string]any{"iss": p.URL, "aud": "keelson", "sub": user, "groups": []string{"dev"}, "exp": time.Now().Add(time.Hour).Unix()})
+	payload, err := json.Marshal(
+		map[string]any{
+			"iss": p.URL, "aud": "keelson", "sub": user, "groups": []string{"dev"}, "exp": time.Now().Add(time.Hour).Unix(),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +78,9 @@ func (p *provider) token(t *testing.T, user string) string {
 // configuration is an AuthenticationConfiguration of the provider.
 func (p *provider) configuration(prefix string) string {
 	return "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: " + p.URL +
-		"\n    audiences: [keelson]\n    certificateAuthority: |\n      " + strings.ReplaceAll(strings.TrimSpace(p.ca()), "\n", "\n      ") +
+		"\n    audiences: [keelson]\n    certificateAuthority: |\n      " + strings.ReplaceAll(
+		strings.TrimSpace(p.ca()), "\n", "\n      ",
+	) +
 		"\n  claimMappings:\n    username: {expression: '\"" + prefix + "\" + claims.sub'}\n    groups: {claim: groups, prefix: 'oidc:'}\n"
 }
 
@@ -142,7 +150,12 @@ func TestIssuersAreReloaded(t *testing.T) {
 	}
 	failures := func() bool {
 		shown := call(t, httpClient(t, s, true), "GET", s.URL()+"/metrics").body
-		return strings.Contains(shown, `apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash([]byte(s.listener.hostPort()))+`",status="failure"}`)
+		return strings.Contains(
+			shown,
+			`apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash(
+				[]byte(s.listener.hostPort()),
+			)+`",status="failure"}`,
+		)
 	}
 	write(two.configuration("b:") + "anonymous: {enabled: false}\n") // may not change
 	for !failures() {

@@ -49,15 +49,19 @@ func oddRequests(round int) []*http.Request {
 			out = append(out, r)
 		}
 	}
-	known := []string{"/apis/apps/v1/deployments", "/api/v1/pods", "/api/v1/namespaces/default/pods", "/apis/example.com/v1/widgets"}
+	known := []string{
+		"/apis/apps/v1/deployments", "/api/v1/pods", "/api/v1/namespaces/default/pods", "/apis/example.com/v1/widgets",
+	}
 	for _, kind := range []string{"", "bytes", "long"} {
 		for _, method := range []string{"GET", "POST", "DELETE", odd(kind)} {
 			n := func() string { return odd(kind) }
 			for _, path := range []string{
 				"/" + n(), "/healthz/" + n(), "/livez/" + n(), "/openapi/v3/apis/" + n(), "/debug/pprof/" + n(), "/version/" + n(),
-				"/apis/" + n() + "/v1//x", "/apis/" + n() + "/v1/pods", "/apis/apps/" + n() + "/deployments", "/apis/apps/v1/" + n(),
+				"/apis/" + n() + "/v1//x", "/apis/" + n() + "/v1/pods", "/apis/apps/" + n() + "/deployments",
+				"/apis/apps/v1/" + n(),
 				"/api/" + n() + "/pods", "/api/v1/" + n(), "/api/v1//" + n(), "/api/v1/watch/" + n(), "/api/v1/proxy/" + n() + "/x",
-				"/apis/apps//deployments/" + n(), "/apis//" + n() + "/deployments", "/api/v1/namespaces/" + n() + "/" + n() + "/x/y",
+				"/apis/apps//deployments/" + n(), "/apis//" + n() + "/deployments",
+				"/api/v1/namespaces/" + n() + "/" + n() + "/x/y",
 			} {
 				add(method, path, "")
 				add(method, path, "watch=1&dryRun="+n())
@@ -119,7 +123,9 @@ func defineWidgets(t *testing.T, s *Server) {
 		"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 	admin := httpClient(t, s, true)
-	w, err := admin.Post(s.URL()+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", strings.NewReader(definition))
+	w, err := admin.Post(
+		s.URL()+"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", strings.NewReader(definition),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,8 @@ func TestAReissuedAuthorityIsTheSame(t *testing.T) {
 	config := testConfig(t)
 	config.ClientCAFile, config.fileReload = clients.file, time.Millisecond
 	headers := RequestHeaderConfig{
-		ClientCAFile: clients.reissued(), UsernameHeaders: []string{"X-Remote-User"}, GroupHeaders: []string{"X-Remote-Group"},
+		ClientCAFile: clients.reissued(), UsernameHeaders: []string{"X-Remote-User"},
+		GroupHeaders: []string{"X-Remote-Group"},
 	}
 	config.Authentication.RequestHeader = headers
 	if s, err := Start(context.Background(), config); err == nil {
@@ -79,10 +80,14 @@ func TestAReissuedAuthorityIsTheSame(t *testing.T) {
 			t.Fatalf("the log does not say within %v that the file is refused", deadline)
 		}
 	}
-	if a := call(t, with(t, s, clients.issue("jane")), "GET", s.URL()+"/api/v1/secrets", spoof...); a.status != http.StatusForbidden {
+	if a := call(
+		t, with(t, s, clients.issue("jane")), "GET", s.URL()+"/api/v1/secrets", spoof...,
+	); a.status != http.StatusForbidden {
 		t.Errorf("a client's headers are believed: %d %s", a.status, a.body)
 	}
-	if a := call(t, with(t, s, proxies.issue("proxy")), "GET", s.URL()+"/api/v1/secrets", spoof...); a.status != http.StatusOK {
+	if a := call(
+		t, with(t, s, proxies.issue("proxy")), "GET", s.URL()+"/api/v1/secrets", spoof...,
+	); a.status != http.StatusOK {
 		t.Errorf("the proxy before is not believed any more: %d %s", a.status, a.body)
 	}
 }

@@ -36,7 +36,9 @@ func TestSelectorsCostNothingWithoutPermission(t *testing.T) {
 	c.Storage, c.DataDir = StorageMemory, ""
 	s := start(t, c)
 	const length = 900 << 10
-	for name, term := range map[string]string{"labels": "a,", "equal labels": "a=b,", "sets": "a+in+(b),", "no selector": "!"} {
+	for name, term := range map[string]string{
+		"labels": "a,", "equal labels": "a=b,", "sets": "a+in+(b),", "no selector": "!",
+	} {
 		text := strings.Repeat(term, length/len(term)) + "c"
 		for _, query := range []string{
 			"labelSelector=" + text,
@@ -53,7 +55,9 @@ func TestSelectorsCostNothingWithoutPermission(t *testing.T) {
 	if a.status != http.StatusBadRequest || a.message() != "the selector has 20001 terms, more than 10000" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := call(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector=a+in+("+strings.Repeat("name,", 5000)+"b)"); a.status != http.StatusOK {
+	if a := call(
+		t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/pods?labelSelector=a+in+("+strings.Repeat("name,", 5000)+"b)",
+	); a.status != http.StatusOK {
 		t.Errorf("5,000 names: %d %.200s", a.status, a.body)
 	}
 }

@@ -127,30 +127,54 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}{
 		{"anonymous health", "GET", "/healthz", nil, 200, ""},
 		{"anonymous version", "GET", "/version", nil, 200, ""},
-		{"anonymous check", "GET", "/livez/ping", nil, 403, `forbidden: User "system:anonymous" cannot get path "/livez/ping"`},
+		{
+			"anonymous check", "GET", "/livez/ping", nil, 403,
+			`forbidden: User "system:anonymous" cannot get path "/livez/ping"`,
+		},
 		{"anonymous head", "HEAD", "/healthz", nil, 403, ""},
 		{"anonymous discovery", "GET", "/api", nil, 403, `forbidden: User "system:anonymous" cannot get path "/api"`},
-		{"anonymous list", "GET", "/api/v1/pods", nil, 403, `pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`},
+		{
+			"anonymous list", "GET", "/api/v1/pods", nil, 403,
+			`pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" at the cluster scope`,
+		},
 		{"wrong token", "GET", "/healthz", []string{"Authorization", "Bearer wrong"}, 401, "Unauthorized"},
 		{"no token in the header", "GET", "/healthz", []string{"Authorization", "Bearer"}, 200, ""},
 		{"another scheme", "GET", "/healthz", []string{"Authorization", "Basic YTpi"}, 200, ""},
 		{"scheme in capitals", "GET", "/metrics", []string{"Authorization", "BEARER admintoken"}, 200, ""},
 		{"admin", "GET", "/none", []string{"Authorization", admin}, 404, ""},
 		{"user on discovery", "GET", "/apis", []string{"Authorization", dave}, 200, ""},
-		{"user on metrics", "GET", "/metrics", []string{"Authorization", dave}, 403, `forbidden: User "dave" cannot get path "/metrics"`},
+		{
+			"user on metrics", "GET", "/metrics", []string{"Authorization", dave}, 403,
+			`forbidden: User "dave" cannot get path "/metrics"`,
+		},
 		{"user on a name", "GET", "/apis/apps/v1/namespaces/n/deployments/d/scale", []string{"Authorization", dave}, 403,
 			`deployments.apps "d" is forbidden: User "dave" cannot get resource "deployments/scale" in API group "apps" in the namespace "n"`},
-		{"user watches one name", "GET", "/api/v1/namespaces/n/configmaps?watch=true&fieldSelector=metadata.name%3Da", []string{"Authorization", dave}, 403,
+		{"user watches one name", "GET", "/api/v1/namespaces/n/configmaps?watch=true&fieldSelector=metadata.name%3Da",
+			[]string{"Authorization", dave}, 403,
 			`configmaps "a" is forbidden: User "dave" cannot watch resource "configmaps" in API group "" in the namespace "n"`},
-		{"admin as another", "GET", "/metrics", []string{"Authorization", admin, "Impersonate-User", "jane"}, 403, `forbidden: User "jane" cannot get path "/metrics"`},
+		{
+			"admin as another", "GET", "/metrics", []string{"Authorization", admin, "Impersonate-User", "jane"}, 403,
+			`forbidden: User "jane" cannot get path "/metrics"`,
+		},
 		{"another on discovery", "GET", "/api", []string{"Authorization", admin, "Impersonate-User", "jane"}, 200, ""},
-		{"another in a group", "GET", "/metrics", []string{"Authorization", admin, "Impersonate-User", "jane", "Impersonate-Group", "system:masters"}, 200, ""},
-		{"impersonation by a user", "GET", "/api/v1/namespaces/n", []string{"Authorization", dave, "Impersonate-User", "admin", "Impersonate-Group", "system:masters"}, 403,
+		{
+			"another in a group", "GET", "/metrics",
+			[]string{"Authorization", admin, "Impersonate-User", "jane", "Impersonate-Group", "system:masters"}, 200, "",
+		},
+		{"impersonation by a user", "GET", "/api/v1/namespaces/n",
+			[]string{"Authorization", dave, "Impersonate-User", "admin", "Impersonate-Group", "system:masters"}, 403,
 			`namespaces "n" is forbidden: User "dave" cannot impersonate-on:user-info:get resource "namespaces" in API group "" in the namespace "n"`},
-		{"impersonation without a name", "GET", "/healthz", []string{"Authorization", admin, "Impersonate-Group", "developers"}, 400,
+		{"impersonation without a name", "GET", "/healthz",
+			[]string{"Authorization", admin, "Impersonate-Group", "developers"}, 400,
 			`requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"developers"}, Extra:map[string][]string(nil)} without impersonating a user name`},
-		{"front proxy headers", "GET", "/metrics", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}, 403, `forbidden: User "system:anonymous" cannot get path "/metrics"`},
-		{"timeout without a unit", "GET", "/healthz?timeout=10", nil, 400, `invalid timeout specified in the request URL - time: missing unit in duration "10"`},
+		{
+			"front proxy headers", "GET", "/metrics", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"},
+			403, `forbidden: User "system:anonymous" cannot get path "/metrics"`,
+		},
+		{
+			"timeout without a unit", "GET", "/healthz?timeout=10", nil, 400,
+			`invalid timeout specified in the request URL - time: missing unit in duration "10"`,
+		},
 		{"timeout", "GET", "/healthz?timeout=5s", nil, 200, ""},
 	} {
 		a := call(t, c, step.method, s.URL()+step.path, step.headers...)
@@ -181,7 +205,12 @@ func TestClientCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{
+			RootCAs:              pool,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil },
+		},
+	}
 	defer transport.CloseIdleConnections()
 	stranger := &http.Client{Transport: transport}
 	if a := call(t, stranger, "GET", s.URL()+"/healthz"); a.status != http.StatusUnauthorized {
@@ -198,13 +227,17 @@ func TestHealthAnswers(t *testing.T) {
 		"[+]poststarthook/priority-and-fairness-config-producer ok\n[+]poststarthook/bootstrap-controller ok\n" +
 		"[+]poststarthook/start-kubernetes-service-cidr-controller ok\n"
 	for path, want := range map[string]answer{
-		"/healthz":                   {status: 200, body: "ok"},
-		"/readyz/shutdown":           {status: 200, body: "ok"},
-		"/livez/shutdown":            {status: 404, body: "404 page not found\n"},
-		"/healthz/":                  {status: 404, body: "404 page not found\n"},
-		"/livez?verbose":             {status: 200, body: "[+]ping ok\n[+]log ok\n[+]etcd ok\n" + hooks + "livez check passed\n"},
-		"/livez?verbose&exclude=log": {status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]etcd ok\n" + hooks + "livez check passed\n"},
-		"/livez?exclude=no":          {status: 200, body: "ok"},
+		"/healthz":         {status: 200, body: "ok"},
+		"/readyz/shutdown": {status: 200, body: "ok"},
+		"/livez/shutdown":  {status: 404, body: "404 page not found\n"},
+		"/healthz/":        {status: 404, body: "404 page not found\n"},
+		"/livez?verbose": {
+			status: 200, body: "[+]ping ok\n[+]log ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
+		},
+		"/livez?verbose&exclude=log": {
+			status: 200, body: "[+]ping ok\n[+]log excluded: ok\n[+]etcd ok\n" + hooks + "livez check passed\n",
+		},
+		"/livez?exclude=no": {status: 200, body: "ok"},
 	} {
 		if a := call(t, c, "GET", s.URL()+path); a.status != want.status || a.body != want.body {
 			t.Errorf("%s: %d %q, want %d %q", path, a.status, a.body, want.status, want.body)
@@ -251,7 +284,10 @@ func TestPathsThatAreNoResources(t *testing.T) {
 	} {
 		a := call(t, c, step.method, s.URL()+step.path)
 		if a.status != step.status || a.header.Get("Content-Type") != step.contentType {
-			t.Errorf("%s %s: %d %s, want %d %s", step.method, step.path, a.status, a.header.Get("Content-Type"), step.status, step.contentType)
+			t.Errorf(
+				"%s %s: %d %s, want %d %s", step.method, step.path, a.status, a.header.Get("Content-Type"), step.status,
+				step.contentType,
+			)
 		}
 	}
 }
@@ -304,13 +340,30 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"port in use":      {func(c *Config) { c.SecurePort = taken }, "cannot listen on 127.0.0.1:" + strconv.Itoa(taken) + ": address already in use"},
-		"directory in use": {func(c *Config) { c.DataDir = running.http.config.DataDir }, "the data directory " + running.http.config.DataDir + " is used by another process"},
-		"not a directory":  {func(c *Config) { c.DataDir = file }, "cannot use the data directory " + file + ": not a directory"},
-		"service range":    {func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/8" }, "--service-cluster-ip-range: 10.0.0.0/8 is too large: the prefix must be /12 or longer"},
-		"feature gate":     {func(c *Config) { c.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch"},
-		"storage":          {func(c *Config) { c.Storage = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`},
-		"half a pair":      {func(c *Config) { c.TLSCertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together"},
+		"port in use": {
+			func(c *Config) { c.SecurePort = taken },
+			"cannot listen on 127.0.0.1:" + strconv.Itoa(taken) + ": address already in use",
+		},
+		"directory in use": {
+			func(c *Config) { c.DataDir = running.http.config.DataDir },
+			"the data directory " + running.http.config.DataDir + " is used by another process",
+		},
+		"not a directory": {
+			func(c *Config) { c.DataDir = file }, "cannot use the data directory " + file + ": not a directory",
+		},
+		"service range": {
+			func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/8" },
+			"--service-cluster-ip-range: 10.0.0.0/8 is too large: the prefix must be /12 or longer",
+		},
+		"feature gate": {
+			func(c *Config) { c.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch",
+		},
+		"storage": {
+			func(c *Config) { c.Storage = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`,
+		},
+		"half a pair": {
+			func(c *Config) { c.TLSCertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together",
+		},
 	} {
 		config := testConfig(t)
 		c.change(&config)

@@ -29,7 +29,9 @@ type signingProgram struct {
 
 const signingKeyID = "a-key-of-another-program"
 
-func (p *signingProgram) FetchKeys(context.Context, *externaljwt.FetchKeysRequest) (*externaljwt.FetchKeysResponse, error) {
+func (p *signingProgram) FetchKeys(
+	context.Context, *externaljwt.FetchKeysRequest,
+) (*externaljwt.FetchKeysResponse, error) {
 	der, err := x509.MarshalPKIXPublicKey(p.key.Public())
 	return &externaljwt.FetchKeysResponse{
 		Keys:          []*externaljwt.Key{{KeyId: signingKeyID, Key: der}},
@@ -37,7 +39,9 @@ func (p *signingProgram) FetchKeys(context.Context, *externaljwt.FetchKeysReques
 	}, err
 }
 
-func (p *signingProgram) Metadata(context.Context, *externaljwt.MetadataRequest) (*externaljwt.MetadataResponse, error) {
+func (p *signingProgram) Metadata(
+	context.Context, *externaljwt.MetadataRequest,
+) (*externaljwt.MetadataResponse, error) {
 	return &externaljwt.MetadataResponse{MaxTokenExpirationSeconds: 7200}, nil
 }
 
@@ -88,11 +92,16 @@ func TestAnotherProgramSignsTokens(t *testing.T) {
 	if a := call(t, admin, "GET", s.URL()+serviceaccount.KeysPath); !strings.Contains(a.body, signingKeyID) {
 		t.Errorf("keys that are told: %s", a.body)
 	}
-	out := post(t, s, "/api/v1/namespaces/kube-system/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":10000}}`, http.StatusCreated)
+	out := post(
+		t, s, "/api/v1/namespaces/kube-system/serviceaccounts/robot/token", `{"spec":{"expirationSeconds":10000}}`,
+		http.StatusCreated,
+	)
 	if life := out["spec"].(map[string]any)["expirationSeconds"]; life != 7200.0 {
 		t.Errorf("a life of %v seconds", life)
 	}
-	if a := call(t, admin, "GET", s.URL()+"/metrics"); !strings.Contains(a.body, `apiserver_externaljwt_sign_request_total{code="OK"} 2`) {
+	if a := call(t, admin, "GET", s.URL()+"/metrics"); !strings.Contains(
+		a.body, `apiserver_externaljwt_sign_request_total{code="OK"} 2`,
+	) {
 		t.Error("signatures are not counted")
 	}
 }

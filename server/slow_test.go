@@ -23,8 +23,9 @@ func withholding(t *testing.T, s *Server, n int, token string) []*tls.Conn {
 	var out []*tls.Conn
 	for range n {
 		conn := dial(t, s, "http/1.1")
-		_, err := fmt.Fprintf(conn, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
-			"Content-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", token)
+		_, err := fmt.Fprintf(conn,
+			"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+				"Content-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,9 @@ func TestWithheldBodiesHoldNoSeats(t *testing.T) {
 	s := start(t, c)
 	withholding(t, s, 40, "davetoken")
 	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
-		r, err := http.NewRequest("POST", s.URL()+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", strings.NewReader(selfReview))
+		r, err := http.NewRequest(
+			"POST", s.URL()+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", strings.NewReader(selfReview),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +91,10 @@ func TestSlowReadersHoldNoSeats(t *testing.T) {
 	s := start(t, c)
 	big := strings.Repeat("x", 1<<20)
 	for i := range 8 {
-		post(t, s, "/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"metadata":{"name":"big-%d"},"data":{"x":%q}}`, i, big), http.StatusCreated)
+		post(
+			t, s, "/api/v1/namespaces/default/configmaps", fmt.Sprintf(`{"metadata":{"name":"big-%d"},"data":{"x":%q}}`, i, big),
+			http.StatusCreated,
+		)
 	}
 	post(t, s, "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 		`{"metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]}`, http.StatusCreated)
@@ -98,7 +104,10 @@ func TestSlowReadersHoldNoSeats(t *testing.T) {
 	const readers = 30
 	for range readers {
 		conn := dial(t, s, "http/1.1")
-		if _, err := io.WriteString(conn, "GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer davetoken\r\nAccept-Encoding: identity\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(
+			conn,
+			"GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer davetoken\r\nAccept-Encoding: identity\r\n\r\n",
+		); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil) // no more than the headers
@@ -110,7 +119,9 @@ func TestSlowReadersHoldNoSeats(t *testing.T) {
 		}
 	}
 	for _, token := range []string{"davetoken", "evetoken", "nodetoken"} {
-		if a := call(t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+token); a.status != http.StatusOK {
+		if a := call(
+			t, httpClient(t, s, false), "GET", s.URL()+"/version", "Authorization", "Bearer "+token,
+		); a.status != http.StatusOK {
 			t.Errorf("%s: %d %s", token, a.status, a.body)
 		}
 	}

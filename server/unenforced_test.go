@@ -16,8 +16,14 @@ func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
 	for _, step := range []struct{ method, path, contentType, body, warning string }{
 		{"POST", quotas + "?dryRun=All", "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
 		{"POST", quotas, "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
-		{"PATCH", quotas + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, "ResourceQuotas are stored"},
-		{"PATCH", quotas + "/r?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"r"}}`, "ResourceQuotas are stored"},
+		{
+			"PATCH", quotas + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`,
+			"ResourceQuotas are stored",
+		},
+		{
+			"PATCH", quotas + "/r?fieldManager=m", "application/apply-patch+yaml",
+			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"r"}}`, "ResourceQuotas are stored",
+		},
 		{"PATCH", "/api/v1/namespaces/default", "application/merge-patch+json",
 			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, "Pod Security labels of a namespace are stored"},
 		{"PATCH", "/api/v1/namespaces/kube-public", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, ""},
@@ -33,7 +39,8 @@ func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
 		}
 		_ = w.Body.Close() // the headers count
 		got := w.Header.Get("Warning")
-		if w.StatusCode >= http.StatusBadRequest || !strings.Contains(got, step.warning) || (step.warning == "") != (got == "") {
+		if w.StatusCode >= http.StatusBadRequest || !strings.Contains(got, step.warning) ||
+			(step.warning == "") != (got == "") {
 			t.Errorf("%s %s: %d, warning %q", step.method, step.path, w.StatusCode, got)
 		}
 	}

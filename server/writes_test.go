@@ -47,7 +47,11 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 	c.judges = []admission.Plugin{{Name: "Note", Mutate: note("mutate"), Validate: note("validate")}}
 	s := start(t, c)
 	const grants = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-	post(t, s, grants, `{"metadata":{"name":"ann"},"subjects":[{"kind":"User","name":"ann"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, http.StatusCreated)
+	post(
+		t, s, grants,
+		`{"metadata":{"name":"ann"},"subjects":[{"kind":"User","name":"ann"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`,
+		http.StatusCreated,
+	)
 	send := func(method, path, contentType, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer admintoken")
@@ -57,7 +61,9 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		s.http.server.Handler.ServeHTTP(w, r)
 		return w
 	}
-	await(t, "the grant is known", func() bool { return send(http.MethodGet, "/api/v1/nodes", "", "").Code == http.StatusOK })
+	await(
+		t, "the grant is known", func() bool { return send(http.MethodGet, "/api/v1/nodes", "", "").Code == http.StatusOK },
+	)
 	const (
 		core, apps = "/api/v1/namespaces/default/", "/apis/apps/v1/namespaces/default/"
 		object     = "application/json"
@@ -70,19 +76,48 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		method, path, contentType, body string
 		want                            []string
 	}{
-		{"POST", apps + "deployments", object, deployment, asked("CREATE Deployment.deployments object=*v1.Deployment *v1.CreateOptions")},
-		{"PATCH", apps + "deployments/d", merge, `{"metadata":{"labels":{"x":"y"}}}`, asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions")},
-		{"PATCH", apps + "deployments/d?fieldManager=m", apply, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"z":"y"}}}`, asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions")},
-		{"PATCH", apps + "deployments/d/status", merge, `{"status":{"replicas":1}}`, asked("UPDATE Deployment.deployments/status object=*v1.Deployment old *v1.PatchOptions")},
-		{"PATCH", apps + "deployments/d/scale", merge, `{"spec":{"replicas":3}}`, asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.PatchOptions")},
-		{"PUT", apps + "deployments/d/scale", object, `{"metadata":{"name":"d"},"spec":{"replicas":2}}`, asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.UpdateOptions")},
-		{"PATCH", core + "configmaps/new?fieldManager=m", apply, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}`, asked("CREATE ConfigMap.configmaps object=*v1.ConfigMap *v1.PatchOptions")},
+		{
+			"POST", apps + "deployments", object, deployment,
+			asked("CREATE Deployment.deployments object=*v1.Deployment *v1.CreateOptions"),
+		},
+		{
+			"PATCH", apps + "deployments/d", merge, `{"metadata":{"labels":{"x":"y"}}}`,
+			asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions"),
+		},
+		{
+			"PATCH", apps + "deployments/d?fieldManager=m", apply,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","labels":{"z":"y"}}}`,
+			asked("UPDATE Deployment.deployments object=*v1.Deployment old *v1.PatchOptions"),
+		},
+		{
+			"PATCH", apps + "deployments/d/status", merge, `{"status":{"replicas":1}}`,
+			asked("UPDATE Deployment.deployments/status object=*v1.Deployment old *v1.PatchOptions"),
+		},
+		{
+			"PATCH", apps + "deployments/d/scale", merge, `{"spec":{"replicas":3}}`,
+			asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.PatchOptions"),
+		},
+		{
+			"PUT", apps + "deployments/d/scale", object, `{"metadata":{"name":"d"},"spec":{"replicas":2}}`,
+			asked("UPDATE Scale.deployments/scale object=*v1.Scale old *v1.UpdateOptions"),
+		},
+		{
+			"PATCH", core + "configmaps/new?fieldManager=m", apply,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"new"}}`,
+			asked("CREATE ConfigMap.configmaps object=*v1.ConfigMap *v1.PatchOptions"),
+		},
 		{"DELETE", apps + "deployments/d", object, "", asked("DELETE Deployment.deployments old *v1.DeleteOptions")},
 		{"DELETE", core + "configmaps?labelSelector=none", object, "", nil},
-		{"DELETE", core + "configmaps?fieldSelector=metadata.name%3Dnew", object, "", asked("DELETE ConfigMap.configmaps old *v1.DeleteOptions")},
+		{
+			"DELETE", core + "configmaps?fieldSelector=metadata.name%3Dnew", object, "",
+			asked("DELETE ConfigMap.configmaps old *v1.DeleteOptions"),
+		},
 		{"POST", role, object, `{"metadata":{"name":"r"}}`, asked("CREATE Role.roles object=*v1.Role *v1.CreateOptions")},
 		{"DELETE", role + "/r", object, "", asked("DELETE Role.roles old *v1.DeleteOptions")},
-		{"POST", core + "serviceaccounts/default/token", object, `{"spec":{}}`, asked("CREATE TokenRequest.serviceaccounts/token object=*v1.TokenRequest *v1.CreateOptions")},
+		{
+			"POST", core + "serviceaccounts/default/token", object, `{"spec":{}}`,
+			asked("CREATE TokenRequest.serviceaccounts/token object=*v1.TokenRequest *v1.CreateOptions"),
+		},
 	} {
 		mu.Lock()
 		told = nil
@@ -92,7 +127,10 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		}
 		mu.Lock()
 		if !slices.Equal(told, step.want) {
-			t.Errorf("%s %s: admission was told\n%s\nand not\n%s", step.method, step.path, strings.Join(told, "\n"), strings.Join(step.want, "\n"))
+			t.Errorf(
+				"%s %s: admission was told\n%s\nand not\n%s", step.method, step.path, strings.Join(told, "\n"),
+				strings.Join(step.want, "\n"),
+			)
 		}
 		mu.Unlock()
 	}
@@ -109,7 +147,9 @@ func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	ctx := request.WithUser(request.WithInfo(t.Context(), &request.Info{}), user)
 	for _, r := range s.api.registry.Resources() {
 		for _, operation := range []admission.Operation{admission.Delete, admission.Connect} {
-			a := &admission.Attributes{Operation: operation, Resource: r.Kind.GroupResource(), Namespace: "default", Name: "x", User: user}
+			a := &admission.Attributes{
+				Operation: operation, Resource: r.Kind.GroupResource(), Namespace: "default", Name: "x", User: user,
+			}
 			if operation == admission.Delete {
 				a.Old = r.Kind.Version(r.Kind.Storage.Version).New()
 			}

@@ -154,7 +154,8 @@ func TestRecorded(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, w := range c.Warnings {
-					if name, ok := strings.CutPrefix(w, `299 - "unknown field \"`); ok && !slices.Contains(unknown, strings.TrimSuffix(name, `\""`)) {
+					if name, ok := strings.CutPrefix(w, `299 - "unknown field \"`); ok &&
+						!slices.Contains(unknown, strings.TrimSuffix(name, `\""`)) {
 						t.Errorf("unknown %q, want %s", unknown, w)
 					}
 				}

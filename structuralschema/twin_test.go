@@ -138,13 +138,17 @@ func (r ratchet) Validate(any) *validate.Result {
 		return ratchet{object: child, schema: s, root: root, path: path}
 	}
 	v := validate.NewSchemaValidator(r.schema, r.root, r.path, strfmt.Default, func(o *validate.SchemaValidatorOptions) {
-		o.NewValidatorForField = func(name string, s *spec.Schema, root any, path string, _ strfmt.Registry, _ ...validate.Option) validate.ValueValidator {
+		o.NewValidatorForField = func(
+			name string, s *spec.Schema, root any, path string, _ strfmt.Registry, _ ...validate.Option,
+		) validate.ValueValidator {
 			if r.path == "" && (name == "kind" || name == "apiVersion") {
 				return validate.NewSchemaValidator(s, root, path, strfmt.Default)
 			}
 			return sub(r.object.Key(name), s, root, path)
 		}
-		o.NewValidatorForIndex = func(i int, s *spec.Schema, root any, path string, _ strfmt.Registry, _ ...validate.Option) validate.ValueValidator {
+		o.NewValidatorForIndex = func(
+			i int, s *spec.Schema, root any, path string, _ strfmt.Registry, _ ...validate.Option,
+		) validate.ValueValidator {
 			return sub(r.object.Index(i), s, root, path)
 		}
 	})
@@ -256,7 +260,10 @@ func againstTwin(t *testing.T, source *sample.Source, schema map[string]any) {
 	check := func(what string, got field.ErrorList, want []string, values ...any) {
 		t.Helper()
 		if got := messages(got); !slices.Equal(got, want) {
-			t.Fatalf("%s: %s\nof %s:\ngot  %s\nwant %s", what, text(t, values), props, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+			t.Fatalf(
+				"%s: %s\nof %s:\ngot  %s\nwant %s", what, text(t, values), props, strings.Join(got, "\n     "),
+				strings.Join(want, "\n     "),
+			)
 		}
 	}
 	for range 4 {
@@ -307,7 +314,9 @@ func FuzzDecode(f *testing.F) {
 				return err.Error()
 			}
 			s.SetDefaults(object)
-			return fmt.Sprint(text(t, object), unknown, messages(s.ValidateLists(nil, object)), messages(s.ValidateEmbedded(nil, object)))
+			return fmt.Sprint(
+				text(t, object), unknown, messages(s.ValidateLists(nil, object)), messages(s.ValidateEmbedded(nil, object)),
+			)
 		}
 		got, want := decode(s), decode(everywhere)
 		if got != want {

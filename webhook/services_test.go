@@ -24,13 +24,19 @@ func TestResolveByClusterIP(t *testing.T) {
 		"cluster IP":    {service(corev1.ServiceTypeClusterIP, "10.0.0.1"), nil, 443, "10.0.0.1:443"},
 		"IPv6":          {service(corev1.ServiceTypeLoadBalancer, "fd00::1"), nil, 80, "[fd00::1]:80"},
 		"external name": {service(corev1.ServiceTypeExternalName, ""), nil, 8443, "hook.example.com:8443"},
-		"no port":       {service(corev1.ServiceTypeNodePort, "10.0.0.1"), nil, 8443, `no service port 8443 found for service "hook"`},
-		"headless":      {service(corev1.ServiceTypeClusterIP, "None"), nil, 443, `cannot route to service with ClusterIP "None"`},
-		"other type":    {service("Other", "10.0.0.1"), nil, 443, `unsupported service type "Other"`},
-		"none":          {nil, nil, 443, `service "hook" not found`},
-		"error":         {nil, errors.New("oh"), 443, "oh"},
+		"no port": {
+			service(corev1.ServiceTypeNodePort, "10.0.0.1"), nil, 8443, `no service port 8443 found for service "hook"`,
+		},
+		"headless": {
+			service(corev1.ServiceTypeClusterIP, "None"), nil, 443, `cannot route to service with ClusterIP "None"`,
+		},
+		"other type": {service("Other", "10.0.0.1"), nil, 443, `unsupported service type "Other"`},
+		"none":       {nil, nil, 443, `service "hook" not found`},
+		"error":      {nil, errors.New("oh"), 443, "oh"},
 	} {
-		resolve := ResolveByClusterIP(func(context.Context, string, string) (*corev1.Service, error) { return test.service, test.err })
+		resolve := ResolveByClusterIP(
+			func(context.Context, string, string) (*corev1.Service, error) { return test.service, test.err },
+		)
 		got, err := resolve(t.Context(), "ns", "hook", test.port)
 		if err != nil {
 			got = err.Error()

@@ -60,7 +60,10 @@ func TestPost(t *testing.T) {
 	if got.Method != "POST" || got.URL.String() != "/hook?timeout=7s" || string(body) != `{"a":1}` || got.ProtoMajor != 1 {
 		t.Errorf("%s %s %s %q", got.Method, got.URL, got.Proto, body)
 	}
-	for name, want := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, */*", "User-Agent": "kube-apiserver-admission", "Authorization": ""} {
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, */*", "User-Agent": "kube-apiserver-admission",
+		"Authorization": "",
+	} {
 		if got.Header.Get(name) != want {
 			t.Errorf("%s: %q", name, got.Header.Get(name))
 		}
@@ -90,7 +93,8 @@ func TestServiceIsResolvedAndMustProveItsName(t *testing.T) {
 	}
 	target.Service = &Service{Namespace: "ns", Name: "none", Port: 8443}
 	_, err = client(t, target, o).Post(t.Context(), Call{})
-	if want := `Post "https://none.ns.svc:8443/?timeout=30s": service "none" not found`; err == nil || err.Error() != want {
+	if want := `Post "https://none.ns.svc:8443/?timeout=30s": service "none" not found`; err == nil ||
+		err.Error() != want {
 		t.Errorf("%v", err)
 	}
 
@@ -112,9 +116,14 @@ func TestAnswersThatAreErrors(t *testing.T) {
 			`an error on the server ("it broke") has prevented the request from succeeding`},
 		"status": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(409)
-			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"mine","reason":"Conflict","code":409}`)
+			fmt.Fprint(
+				w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"mine","reason":"Conflict","code":409}`,
+			)
 		}, "mine"},
-		"not found": {func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) }, "the server could not find the requested resource"},
+		"not found": {
+			func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) },
+			"the server could not find the requested resource",
+		},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", 307) },
 			`the server responded with the status code 307 but did not return more information`},
 		"broken off": {func(w http.ResponseWriter, _ *http.Request) {
@@ -141,7 +150,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	var reached atomic.Bool
 	elsewhere, _ := serve(t, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
 	s, ca := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 308) })
-	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{}); err == nil || reached.Load() {
+	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{}); err == nil ||
+		reached.Load() {
 		t.Errorf("%v", err)
 	}
 }
@@ -155,7 +165,8 @@ func TestTimeOutAndCancel(t *testing.T) {
 	defer close(release)
 	c := client(t, Target{URL: s.URL, CABundle: ca}, Options{})
 	_, err := c.Post(t.Context(), Call{Timeout: 50 * time.Millisecond})
-	if want := fmt.Sprintf(`Post "%s/?timeout=50ms": context deadline exceeded`, s.URL); err == nil || err.Error() != want {
+	if want := fmt.Sprintf(`Post "%s/?timeout=50ms": context deadline exceeded`, s.URL); err == nil ||
+		err.Error() != want {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,14 +178,17 @@ func TestTimeOutAndCancel(t *testing.T) {
 
 func TestTrust(t *testing.T) {
 	s, _ := serve(t, func(http.ResponseWriter, *http.Request) {})
-	if _, err := client(t, Target{URL: s.URL}, Options{}).Post(t.Context(), Call{}); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+	if _, err := client(t, Target{URL: s.URL}, Options{}).Post(t.Context(), Call{}); err == nil ||
+		!strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("%v", err)
 	}
 	for _, test := range []struct {
 		target Target
 		want   string
 	}{
-		{Target{URL: s.URL, CABundle: []byte("none")}, "unable to load root certificates: unable to parse bytes as PEM block"},
+		{
+			Target{URL: s.URL, CABundle: []byte("none")}, "unable to load root certificates: unable to parse bytes as PEM block",
+		},
 		{Target{}, "webhook configuration must have either service or URL"},
 		{Target{URL: "https://[::1"}, `Unparsable URL: parse "https://[::1": missing ']' in host`},
 	} {
@@ -193,7 +207,8 @@ func TestRetryAfter(t *testing.T) {
 			w.WriteHeader(503)
 		}
 	})
-	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{}); err != nil || calls.Load() != 3 {
+	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{}).Post(t.Context(), Call{}); err != nil ||
+		calls.Load() != 3 {
 		t.Errorf("%v after %d calls", err, calls.Load())
 	}
 }
@@ -220,7 +235,8 @@ func TestRetry(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Retry(ctx, b, IsTransient, func(context.Context) error { return nil }); err == nil || err.Error() != "webhook call failed: context canceled" {
+	if err := Retry(ctx, b, IsTransient, func(context.Context) error { return nil }); err == nil ||
+		err.Error() != "webhook call failed: context canceled" {
 		t.Errorf("%v", err)
 	}
 }
@@ -459,7 +475,8 @@ func TestMetrics(t *testing.T) {
 	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{Metrics: m}).Post(t.Context(), Call{}); err != nil {
 		t.Fatal(err)
 	}
-	if c := counts(); len(c) != 2 || c["apiserver_webhooks_x509_missing_san_total"] != 0 || c["apiserver_webhooks_x509_insecure_sha1_total"] != 0 {
+	if c := counts(); len(c) != 2 || c["apiserver_webhooks_x509_missing_san_total"] != 0 ||
+		c["apiserver_webhooks_x509_insecure_sha1_total"] != 0 {
 		t.Error("good certificates are counted", c)
 	}
 	m.observe(&http.Response{TLS: &tls.ConnectionState{PeerCertificates: withoutSAN(t)}}, nil)
@@ -479,7 +496,10 @@ func TestIsTransient(t *testing.T) {
 func BenchmarkPost(b *testing.B) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }))
 	defer s.Close()
-	c, err := New(Target{URL: s.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}, Options{})
+	c, err := New(
+		Target{URL: s.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
+		Options{},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

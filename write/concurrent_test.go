@@ -300,12 +300,17 @@ func TestDeleteMeetsUpdate(t *testing.T) {
 	}
 	rv := obj.GetResourceVersion()
 	changed := false
-	_, err = b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &rv}}, func(context.Context, registry.Object, registry.Object) error {
+	_, err = b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{ResourceVersion: &rv},
+	}, func(context.Context, registry.Object, registry.Object) error {
 		if changed {
 			return nil
 		}
 		changed = true
-		_, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error { setCount(obj, 2); return nil })
+		_, err := b.writer.Amend(
+			t.Context(), b.Resource(configMaps), "default", "a", false,
+			func(obj registry.Object) error { setCount(obj, 2); return nil },
+		)
 		return err
 	})
 	if !kerrors.IsConflict(err) {
@@ -383,7 +388,9 @@ func TestGeneratedNames(t *testing.T) {
 	b.create(t, configMap("a"))
 	m := configMap("a")
 	m.GenerateName = "web-"
-	if _, err := b.writer.Create(t.Context(), b.Resource(configMaps), "default", m, writetest.Options{}); !kerrors.IsAlreadyExists(err) {
+	if _, err := b.writer.Create(
+		t.Context(), b.Resource(configMaps), "default", m, writetest.Options{},
+	); !kerrors.IsAlreadyExists(err) {
 		t.Error(err)
 	}
 }

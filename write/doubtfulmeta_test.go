@@ -14,7 +14,9 @@ import (
 func TestDoubtfulMeta(t *testing.T) {
 	large := strings.Repeat("x", 140<<10)
 	for name, meta := range map[string]metav1.ObjectMeta{
-		"valid":                 {Labels: map[string]string{"a.example/b": "C-1", "c": ""}, Annotations: map[string]string{"a/B": "any <text>"}},
+		"valid": {
+			Labels: map[string]string{"a.example/b": "C-1", "c": ""}, Annotations: map[string]string{"a/B": "any <text>"},
+		},
 		"label key":             {Labels: map[string]string{"a": "b", "a b": "c"}},
 		"label value":           {Labels: map[string]string{"a": "b", "c": "-"}},
 		"annotation key":        {Annotations: map[string]string{"a": "b", "a//b": "c"}},

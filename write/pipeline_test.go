@@ -101,8 +101,10 @@ func newBench(t testing.TB, now func() time.Time) *bench {
 
 // short are the kinds' names in transcripts.
 var short = map[string]schema.GroupResource{
-	"cm": {Resource: "configmaps"}, "pod": {Resource: "pods"}, "ns": {Resource: "namespaces"}, "rc": {Resource: "replicationcontrollers"},
-	"role": {Group: "rbac.authorization.k8s.io", Resource: "roles"}, "lease": {Group: "coordination.k8s.io", Resource: "leases"},
+	"cm": {Resource: "configmaps"}, "pod": {Resource: "pods"}, "ns": {Resource: "namespaces"},
+	"rc":    {Resource: "replicationcontrollers"},
+	"role":  {Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	"lease": {Group: "coordination.k8s.io", Resource: "leases"},
 }
 
 // transcript interprets commands.
@@ -160,7 +162,8 @@ func (tr *transcript) command(name string, args []string) string {
 	}
 	o := parseSettings(args[2:])
 	run := map[string]func(*registry.Resource, string, string, settings) string{
-		"create": tr.create, "update": tr.update, "put": tr.update, "status": tr.update, "finalize": tr.update, "access": tr.access, "delete": tr.delete, "get": tr.get,
+		"create": tr.create, "update": tr.update, "put": tr.update, "status": tr.update, "finalize": tr.update,
+		"access": tr.access, "delete": tr.delete, "get": tr.get,
 	}[name]
 	if run == nil {
 		tr.t.Fatalf("no command %q", name)
@@ -264,7 +267,9 @@ func (tr *transcript) body(r *registry.Resource, namespace, name string, s setti
 
 func (tr *transcript) create(r *registry.Resource, namespace, name string, s settings) string {
 	obj := tr.body(r, namespace, name, s)
-	result, err := tr.b.writer.Create(tr.t.Context(), r, namespace, obj, writetest.Options{DryRun: s.has("dry"), Admit: tr.admit(s)})
+	result, err := tr.b.writer.Create(
+		tr.t.Context(), r, namespace, obj, writetest.Options{DryRun: s.has("dry"), Admit: tr.admit(s)},
+	)
 	return tr.answer(r, "created", result, err)
 }
 
@@ -281,7 +286,9 @@ func (tr *transcript) admit(s settings) registry.Admit {
 // update changes the current object, put and status through UpdateOptions as the
 // verbs set them.
 func (tr *transcript) update(r *registry.Resource, namespace, name string, s settings) string {
-	options := writetest.Options{DryRun: s.has("dry"), Admit: tr.admit(s), CreateMissing: s.has("create"), CheckUID: s["command"] == "put"}
+	options := writetest.Options{
+		DryRun: s.has("dry"), Admit: tr.admit(s), CreateMissing: s.has("create"), CheckUID: s["command"] == "put",
+	}
 	sub := r.Kind.Subresource(s["command"])
 	result, err := tr.b.writer.Update(tr.t.Context(), r, sub, namespace, name, options, func(c *write.Current) (registry.Object, error) {
 		if !c.Exists() {

@@ -24,7 +24,9 @@ func TestAuthenticationFlags(t *testing.T) {
 	}
 	c, err = parse("--anonymous-auth=true", "--service-account-issuer=https://a,b", "--service-account-issuer=https://c",
 		"--oidc-required-claim=a=1,2", "--oidc-required-claim=b=x=y")
-	if err != nil || !c.AnonymousSet || !c.OIDC.Set || !maps.Equal(c.OIDC.RequiredClaims, map[string]string{"a": "1,2", "b": "x=y"}) {
+	if err != nil || !c.AnonymousSet || !c.OIDC.Set || !maps.Equal(
+		c.OIDC.RequiredClaims, map[string]string{"a": "1,2", "b": "x=y"},
+	) {
 		t.Errorf("%+v %v", c, err)
 	}
 	if got := c.ServiceAccounts.Issuers; len(got) != 2 || got[0] != "https://a,b" || got[1] != "https://c" {

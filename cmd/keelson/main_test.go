@@ -192,12 +192,24 @@ func TestOneClearLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"port in use":      {[]string{"serve", "--data-dir", other, "--secure-port", port}, "keelson: cannot listen on 127.0.0.1:" + port + ": address already in use\n"},
-		"directory in use": {[]string{"serve", "--data-dir", dir, "--secure-port", "0"}, "keelson: the data directory " + dir + " is used by another process\n"},
-		"unwritable":       {[]string{"serve", "--data-dir", "/proc/keelson", "--secure-port", "0"}, "keelson: cannot use the data directory /proc/keelson: no such file or directory\n"},
-		"unknown flag":     {[]string{"serve", "--no-such-flag"}, "keelson: unknown flag: --no-such-flag\n"},
-		"unknown command":  {[]string{"no-such-command"}, "keelson: unknown command \"no-such-command\" for \"keelson\"\n"},
-		"log format":       {[]string{"serve", "--data-dir", other, "--log-format", "xml"}, "keelson: --log-format must be text or json, not \"xml\"\n"},
+		"port in use": {
+			[]string{"serve", "--data-dir", other, "--secure-port", port},
+			"keelson: cannot listen on 127.0.0.1:" + port + ": address already in use\n",
+		},
+		"directory in use": {
+			[]string{"serve", "--data-dir", dir, "--secure-port", "0"},
+			"keelson: the data directory " + dir + " is used by another process\n",
+		},
+		"unwritable": {
+			[]string{"serve", "--data-dir", "/proc/keelson", "--secure-port", "0"},
+			"keelson: cannot use the data directory /proc/keelson: no such file or directory\n",
+		},
+		"unknown flag":    {[]string{"serve", "--no-such-flag"}, "keelson: unknown flag: --no-such-flag\n"},
+		"unknown command": {[]string{"no-such-command"}, "keelson: unknown command \"no-such-command\" for \"keelson\"\n"},
+		"log format": {
+			[]string{"serve", "--data-dir", other, "--log-format", "xml"},
+			"keelson: --log-format must be text or json, not \"xml\"\n",
+		},
 	} {
 		cmd := command(c.args...)
 		var stderr bytes.Buffer

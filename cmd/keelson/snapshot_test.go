@@ -47,7 +47,9 @@ func TestSaveAndRestore(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps"
 	p := run(t, "serve", "--data-dir", in("data"), "--secure-port", "0", "--history-window", "1m")
 	kubeconfig := filepath.Join(in("data"), "kubeconfig")
-	if status, body := post(t, kubeconfig, path, `{"metadata":{"name":"a"},"data":{"k":"v"}}`); status != http.StatusCreated {
+	if status, body := post(
+		t, kubeconfig, path, `{"metadata":{"name":"a"},"data":{"k":"v"}}`,
+	); status != http.StatusCreated {
 		t.Fatal(status, body)
 	}
 	_, list := get(t, kubeconfig, path)
@@ -63,7 +65,8 @@ func TestSaveAndRestore(t *testing.T) {
 	if info, err := os.Stat(in("hot")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("a snapshot, which has secrets: %v, %v", info, err)
 	}
-	if _, stderr, code := keelson("check", "--data-dir", in("data")); code != 1 || stderr != "keelson: the data directory "+in("data")+" is used by another process\n" {
+	if _, stderr, code := keelson("check", "--data-dir", in("data")); code != 1 ||
+		stderr != "keelson: the data directory "+in("data")+" is used by another process\n" {
 		t.Errorf("check of a running server: %d %q", code, stderr)
 	}
 	p.stop(t)
@@ -79,7 +82,8 @@ func TestSaveAndRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		revisions[name] = status.Revision
-		if at, err := strconv.ParseInt(before, 10, 64); err != nil || status.Revision < at || status.Resources["configmaps"] < 1 || status.Resources["namespaces"] != 4 || len(status.SHA256) != 64 {
+		if at, err := strconv.ParseInt(before, 10, 64); err != nil || status.Revision < at ||
+			status.Resources["configmaps"] < 1 || status.Resources["namespaces"] != 4 || len(status.SHA256) != 64 {
 			t.Errorf("%s: %+v", name, status)
 		}
 		if out := mustRun(t, "snapshot", "status", in(name)); !strings.Contains(out, "\n  configmaps ") {
@@ -91,11 +95,14 @@ func TestSaveAndRestore(t *testing.T) {
 		p := run(t, "serve", "--data-dir", restored, "--secure-port", "0")
 		kubeconfig := filepath.Join(restored, "kubeconfig")
 		status2, body := get(t, kubeconfig, path+"/a")
-		if after := objectVersion(t, body); status2 != http.StatusOK || !strings.Contains(body, `"k":"v"`) || len(after) != 13 {
+		if after := objectVersion(t, body); status2 != http.StatusOK || !strings.Contains(body, `"k":"v"`) ||
+			len(after) != 13 {
 			t.Errorf("%s: %d %s", name, status2, body)
 		}
 		// A client that was there before is told to list again.
-		if status, body := get(t, kubeconfig, path+"?watch=true&timeoutSeconds=5&resourceVersion="+before); !strings.Contains(body, `"code":410`) {
+		if status, body := get(
+			t, kubeconfig, path+"?watch=true&timeoutSeconds=5&resourceVersion="+before,
+		); !strings.Contains(body, `"code":410`) {
 			t.Errorf("%s: a watch from before: %d %s", name, status, body)
 		}
 		p.stop(t)
@@ -107,7 +114,8 @@ func TestSaveAndRestore(t *testing.T) {
 	mustRun(t, "check", "--data-dir", in("imported"))
 	mustRun(t, "snapshot", "save", in("again"), "--data-dir", in("imported"))
 	var status snapshotStatus
-	if err := json.Unmarshal([]byte(mustRun(t, "snapshot", "status", in("again"), "-o", "json")), &status); err != nil || status.Revision != revisions["cold"] {
+	if err := json.Unmarshal([]byte(mustRun(t, "snapshot", "status", in("again"), "-o", "json")), &status); err != nil ||
+		status.Revision != revisions["cold"] {
 		t.Errorf("there and back: %+v, %v", status, err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -133,7 +141,9 @@ func TestSnapshotErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	good[len(good)/2] ^= 1
-	for name, content := range map[string][]byte{"damaged": good, "short": good[:len(good)-50], "text": []byte("something else entirely")} {
+	for name, content := range map[string][]byte{
+		"damaged": good, "short": good[:len(good)-50], "text": []byte("something else entirely"),
+	} {
 		if err := os.WriteFile(in(name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -143,20 +153,41 @@ func TestSnapshotErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"snapshot", "save"}, "keelson snapshot save takes one argument, the file"},
-		{[]string{"snapshot", "save", in("x"), "--data-dir", in("none")}, "there is no store in the data directory " + in("none")},
-		{[]string{"snapshot", "save", in("none/x"), "--data-dir", in("data")}, "cannot write " + in("none/x") + ": no such file or directory"},
-		{[]string{"snapshot", "save", in("x"), "--kubeconfig", in("none")}, "cannot read the kubeconfig " + in("none") + ": no such file or directory"},
+		{
+			[]string{"snapshot", "save", in("x"), "--data-dir", in("none")},
+			"there is no store in the data directory " + in("none"),
+		},
+		{
+			[]string{"snapshot", "save", in("none/x"), "--data-dir", in("data")},
+			"cannot write " + in("none/x") + ": no such file or directory",
+		},
+		{
+			[]string{"snapshot", "save", in("x"), "--kubeconfig", in("none")},
+			"cannot read the kubeconfig " + in("none") + ": no such file or directory",
+		},
 		{[]string{"snapshot", "save", in("x"), "--kubeconfig", in("text")}, "the kubeconfig " + in("text") + ": "},
 		{[]string{"snapshot", "save", in("x"), "--kubeconfig", in("data/kubeconfig")}, "cannot reach the server: "},
 		{[]string{"snapshot", "status", in("none")}, "cannot read " + in("none") + ": no such file or directory"},
 		{[]string{"snapshot", "status", in("text")}, in("text") + ": not a Keelson snapshot"},
-		{[]string{"snapshot", "status", in("damaged")}, in("damaged") + ": the snapshot is damaged: the checksum of the block at byte "},
+		{
+			[]string{"snapshot", "status", in("damaged")},
+			in("damaged") + ": the snapshot is damaged: the checksum of the block at byte ",
+		},
 		{[]string{"snapshot", "status", in("good"), "-o", "yaml"}, "--output must be json"},
 		{[]string{"snapshot", "restore", in("good")}, "--data-dir must name the directory to make"},
-		{[]string{"snapshot", "restore", in("good"), "--data-dir", in("data")}, "the data directory " + in("data") + " is not empty: it has kubeconfig"},
+		{
+			[]string{"snapshot", "restore", in("good"), "--data-dir", in("data")},
+			"the data directory " + in("data") + " is not empty: it has kubeconfig",
+		},
 		{[]string{"snapshot", "restore", in("short"), "--data-dir", in("new")}, in("short") + ": the snapshot is damaged: "},
-		{[]string{"snapshot", "restore", in("good"), "--data-dir", in("good")}, "cannot use the data directory " + in("good") + ": not a directory"},
-		{[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new")}, in("good") + ": the file has no SHA-256 at its end"},
+		{
+			[]string{"snapshot", "restore", in("good"), "--data-dir", in("good")},
+			"cannot use the data directory " + in("good") + ": not a directory",
+		},
+		{
+			[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new")},
+			in("good") + ": the file has no SHA-256 at its end",
+		},
 		{[]string{"snapshot", "import-etcd", in("good"), "--data-dir", in("new"), "--skip-hash-check"}, in("good") + ": "},
 		{[]string{"check", "--data-dir", in("none")}, "there is no store in the data directory " + in("none")},
 		{[]string{"serve", "--history-window", "0s", "--data-dir", in("new")}, "--history-window must be greater than 0"},
@@ -183,7 +214,8 @@ func TestInterruptedRestore(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(to, restoringName, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := keelson("serve", "--data-dir", to, "--secure-port", "0"); code != 1 || !strings.Contains(stderr, "was interrupted: run it again") {
+	if _, stderr, code := keelson("serve", "--data-dir", to, "--secure-port", "0"); code != 1 ||
+		!strings.Contains(stderr, "was interrupted: run it again") {
 		t.Errorf("serve on what an interrupted restore left: %d %s", code, stderr)
 	}
 	mustRun(t, "snapshot", "restore", file, "--data-dir", to)
@@ -270,13 +302,16 @@ func TestCheckFinds(t *testing.T) {
 		"/registry/namespaces/short":                     good[:len(good)-10],
 		"/registry/namespaces/text":                      []byte("text"),
 		"/registry/apiregistration.k8s.io/apiservices/x": []byte(`{"kind":"Pod","apiVersion":"v1"}`),
-		"/registry/example.com/things/default/x":         []byte(`{"kind":"Thing","apiVersion":"example.com/v1","metadata":{"name":"y","namespace":"default"}}`),
-		"/registry/example.com/things/default/z":         []byte(`{`),
-		"/registry/secrets/default/sealed":               []byte("k8s:enc:aescbc:v1:key:xxxx"),
+		"/registry/example.com/things/default/x": []byte(
+			`{"kind":"Thing","apiVersion":"example.com/v1","metadata":{"name":"y","namespace":"default"}}`,
+		),
+		"/registry/example.com/things/default/z": []byte(`{`),
+		"/registry/secrets/default/sealed":       []byte("k8s:enc:aescbc:v1:key:xxxx"),
 	}
 	planted[namespace] = good
 	out, stderr, code := keelson("check", "--data-dir", storeOf(t, planted))
-	if code != 1 || !strings.HasPrefix(stderr, "keelson: ") || !strings.Contains(stderr, " things are wrong with the data in ") {
+	if code != 1 || !strings.HasPrefix(stderr, "keelson: ") ||
+		!strings.Contains(stderr, " things are wrong with the data in ") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	for _, want := range []string{

@@ -63,7 +63,9 @@ func (q *question) read(r io.Reader) error {
 func (q *question) answer(objects []map[string]any) map[string]any {
 	return map[string]any{
 		"apiVersion": q.APIVersion, "kind": q.Kind,
-		"response": map[string]any{"uid": q.Request.UID, "convertedObjects": objects, "result": map[string]any{"status": "Success"}},
+		"response": map[string]any{
+			"uid": q.Request.UID, "convertedObjects": objects, "result": map[string]any{"status": "Success"},
+		},
 	}
 }
 
@@ -165,9 +167,15 @@ func TestVersionsMustExist(t *testing.T) {
 		to   schema.GroupVersion
 		want string
 	}{
-		{nil, schema.GroupVersion{Group: "other.com", Version: "v1"}, "request to convert CR to an invalid group/version: other.com/v1"},
+		{
+			nil, schema.GroupVersion{Group: "other.com", Version: "v1"},
+			"request to convert CR to an invalid group/version: other.com/v1",
+		},
 		{[]*unstructured.Unstructured{foreign}, v1, "request to convert CR from an invalid group/version: example.com/v9"},
-		{[]*unstructured.Unstructured{widget(t, "a"), foreign}, v1, "request to convert CR list failed, list index 1 has invalid group/version: example.com/v9"},
+		{
+			[]*unstructured.Unstructured{widget(t, "a"), foreign}, v1,
+			"request to convert CR list failed, list index 1 has invalid group/version: example.com/v9",
+		},
 	} {
 		if _, err := c.Convert(t.Context(), test.objs, test.to); err == nil || err.Error() != test.want {
 			t.Errorf("%v, want %s", err, test.want)
@@ -200,10 +208,12 @@ func TestWebhook(t *testing.T) {
 			t.Errorf("%v\n%v", got[0], want)
 		}
 		q := h.calls[0]
-		if q.APIVersion != "apiextensions.k8s.io/"+review || q.Kind != "ConversionReview" || q.Request.DesiredAPIVersion != "example.com/v2" || q.Request.UID == "" {
+		if q.APIVersion != "apiextensions.k8s.io/"+review || q.Kind != "ConversionReview" ||
+			q.Request.DesiredAPIVersion != "example.com/v2" || q.Request.UID == "" {
 			t.Errorf("%+v", q)
 		}
-		if spec := q.Request.Objects[0]["spec"].(map[string]any); spec["size"] != json.Number("9007199254740993") || spec["text"] != "<&>" {
+		if spec := q.Request.Objects[0]["spec"].(map[string]any); spec["size"] != json.Number("9007199254740993") ||
+			spec["text"] != "<&>" {
 			t.Errorf("%v", spec)
 		}
 	}
@@ -306,32 +316,77 @@ func TestBadAnswers(t *testing.T) {
 		"uid": {response(map[string]any{"uid": "x"}), failed + `expected response.uid="<sent>", got "x"`, "", malformedFailure, "v1"},
 		"type": {func(q *question) any { return map[string]any{} },
 			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", "", malformedFailure, "v1"},
-		"no response": {func(q *question) any { return map[string]any{"apiVersion": q.APIVersion, "kind": q.Kind} }, failed + "no response provided", "", malformedFailure, ""},
-		"failure":     {response(map[string]any{"result": map[string]any{"status": "Failure", "message": "I will not"}}), failed + "I will not", "", malformedFailure, ""},
-		"silent":      {response(map[string]any{"result": map[string]any{"status": "Failure"}}), failed + "response.result.status was 'Failure', not 'Success'", "", malformedFailure, ""},
-		"no result":   {response(map[string]any{"result": map[string]any{}}), failed + "response.result.status was '', not 'Success'", "", malformedFailure, ""},
-		"none":        {response(map[string]any{"convertedObjects": nil}), hook + "returned 0 objects, expected 1", hook + "returned 0 objects, expected 2", partialFailure, ""},
+		"no response": {
+			func(q *question) any { return map[string]any{"apiVersion": q.APIVersion, "kind": q.Kind} },
+			failed + "no response provided", "", malformedFailure, "",
+		},
+		"failure": {
+			response(map[string]any{"result": map[string]any{"status": "Failure", "message": "I will not"}}),
+			failed + "I will not", "", malformedFailure, "",
+		},
+		"silent": {
+			response(map[string]any{"result": map[string]any{"status": "Failure"}}),
+			failed + "response.result.status was 'Failure', not 'Success'", "", malformedFailure, "",
+		},
+		"no result": {
+			response(map[string]any{"result": map[string]any{}}), failed + "response.result.status was '', not 'Success'", "",
+			malformedFailure, "",
+		},
+		"none": {
+			response(map[string]any{"convertedObjects": nil}), hook + "returned 0 objects, expected 1",
+			hook + "returned 0 objects, expected 2", partialFailure, "",
+		},
 		"status": {func(*question) any {
 			return map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "oh"}
 		}, failed + "oh", "", callFailure, ""},
 		"other kind": {func(*question) any { return map[string]any{"kind": "Pod", "apiVersion": "v1"} }, failed + `no kind "Pod" is registered for version "v1"`, "", callFailure, ""},
 		"no json":    {func(*question) any { return json.RawMessage(`"x"`) }, failed + "couldn't get version/kind; json parse error: ", "", callFailure, ""},
-		"version": {set("apiVersion", "example.com/v1"), hook + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)",
+		"version": {set("apiVersion", "example.com/v1"),
+			hook + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)",
 			hook + "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)", invalidFailure, ""},
 		"kind": {set("kind", "Gadget"), hook + "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)",
 			hook + "returned invalid converted object at index 0: invalid kind (expected Widget, received Gadget)", invalidFailure, ""},
-		"no kind": {set("kind", nil), hook + "returned invalid object at index 0: Object 'Kind' is missing in ", hook + "returned invalid converted object at index 0: Object 'Kind' is missing in ", invalidFailure, ""},
+		"no kind": {
+			set("kind", nil), hook + "returned invalid object at index 0: Object 'Kind' is missing in ",
+			hook + "returned invalid converted object at index 0: Object 'Kind' is missing in ", invalidFailure, "",
+		},
 		"name": {set("metadata", "name", "z"), hook + "returned invalid object: must have the same name: a != z",
 			hook + "returned invalid converted object at index 0: must have the same name: a != z", invalidFailure, ""},
-		"namespace":   {set("metadata", "namespace", nil), hook + "returned invalid object: must have the same namespace: ns != ", hook + "returned invalid converted object at index 0: must have the same namespace: ns != ", invalidFailure, ""},
-		"object uid":  {set("metadata", "uid", "z"), hook + "returned invalid object: must have the same UID: u-a != z", hook + "returned invalid converted object at index 0: must have the same UID: u-a != z", invalidFailure, ""},
-		"metadata":    {set("metadata", nil), hook + "returned invalid object: must have the same name: a != ", hook + "returned invalid converted object at index 0: must have the same name: a != ", invalidFailure, ""},
-		"labels":      {set("metadata", "labels", "x"), hook + "returned invalid metadata: invalid metadata.labels of type string in converted object", hook + "returned invalid metadata in object at index 0: invalid metadata.labels of type string in converted object", invalidFailure, ""},
-		"annotation":  {set("metadata", "annotations", map[string]any{"a": 1}), hook + "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object", "", invalidFailure, ""},
-		"label":       {set("metadata", "labels", map[string]any{"a": "%"}), hook + `returned invalid metadata: metadata.labels: Invalid value: "%": a valid label must be`, "", invalidFailure, ""},
-		"bad key":     {set("metadata", "annotations", map[string]any{"a b": ""}), hook + `returned invalid metadata: metadata.annotation: Invalid value: "a b": name part must consist of`, "", invalidFailure, ""},
-		"no object":   {response(map[string]any{"convertedObjects": []any{"x"}}), hook + "returned invalid object at index 0: json: cannot unmarshal string", hook + "returned 1 objects, expected 2", invalidFailure, ""},
-		"null object": {response(map[string]any{"convertedObjects": []any{nil}}), hook + "returned invalid object at index 0: Object 'Kind' is missing in 'null'", hook + "returned 1 objects, expected 2", invalidFailure, ""},
+		"namespace": {
+			set("metadata", "namespace", nil), hook + "returned invalid object: must have the same namespace: ns != ",
+			hook + "returned invalid converted object at index 0: must have the same namespace: ns != ", invalidFailure, "",
+		},
+		"object uid": {
+			set("metadata", "uid", "z"), hook + "returned invalid object: must have the same UID: u-a != z",
+			hook + "returned invalid converted object at index 0: must have the same UID: u-a != z", invalidFailure, "",
+		},
+		"metadata": {
+			set("metadata", nil), hook + "returned invalid object: must have the same name: a != ",
+			hook + "returned invalid converted object at index 0: must have the same name: a != ", invalidFailure, "",
+		},
+		"labels": {
+			set("metadata", "labels", "x"),
+			hook + "returned invalid metadata: invalid metadata.labels of type string in converted object",
+			hook + "returned invalid metadata in object at index 0: invalid metadata.labels of type string in converted object",
+			invalidFailure, "",
+		},
+		"annotation": {
+			set("metadata", "annotations", map[string]any{"a": 1}),
+			hook + "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object", "",
+			invalidFailure, "",
+		},
+		"label":   {set("metadata", "labels", map[string]any{"a": "%"}), hook + `returned invalid metadata: metadata.labels: Invalid value: "%": a valid label must be`, "", invalidFailure, ""},
+		"bad key": {set("metadata", "annotations", map[string]any{"a b": ""}), hook + `returned invalid metadata: metadata.annotation: Invalid value: "a b": name part must consist of`, "", invalidFailure, ""},
+		"no object": {
+			response(map[string]any{"convertedObjects": []any{"x"}}),
+			hook + "returned invalid object at index 0: json: cannot unmarshal string", hook + "returned 1 objects, expected 2",
+			invalidFailure, "",
+		},
+		"null object": {
+			response(map[string]any{"convertedObjects": []any{nil}}),
+			hook + "returned invalid object at index 0: Object 'Kind' is missing in 'null'",
+			hook + "returned 1 objects, expected 2", invalidFailure, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, review := range []string{"v1", "v1beta1"} {
@@ -419,10 +474,19 @@ func TestMetadata(t *testing.T) {
 	stored := widget(t, "a")
 	stored.Object["metadata"].(map[string]any)["labels"] = map[string]any{"not valid": "as stored"}
 	for name, test := range map[string]struct{ answered, labels any }{
-		"changed":   {map[string]any{"name": "a", "namespace": "ns", "uid": "u-a", "generation": 9, "finalizers": []any{"x"}, "labels": map[string]any{"n": "w"}}, map[string]any{"n": "w"}},
-		"dropped":   {map[string]any{"name": "a", "namespace": "ns", "uid": "u-a"}, nil},
-		"null":      {map[string]any{"name": "a", "namespace": "ns", "uid": "u-a", "labels": nil}, nil},
-		"as stored": {map[string]any{"name": "a", "namespace": "ns", "uid": "u-a", "labels": map[string]any{"not valid": "as stored"}}, map[string]any{"not valid": "as stored"}},
+		"changed": {
+			map[string]any{
+				"name": "a", "namespace": "ns", "uid": "u-a", "generation": 9, "finalizers": []any{"x"},
+				"labels": map[string]any{"n": "w"},
+			},
+			map[string]any{"n": "w"},
+		},
+		"dropped": {map[string]any{"name": "a", "namespace": "ns", "uid": "u-a"}, nil},
+		"null":    {map[string]any{"name": "a", "namespace": "ns", "uid": "u-a", "labels": nil}, nil},
+		"as stored": {
+			map[string]any{"name": "a", "namespace": "ns", "uid": "u-a", "labels": map[string]any{"not valid": "as stored"}},
+			map[string]any{"not valid": "as stored"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := serve(t, func(q *question, w http.ResponseWriter) {
@@ -456,9 +520,12 @@ func TestConnectionsThatFail(t *testing.T) {
 		answer func(*question, http.ResponseWriter)
 		want   string
 	}{
-		"hangs":     {func(*question, http.ResponseWriter) { <-release }, "Post URL: context deadline exceeded"},
-		"500":       {func(_ *question, w http.ResponseWriter) { http.Error(w, "oh", 500) }, `an error on the server ("oh") has prevented the request from succeeding`},
-		"redirects": {func(_ *question, w http.ResponseWriter) { http.Redirect(w, &http.Request{}, other.URL, 307) }, "the server responded with the status code 307"},
+		"hangs": {func(*question, http.ResponseWriter) { <-release }, "Post URL: context deadline exceeded"},
+		"500":   {func(_ *question, w http.ResponseWriter) { http.Error(w, "oh", 500) }, `an error on the server ("oh") has prevented the request from succeeding`},
+		"redirects": {
+			func(_ *question, w http.ResponseWriter) { http.Redirect(w, &http.Request{}, other.URL, 307) },
+			"the server responded with the status code 307",
+		},
 		"endless": {func(_ *question, w http.ResponseWriter) {
 			for piece := make([]byte, 1<<20); ; {
 				if _, err := w.Write(piece); err != nil {
@@ -568,7 +635,8 @@ func TestMisconfigured(t *testing.T) {
 	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v1); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v2); err == nil || err.Error() != "no supported conversion review versions" {
+	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v2); err == nil ||
+		err.Error() != "no supported conversion review versions" {
 		t.Error(err)
 	}
 	spec = specOf(h, "v1")
@@ -578,7 +646,8 @@ func TestMisconfigured(t *testing.T) {
 		t.Error(err)
 	}
 	want := `conversion webhook for example.com/v1, Kind=Widget failed: failed calling webhook "conversion_webhook_for_widgets.example.com": unable to load root certificates: unable to parse bytes as PEM block`
-	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v2); err == nil || err.Error() != want {
+	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v2); err == nil ||
+		err.Error() != want {
 		t.Error(err)
 	}
 }
@@ -599,7 +668,8 @@ func FuzzAnswers(f *testing.F) {
 		for i, raw := range r.Response.ConvertedObjects {
 			original := widget(t, "a")
 			obj, err := decodeConverted(original, raw, v2, errorTextsOf(i, 2))
-			if err == nil && (obj.GetName() != "a" || obj.GroupVersionKind() != v2.WithKind("Widget") || obj.GetGeneration() != 3) {
+			if err == nil && (obj.GetName() != "a" || obj.GroupVersionKind() != v2.WithKind("Widget") ||
+				obj.GetGeneration() != 3) {
 				t.Errorf("%s is %v", raw, obj)
 			}
 		}

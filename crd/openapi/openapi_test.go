@@ -275,7 +275,9 @@ func TestClients(t *testing.T) {
 		if fields.Fields["cron"].GetDescription() != "When." || !fields.IsRequired("cron") {
 			t.Errorf("%s: %v", version, fields)
 		}
-		if description := kind.Fields["metadata"].GetDescription(); !strings.HasPrefix(description, "Standard object's metadata.") {
+		if description := kind.Fields["metadata"].GetDescription(); !strings.HasPrefix(
+			description, "Standard object's metadata.",
+		) {
 			t.Errorf("%s: %s", version, description)
 		}
 	}
@@ -284,7 +286,8 @@ func TestClients(t *testing.T) {
 		t.Error(err)
 	}
 	var typed2 kubespec.Swagger
-	if err := json.Unmarshal(get("/openapi/v2"), &typed2); err != nil || typed2.Definitions["com.example.stable.v1.CronTabList"].Type[0] != "object" {
+	if err := json.Unmarshal(get("/openapi/v2"), &typed2); err != nil ||
+		typed2.Definitions["com.example.stable.v1.CronTabList"].Type[0] != "object" {
 		t.Error(err)
 	}
 }
@@ -303,7 +306,12 @@ func TestDocuments(t *testing.T) {
 		return out
 	}
 	set := func(name, group, note string, versions ...string) {
-		s.Set(Definition{Name: name + "." + group, Group: group, Versions: versions, Spec: fmt.Sprintf(`{"names":{"plural":%q},"note":%q}`, name, note)})
+		s.Set(
+			Definition{
+				Name: name + "." + group, Group: group, Versions: versions,
+				Spec: fmt.Sprintf(`{"names":{"plural":%q},"note":%q}`, name, note),
+			},
+		)
 	}
 	if len(etags()) != 0 {
 		t.Error("documents of nothing")
@@ -322,7 +330,8 @@ func TestDocuments(t *testing.T) {
 	}
 	set("bs", "x.io", "changed", "v1")
 	second := etags()
-	if second["x.io/v1"] == first["x.io/v1"] || second["x.io/v2"] != first["x.io/v2"] || second["a.io/v1"] != first["a.io/v1"] {
+	if second["x.io/v1"] == first["x.io/v1"] || second["x.io/v2"] != first["x.io/v2"] ||
+		second["a.io/v1"] != first["a.io/v1"] {
 		t.Errorf("%v, before %v", second, first)
 	}
 	set("bs", "x.io", "", "v1")
@@ -355,7 +364,10 @@ func TestUpdatesAreWhole(t *testing.T) {
 			delete(now, name)
 			s.Remove(name)
 		} else {
-			d := Definition{Name: name, Group: fmt.Sprintf("g%d.io", i*7%40%11), Versions: []string{"v1", fmt.Sprintf("v%d", 2+i%3)}, Spec: fmt.Sprint(i)}
+			d := Definition{
+				Name: name, Group: fmt.Sprintf("g%d.io", i*7%40%11), Versions: []string{"v1", fmt.Sprintf("v%d", 2+i%3)},
+				Spec: fmt.Sprint(i),
+			}
 			now[name] = d
 			s.Set(d)
 		}
@@ -383,10 +395,13 @@ func TestETags(t *testing.T) {
 }
 
 func TestBadDefinitions(t *testing.T) {
-	for _, text := range []string{`{`, `{"versions":[{"name":"v2"}]}`, `{"versions":[{"name":"v1","schema":{"openAPIV3Schema":"x"}}]}`} {
+	for _, text := range []string{
+		`{`, `{"versions":[{"name":"v2"}]}`, `{"versions":[{"name":"v1","schema":{"openAPIV3Schema":"x"}}]}`,
+	} {
 		s := newSource(t)
 		s.Set(Definition{Name: "bad.x.io", Group: "x.io", Versions: []string{"v1"}, Spec: text})
-		if _, _, err := s.V3(t.Context(), "apis/x.io/v1"); err == nil || !strings.HasPrefix(err.Error(), "definition bad.x.io: ") {
+		if _, _, err := s.V3(t.Context(), "apis/x.io/v1"); err == nil ||
+			!strings.HasPrefix(err.Error(), "definition bad.x.io: ") {
 			t.Errorf("%s: %v", text, err)
 		}
 		if _, err := s.V2(t.Context(), "apis/x.io/v1"); err == nil {
@@ -431,7 +446,11 @@ func FuzzSchemas(f *testing.F) {
 			f.Add([]byte(v.Schema.OpenAPIV3Schema))
 		}
 	}
-	f.Add([]byte(`{"type":"object","properties":{"a":null,"b":[1]},"items":{},"allOf":[null,1],"required":[1],"not":{"x-kubernetes-int-or-string":true}}`))
+	f.Add(
+		[]byte(
+			`{"type":"object","properties":{"a":null,"b":[1]},"items":{},"allOf":[null,1],"required":[1],"not":{"x-kubernetes-int-or-string":true}}`,
+		),
+	)
 	s := newSource(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s.Set(Definition{Name: "as.x.io", Group: "x.io", Versions: []string{"v1"},
@@ -460,9 +479,15 @@ func big(i int, note string) Definition {
 	group := fmt.Sprintf("g%d.example.com", i/5)
 	var properties strings.Builder
 	for p := range 40 {
-		fmt.Fprintf(&properties, `,"field%d":{"type":"string","description":"This is what field %d is about, in some words.","maxLength":%d}`, p, p, p+1)
+		fmt.Fprintf(
+			&properties,
+			`,"field%d":{"type":"string","description":"This is what field %d is about, in some words.","maxLength":%d}`, p, p,
+			p+1,
+		)
 	}
-	return Definition{Name: fmt.Sprintf("widgets%d.%s", i, group), Group: group, Versions: []string{"v1"}, Spec: fmt.Sprintf(
+	return Definition{Name: fmt.Sprintf(
+		"widgets%d.%s", i, group,
+	), Group: group, Versions: []string{"v1"}, Spec: fmt.Sprintf(
 		`{"note":%q,"group":%q,"names":{"plural":"widgets%d","kind":"Widget%d"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"string"}%s}}}}}}]}`,
 		note, group, i, i, properties.String())}
 }

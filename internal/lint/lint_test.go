@@ -62,11 +62,13 @@ var directModules = []string{
 	"go.etcd.io/etcd/client/v3",
 	"go.opentelemetry.io/otel",
 	"go.uber.org/zap", // what etcd's client logs through, to lead it to slog
-	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text", "golang.org/x/time",
+	"golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/sys", "golang.org/x/text",
+	"golang.org/x/time",
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf",
 	"gopkg.in/evanphx/json-patch.v4",
-	"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi", "k8s.io/utils", "k8s.io/klog/v2", "k8s.io/streaming", "k8s.io/kms", "k8s.io/externaljwt",
+	"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/kube-openapi", "k8s.io/utils", "k8s.io/klog/v2",
+	"k8s.io/streaming", "k8s.io/kms", "k8s.io/externaljwt",
 	"k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "k8s.io/pod-security-admission",
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client",
 	"sigs.k8s.io/json", "sigs.k8s.io/structured-merge-diff/v6", "sigs.k8s.io/yaml",
@@ -199,7 +201,8 @@ func TestStorageInterfaceImportsNothing(t *testing.T) {
 func TestModulesAreOfTheList(t *testing.T) {
 	for _, f := range files(t) {
 		for _, i := range f.imports {
-			if first, _, _ := strings.Cut(i, "/"); !strings.Contains(first, ".") || i == module || strings.HasPrefix(i, module+"/") {
+			if first, _, _ := strings.Cut(i, "/"); !strings.Contains(first, ".") || i == module ||
+				strings.HasPrefix(i, module+"/") {
 				continue
 			}
 			if i == "k8s.io/kubernetes" || strings.HasPrefix(i, "k8s.io/kubernetes/") {

@@ -54,7 +54,9 @@ func TestObjectsThatCanBeReadLater(t *testing.T) {
 	r := all.Resource(corev1.Resource("configmaps"))
 	create(t, r, "one", "1")
 	var m mirror
-	f := start(t.Context(), t, informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.New(slog.DiscardHandler)})
+	f := start(
+		t.Context(), t, informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.New(slog.DiscardHandler)},
+	)
 	create(t, r, "two", "2")
 	if err := f.Sync(t.Context()); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,10 @@ func TestNotAcceptable(t *testing.T) {
 		on     negotiate.Endpoint
 		want   string
 	}{
-		{"text/html", object, "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
+		{
+			"text/html", object,
+			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+		},
 		{"text/html", list, "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
 		{"application/json;as=Table", object, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
 		{"application/yaml", watch, "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
@@ -163,8 +166,10 @@ func TestNotAcceptable(t *testing.T) {
 func TestBody(t *testing.T) {
 	for header, want := range map[string]string{
 		"": "json", "application/json": "json", "application/json; charset=utf-8": "json", "Application/JSON": "json",
-		"application/yaml": "yaml", "application/vnd.kubernetes.protobuf": protobuf, "application/vnd.kubernetes.protobuf;charset=x": protobuf,
-		"text/plain": "415", "application/x-www-form-urlencoded": "415", "application/json-patch+json": "415", "application/": "415", ";": "415",
+		"application/yaml": "yaml", "application/vnd.kubernetes.protobuf": protobuf,
+		"application/vnd.kubernetes.protobuf;charset=x": protobuf,
+		"text/plain": "415", "application/x-www-form-urlencoded": "415", "application/json-patch+json": "415",
+		"application/": "415", ";": "415",
 		"application/json; charset": "415", "*/*": "415", "application/cbor": "415",
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/api/v1/pods", nil)

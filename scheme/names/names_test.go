@@ -28,7 +28,9 @@ var twins = map[string]struct{ ours, theirs func(string) []string }{
 
 // texts are names at the limits of what is valid, and random ones.
 func texts() []string {
-	out := []string{"", "a", "-", ".", "/", "a\n", "a.b\n", "a/b\n", "a b", "é", "a\x00b", "a..b", ".a", "a.", "a/b/c", "/a", "a/"}
+	out := []string{
+		"", "a", "-", ".", "/", "a\n", "a.b\n", "a/b\n", "a b", "é", "a\x00b", "a..b", ".a", "a.", "a/b/c", "/a", "a/",
+	}
 	for _, n := range []int{62, 63, 64, 252, 253, 254} {
 		for _, piece := range []string{"a", "A", "a.", "a-", "a_"} {
 			long := strings.Repeat(piece, n)[:n]

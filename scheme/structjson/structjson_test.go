@@ -320,7 +320,8 @@ func TestFieldsAreMarshaled(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	const changes = "{}[]:,\"\\ nu/<&>\x00\n\x7f\x80é"
 	docs := []string{
-		`{}`, `{"f:a":{}}`, `{"f:a":{},"f:b":{".":{},"f:c":{}}}`, `{"f:l":{"k:{\"name\":\"a\\b\"}":{".":{},"f:n":{}},"v:\"x\"":{}}}`,
+		`{}`, `{"f:a":{}}`, `{"f:a":{},"f:b":{".":{},"f:c":{}}}`,
+		`{"f:l":{"k:{\"name\":\"a\\b\"}":{".":{},"f:n":{}},"v:\"x\"":{}}}`,
 		`{"f:a b":{}}`, `{"f:a":1}`, `{"f:a":{}} `, strings.Repeat(`{"a":`, 300) + "{}" + strings.Repeat("}", 300), ``,
 	}
 	var valid, invalid int
@@ -387,7 +388,9 @@ func TestTreesAreConverted(t *testing.T) {
 
 // damage replaces a value somewhere in a tree, or adds a member.
 func (f *filler) damage(tree map[string]any) {
-	values := []any{nil, "", "text", "1", "\xff", int64(3), int64(1) << 40, 2.0, 2.5, 1e30, true, []any{}, []any{"a"}, map[string]any{}}
+	values := []any{
+		nil, "", "text", "1", "\xff", int64(3), int64(1) << 40, 2.0, 2.5, 1e30, true, []any{}, []any{"a"}, map[string]any{},
+	}
 	for name, v := range tree { // in any order
 		if below, ok := v.(map[string]any); ok && len(below) > 0 && f.IntN(4) > 0 {
 			f.damage(below)

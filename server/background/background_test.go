@@ -132,7 +132,8 @@ func TestPanicIsStartedAgain(t *testing.T) {
 	})
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
 		w := receive(t, waits, "the runner to fail and wait")
-		if err := g.Healthy("jumpy"); err == nil || !strings.Contains(err.Error(), "jumpy") || !strings.Contains(err.Error(), "boom") {
+		if err := g.Healthy("jumpy"); err == nil || !strings.Contains(err.Error(), "jumpy") ||
+			!strings.Contains(err.Error(), "boom") {
 			t.Errorf("it is said to be %v", err)
 		}
 		if w.delay != want {

@@ -25,17 +25,20 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 		return s
 	}
 	first := ensure()
-	if again := ensure(); string(again.Serving.Cert) != string(first.Serving.Cert) || string(again.Admin.Cert) != string(first.Admin.Cert) {
+	if again := ensure(); string(again.Serving.Cert) != string(first.Serving.Cert) ||
+		string(again.Admin.Cert) != string(first.Admin.Cert) {
 		t.Error("a second start makes other certificates")
 	}
 	o.Names = append(o.Names, "kubernetes")
 	second := ensure()
-	if string(second.Serving.Cert) == string(first.Serving.Cert) || string(second.Admin.Cert) != string(first.Admin.Cert) || string(second.CA) != string(first.CA) {
+	if string(second.Serving.Cert) == string(first.Serving.Cert) ||
+		string(second.Admin.Cert) != string(first.Admin.Cert) || string(second.CA) != string(first.CA) {
 		t.Error("another name must make another serving certificate, and nothing else")
 	}
 	now = now.Add(leafLife - renewBefore + time.Hour)
 	third := ensure()
-	if string(third.Serving.Cert) == string(second.Serving.Cert) || string(third.Admin.Cert) == string(second.Admin.Cert) || string(third.CA) != string(first.CA) {
+	if string(third.Serving.Cert) == string(second.Serving.Cert) ||
+		string(third.Admin.Cert) == string(second.Admin.Cert) || string(third.CA) != string(first.CA) {
 		t.Error("leaves must be renewed before their end, the authority kept")
 	}
 	for _, name := range []string{"ca.key", "apiserver.key", "admin.key"} {

@@ -138,8 +138,9 @@ func identity(t *testing.T) (certificate, key string, pair tls.Certificate) {
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "proxy"}, DNSNames: []string{"proxy"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "proxy"}, DNSNames: []string{"proxy"},
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, private.Public(), private)
 	if err != nil {
@@ -182,7 +183,8 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 			t.Errorf("%s: %v", n, err)
 		}
 	}
-	if err := speak(t, s, Cluster, "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "proxy error from "+uds+" while dialing 127.0.0.1:1, code 502") {
+	if err := speak(t, s, Cluster, "127.0.0.1:1"); err == nil ||
+		!strings.Contains(err.Error(), "proxy error from "+uds+" while dialing 127.0.0.1:1, code 502") {
 		t.Errorf("a place that is not there: %v", err)
 	}
 }
@@ -214,7 +216,10 @@ func TestProxiesThatMisbehave(t *testing.T) {
 				_, _ = io.Copy(io.Discard, conn)
 			}
 		})
-		s, err := load(t, head+"- name: cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://"+address+"'}}}\n")
+		s, err := load(
+			t,
+			head+"- name: cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://"+address+"'}}}\n",
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +255,11 @@ func (konnectivityServer) Proxy(s konnectivity.ProxyService_ProxyServer) error {
 			if there, err = net.Dial(q.Protocol, q.Address); err != nil {
 				answer.Error = err.Error()
 			}
-			if err := s.Send(&konnectivity.Packet{Type: konnectivity.PacketType_DIAL_RSP, Payload: &konnectivity.Packet_DialResponse{DialResponse: answer}}); err != nil || there == nil {
+			if err := s.Send(
+				&konnectivity.Packet{
+					Type: konnectivity.PacketType_DIAL_RSP, Payload: &konnectivity.Packet_DialResponse{DialResponse: answer},
+				},
+			); err != nil || there == nil {
 				return err
 			}
 		case konnectivity.PacketType_DATA:
@@ -263,12 +272,18 @@ func (konnectivityServer) Proxy(s konnectivity.ProxyService_ProxyServer) error {
 				return err
 			}
 			data := &konnectivity.Data{ConnectID: 1, Data: buffer[:n]}
-			if err := s.Send(&konnectivity.Packet{Type: konnectivity.PacketType_DATA, Payload: &konnectivity.Packet_Data{Data: data}}); err != nil {
+			if err := s.Send(
+				&konnectivity.Packet{Type: konnectivity.PacketType_DATA, Payload: &konnectivity.Packet_Data{Data: data}},
+			); err != nil {
 				return err
 			}
 		case konnectivity.PacketType_CLOSE_REQ:
 			answer := &konnectivity.CloseResponse{ConnectID: 1}
-			if err := s.Send(&konnectivity.Packet{Type: konnectivity.PacketType_CLOSE_RSP, Payload: &konnectivity.Packet_CloseResponse{CloseResponse: answer}}); err != nil {
+			if err := s.Send(
+				&konnectivity.Packet{
+					Type: konnectivity.PacketType_CLOSE_RSP, Payload: &konnectivity.Packet_CloseResponse{CloseResponse: answer},
+				},
+			); err != nil {
 				return err
 			}
 			return there.Close()
@@ -305,22 +320,73 @@ func TestInvalidConfigurations(t *testing.T) {
 		{"", "expected EgressSelectorConfiguration"},
 		{strings.Replace(head, "v1beta1", "v1", 1), "expected EgressSelectorConfiguration"},
 		{head + "- name: cluster\n  conection: {}\n", `unknown field "egressSelections[0].conection"`},
-		{connection("{proxyProtocol: SOCKS}"), `service.connection.protocol: Unsupported value: "SOCKS": supported values: "Direct", "HTTPConnect", "GRPC"`},
-		{connection("{proxyProtocol: Direct, transport: {}}"), "service.connection.transport: Invalid value: \"direct\": config must be absent for direct connect"},
-		{connection("{proxyProtocol: HTTPConnect}"), "service.connection.transport: Required value: transport must be set for HTTPConnect"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {}}"), "service.connection.tcp: Required value: One of TCP or UDS must be set"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {uds: {udsName: x}, tcp: {url: 'http://x'}}}"), "TCP and UDS cannot both be set"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {uds: {}}}"), "service.connection.udsName: Invalid value: \"nil\": must be present for UDS connections"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'ftp://x'}}}"), "service.connection.url: Invalid value: \"ftp://x\": supported connection protocols are http:// and https://"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://x', tlsConfig: {}}}}"), "service.connection.tlsConfig: Invalid value: \"nil\": config must not be present when using HTTP"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x'}}}"), "service.connection.tlsConfig: Required value: TLSConfig must be present when using HTTPS"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientKey: " + key + "}}}}"), "service.connection.tlsConfig.clientCert: Invalid value: \"nil\": Using TLS requires clientCert"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + certificate + ", clientKey: /none}}}}"), "service.connection.tlsConfig.clientKey: Invalid value: \"/none\": TLS client key does not exist"},
-		{connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + key + ", clientKey: " + key + "}}}}"), "failed to create dialer for egressSelection \"cluster\": failed to read key pair"},
+		{
+			connection("{proxyProtocol: SOCKS}"),
+			`service.connection.protocol: Unsupported value: "SOCKS": supported values: "Direct", "HTTPConnect", "GRPC"`,
+		},
+		{
+			connection("{proxyProtocol: Direct, transport: {}}"),
+			"service.connection.transport: Invalid value: \"direct\": config must be absent for direct connect",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect}"),
+			"service.connection.transport: Required value: transport must be set for HTTPConnect",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect, transport: {}}"),
+			"service.connection.tcp: Required value: One of TCP or UDS must be set",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect, transport: {uds: {udsName: x}, tcp: {url: 'http://x'}}}"),
+			"TCP and UDS cannot both be set",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect, transport: {uds: {}}}"),
+			"service.connection.udsName: Invalid value: \"nil\": must be present for UDS connections",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'ftp://x'}}}"),
+			"service.connection.url: Invalid value: \"ftp://x\": supported connection protocols are http:// and https://",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://x', tlsConfig: {}}}}"),
+			"service.connection.tlsConfig: Invalid value: \"nil\": config must not be present when using HTTP",
+		},
+		{
+			connection("{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x'}}}"),
+			"service.connection.tlsConfig: Required value: TLSConfig must be present when using HTTPS",
+		},
+		{
+			connection(
+				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientKey: " + key + "}}}}",
+			),
+			"service.connection.tlsConfig.clientCert: Invalid value: \"nil\": Using TLS requires clientCert",
+		},
+		{
+			connection(
+				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + certificate + ", clientKey: /none}}}}",
+			),
+			"service.connection.tlsConfig.clientKey: Invalid value: \"/none\": TLS client key does not exist",
+		},
+		{
+			connection(
+				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + key + ", clientKey: " + key + "}}}}",
+			),
+			"failed to create dialer for egressSelection \"cluster\": failed to read key pair",
+		},
 		{connection("{proxyProtocol: GRPC}"), "service.connection.transport: Required value: transport must be set for GRPC"},
-		{connection("{proxyProtocol: GRPC, transport: {tcp: {url: 'http://x'}}}"), "service.connection.uds: Required value: UDS must be set with GRPC"},
-		{head + "- {name: master, connection: {proxyProtocol: Direct}}\n", `service.connection: Unsupported value: "master": supported values: "cluster", "controlplane", "etcd"`},
-		{head + "- {name: etcd, connection: {proxyProtocol: Direct}}\n- {name: ETCD, connection: {proxyProtocol: Direct}}\n", `service.connection[1]: Duplicate value: "etcd"`},
+		{
+			connection("{proxyProtocol: GRPC, transport: {tcp: {url: 'http://x'}}}"),
+			"service.connection.uds: Required value: UDS must be set with GRPC",
+		},
+		{
+			head + "- {name: master, connection: {proxyProtocol: Direct}}\n",
+			`service.connection: Unsupported value: "master": supported values: "cluster", "controlplane", "etcd"`,
+		},
+		{
+			head + "- {name: etcd, connection: {proxyProtocol: Direct}}\n- {name: ETCD, connection: {proxyProtocol: Direct}}\n",
+			`service.connection[1]: Duplicate value: "etcd"`,
+		},
 	} {
 		if _, err := load(t, c.config); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\n got %v\nwant %s", c.config, err, c.want)

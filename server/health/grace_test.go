@@ -21,7 +21,8 @@ func TestLivezPassesAtFirst(t *testing.T) {
 		starting bool
 		want     int
 	}{
-		{"/livez", true, http.StatusOK}, {"/livez/slow", true, http.StatusOK}, {"/readyz", true, http.StatusInternalServerError},
+		{"/livez", true, http.StatusOK}, {"/livez/slow", true, http.StatusOK},
+		{"/readyz", true, http.StatusInternalServerError},
 		{"/healthz", true, http.StatusInternalServerError}, {"/livez", false, http.StatusInternalServerError},
 	} {
 		starting = c.starting

@@ -24,13 +24,15 @@ func TestResultsOfCallsAreBounded(t *testing.T) {
 	const most = 100 << 20
 	grow := ".replace('a', '" + strings.Repeat("a", 1100) + "')"
 	for name, rule := range map[string]string{
-		"replace":          "size(self.s" + strings.Repeat(grow, 2) + ") > 0",
-		"replace, between": "size(self.s" + strings.Repeat(".replace('', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa')", 5) + ") > 0",
-		"join":             "size([self.s" + grow + "].map(x, [x, x, x, x, x, x].join(x)).join('')) > 0",
-		"precision":        "size('%.1000000000f'.format([1.0])) > 0",
-		"quantity":         "quantity('1e-99999' + '9999') == quantity('1')",
-		"isQuantity":       "isQuantity(self.s + 'E011110011110')",
-		"range":            "size(lists.range(1000000000)) > 0",
+		"replace": "size(self.s" + strings.Repeat(grow, 2) + ") > 0",
+		"replace, between": "size(self.s" + strings.Repeat(
+			".replace('', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa')", 5,
+		) + ") > 0",
+		"join":       "size([self.s" + grow + "].map(x, [x, x, x, x, x, x].join(x)).join('')) > 0",
+		"precision":  "size('%.1000000000f'.format([1.0])) > 0",
+		"quantity":   "quantity('1e-99999' + '9999') == quantity('1')",
+		"isQuantity": "isQuantity(self.s + 'E011110011110')",
+		"range":      "size(lists.range(1000000000)) > 0",
 	} {
 		v := Compile(parseSchema(t, textSchema(rule)), true)
 		var before, after runtime.MemStats
@@ -57,13 +59,18 @@ func TestResultsOfCallsAreBounded(t *testing.T) {
 // TestBoundedCallsGiveTheirResults evaluates the same functions with results below the bounds.
 func TestBoundedCallsGiveTheirResults(t *testing.T) {
 	for _, rule := range []string{
-		"self.s.replace('a', 'bc') == 'bcbc'", "self.s.replace('a', 'b', 1) == 'ba'", "['a', 'b'].join('-') == 'a-b'", "['a', 'b'].join() == 'ab'",
-		"'%s %.2f %d'.format([self.s, 1.5, 2]) == 'aa 1.50 2'", "quantity('1k').isGreaterThan(quantity('1'))", "isQuantity('1k')", "!isQuantity('x')",
+		"self.s.replace('a', 'bc') == 'bcbc'", "self.s.replace('a', 'b', 1) == 'ba'", "['a', 'b'].join('-') == 'a-b'",
+		"['a', 'b'].join() == 'ab'",
+		"'%s %.2f %d'.format([self.s, 1.5, 2]) == 'aa 1.50 2'", "quantity('1k').isGreaterThan(quantity('1'))",
+		"isQuantity('1k')", "!isQuantity('x')",
 		"[1] + [2] == [1, 2]", "self.s + 'b' == 'aab'", "1 + 2 == 3", "b'a' + b'b' == b'ab'", "dyn(1) + dyn(2) == 3",
-		"timestamp('2020-01-01T00:00:00Z') + duration('1h') == timestamp('2020-01-01T01:00:00Z')", "[1, 2].map(x, x + 1) == [2, 3]",
+		"timestamp('2020-01-01T00:00:00Z') + duration('1h') == timestamp('2020-01-01T01:00:00Z')",
+		"[1, 2].map(x, x + 1) == [2, 3]",
 	} {
 		v := Compile(parseSchema(t, textSchema(rule)), true)
-		if errs, _ := v.Validate(context.Background(), nil, map[string]any{"spec": map[string]any{"s": "aa"}}, nil, Budget); len(errs) > 0 {
+		if errs, _ := v.Validate(
+			context.Background(), nil, map[string]any{"spec": map[string]any{"s": "aa"}}, nil, Budget,
+		); len(errs) > 0 {
 			t.Errorf("%s: %v", rule, errs)
 		}
 	}

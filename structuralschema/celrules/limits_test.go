@@ -85,7 +85,10 @@ func TestCostsDoNotOverflow(t *testing.T) {
 func TestCallsOverTheLimitEndTheEvaluation(t *testing.T) {
 	v := Compile(parseSchema(t, listSchema(1500, quadratic, `{"rule":"false","message":"never seen"}`)), true)
 	errs, remaining := v.Validate(context.Background(), nil, listObject(500), nil, Budget)
-	compareErrors(t, errs, `spec: Invalid value: "object": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: self.l.all(x, self.l.all(y, x == y))`)
+	compareErrors(
+		t, errs,
+		`spec: Invalid value: "object": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: self.l.all(x, self.l.all(y, x == y))`,
+	)
 	if remaining >= 0 {
 		t.Errorf("%d of the budget remain", remaining)
 	}
@@ -96,7 +99,10 @@ func TestMessagesOverTheLimitEndTheEvaluation(t *testing.T) {
 	v := Compile(parseSchema(t, listSchema(1500,
 		`{"rule":"self.l.size() == 0","messageExpression":"`+message+`"}`, `{"rule":"false","message":"never seen"}`)), true)
 	errs, remaining := v.Validate(context.Background(), nil, listObject(1400), nil, Budget)
-	compareErrors(t, errs, `spec: Invalid value: "object": no further validation rules will be run due to call cost exceeds limit for messageExpression: "`+message+`"`)
+	compareErrors(
+		t, errs,
+		`spec: Invalid value: "object": no further validation rules will be run due to call cost exceeds limit for messageExpression: "`+message+`"`,
+	)
 	if remaining >= 0 {
 		t.Errorf("%d of the budget remain", remaining)
 	}
@@ -106,10 +112,15 @@ func TestRulesOverTheBudgetEndTheEvaluation(t *testing.T) {
 	if Budget != 10_000_000 {
 		t.Errorf("the budget of a request is %d", Budget)
 	}
-	v := Compile(parseSchema(t, listSchema(1000, append(repeat(quadratic, 5), `{"rule":"false","message":"never seen"}`)...)), true)
+	v := Compile(
+		parseSchema(t, listSchema(1000, append(repeat(quadratic, 5), `{"rule":"false","message":"never seen"}`)...)), true,
+	)
 	_, whole := v.Validate(context.Background(), nil, listObject(10), nil, Budget)
 	errs, remaining := v.Validate(context.Background(), nil, listObject(10), nil, (Budget-whole)/2)
-	compareErrors(t, errs, `spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation rules will be run`)
+	compareErrors(
+		t, errs,
+		`spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation rules will be run`,
+	)
 	if remaining >= 0 {
 		t.Errorf("%d of the budget remain", remaining)
 	}
@@ -119,7 +130,10 @@ func TestMessagesOverTheBudgetEndTheEvaluation(t *testing.T) {
 	v := Compile(parseSchema(t, listSchema(10,
 		`{"rule":"self.l.size() == 0","messageExpression":"self.l.map(x, string(x)).join(', ')"}`, `{"rule":"false","message":"never seen"}`)), true)
 	errs, _ := v.Validate(context.Background(), nil, listObject(9), nil, 10)
-	compareErrors(t, errs, `spec: Invalid value: "object": messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run`)
+	compareErrors(
+		t, errs,
+		`spec: Invalid value: "object": messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run`,
+	)
 }
 
 func TestABudgetIsSharedByCalls(t *testing.T) {
@@ -129,11 +143,15 @@ func TestABudgetIsSharedByCalls(t *testing.T) {
 	if cost <= 0 {
 		t.Fatalf("the rule costs %d", cost)
 	}
-	if errs, remaining := v.Validate(context.Background(), nil, listObject(3), nil, cost); len(errs) > 0 || remaining != 0 {
+	if errs, remaining := v.Validate(context.Background(), nil, listObject(3), nil, cost); len(errs) > 0 ||
+		remaining != 0 {
 		t.Errorf("got %v with %d left", errs, remaining)
 	}
 	errs, _ := v.Validate(context.Background(), nil, listObject(3), nil, 0)
-	compareErrors(t, errs, `spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation rules will be run`)
+	compareErrors(
+		t, errs,
+		`spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation rules will be run`,
+	)
 }
 
 func TestTheEndOfTheContextEndsRules(t *testing.T) {
@@ -141,5 +159,7 @@ func TestTheEndOfTheContextEndsRules(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	errs, _ := v.Validate(ctx, nil, listObject(450), nil, Budget)
-	compareErrors(t, errs, `spec: Invalid value: "object": operation interrupted evaluating rule: self.l.all(x, self.l.all(y, x == y))`)
+	compareErrors(
+		t, errs, `spec: Invalid value: "object": operation interrupted evaluating rule: self.l.all(x, self.l.all(y, x == y))`,
+	)
 }

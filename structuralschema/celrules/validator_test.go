@@ -27,7 +27,9 @@ func TestSchemasWithoutRulesHaveNoValidator(t *testing.T) {
 func TestRulesBelowWhatCannotBeSeenAreLeftOut(t *testing.T) {
 	s := parseSchema(t, `{"type":"object","properties":{"a":{"x-kubernetes-preserve-unknown-fields":true,
 		"properties":{"b":{"type":"string","x-kubernetes-validations":[{"rule":"false"}]}}}}}`)
-	errs, _ := Compile(s, true).Validate(context.Background(), nil, map[string]any{"a": map[string]any{"b": "x"}}, nil, Budget)
+	errs, _ := Compile(s, true).Validate(
+		context.Background(), nil, map[string]any{"a": map[string]any{"b": "x"}}, nil, Budget,
+	)
 	compareErrors(t, errs)
 }
 
@@ -49,14 +51,18 @@ func TestRulesAreCompiledOnceByAllWhoNeedThem(t *testing.T) {
 }
 
 func TestATypedNilIsNoOldObject(t *testing.T) {
-	v := Compile(parseSchema(t, listSchema(10, `{"rule":"self == oldSelf"}`, `{"rule":"self.l.size() > 1","message":"two"}`)), true)
+	v := Compile(
+		parseSchema(t, listSchema(10, `{"rule":"self == oldSelf"}`, `{"rule":"self.l.size() > 1","message":"two"}`)), true,
+	)
 	var none map[string]any
 	errs, _ := v.Validate(context.Background(), nil, listObject(1), none, Budget)
 	compareErrors(t, errs, `spec: Invalid value: two`)
 }
 
 func TestAFullPathPrecedesThatOfTheRule(t *testing.T) {
-	v := Compile(parseSchema(t, listSchema(10, `{"rule":"self.l.size() > 1","fieldPath":".l","reason":"FieldValueRequired"}`)), true)
+	v := Compile(
+		parseSchema(t, listSchema(10, `{"rule":"self.l.size() > 1","fieldPath":".l","reason":"FieldValueRequired"}`)), true,
+	)
 	errs, _ := v.Validate(context.Background(), field.NewPath("root").Index(3), listObject(1), nil, Budget)
 	compareErrors(t, errs, `root[3].spec.l: Required value: failed rule: self.l.size() > 1`)
 }
@@ -87,7 +93,9 @@ func TestRulesAboveErrorsInTheSchemaAreNotCompiled(t *testing.T) {
 }
 
 func TestTextsOfRulesElsewhere(t *testing.T) {
-	s := parseSchema(t, `{"type":"string","x-kubernetes-validations":[{"rule":"bad(","fieldPath":".none","message":"a\nb"}]}`)
+	s := parseSchema(
+		t, `{"type":"string","x-kubernetes-validations":[{"rule":"bad(","fieldPath":".none","message":"a\nb"}]}`,
+	)
 	path := field.NewPath("schema").Child("not")
 	compareErrors(t, CheckTexts(path, s.Rules, nil),
 		`schema.not.x-kubernetes-validations[0].message: Invalid value: "a\nb": must not contain line breaks`)

@@ -35,7 +35,10 @@ func compare(ctx context.Context, o *options, dir string, out, progress io.Write
 			s.take(b.report.Rows)
 		}
 	}
-	_, err := fmt.Fprintf(out, "## %s\n\n1: %s\n2: %s\nbest of %d rounds each\n\n%s", o.label, sides[0].command, sides[1].command, o.rounds, align(sideBySide(sides[0], sides[1])))
+	_, err := fmt.Fprintf(
+		out, "## %s\n\n1: %s\n2: %s\nbest of %d rounds each\n\n%s", o.label, sides[0].command, sides[1].command, o.rounds,
+		align(sideBySide(sides[0], sides[1])),
+	)
 	return err
 }
 

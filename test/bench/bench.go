@@ -256,17 +256,24 @@ func (b *bench) call(r *request) (*answer, error) {
 func (b *bench) namespace(purpose string) (string, error) {
 	name := fmt.Sprintf("bench-%s-%x", purpose, time.Now().UnixNano())
 	post := func(path, body string) error {
-		a, err := b.call(&request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: []byte(body)})
+		a, err := b.call(
+			&request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: []byte(body)},
+		)
 		if a != nil && a.status == http.StatusConflict {
 			return nil
 		}
 		return err
 	}
-	if err := post("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`); err != nil {
+	if err := post(
+		"/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+name+`"}}`,
+	); err != nil {
 		return "", err
 	}
 	b.namespaces = append(b.namespaces, name)
-	return name, post("/api/v1/namespaces/"+name+"/serviceaccounts", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`)
+	return name, post(
+		"/api/v1/namespaces/"+name+"/serviceaccounts",
+		`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`,
+	)
 }
 
 // cleanUp deletes what the run made. Servers without controllers do not empty a
@@ -293,7 +300,11 @@ func (b *bench) deleteNamespace(ns string) error {
 		return err
 	}
 	body := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + ns + `"},"spec":{"finalizers":[]}}`
-	a, err := b.call(&request{method: http.MethodPut, path: path + "/finalize", accept: jsonType, contentType: jsonType, body: []byte(body)})
+	a, err := b.call(
+		&request{
+			method: http.MethodPut, path: path + "/finalize", accept: jsonType, contentType: jsonType, body: []byte(body),
+		},
+	)
 	if a != nil && a.status == http.StatusNotFound {
 		return nil // a controller was faster
 	}
@@ -310,7 +321,9 @@ func (b *bench) deleteAll(path string) error {
 		if bytes.Contains(a.body, []byte(`"items":[]`)) {
 			return nil
 		}
-		if _, err := b.call(&request{method: http.MethodDelete, path: path + "?gracePeriodSeconds=0&limit=" + atOnce, accept: jsonType}); err != nil {
+		if _, err := b.call(
+			&request{method: http.MethodDelete, path: path + "?gracePeriodSeconds=0&limit=" + atOnce, accept: jsonType},
+		); err != nil {
 			return err
 		}
 	}

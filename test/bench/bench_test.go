@@ -93,11 +93,20 @@ func serve(t *testing.T, h http.Handler) string {
 func TestARunMeasuresTheRowsAndCleansUp(t *testing.T) {
 	f := &fake{objects: map[string]string{}}
 	var out, progress bytes.Buffer
-	err := command(context.Background(), []string{"--server", serve(t, f), "--token", "secret", "--pods", "200", "--dir", t.TempDir(), "--label", "a fake", "--rows", "create-pods|list-json|list-page"}, &out, &progress)
+	err := command(
+		context.Background(),
+		[]string{
+			"--server", serve(t, f), "--token", "secret", "--pods", "200", "--dir", t.TempDir(), "--label", "a fake", "--rows",
+			"create-pods|list-json|list-page",
+		},
+		&out, &progress,
+	)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &progress)
 	}
-	for _, want := range []string{"## a fake", "v0.0.0-fake", "create pods, 64 in flight", "list page", "| 768/s", "synced Pebble commits"} {
+	for _, want := range []string{
+		"## a fake", "v0.0.0-fake", "create pods, 64 in flight", "list page", "| 768/s", "synced Pebble commits",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -153,7 +162,9 @@ func TestClient(t *testing.T) {
 	}
 	defer c.close()
 	for _, n := range []int{0, 1, 100, 16383, 16384, 16385, 1 << 20, 5<<20 + 3, 16 << 20} {
-		a, err := c.do(&request{method: http.MethodPost, path: fmt.Sprintf("/?n=%d", n), accept: "*/*", body: pattern[:n]}, time.Minute)
+		a, err := c.do(
+			&request{method: http.MethodPost, path: fmt.Sprintf("/?n=%d", n), accept: "*/*", body: pattern[:n]}, time.Minute,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

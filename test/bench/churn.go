@@ -68,7 +68,9 @@ func (b *bench) pagesUnderChurn() error {
 	slices.Sort(quiet)
 	slices.Sort(alone)
 	b.add(figure{Row: "pages-churn", Value: ms(pages[len(pages)-1]), Floor: ms(quiet[len(quiet)-1]), Detail: details(
-		fmt.Sprintf("mean %s, p99 %s of %d pages of %d", short(mean(pages)), short(pages[len(pages)*99/100]), len(pages), pageLimit),
+		fmt.Sprintf(
+			"mean %s, p99 %s of %d pages of %d", short(mean(pages)), short(pages[len(pages)*99/100]), len(pages), pageLimit,
+		),
 		fmt.Sprintf("%d lists ended, %.0f writes/s", churnReaders*churnLists, float64(written)/took.Seconds()),
 		fmt.Sprintf("server %s of %s", short(cpu), short(tookAll)),
 		fmt.Sprintf("one reader mean %s, slowest %s", short(mean(alone)), short(alone[len(alone)-1])),
@@ -214,10 +216,11 @@ func (b *bench) heapOfEvents() error {
 
 // eventObject is an Event such as the kubelet writes.
 func eventObject(namespace string, i int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Event","metadata":{"name":"event-%06d"},"involvedObject":{"kind":"Pod","namespace":%q,`+
-		`"name":"pod-%06d","uid":"00000000-0000-4000-8000-%012d","apiVersion":"v1","fieldPath":"spec.containers{main}"},`+
-		`"reason":"Started","message":"Started container main","source":{"component":"kubelet","host":"node-%03d"},`+
-		`"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:00Z","count":1,"type":"Normal"}`,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"Event","metadata":{"name":"event-%06d"},"involvedObject":{"kind":"Pod","namespace":%q,`+
+			`"name":"pod-%06d","uid":"00000000-0000-4000-8000-%012d","apiVersion":"v1","fieldPath":"spec.containers{main}"},`+
+			`"reason":"Started","message":"Started container main","source":{"component":"kubelet","host":"node-%03d"},`+
+			`"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:00Z","count":1,"type":"Normal"}`,
 		i, namespace, i%10_000, i%10_000, i%100)
 }
 

@@ -23,11 +23,12 @@ const (
 func definitionOf(group string, i int) (body []byte, plural string) {
 	plural = fmt.Sprintf("things%05ds", i)
 	kind := fmt.Sprintf("Thing%05d", i)
-	return fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},"spec":{"group":"%s","scope":"Namespaced",`+
-		`"names":{"plural":"%s","singular":"%s","kind":"%s","listKind":"%sList"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},`+
-		`"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"},{"name":"Phase","type":"string","jsonPath":".status.phase"}],`+
-		`"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object","required":["size"],"properties":{%s}},`+
-		`"status":{"type":"object","properties":{"phase":{"type":"string"},"observedGeneration":{"type":"integer","format":"int64"}}}}}}}]}}`,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},"spec":{"group":"%s","scope":"Namespaced",`+
+			`"names":{"plural":"%s","singular":"%s","kind":"%s","listKind":"%sList"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},`+
+			`"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"},{"name":"Phase","type":"string","jsonPath":".status.phase"}],`+
+			`"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object","required":["size"],"properties":{%s}},`+
+			`"status":{"type":"object","properties":{"phase":{"type":"string"},"observedGeneration":{"type":"integer","format":"int64"}}}}}}}]}}`,
 		plural, group, group, plural, strings.TrimSuffix(plural, "s"), kind, kind, definitionFields(i)), plural
 }
 
@@ -46,8 +47,13 @@ func definitionFields(i int) string {
 	for part := range 4 {
 		var inner []string
 		for n := range 8 {
-			types := [...]string{`"type":"string"`, `"type":"integer","format":"int64"`, `"type":"boolean"`, `"type":"string","format":"date-time"`}
-			inner = append(inner, fmt.Sprintf(`"field%d":{%s,"description":"What field %d of part %d is for."}`, n, types[n%len(types)], n, part))
+			types := [...]string{
+				`"type":"string"`, `"type":"integer","format":"int64"`, `"type":"boolean"`, `"type":"string","format":"date-time"`,
+			}
+			inner = append(
+				inner,
+				fmt.Sprintf(`"field%d":{%s,"description":"What field %d of part %d is for."}`, n, types[n%len(types)], n, part),
+			)
 		}
 		fields = append(fields, fmt.Sprintf(`"part%d":{"type":"object","properties":{%s}}`, part, strings.Join(inner, ",")))
 	}
@@ -85,7 +91,10 @@ func (b *bench) define(groups int) (*defined, error) {
 		body, plural := definitionOf(group, i)
 		b.definitions = append(b.definitions, plural+"."+group)
 		start := time.Now()
-		a, err := c.do(&request{method: http.MethodPost, path: definitionsPath, accept: jsonType, contentType: jsonType, body: body}, requestTime)
+		a, err := c.do(
+			&request{method: http.MethodPost, path: definitionsPath, accept: jsonType, contentType: jsonType, body: body},
+			requestTime,
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +143,9 @@ func (b *bench) defineSpread() error {
 		b.add(figure{Row: "crd-cpu", Value: ms(d.cpu), Detail: fmt.Sprintf("of %d", n)})
 		b.add(figure{Row: "crd-memory", Value: d.memory / megabyte})
 	}
-	if err := b.documents("crd-discovery", "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"); err != nil {
+	if err := b.documents(
+		"crd-discovery", "/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+	); err != nil {
 		return err
 	}
 	return b.documents("crd-openapi", "/openapi/v3", jsonType)
@@ -148,7 +159,9 @@ func (b *bench) documents(row, path, accept string) error {
 	size := 0
 	for i := range times {
 		body, plural := definitionOf("fresh.bench.example.com", b.options.definitions+len(b.definitions)+i)
-		if _, err := b.call(&request{method: http.MethodPost, path: definitionsPath, accept: jsonType, contentType: jsonType, body: body}); err != nil {
+		if _, err := b.call(
+			&request{method: http.MethodPost, path: definitionsPath, accept: jsonType, contentType: jsonType, body: body},
+		); err != nil {
 			return err
 		}
 		b.definitions = append(b.definitions, plural+".fresh.bench.example.com")
@@ -173,7 +186,12 @@ func (b *bench) documents(row, path, accept string) error {
 		size = len(a.body)
 	}
 	slices.Sort(walls)
-	b.add(figure{Row: row, Value: ms(walls[times/2]), Detail: details(fmt.Sprintf("%.1f KB", float64(size)/kilobyte), "best "+short(walls[0]))})
+	b.add(
+		figure{
+			Row: row, Value: ms(walls[times/2]),
+			Detail: details(fmt.Sprintf("%.1f KB", float64(size)/kilobyte), "best "+short(walls[0])),
+		},
+	)
 	return nil
 }
 
@@ -207,7 +225,13 @@ const customMark = "bench-thing-"
 func customObject(kind string, i int) []byte {
 	var parts []string
 	for part := range 4 {
-		parts = append(parts, fmt.Sprintf(`"part%d":{"field0":"web","field1":%d,"field2":true,"field3":"2026-01-02T03:04:05Z","field4":"blue","field5":7,"field6":false,"field7":"2026-01-02T03:04:05Z"}`, part, i))
+		parts = append(
+			parts,
+			fmt.Sprintf(
+				`"part%d":{"field0":"web","field1":%d,"field2":true,"field3":"2026-01-02T03:04:05Z","field4":"blue","field5":7,"field6":false,"field7":"2026-01-02T03:04:05Z"}`,
+				part, i,
+			),
+		)
 	}
 	head := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"%s","metadata":{"name":"%s%06d","labels":{"app":"web","tier":"front"}},"spec":{"size":%d,"class":"small","paused":false,"host":"web-%d.example.com",`+
 		`"labels":{"team":"shop"},"tags":["a","b","c"],"port":8080,%s,"data":{`, customGroup, kind, customMark, i, i%1000, i, strings.Join(parts, ","))
@@ -239,7 +263,9 @@ func (b *bench) needCustom() error {
 		return err
 	}
 	body, plural := definitionOf(customGroup, 0)
-	if _, err := b.call(&request{method: http.MethodPost, path: definitionsPath, accept: jsonType, contentType: jsonType, body: body}); err != nil {
+	if _, err := b.call(
+		&request{method: http.MethodPost, path: definitionsPath, accept: jsonType, contentType: jsonType, body: body},
+	); err != nil {
 		return err
 	}
 	b.definitions = append(b.definitions, plural+"."+customGroup)
@@ -273,7 +299,9 @@ func (b *bench) needCustom() error {
 		return fmt.Errorf("%d of %d objects were created; %s", o.done, len(bodies), failures(o))
 	}
 	time.Sleep(2 * settleTime)
-	b.custom = custom{path: path, rate: o, memory: float64(treeUsage(b.server.pid).anonymous-before.anonymous) / customObjects}
+	b.custom = custom{
+		path: path, rate: o, memory: float64(treeUsage(b.server.pid).anonymous-before.anonymous) / customObjects,
+	}
 	a, err := b.call(&request{method: http.MethodGet, path: b.custom.object(0), accept: jsonType})
 	if err != nil {
 		return err
@@ -298,7 +326,12 @@ func (b *bench) memoryOfCustom() error {
 	if b.server.pid == 0 {
 		return errors.New("give --pid or --start")
 	}
-	b.add(figure{Row: "custom-memory", Value: b.custom.memory / kilobyte, Floor: float64(b.custom.size) / kilobyte, Detail: "the floor is its own size as JSON"})
+	b.add(
+		figure{
+			Row: "custom-memory", Value: b.custom.memory / kilobyte, Floor: float64(b.custom.size) / kilobyte,
+			Detail: "the floor is its own size as JSON",
+		},
+	)
 	return nil
 }
 
@@ -316,7 +349,9 @@ func (b *bench) listCustom() error {
 		return fmt.Errorf("%d objects came, not %d", n, customObjects)
 	}
 	a.body = nil
-	return b.timeList("custom-list", r, most, func(size int) string { return fmt.Sprintf("%.1f MB", float64(size)/megabyte) })
+	return b.timeList(
+		"custom-list", r, most, func(size int) string { return fmt.Sprintf("%.1f MB", float64(size)/megabyte) },
+	)
 }
 
 func (b *bench) getCustom() error {
@@ -333,7 +368,9 @@ func (b *bench) getCustom() error {
 // deleteDefinitions deletes the definitions that the run made, with their objects.
 func (b *bench) deleteDefinitions() error {
 	for _, name := range b.definitions {
-		if _, err := b.call(&request{method: http.MethodDelete, path: definitionsPath + "/" + name, accept: jsonType}); err != nil {
+		if _, err := b.call(
+			&request{method: http.MethodDelete, path: definitionsPath + "/" + name, accept: jsonType},
+		); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,8 @@ func startEtcd(binary, dir string, log *os.File) (*etcd, error) {
 	}
 	e := &etcd{url: "http://127.0.0.1:" + client}
 	peerURL := "http://127.0.0.1:" + peer
-	e.cmd = exec.Command(binary, "--data-dir", filepath.Join(dir, "etcd"), "--listen-client-urls", e.url, "--advertise-client-urls", e.url,
+	e.cmd = exec.Command(binary, "--data-dir", filepath.Join(dir, "etcd"), "--listen-client-urls", e.url,
+		"--advertise-client-urls", e.url,
 		"--listen-peer-urls", peerURL, "--initial-advertise-peer-urls", peerURL, "--initial-cluster", "default="+peerURL)
 	e.cmd.Stdout, e.cmd.Stderr = log, log
 	ownGroup(e.cmd)

@@ -94,7 +94,10 @@ type request struct {
 func dial(t *target) (*connection, error) {
 	d := tls.Dialer{
 		NetDialer: &net.Dialer{Timeout: dialTimeout},
-		Config:    &tls.Config{InsecureSkipVerify: true, NextProtos: []string{http2.NextProtoTLS}, MinVersion: tls.VersionTLS12}, //nolint:gosec // a loopback server with a certificate of its own
+		//nolint:gosec // a loopback server with a certificate of its own
+		Config: &tls.Config{
+			InsecureSkipVerify: true, NextProtos: []string{http2.NextProtoTLS}, MinVersion: tls.VersionTLS12,
+		},
 	}
 	nc, err := d.Dial("tcp", t.address)
 	if err != nil {
@@ -110,7 +113,10 @@ func dial(t *target) (*connection, error) {
 	c.henc = hpack.NewEncoder(&c.hbuf)
 	c.hdec = hpack.NewDecoder(headerTable, c.header)
 	c.out = append(c.out, http2.ClientPreface...)
-	settings := []http2.Setting{{ID: http2.SettingEnablePush, Val: 0}, {ID: http2.SettingInitialWindowSize, Val: streamWindow}, {ID: http2.SettingMaxFrameSize, Val: largestFrame}}
+	settings := []http2.Setting{
+		{ID: http2.SettingEnablePush, Val: 0}, {ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		{ID: http2.SettingMaxFrameSize, Val: largestFrame},
+	}
 	c.frame(6*len(settings), http2.FrameSettings, 0, 0)
 	for _, s := range settings {
 		c.out = binary.BigEndian.AppendUint16(c.out, uint16(s.ID))

@@ -76,11 +76,16 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.StringVar(&o.server, "server", "", "https:// URL of a running server on this machine")
 	f.StringVar(&o.token, "token", "benchtoken", "bearer token of a member of system:masters")
 	f.IntVar(&o.pid, "pid", 0, "process of --server, for memory and processor time; its descendants count")
-	f.StringVar(&o.start, "start", "", "instead of --server: command line that starts one; {dir}, {port}, {tokens}, {key}, {etcd} and {bench} are replaced")
+	f.StringVar(
+		&o.start, "start", "",
+		"instead of --server: command line that starts one; {dir}, {port}, {tokens}, {key}, {etcd} and {bench} are replaced",
+	)
 	f.StringVar(&o.against, "against", "", "command line of a second server, to compare the one of --start with")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds of a comparison, of which the best counts")
 	f.StringVar(&o.etcd, "etcd", "", "program of etcd, for command lines with {etcd}")
-	f.StringVar(&o.dir, "dir", "", "directory, on the disk to measure, for data of servers and floors (default a temporary one)")
+	f.StringVar(
+		&o.dir, "dir", "", "directory, on the disk to measure, for data of servers and floors (default a temporary one)",
+	)
 	f.StringVar(&rows, "rows", "", "regular expression of the rows to measure (default all)")
 	f.IntVar(&o.pods, "pods", 10_000, "pods to create and list")
 	f.IntVar(&o.definitions, "definitions", 1000, "custom resource definitions to create")

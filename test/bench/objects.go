@@ -46,45 +46,51 @@ func podGroup(i, n int) string { return fmt.Sprintf("g%04d", i%max(1, n/groupSiz
 
 // statusPatch is what a kubelet sends when a container was restarted.
 func statusPatch(restarts int) []byte {
-	return fmt.Appendf(nil, `{"status":{"phase":"Running","hostIP":"10.1.2.3","podIP":"10.244.3.17","startTime":"2026-01-02T03:04:05Z",`+
-		`"conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:%02dZ"},{"type":"ContainersReady","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:%02dZ"}],`+
-		`"containerStatuses":[{"name":"web","ready":true,"restartCount":%d,"image":"registry.example.com/shop/web:4.18.2","imageID":"registry.example.com/shop/web@sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",`+
-		`"containerID":"containerd://7f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a1908","started":true,"state":{"running":{"startedAt":"2026-01-02T03:04:%02dZ"}}}]}}`,
+	return fmt.Appendf(nil,
+		`{"status":{"phase":"Running","hostIP":"10.1.2.3","podIP":"10.244.3.17","startTime":"2026-01-02T03:04:05Z",`+
+			`"conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:%02dZ"},{"type":"ContainersReady","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:%02dZ"}],`+
+			`"containerStatuses":[{"name":"web","ready":true,"restartCount":%d,"image":"registry.example.com/shop/web:4.18.2","imageID":"registry.example.com/shop/web@sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",`+
+			`"containerID":"containerd://7f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a1908","started":true,"state":{"running":{"startedAt":"2026-01-02T03:04:%02dZ"}}}]}}`,
 		restarts%60, restarts%60, restarts, restarts%60)
 }
 
 // configMap returns a ConfigMap with so many bytes of data.
 func configMap(name string, data int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"settings":"%s"}}`, name, filler(data))
+	return fmt.Appendf(
+		nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"settings":"%s"}}`, name, filler(data),
+	)
 }
 
 // changedMap returns a ConfigMap as it is applied, with one value that changes.
 func changedMap(name string, variant int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"settings":"%s","variant":"%d"}}`,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"settings":"%s","variant":"%d"}}`,
 		name, filler(smallData), variant)
 }
 
 // deployment returns a Deployment as it is applied; its image changes. It has no tabs: JSON with tabs is read
 // as YAML.
 func deployment(name string, variant int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},`+
-		`"spec":{"replicas":0,"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s","tier":"web"}},"spec":{`+
-		`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.%[2]d","args":["--listen=:8080","--config=/etc/web/config.yaml"],`+
-		`"ports":[{"name":"http","containerPort":8080},{"name":"metrics","containerPort":9090}],`+
-		`"env":[{"name":"MODE","value":"production"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],`+
-		`"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"256Mi"}},`+
-		`"readinessProbe":{"httpGet":{"path":"/healthz","port":8080},"periodSeconds":5},`+
-		`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"tmp","mountPath":"/tmp"}],`+
-		`"securityContext":{"runAsNonRoot":true,"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}],`+
-		`"volumes":[{"name":"config","configMap":{"name":"web"}},{"name":"tmp","emptyDir":{}}],`+
-		`"terminationGracePeriodSeconds":30,"serviceAccountName":"web"}}}}`, name, variant)
+	return fmt.Appendf(nil,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},`+
+			`"spec":{"replicas":0,"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s","tier":"web"}},"spec":{`+
+			`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.%[2]d","args":["--listen=:8080","--config=/etc/web/config.yaml"],`+
+			`"ports":[{"name":"http","containerPort":8080},{"name":"metrics","containerPort":9090}],`+
+			`"env":[{"name":"MODE","value":"production"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],`+
+			`"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"256Mi"}},`+
+			`"readinessProbe":{"httpGet":{"path":"/healthz","port":8080},"periodSeconds":5},`+
+			`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"tmp","mountPath":"/tmp"}],`+
+			`"securityContext":{"runAsNonRoot":true,"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}],`+
+			`"volumes":[{"name":"config","configMap":{"name":"web"}},{"name":"tmp","emptyDir":{}}],`+
+			`"terminationGracePeriodSeconds":30,"serviceAccountName":"web"}}}}`, name, variant)
 }
 
 // eventMap returns a ConfigMap of which a watch event is about 0.9 KB as JSON, and
 // where the time is stamped.
 func eventMap(name string) (body []byte, at int) {
 	const around = 480 // of the event, the metadata and the managed fields
-	body = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"payload":"%s","sent":"%s%s"}}`,
+	body = fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"payload":"%s","sent":"%s%s"}}`,
 		name, filler(900-around), mark, strings.Repeat("0", markDigits))
 	return body, bytes.Index(body, []byte(mark))
 }

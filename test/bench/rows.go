@@ -32,7 +32,12 @@ func (b *bench) startUp() error {
 	}
 	used := treeUsage(b.server.pid)
 	slices.Sort(ready)
-	b.add(figure{Row: "start", Value: ms(ready[times/2]), Detail: details(fmt.Sprintf("%s to %s", short(ready[0]), short(ready[times-1])), cpuDetail(used.cpu))})
+	b.add(
+		figure{
+			Row: "start", Value: ms(ready[times/2]),
+			Detail: details(fmt.Sprintf("%s to %s", short(ready[0]), short(ready[times-1])), cpuDetail(used.cpu)),
+		},
+	)
 	time.Sleep(settleTime)
 	b.addIdle("")
 	return nil
@@ -133,7 +138,10 @@ func (b *bench) listings() []listing {
 		{key: "list-consistent", query: "", accept: jsonType, pods: all, most: 15},
 		{key: "list-gzip", query: "resourceVersion=0", accept: jsonType, gzip: true, pods: all, most: 15},
 		{key: "list-page", query: "limit=500", accept: jsonType, pods: page, most: 100},
-		{key: "list-selector", query: "labelSelector=bench/group%3D" + podGroup(0, b.options.pods), accept: jsonType, pods: group, most: 300},
+		{
+			key: "list-selector", query: "labelSelector=bench/group%3D" + podGroup(0, b.options.pods), accept: jsonType,
+			pods: group, most: 300,
+		},
 	}
 }
 
@@ -212,7 +220,11 @@ func (b *bench) memoryOfPods() error {
 		return errors.New("give --pid or --start")
 	}
 	for _, accept := range []string{jsonType, protobufType} {
-		if _, err := repeat(b.server, &request{method: http.MethodGet, path: "/api/v1/namespaces/" + b.pods + "/pods?resourceVersion=0", accept: accept}, 1, 0); err != nil {
+		if _, err := repeat(
+			b.server,
+			&request{method: http.MethodGet, path: "/api/v1/namespaces/" + b.pods + "/pods?resourceVersion=0", accept: accept},
+			1, 0,
+		); err != nil {
 			return err
 		}
 	}
@@ -302,7 +314,10 @@ func (b *bench) patchStatus() error {
 	patch := func(count int) (*outcome, error) {
 		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) {
 			// Each round over the pods sends the next variant, so that each patch changes something.
-			*r = request{method: http.MethodPatch, path: paths[i%targets], accept: jsonType, contentType: "application/strategic-merge-patch+json", body: bodies[(count+i/targets)%variants]}
+			*r = request{
+				method: http.MethodPatch, path: paths[i%targets], accept: jsonType,
+				contentType: "application/strategic-merge-patch+json", body: bodies[(count+i/targets)%variants],
+			}
 		}}.run(b.server)
 	}
 	if _, err := patch(targets); err != nil {
@@ -328,7 +343,11 @@ func (b *bench) addWrites(row string, o *outcome, stored int) error {
 	if o.done == 0 {
 		return errors.New(failures(o))
 	}
-	b.add(figure{Row: row, Value: o.rate(), Floor: floor.Rate, Detail: details(latency(o), cpuDetail(o.cpuEach()), failures(o))})
+	b.add(
+		figure{
+			Row: row, Value: o.rate(), Floor: floor.Rate, Detail: details(latency(o), cpuDetail(o.cpuEach()), failures(o)),
+		},
+	)
 	return nil
 }
 
@@ -356,7 +375,10 @@ func (b *bench) applyConfigMaps() error {
 		bodies[i] = configMap(names[i], smallData)
 	}
 	return b.writeConfigMaps("apply-configmaps", count, func(path string, i int, r *request) {
-		*r = request{method: http.MethodPatch, path: path + "/" + names[i] + "?fieldManager=bench&force=true", accept: jsonType, contentType: "application/apply-patch+yaml", body: bodies[i]}
+		*r = request{
+			method: http.MethodPatch, path: path + "/" + names[i] + "?fieldManager=bench&force=true", accept: jsonType,
+			contentType: "application/apply-patch+yaml", body: bodies[i],
+		}
 	})
 }
 
@@ -405,7 +427,10 @@ func (b *bench) writeConfigMaps(row string, count int, prepare func(path string,
 		return err
 	}
 	path := "/api/v1/namespaces/" + ns + "/configmaps"
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) { prepare(path, i, r) }}.run(b.server)
+	o, err := plan{
+		inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime,
+		prepare: func(i int, r *request) { prepare(path, i, r) },
+	}.run(b.server)
 	if err != nil {
 		return err
 	}
@@ -483,7 +508,9 @@ func (b *bench) fanOut(purpose string, watchers, events int, pace float64) (serv
 	if pace > 0 {
 		by = func(d *delivered) float64 { return float64(d.cpu) }
 	}
-	if server, err = median(by, func() (*delivered, error) { return b.fanOutServer(purpose, watchers, events, pace) }); err != nil {
+	if server, err = median(
+		by, func() (*delivered, error) { return b.fanOutServer(purpose, watchers, events, pace) },
+	); err != nil {
 		return nil, nil, err
 	}
 	if err := b.freshFloor(); err != nil {
@@ -603,7 +630,10 @@ func (b *bench) memoryOfConfigMaps() error {
 	path := "/api/v1/namespaces/" + ns + "/configmaps"
 	empty := len(configMap("memory-000000", 0))
 	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: 5 * time.Minute, prepare: func(i int, r *request) {
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: configMap(fmt.Sprintf("memory-%06d", i), size-empty)}
+		*r = request{
+			method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType,
+			body: configMap(fmt.Sprintf("memory-%06d", i), size-empty),
+		}
 	}}.run(b.server)
 	if err != nil {
 		return err
@@ -633,7 +663,10 @@ func (b *bench) postFloor(sent, returned int) error {
 	if err != nil {
 		return err
 	}
-	b.addFloor(fmt.Sprintf("POST of %d B, a synced Pebble commit, answer of %d B", sent, returned), o.rate(), details(latency(o), cpuDetail(o.cpuEach())))
+	b.addFloor(
+		fmt.Sprintf("POST of %d B, a synced Pebble commit, answer of %d B", sent, returned), o.rate(),
+		details(latency(o), cpuDetail(o.cpuEach())),
+	)
 	return nil
 }
 

@@ -72,7 +72,9 @@ func (b *bench) scale() error {
 // growTo makes the objects from one number to another and measures.
 func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) {
 	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: to - from, limit: scaleLimit, prepare: func(i int, r *request) {
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: scaleObject(from + i)}
+		*r = request{
+			method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: scaleObject(from + i),
+		}
 	}}.run(b.server)
 	if err != nil {
 		return nil, err
@@ -81,7 +83,9 @@ func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) 
 		return nil, fmt.Errorf("%d of %d objects were made; %s", o.done, to-from, failures(o))
 	}
 	time.Sleep(2 * settleTime)
-	s := &atSize{objects: to, rate: o.rate(), cpu: o.cpuEach(), memory: float64(treeUsage(b.server.pid).anonymous-empty) / float64(to)}
+	s := &atSize{
+		objects: to, rate: o.rate(), cpu: o.cpuEach(), memory: float64(treeUsage(b.server.pid).anonymous-empty) / float64(to),
+	}
 	const most = 50
 	page := &request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", path, pageLimit), accept: jsonType}
 	if s.first, err = repeat(b.server, page, most, listTime); err != nil {
@@ -110,7 +114,9 @@ func (b *bench) middlePage(path string, objects, most int) (*timing, error) {
 	stride := min(5000, objects/2)
 	token := ""
 	for done := 0; done < objects/2; done += stride {
-		a, err := b.call(&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d%s", path, stride, token), accept: protobufType})
+		a, err := b.call(
+			&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d%s", path, stride, token), accept: protobufType},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +130,11 @@ func (b *bench) middlePage(path string, objects, most int) (*timing, error) {
 		}
 		token = "&continue=" + string(text)
 	}
-	return repeat(b.server, &request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d%s", path, pageLimit, token), accept: jsonType}, most, listTime)
+	return repeat(
+		b.server,
+		&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d%s", path, pageLimit, token), accept: jsonType}, most,
+		listTime,
+	)
 }
 
 func notBase64(r rune) bool {
@@ -172,7 +182,9 @@ func (b *bench) restartWith(path string, objects int, empty int64) error {
 	time.Sleep(settleTime)
 	before := treeUsage(b.server.pid)
 	begin := time.Now()
-	if _, err := b.call(&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", path, pageLimit), accept: jsonType}); err != nil {
+	if _, err := b.call(
+		&request{method: http.MethodGet, path: fmt.Sprintf("%s?limit=%d", path, pageLimit), accept: jsonType},
+	); err != nil {
 		return err
 	}
 	took := time.Since(begin)

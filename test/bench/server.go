@@ -104,7 +104,11 @@ func (l *launcher) start(ctx context.Context) (*instance, error) {
 		}
 		cluster = s.etcd.url
 	}
-	words := strings.Fields(strings.NewReplacer("{dir}", data, "{port}", port, "{tokens}", tokens, "{key}", key, "{etcd}", cluster, "{bench}", self).Replace(l.command))
+	words := strings.Fields(
+		strings.NewReplacer(
+			"{dir}", data, "{port}", port, "{tokens}", tokens, "{key}", key, "{etcd}", cluster, "{bench}", self,
+		).Replace(l.command),
+	)
 	if len(words) == 0 {
 		return nil, errors.New("--start is empty")
 	}

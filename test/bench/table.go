@@ -80,7 +80,10 @@ var expectations = []expectation{
 	{"memory-load", "the same, after all of the above", megabytes, 1990, "220 MB", "160 MB"},
 	{"watch-200", "watch fan-out, 200 watchers x 2,000 events", perSecond, 72800, "400,000/s", "0.7 x floor"},
 	{"watch-2000", "watch fan-out, 2,000 watchers x 300 events", perSecond, 104000, "400,000/s", "0.7 x floor"},
-	{"watch-paced", "processor time of an event at one of 200 watchers, 800 events made in a second", microseconds, 35, "5 us", ""},
+	{
+		"watch-paced", "processor time of an event at one of 200 watchers, 800 events made in a second", microseconds, 35,
+		"5 us", "",
+	},
 	{"watch-memory", "memory of each of these watchers", kilobytes, 63, "24 KB", "floor + 3 KB"},
 	{"crd-served", "from creating a definition to listing its objects, p50", milliseconds, 500, "20 ms", "5 ms"},
 	{"crd-cpu", "processor time of a definition of 40 fields", milliseconds, 149, "10 ms", "3 ms"},
@@ -93,12 +96,20 @@ var expectations = []expectation{
 	{"custom-get", "get custom object of 4 KB", perSecond, 0, "15,000/s", "28,000/s"},
 	{"custom-memory", "memory of each of 10,000 custom objects of 4 KB", kilobytes, 0, "2.5 x floor", "1.5 x floor"},
 	{"memory-configmaps", "memory of each of 60,000 ConfigMaps of 0.4 KB", kilobytes, 11, "1.2 KB", "0.8 KB"},
-	{"watch-each-cpu", "processor time of a write that concerns none of 10,000 watchers of one object each (floor: 1,000)", milliseconds, 0, "1.2 x floor", ""},
+	{
+		"watch-each-cpu", "processor time of a write that concerns none of 10,000 watchers of one object each (floor: 1,000)",
+		milliseconds, 0, "1.2 x floor", "",
+	},
 	{"watch-each-lag", "lag of these watchers, p50", milliseconds, 0, "1.2 x floor", ""},
 	{"watch-each-memory", "memory of each of these watchers", kilobytes, 0, "24 KB", "floor"},
-	{"pages-churn", "slowest page of lists of 200,000 ConfigMaps, 6 readers, 700 writes/s (floor: no writes)", milliseconds, 0, "50 ms", ""},
+	{
+		"pages-churn", "slowest page of lists of 200,000 ConfigMaps, 6 readers, 700 writes/s (floor: no writes)",
+		milliseconds, 0, "50 ms", "",
+	},
 	{"events-heap", "heap with 500,000 Events (floor: before)", megabytes, 0, "60 MB", ""},
-	{"scale-create", "create ConfigMaps of 0.4 KB up to 1,000,000 (floor: up to a tenth)", perSecond, 0, "0.9 x floor", ""},
+	{
+		"scale-create", "create ConfigMaps of 0.4 KB up to 1,000,000 (floor: up to a tenth)", perSecond, 0, "0.9 x floor", "",
+	},
 	{"scale-memory", "memory of each of these", kilobytes, 0, "1.2 KB", "0.8 KB"},
 	{"scale-page", "list page of them, limit=500", milliseconds, 0, "1.2 x floor", ""},
 	{"scale-lag", "lag of one watcher of them, one write at a time, p50", milliseconds, 0, "1.2 x floor", ""},
@@ -189,7 +200,10 @@ func (r *report) print(w io.Writer) error {
 	for _, f := range r.Floors {
 		floors = append(floors, []string{f.Name, perSecond.write(f.Value), f.Detail})
 	}
-	_, err := fmt.Fprintf(w, "## %s\n\n%s, version %s, %d processors, %s\n\n%s\n%s", title, r.Server, r.Version, r.CPUs, r.Time.Format(time.RFC3339), align(rows), align(floors))
+	_, err := fmt.Fprintf(
+		w, "## %s\n\n%s, version %s, %d processors, %s\n\n%s\n%s", title, r.Server, r.Version, r.CPUs,
+		r.Time.Format(time.RFC3339), align(rows), align(floors),
+	)
 	return err
 }
 

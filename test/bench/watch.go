@@ -188,7 +188,9 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	})
 	limit := time.Now().Add(deliverTime)
 	err = each(groups, func(g *group) error {
-		err := g.c.run(limit, func() bool { g.last = time.Now(); return g.lines >= g.watchers*f.expected() || g.failure != nil })
+		err := g.c.run(
+			limit, func() bool { g.last = time.Now(); return g.lines >= g.watchers*f.expected() || g.failure != nil },
+		)
 		if err != nil {
 			err = fmt.Errorf("%d of %d events came: %w", g.lines, g.watchers*f.expected(), err)
 		}

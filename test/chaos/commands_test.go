@@ -56,7 +56,10 @@ func TestKilledRestore(t *testing.T) {
 		var txn storage.Txn
 		for i := range 100 {
 			name := fmt.Sprintf("c%05d", first+i)
-			object := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"namespace":"default","name":%q},"pad":%q}`, name, strings.Repeat("x", rng.IntN(2000)))
+			object := fmt.Sprintf(
+				`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"namespace":"default","name":%q},"pad":%q}`, name,
+				strings.Repeat("x", rng.IntN(2000)),
+			)
 			txn.Ops = append(txn.Ops, storage.Put("/registry/example.com/things/default/"+name, []byte(object)))
 		}
 		if _, err := s.Commit(t.Context(), txn); err != nil {
@@ -129,7 +132,9 @@ func TestKilledFirstStart(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		c := &rig.Client{HTTP: &http.Client{Transport: transport, Timeout: patience}, Token: token, Base: func() string { return url }}
+		c := &rig.Client{
+			HTTP: &http.Client{Transport: transport, Timeout: patience}, Token: token, Base: func() string { return url },
+		}
 		if err := c.CreateNamespace(t.Context(), "after"); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -193,7 +198,9 @@ func TestKillWhileKeysRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	r, err := store.Range(t.Context(), storage.RangeRequest{Start: "/registry/configmaps/chaos-", End: "/registry/configmaps/chaos."})
+	r, err := store.Range(
+		t.Context(), storage.RangeRequest{Start: "/registry/configmaps/chaos-", End: "/registry/configmaps/chaos."},
+	)
 	if err != nil || len(r.Entries) == 0 {
 		t.Fatalf("%d entries, %v", len(r.Entries), err)
 	}
@@ -228,7 +235,10 @@ func (r *rotation) turn(t *testing.T) {
 	}
 	all := strings.Join(r.keys, ", ")
 	other := map[string]string{"secretbox": "aesgcm", "aesgcm": "secretbox"}[provider]
-	text := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [configmaps]\n  providers: [{%s: {keys: [%s]}}, {%s: {keys: [%s]}}]\n", provider, all, other, all)
+	text := fmt.Sprintf(
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [configmaps]\n  providers: [{%s: {keys: [%s]}}, {%s: {keys: [%s]}}]\n",
+		provider, all, other, all,
+	)
 	if err := os.WriteFile(r.file+".new", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +249,7 @@ func (r *rotation) turn(t *testing.T) {
 
 func insecure() *http.Transport {
 	return &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
+		//nolint:gosec // it is on this machine
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 }

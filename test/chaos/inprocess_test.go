@@ -42,7 +42,9 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	m := &machine{t: t, s: rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport}), disk: vfs.NewCrashableMem()}
+	m := &machine{
+		t: t, s: rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport}), disk: vfs.NewCrashableMem(),
+	}
 	t.Cleanup(func() {
 		m.stop()
 		transport.CloseIdleConnections()

@@ -42,7 +42,9 @@ func TestMain(m *testing.M) {
 // victim opens the store, writes and watches, and says on standard output what it
 // was told, one line each, until it is killed.
 func victim(dir string) error {
-	s, err := embedded.Open(options(embedded.Options{Dir: dir, HistoryWindow: 300 * time.Millisecond, CompactInterval: 20 * time.Millisecond}))
+	s, err := embedded.Open(
+		options(embedded.Options{Dir: dir, HistoryWindow: 300 * time.Millisecond, CompactInterval: 20 * time.Millisecond}),
+	)
 	if err != nil {
 		return err
 	}

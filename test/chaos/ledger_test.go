@@ -126,12 +126,15 @@ func verify(t *testing.T, s storage.Store, notes map[int64]note) {
 }
 
 func same(a, b storage.Entry) bool {
-	return a.Key == b.Key && a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision && bytes.Equal(a.Value, b.Value)
+	return a.Key == b.Key && a.ModRevision == b.ModRevision && a.CreateRevision == b.CreateRevision &&
+		bytes.Equal(a.Value, b.Value)
 }
 
 // replay reads the whole history up to a revision, and checks that each event
 // continues the one before.
-func replay(ctx context.Context, t *testing.T, s storage.Store, current int64) (map[int64]note, map[string]storage.Entry) {
+func replay(
+	ctx context.Context, t *testing.T, s storage.Store, current int64,
+) (map[int64]note, map[string]storage.Entry) {
 	t.Helper()
 	base := max(s.Stats().CompactedRevision, 1)
 	start, err := s.Range(ctx, storage.RangeRequest{Revision: base})

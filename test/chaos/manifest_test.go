@@ -43,7 +43,9 @@ func brokenManifest(dir string) error {
 	broken.Store(true)
 	for i := 0; ; i++ {
 		value := []byte(strings.Repeat("x", 10_000))
-		if _, err := s.Commit(context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/%d", i), value)}}); err != nil {
+		if _, err := s.Commit(
+			context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/%d", i), value)}},
+		); err != nil {
 			select {} // what ends the process is the database's own goroutine
 		}
 		fmt.Println(i)

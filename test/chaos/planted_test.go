@@ -83,7 +83,9 @@ func TestPlantedBugs(t *testing.T) {
 				if err := json.Unmarshal([]byte(e), &event); err != nil {
 					return []string{e}
 				}
-				mark := fmt.Sprintf(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%s"}}}`, event.Object.Metadata.ResourceVersion)
+				mark := fmt.Sprintf(
+					`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%s"}}}`, event.Object.Metadata.ResourceVersion,
+				)
 				return []string{mark + "\n", e}
 			}))
 		}},

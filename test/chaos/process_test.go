@@ -58,7 +58,9 @@ func buildProgram(t *testing.T) *program {
 
 func (p *program) writeTokens(t *testing.T) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, "tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(p.dir, "tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 }

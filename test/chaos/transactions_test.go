@@ -95,7 +95,9 @@ func TestTransactions(t *testing.T) {
 
 // watchStore reads a namespace from after a revision until it has all that is there
 // when last is closed. Some change of the namespace must follow that.
-func watchStore(ctx context.Context, s storage.Store, name, namespace string, from int64, last <-chan struct{}) (history.Watch, error) {
+func watchStore(
+	ctx context.Context, s storage.Store, name, namespace string, from int64, last <-chan struct{},
+) (history.Watch, error) {
 	out := history.Watch{Name: name, Selector: history.Selector{Namespace: namespace}, From: from}
 	prefix := namespace
 	if prefix != "" {

@@ -50,7 +50,9 @@ type reply struct {
 	doc    any
 }
 
-func (c *Client) call(ctx context.Context, method, path string, header map[string]any, body []byte) (int, http.Header, []byte, error) {
+func (c *Client) call(
+	ctx context.Context, method, path string, header map[string]any, body []byte,
+) (int, http.Header, []byte, error) {
 	target, err := url.ParseRequestURI(path)
 	if err != nil {
 		return 0, nil, nil, err
@@ -236,7 +238,10 @@ func parse(data []byte, contentType string, watch bool) any {
 
 // answer normalizes a reply to a step.
 func (s *Step) answer(r reply, ns string) Answer {
-	a := Answer{Status: r.status, Type: r.header.Get("Content-Type"), Body: normalize(r.doc, ns), RetryAfter: r.header.Get("Retry-After")}
+	a := Answer{
+		Status: r.status, Type: r.header.Get("Content-Type"), Body: normalize(r.doc, ns),
+		RetryAfter: r.header.Get("Retry-After"),
+	}
 	for _, path := range s.Ignore {
 		drop(a.Body, strings.Split(path, "."))
 	}
@@ -310,7 +315,10 @@ func (c *Client) prepare(ctx context.Context, ns string) error {
 	json := map[string]any{"Content-Type": "application/json"}
 	for _, o := range []struct{ path, body string }{
 		{"/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + ns + `"}}`},
-		{"/api/v1/namespaces/" + ns + "/serviceaccounts", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`},
+		{
+			"/api/v1/namespaces/" + ns + "/serviceaccounts",
+			`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`,
+		},
 	} {
 		status, _, data, err := c.call(ctx, http.MethodPost, o.path, json, []byte(o.body))
 		if err != nil {

@@ -23,19 +23,31 @@ func TestNormalize(t *testing.T) {
 		{`{"uid": "", "resourceVersion": 0}`, `{"resourceVersion": 0, "uid": ""}`},
 		{`{"resourceVersion": 7}`, `{"resourceVersion": "<resourceVersion>"}`},
 		{`{"uid": {"uid": "x"}}`, `{"uid": {"uid": "<uid>"}}`},
-		{`{"creationTimestamp": "2020-01-01T00:00:00Z", "time": "soon", "deletionTimestamp": null}`, `{"creationTimestamp": "<time>", "deletionTimestamp": null, "time": "<time>"}`},
+		{
+			`{"creationTimestamp": "2020-01-01T00:00:00Z", "time": "soon", "deletionTimestamp": null}`,
+			`{"creationTimestamp": "<time>", "deletionTimestamp": null, "time": "<time>"}`,
+		},
 		{`{"renewTime": "2020-01-01T00:00:00.000000Z"}`, `{"renewTime": "<time>"}`},
 		{`{"continue": "", "a": {"continue": "abc"}}`, `{"a": {"continue": "<continue>"}, "continue": ""}`},
-		{`{"nodePort": 31000, "healthCheckNodePort": 0, "port": 31000}`, `{"healthCheckNodePort": 0, "nodePort": "<nodeport>", "port": 31000}`},
+		{
+			`{"nodePort": 31000, "healthCheckNodePort": 0, "port": 31000}`,
+			`{"healthCheckNodePort": 0, "nodePort": "<nodeport>", "port": 31000}`,
+		},
 		{`{"message": "port 31000 and 131000"}`, `{"message": "port <nodeport> and 131000"}`},
 		{`{"generateName": "a-", "name": "a-xyz"}`, `{"generateName": "a-", "name": "a-<rand>"}`},
 		{`{"generateName": "a-", "name": "b"}`, `{"generateName": "a-", "name": "b"}`},
 		{`{"a": "10.0.3.4", "b": "10.1.3.4", "c": "110.0.3.4"}`, `{"a": "<ip>", "b": "10.1.3.4", "c": "110.0.3.4"}`},
 		{`{"k-ct-12345678-1000001": "in ct-12345678-1000001/x"}`, `{"k-${ns}": "in ${ns}/x"}`},
 		{`"kube-api-access-ab2d9"`, `"kube-api-access-<rand>"`},
-		{`"{\"resourceVersion\":\"12\"} {\\\"resourceVersion\\\":\\\"3\\\"}"`, `"{\"resourceVersion\":\"<resourceVersion>\"} {\\\"resourceVersion\\\":\\\"<resourceVersion>\\\"}"`},
+		{
+			`"{\"resourceVersion\":\"12\"} {\\\"resourceVersion\\\":\\\"3\\\"}"`,
+			`"{\"resourceVersion\":\"<resourceVersion>\"} {\\\"resourceVersion\\\":\\\"<resourceVersion>\\\"}"`,
+		},
 		{`"0a1b2c3d-0000-4000-8000-0123456789ab gone"`, `"<uid> gone"`},
-		{`{"cells": ["a", "5d", "3h2m", "<invalid>", "1/1", "2 (3m ago)", 5]}`, `{"cells": ["a", "<age>", "<age>", "<age>", "1/1", "2 (<age> ago)", 5]}`},
+		{
+			`{"cells": ["a", "5d", "3h2m", "<invalid>", "1/1", "2 (3m ago)", 5]}`,
+			`{"cells": ["a", "<age>", "<age>", "<age>", "1/1", "2 (<age> ago)", 5]}`,
+		},
 		{`{"ages": ["5d"]}`, `{"ages": ["5d"]}`},
 		{
 			`{"kind": "Status", "message": "x", "details": {"causes": [{"field": "b"}, {"field": "a"}]}}`,
@@ -45,7 +57,10 @@ func TestNormalize(t *testing.T) {
 			`{"kind": "Status", "message": "x", "details": {"causes": [{"field": "b"}]}}`,
 			`{"details": {"causes": [{"field": "b"}]}, "kind": "Status", "message": "x"}`,
 		},
-		{`{"kind": "Other", "message": "x", "details": {"causes": [2, 1]}}`, `{"details": {"causes": [2, 1]}, "kind": "Other", "message": "x"}`},
+		{
+			`{"kind": "Other", "message": "x", "details": {"causes": [2, 1]}}`,
+			`{"details": {"causes": [2, 1]}, "kind": "Other", "message": "x"}`,
+		},
 		{`[true, null, 1.5]`, `[true, null, 1.5]`},
 	} {
 		if got := text(normalize(mustDecode(t, c.in), ns)); got != c.want {
@@ -151,7 +166,9 @@ func TestExpand(t *testing.T) {
 }
 
 func TestAppendJSON(t *testing.T) {
-	in := map[string]any{"b": []any{}, "a": "\"\\\n\r\t\b\f\x01/é\U0001F600\x7f", "c": map[string]any{}, "d": json.Number("1.50")}
+	in := map[string]any{
+		"b": []any{}, "a": "\"\\\n\r\t\b\f\x01/é\U0001F600\x7f", "c": map[string]any{}, "d": json.Number("1.50"),
+	}
 	want := `{"a": "\"\\\n\r\t\b\f\u0001/\u00e9\ud83d\ude00\u007f", "b": [], "c": {}, "d": 1.50}`
 	if got := text(in); got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -17,7 +17,9 @@ import (
 
 var (
 	update = flag.Bool("update", false, "rewrite testdata/known_failures.txt and README.md")
-	only   = flag.String("only", "", "replay the scenarios whose name matches the regular expression, and show all that differs")
+	only   = flag.String(
+		"only", "", "replay the scenarios whose name matches the regular expression, and show all that differs",
+	)
 )
 
 const (
@@ -103,7 +105,9 @@ func readKnown(t *testing.T) map[string]bool {
 }
 
 func knownList(scenarios []*Scenario, failed map[string]bool) []byte {
-	b := []byte("# Scenarios that are not answered exactly as recorded yet. The list only shrinks;\n# go test ./test/contract -update takes off what passes.\n")
+	b := []byte(
+		"# Scenarios that are not answered exactly as recorded yet. The list only shrinks;\n# go test ./test/contract -update takes off what passes.\n",
+	)
 	var names []string
 	for _, s := range scenarios {
 		if failed[s.Name] {
@@ -169,7 +173,9 @@ func (a *tally) add(results []StepResult) {
 
 func (a *tally) row(name string) string {
 	percent := func(n int) float64 { return 100 * float64(n) / float64(max(a.steps, 1)) }
-	return fmt.Sprintf("| %s | %d | %.1f | %.1f | %d of %d |\n", name, a.steps, percent(a.code), percent(a.exact), a.passing, a.scenarios)
+	return fmt.Sprintf(
+		"| %s | %d | %.1f | %.1f | %d of %d |\n", name, a.steps, percent(a.code), percent(a.exact), a.passing, a.scenarios,
+	)
 }
 
 func areaTable(scenarios []*Scenario, results [][]StepResult) string {
@@ -183,7 +189,9 @@ func areaTable(scenarios []*Scenario, results [][]StepResult) string {
 		all.add(results[i])
 	}
 	var b strings.Builder
-	b.WriteString("| area | steps | status code right % | exact % | scenarios passing |\n| --- | ---: | ---: | ---: | ---: |\n")
+	b.WriteString(
+		"| area | steps | status code right % | exact % | scenarios passing |\n| --- | ---: | ---: | ---: | ---: |\n",
+	)
 	for _, name := range slices.Sorted(maps.Keys(areas)) {
 		b.WriteString(areas[name].row(name))
 	}

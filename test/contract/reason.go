@@ -20,10 +20,14 @@ var reasons = []struct {
 		return !r.code && (r.got.Status == 403 || r.step.Expect.Status == 403) && (r.step.As != "" || r.got.Status == 403)
 	}},
 	{"service IPs", func(r *StepResult) bool {
-		return strings.Contains(r.step.Do, "/services") && r.touches("clusterIP", "ipFamil", "nodePort", "internalTrafficPolicy")
+		return strings.Contains(r.step.Do, "/services") &&
+			r.touches("clusterIP", "ipFamil", "nodePort", "internalTrafficPolicy")
 	}},
 	{"admission plug-in", func(r *StepResult) bool {
-		return r.touches(".spec.priority", ".spec.serviceAccount", ".spec.tolerations", ".spec.taints", "kube-api-access", "volumeMounts", ".finalizers", "storageClassName", "preemptionPolicy") ||
+		return r.touches(
+			".spec.priority", ".spec.serviceAccount", ".spec.tolerations", ".spec.taints", "kube-api-access", "volumeMounts",
+			".finalizers", "storageClassName", "preemptionPolicy",
+		) ||
 			!r.code && r.step.Expect.Status == 403
 	}},
 	{"validation of a kind", func(r *StepResult) bool {

@@ -37,7 +37,10 @@ func TestBodiesAsReference(t *testing.T) {
 	dir := logDir(t)
 	seed := fuzzSeed(t)
 	const gate = "--feature-gates=CBORServingAndStorage=true"
-	f := &bodyFuzz{reference: kubeAPIServer(t, dir, startEtcd(t, dir), gate, "--allow-privileged"), keelson: keelsonOn(t, dir, gate), tally: map[string]int{}, failures: map[string]int{}}
+	f := &bodyFuzz{
+		reference: kubeAPIServer(t, dir, startEtcd(t, dir), gate, "--allow-privileged"), keelson: keelsonOn(t, dir, gate),
+		tally: map[string]int{}, failures: map[string]int{},
+	}
 	for _, s := range []*apiServer{f.reference, f.keelson} {
 		s.namespace(t, fuzzNamespace)
 		// Pods need it; kube-controller-manager would make it.
@@ -71,7 +74,10 @@ func TestBodiesAsReference(t *testing.T) {
 // knownBodies are differences that are meant, or that are a gap of its own.
 func knownBodies() []known {
 	return []known{
-		{func(d *difference) bool { return d.unvalidated() && slices.Contains(unvalidated(), d.resource) }, "Keelson does not validate the kind yet"},
+		{
+			func(d *difference) bool { return d.unvalidated() && slices.Contains(unvalidated(), d.resource) },
+			"Keelson does not validate the kind yet",
+		},
 		{func(d *difference) bool {
 			return d.got.code == http.StatusBadRequest && strings.Contains(d.got.message, "invalid UTF-8")
 		}, "Keelson refuses texts that are no UTF-8"},
@@ -94,11 +100,16 @@ func unvalidated() []string {
 		"ingressclasses.networking.k8s.io",
 		"runtimeclasses.node.k8s.io",
 		"flowschemas.flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
-		"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
-		"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io",
-		"csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io", "storageclasses.storage.k8s.io",
+		"mutatingwebhookconfigurations.admissionregistration.k8s.io",
+		"validatingwebhookconfigurations.admissionregistration.k8s.io",
+		"mutatingadmissionpolicies.admissionregistration.k8s.io",
+		"mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"validatingadmissionpolicies.admissionregistration.k8s.io",
+		"validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io",
+		"resourceslices.resource.k8s.io",
+		"csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io",
+		"storageclasses.storage.k8s.io",
 		"volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
 	}
 }
@@ -167,14 +178,17 @@ func (f *bodyFuzz) seeds(t *testing.T) []*fuzzObject {
 		} else {
 			o.collection, o.path, o.body = collection, d.Path, clone(d.Object).(map[string]any)
 			if metadata, ok := o.body["metadata"].(map[string]any); ok {
-				for _, k := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "deletionTimestamp"} {
+				for _, k := range []string{
+					"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink", "deletionTimestamp",
+				} {
 					delete(metadata, k)
 				}
 			}
 		}
 		delete(o.body, "status")
 		// These would act on all other requests.
-		o.never = hasPrefix(collection, "/apis/admissionregistration.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/", "/apis/apiregistration.k8s.io/",
+		o.never = hasPrefix(collection, "/apis/admissionregistration.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/",
+			"/apis/apiregistration.k8s.io/",
 			"/api/v1/limitranges", "/api/v1/resourcequotas", "/apis/networking.k8s.io/v1/servicecidrs", "/apis/scheduling.k8s.io/") ||
 			// These are made by the servers themselves.
 			strings.HasPrefix(collection, "/apis/rbac.authorization.k8s.io/v1/cluster") && !strings.Contains(d.Path, "ct-")
@@ -221,7 +235,9 @@ func (f *bodyFuzz) restore(ctx context.Context, o *fuzzObject) {
 	var codes [2]int
 	for i, s := range []*apiServer{f.reference, f.keelson} {
 		if o.exists || i == 0 {
-			_, _, _ = s.call(ctx, http.MethodDelete, o.path+"?gracePeriodSeconds=0&propagationPolicy=Background", jsonType, "", nil)
+			_, _, _ = s.call(
+				ctx, http.MethodDelete, o.path+"?gracePeriodSeconds=0&propagationPolicy=Background", jsonType, "", nil,
+			)
 			// Finalizers would keep it.
 			_, _, _ = s.call(ctx, http.MethodPatch, o.path, jsonType, mergeType, []byte(`{"metadata":{"finalizers":null}}`))
 		}
@@ -292,7 +308,11 @@ const newSuffix = "-new"
 
 // request makes a random request of an object.
 func (f *bodyFuzz) request(rng *rand.Rand, o *fuzzObject) *fuzzRequest {
-	r := &fuzzRequest{accept: oneOf(rng, jsonType, jsonType, jsonType, jsonType, protoType+", "+jsonType, "application/yaml", "application/cbor")}
+	r := &fuzzRequest{
+		accept: oneOf(
+			rng, jsonType, jsonType, jsonType, jsonType, protoType+", "+jsonType, "application/yaml", "application/cbor",
+		),
+	}
 	r.dry = rng.IntN(3) > 0 || o.never || !strings.Contains(o.collection, "/namespaces/"+fuzzNamespace+"/")
 	query := []string{}
 	if r.dry {
@@ -320,7 +340,10 @@ func (f *bodyFuzz) request(rng *rand.Rand, o *fuzzObject) *fuzzRequest {
 		f.encode(rng, r, body)
 	case kind == 9:
 		r.op, r.method, r.path = "delete", http.MethodDelete, o.path
-		options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": int64(0), "propagationPolicy": oneOf(rng, "Background", "Foreground", "Orphan"), "preconditions": map[string]any{"uid": "x"}}
+		options := map[string]any{
+			"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": int64(0),
+			"propagationPolicy": oneOf(rng, "Background", "Foreground", "Orphan"), "preconditions": map[string]any{"uid": "x"},
+		}
 		if rng.IntN(4) == 0 {
 			r.op, r.path, r.dry = "deletecollection", o.collection, true
 			query = append(query, "dryRun=All")
@@ -393,7 +416,11 @@ func (f *bodyFuzz) encode(rng *rand.Rand, r *fuzzRequest, tree map[string]any) {
 		r.versioned = r.versioned && holeIsText(r)
 	}
 	if rng.IntN(60) == 0 {
-		r.contentType, r.tree = oneOf(rng, "", "text/plain", "application/json;stream=watch", "application/json; charset=utf-8", "application/JSON", "application/vnd.kubernetes.protobuf;type=x", "application/yaml, application/json", "x", jsonType, protoType, "application/cbor-seq"), nil
+		r.contentType, r.tree = oneOf(
+			rng, "", "text/plain", "application/json;stream=watch", "application/json; charset=utf-8", "application/JSON",
+			"application/vnd.kubernetes.protobuf;type=x", "application/yaml, application/json", "x", jsonType, protoType,
+			"application/cbor-seq",
+		), nil
 		r.how += "content type " + r.contentType
 	}
 }
@@ -489,7 +516,11 @@ func (f *bodyFuzz) send(ctx context.Context, s *apiServer, r *fuzzRequest) outco
 			Metadata struct{ ResourceVersion string }
 		}
 		if json.Unmarshal(answer, &object) == nil {
-			body = []byte(strings.ReplaceAll(string(body), revisionHole, fmt.Sprintf("%0*s", len(revisionHole), object.Metadata.ResourceVersion)))
+			body = []byte(
+				strings.ReplaceAll(
+					string(body), revisionHole, fmt.Sprintf("%0*s", len(revisionHole), object.Metadata.ResourceVersion),
+				),
+			)
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, s.url+r.path, strings.NewReader(string(body)))
@@ -557,13 +588,16 @@ func shape(message string) string {
 
 func (r *fuzzRequest) difference(want, got outcome) difference {
 	d := difference{want: want, got: got}
-	d.group = fmt.Sprintf("%s as %s: %d %s, Keelson %d %s", r.op, r.contentType, want.code, shape(want.message), got.code, shape(got.message))
+	d.group = fmt.Sprintf(
+		"%s as %s: %d %s, Keelson %d %s", r.op, r.contentType, want.code, shape(want.message), got.code, shape(got.message),
+	)
 	d.request, d.resource = r.String(), resourceOf(r.path)
 	refused := want.code >= http.StatusBadRequest && want.code < http.StatusInternalServerError
 	switch {
 	case d.unvalidated():
 		d.wrong, d.group = "Keelson does not find invalid what kube-apiserver does", d.resource+": "+d.group
-	case refused && want.code != http.StatusNotFound && want.code != http.StatusConflict && got.code != 0 && got.code < http.StatusMultipleChoices:
+	case refused && want.code != http.StatusNotFound && want.code != http.StatusConflict && got.code != 0 &&
+		got.code < http.StatusMultipleChoices:
 		d.wrong = "Keelson accepts what kube-apiserver refuses"
 	case got.code == 0 && want.code != 0:
 		d.wrong = "Keelson cuts the connection"
@@ -579,7 +613,9 @@ func (r *fuzzRequest) String() string {
 	if len(body) > most {
 		body = fmt.Sprintf("%s... (%d bytes)", body[:most], len(r.body))
 	}
-	return fmt.Sprintf("%s %s\n  Content-Type: %s, Accept: %s, changed: %s\n  %s", r.method, r.path, r.contentType, r.accept, r.how, body)
+	return fmt.Sprintf(
+		"%s %s\n  Content-Type: %s, Accept: %s, changed: %s\n  %s", r.method, r.path, r.contentType, r.accept, r.how, body,
+	)
 }
 
 // reduce makes the requests of groups smaller, by leaving out members of their trees

@@ -31,8 +31,10 @@ func TestComponents(t *testing.T) {
 	client := c.admin.client()
 	k := c.kubectl(t, c.admin)
 	manager := []string{
-		"--kubeconfig", c.user(t, "system:kube-controller-manager").kubeconfig, "--secure-port=0", "--v=2", "--kube-api-qps=500", "--kube-api-burst=1000",
-		"--root-ca-file", c.authority.certFile, "--service-account-private-key-file", c.accountKey, "--use-service-account-credentials",
+		"--kubeconfig", c.user(t, "system:kube-controller-manager").kubeconfig, "--secure-port=0", "--v=2",
+		"--kube-api-qps=500", "--kube-api-burst=1000",
+		"--root-ca-file", c.authority.certFile, "--service-account-private-key-file", c.accountKey,
+		"--use-service-account-credentials",
 		"--controllers=*", "--allocate-node-cidrs=false", "--namespace-sync-period=10s",
 	}
 	start(t, filepath.Join(c.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"), manager...)
@@ -89,7 +91,8 @@ func TestComponents(t *testing.T) {
 			good := 0
 			for _, p := range list {
 				owner := metav1.GetControllerOf(&p)
-				if p.Spec.NodeName == kubelet.node && p.Status.Phase == corev1.PodRunning && owner != nil && owner.Kind == "ReplicaSet" && p.Spec.Containers[0].Image == image {
+				if p.Spec.NodeName == kubelet.node && p.Status.Phase == corev1.PodRunning && owner != nil &&
+					owner.Kind == "ReplicaSet" && p.Spec.Containers[0].Image == image {
 					good++
 				}
 			}
@@ -142,7 +145,9 @@ func TestComponents(t *testing.T) {
 	t.Run("endpoints", func(t *testing.T) {
 		k.run(t, words("expose deployment web --port=80 -n shop")...)
 		eventually(t, time.Minute, "endpoint slices have the pods", func(ctx context.Context) error {
-			slices, err := client.DiscoveryV1().EndpointSlices("shop").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+			slices, err := client.DiscoveryV1().EndpointSlices("shop").List(
+				ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"},
+			)
 			if err != nil {
 				return err
 			}
@@ -222,7 +227,12 @@ func TestComponents(t *testing.T) {
 		if _, err := client.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); !kerrors.IsNotFound(err) {
 			t.Errorf("after its deletion: %v", err)
 		}
-		if out := k.run(t, words("get pods,replicasets,statefulsets,daemonsets,jobs,services,endpointslices,serviceaccounts,configmaps -n shop -o name")...); out != "" {
+		if out := k.run(
+			t,
+			words(
+				"get pods,replicasets,statefulsets,daemonsets,jobs,services,endpointslices,serviceaccounts,configmaps -n shop -o name",
+			)...,
+		); out != "" {
 			t.Errorf("the namespace is gone, these are left: %s", out)
 		}
 	})
@@ -243,8 +253,10 @@ func newKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet
 	t.Helper()
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{notReady}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{notReady}},
 	}
 	node, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	if err != nil {
@@ -275,24 +287,35 @@ func (k *kubelet) stop() {
 // report says that the node is ready, in the form of kubelets.
 func (k *kubelet) report(ctx context.Context) error {
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	patch, err := json.Marshal(map[string]any{"status": corev1.NodeStatus{
 		Capacity: capacity, Allocatable: capacity,
-		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(), LastTransitionTime: k.since}},
-		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+		Conditions: []corev1.NodeCondition{
+			{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(),
+				LastTransitionTime: k.since,
+			},
+		},
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 	}})
 	if err != nil {
 		return err
 	}
-	_, err = k.client.CoreV1().Nodes().Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = k.client.CoreV1().Nodes().Patch(
+		ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status",
+	)
 	return err
 }
 
 // renew keeps the node's status and its lease.
 func (k *kubelet) renew(ctx context.Context) {
 	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: k.node}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &k.node, LeaseDurationSeconds: ptr.To[int32](40)}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: k.node},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &k.node, LeaseDurationSeconds: ptr.To[int32](40)},
+	}
 	for {
 		if err := k.report(ctx); err != nil && ctx.Err() == nil {
 			k.t.Logf("kubelet: status: %v", err)
@@ -336,7 +359,12 @@ func (k *kubelet) run(ctx context.Context) {
 func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 	pods := k.client.CoreV1().Pods(pod.Namespace)
 	if pod.DeletionTimestamp != nil {
-		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		return pods.Delete(
+			ctx, pod.Name,
+			metav1.DeleteOptions{
+				GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+			},
+		)
 	}
 	job := pod.Spec.Containers[0].Image == "job"
 	switch {
@@ -347,10 +375,13 @@ func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 	state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	if job {
 		phase, ready = corev1.PodSucceeded, corev1.ConditionFalse
-		state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.Now()}}
+		state = corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.Now()},
+		}
 	}
 	status := corev1.PodStatus{
-		Phase: phase, PodIP: "10.244.0.9", PodIPs: []corev1.PodIP{{IP: "10.244.0.9"}}, HostIP: "192.0.2.1", StartTime: ptr.To(metav1.Now()),
+		Phase: phase, PodIP: "10.244.0.9", PodIPs: []corev1.PodIP{{IP: "10.244.0.9"}}, HostIP: "192.0.2.1",
+		StartTime: ptr.To(metav1.Now()),
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()},
 			{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now()},
@@ -358,7 +389,10 @@ func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 		},
 	}
 	for _, c := range pod.Spec.Containers {
-		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: !job, Started: ptr.To(!job), State: state})
+		status.ContainerStatuses = append(
+			status.ContainerStatuses,
+			corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: !job, Started: ptr.To(!job), State: state},
+		)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {

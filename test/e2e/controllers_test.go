@@ -66,7 +66,9 @@ func testControllers(t *testing.T, c *rest.Config) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hooks.Cleanup() })
-	crds := envtest.CRDInstallOptions{Paths: []string{"testdata/controllers"}, Scheme: s, ErrorIfPathMissing: true, WebhookOptions: hooks}
+	crds := envtest.CRDInstallOptions{
+		Paths: []string{"testdata/controllers"}, Scheme: s, ErrorIfPathMissing: true, WebhookOptions: hooks,
+	}
 	if _, err := envtest.InstallCRDs(c, crds); err != nil {
 		t.Fatal(err)
 	}
@@ -124,21 +126,29 @@ func (w *taskWorld) manage(name string) managed {
 	w.t.Helper()
 	skip := true
 	options := ctrl.Options{
-		Scheme: w.scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &skip},
-		LeaderElection: true, LeaderElectionID: "tasks", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
-		RetryPeriod: new(200 * time.Millisecond),
+		Scheme: w.scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: &skip},
+		LeaderElection: true, LeaderElectionID: "tasks", LeaderElectionNamespace: "default",
+		LeaderElectionReleaseOnCancel: true,
+		RetryPeriod:                   new(200 * time.Millisecond),
 	}
-	options.WebhookServer = webhook.NewServer(webhook.Options{Host: w.hooks.LocalServingHost, Port: w.hooks.LocalServingPort, CertDir: w.hooks.LocalServingCertDir})
+	options.WebhookServer = webhook.NewServer(
+		webhook.Options{Host: w.hooks.LocalServingHost, Port: w.hooks.LocalServingPort, CertDir: w.hooks.LocalServingCertDir},
+	)
 	m, err := ctrl.NewManager(w.config, options)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	err = m.GetFieldIndexer().IndexField(w.t.Context(), &Task{}, "spec.class", func(o client.Object) []string { return []string{o.(*Task).Spec.Class} })
+	err = m.GetFieldIndexer().IndexField(
+		w.t.Context(), &Task{}, "spec.class", func(o client.Object) []string { return []string{o.(*Task).Spec.Class} },
+	)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	r := &taskReconciler{Client: m.GetClient(), w: w, name: name}
-	if err := ctrl.NewControllerManagedBy(m).For(&Task{}).Owns(&corev1.ConfigMap{}, builder.OnlyMetadata).Complete(r); err != nil {
+	if err := ctrl.NewControllerManagedBy(m).For(&Task{}).Owns(
+		&corev1.ConfigMap{}, builder.OnlyMetadata,
+	).Complete(r); err != nil {
 		w.t.Fatal(err)
 	}
 	if name == "first" {
@@ -189,7 +199,9 @@ func (r *taskReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := controllerutil.SetControllerReference(task, owned, r.Scheme()); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(owned), client.FieldOwner("tasks"), client.ForceOwnership); err != nil {
+	if err := r.Apply(
+		ctx, client.ApplyConfigurationFromUnstructured(owned), client.FieldOwner("tasks"), client.ForceOwnership,
+	); err != nil {
 		return ctrl.Result{}, err
 	}
 	if task.Status.Ready == task.Spec.Replicas && task.Status.ObservedGeneration == task.Generation {
@@ -210,7 +222,9 @@ func (r *taskReconciler) cleanUp(ctx context.Context, task *Task) error {
 }
 
 func (w *taskWorld) task(name string, replicas int32, class string) *Task {
-	return &Task{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: TaskSpec{Replicas: replicas, Class: class}}
+	return &Task{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: TaskSpec{Replicas: replicas, Class: class},
+	}
 }
 
 func (w *taskWorld) must(err error) {
@@ -231,7 +245,8 @@ func (w *taskWorld) settled(ctx context.Context, name string) error {
 		return err
 	}
 	want := strconv.Itoa(int(task.Spec.Replicas))
-	if !slices.Contains(task.Finalizers, taskFinalizer) || task.Status.Ready != task.Spec.Replicas || task.Status.ObservedGeneration != task.Generation ||
+	if !slices.Contains(task.Finalizers, taskFinalizer) || task.Status.Ready != task.Spec.Replicas ||
+		task.Status.ObservedGeneration != task.Generation ||
 		owned.Data["replicas"] != want || !metav1.IsControlledBy(owned, task) {
 		return fmt.Errorf("%+v, %+v of %v", task, owned.Data, owned.OwnerReferences)
 	}
@@ -247,26 +262,47 @@ func (w *taskWorld) reconciles() {
 		w.must(w.api.Create(w.t.Context(), w.task(fmt.Sprintf("task-%d", i), int32(i), [...]string{"", "fancy"}[i%2])))
 	}
 	for i := range someTasks {
-		eventually(w.t, time.Minute, "a task is reconciled", func(ctx context.Context) error { return w.settled(ctx, fmt.Sprintf("task-%d", i)) })
+		eventually(
+			w.t, time.Minute, "a task is reconciled",
+			func(ctx context.Context) error { return w.settled(ctx, fmt.Sprintf("task-%d", i)) },
+		)
 	}
 	task := w.task("task-3", 0, "")
-	w.must(w.api.Patch(w.t.Context(), task, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":33},"status":{"ready":1000}}`))))
+	w.must(
+		w.api.Patch(
+			w.t.Context(), task,
+			client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":33},"status":{"ready":1000}}`)),
+		),
+	)
 	if task.Generation != 2 || task.Status.Ready == 1000 {
 		w.t.Errorf("patched to %+v", task)
 	}
-	eventually(w.t, time.Minute, "a changed task is reconciled", func(ctx context.Context) error { return w.settled(ctx, "task-3") })
-	w.must(w.api.Delete(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "task-4"}}))
-	eventually(w.t, time.Minute, "a deleted ConfigMap comes back", func(ctx context.Context) error { return w.settled(ctx, "task-4") })
+	eventually(
+		w.t, time.Minute, "a changed task is reconciled", func(ctx context.Context) error { return w.settled(ctx, "task-3") },
+	)
+	w.must(
+		w.api.Delete(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "task-4"}}),
+	)
+	eventually(
+		w.t, time.Minute, "a deleted ConfigMap comes back",
+		func(ctx context.Context) error { return w.settled(ctx, "task-4") },
+	)
 }
 
 // converts writes and reads a task in the version that a webhook converts.
 func (w *taskWorld) converts() {
 	w.t.Helper()
-	old := &OldTask{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "converted"}, Spec: OldTaskSpec{Count: "12", Class: "fancy"}}
+	old := &OldTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "converted"},
+		Spec:       OldTaskSpec{Count: "12", Class: "fancy"},
+	}
 	eventually(w.t, time.Minute, "a task is created in the old version", func(ctx context.Context) error {
 		return w.api.Create(ctx, old.DeepCopyObject().(*OldTask))
 	})
-	eventually(w.t, time.Minute, "a converted task is reconciled", func(ctx context.Context) error { return w.settled(ctx, "converted") })
+	eventually(
+		w.t, time.Minute, "a converted task is reconciled",
+		func(ctx context.Context) error { return w.settled(ctx, "converted") },
+	)
 	w.must(w.api.Get(w.t.Context(), client.ObjectKeyFromObject(old), old))
 	if old.Spec.Count != "12" || old.Spec.Class != "fancy" {
 		w.t.Errorf("converted to %+v", old.Spec)
@@ -282,7 +318,9 @@ func (w *taskWorld) indexes(m managed) {
 	w.t.Helper()
 	eventually(w.t, time.Minute, "the cache has the fancy tasks", func(ctx context.Context) error {
 		var fancy TaskList
-		if err := m.GetClient().List(ctx, &fancy, client.InNamespace("default"), client.MatchingFields{"spec.class": "fancy"}); err != nil {
+		if err := m.GetClient().List(
+			ctx, &fancy, client.InNamespace("default"), client.MatchingFields{"spec.class": "fancy"},
+		); err != nil {
 			return err
 		}
 		if len(fancy.Items) != someTasks/2+1 {
@@ -310,9 +348,12 @@ func (w *taskWorld) conflicts() {
 		w.t.Errorf("updating what is stale: %v", err)
 	}
 	other := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "task-5", "namespace": "default"}, "data": map[string]any{"replicas": "other"},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "task-5", "namespace": "default"},
+		"data": map[string]any{"replicas": "other"},
 	}}
-	if err := w.api.Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(other), client.FieldOwner("other")); !kerrors.IsConflict(err) {
+	if err := w.api.Apply(
+		w.t.Context(), client.ApplyConfigurationFromUnstructured(other), client.FieldOwner("other"),
+	); !kerrors.IsConflict(err) {
 		w.t.Errorf("applying what another owns: %v", err)
 	}
 }

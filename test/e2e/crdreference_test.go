@@ -105,7 +105,10 @@ func variant(random *rand.Rand, object map[string]any) map[string]any {
 	if len(places) == 0 {
 		return out
 	}
-	values := []any{absent{}, nil, "", "x", int64(0), int64(-1), int64(1) << 40, 1.5, true, []any{}, map[string]any{}, []any{"x", "x"}, map[string]any{"unknown": "x"}, strings.Repeat("x", 300)}
+	values := []any{
+		absent{}, nil, "", "x", int64(0), int64(-1), int64(1) << 40, 1.5, true, []any{}, map[string]any{}, []any{"x", "x"},
+		map[string]any{"unknown": "x"}, strings.Repeat("x", 300),
+	}
 	places[random.IntN(len(places))](values[random.IntN(len(values))])
 	return out
 }
@@ -183,7 +186,10 @@ func (c *comparison) same(ctx context.Context, method, path, contentType string,
 		if method == http.MethodGet && time.Now().Before(end) {
 			continue
 		}
-		return fmt.Errorf("%s %s: kube-apiserver %d, Keelson %d, %s\nof %.1500s", method, path, wantStatus, status, firstDifference(want, got), body)
+		return fmt.Errorf(
+			"%s %s: kube-apiserver %d, Keelson %d, %s\nof %.1500s", method, path, wantStatus, status, firstDifference(want, got),
+			body,
+		)
 	}
 }
 

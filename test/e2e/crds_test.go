@@ -91,7 +91,9 @@ func readObjects(t *testing.T) []sample {
 func (s *apiServer) namespace(t *testing.T, name string) {
 	t.Helper()
 	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name)
-	if status, answer := s.must(t, http.MethodPost, "/api/v1/namespaces", jsonType, jsonType, body); status != http.StatusCreated {
+	if status, answer := s.must(
+		t, http.MethodPost, "/api/v1/namespaces", jsonType, jsonType, body,
+	); status != http.StatusCreated {
 		t.Fatalf("%s: %d %s", s.name, status, answer)
 	}
 }
@@ -106,7 +108,10 @@ func (s *apiServer) install(t *testing.T, m *manifests) {
 		}
 	}
 	for _, d := range m.definitions {
-		eventually(t, time.Minute, d.Name+" is established by "+s.name, func(ctx context.Context) error { return s.established(ctx, d.Name) })
+		eventually(
+			t, time.Minute, d.Name+" is established by "+s.name,
+			func(ctx context.Context) error { return s.established(ctx, d.Name) },
+		)
 	}
 }
 
@@ -123,7 +128,8 @@ func (s *apiServer) established(ctx context.Context, name string) error {
 		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
 			return nil
 		}
-		if c.Type == apiextensionsv1.NonStructuralSchema || c.Type == apiextensionsv1.KubernetesAPIApprovalPolicyConformant && c.Status == apiextensionsv1.ConditionFalse {
+		if c.Type == apiextensionsv1.NonStructuralSchema ||
+			c.Type == apiextensionsv1.KubernetesAPIApprovalPolicyConformant && c.Status == apiextensionsv1.ConditionFalse {
 			return fmt.Errorf("%s: %s", c.Type, c.Message)
 		}
 	}
@@ -153,7 +159,8 @@ func (m *manifests) resources() []realResource {
 
 func (m *manifests) resourceOf(x sample) (realResource, bool) {
 	for _, r := range m.resources() {
-		if x.object["apiVersion"] == r.definition.Spec.Group+"/"+r.version.Name && x.object["kind"] == r.definition.Spec.Names.Kind {
+		if x.object["apiVersion"] == r.definition.Spec.Group+"/"+r.version.Name &&
+			x.object["kind"] == r.definition.Spec.Names.Kind {
 			return r, true
 		}
 	}
@@ -216,7 +223,9 @@ func (r realResource) walk(t *testing.T, s *apiServer, x sample) {
 	if name == "" {
 		return // for generateName
 	}
-	w := &walker{realResource: r, t: t, s: s, origin: x.origin, path: r.collection() + "/" + name, manifest: marshal(object)}
+	w := &walker{
+		realResource: r, t: t, s: s, origin: x.origin, path: r.collection() + "/" + name, manifest: marshal(object),
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	list, err := w.list(ctx)
@@ -270,7 +279,9 @@ func (w *walker) do(method, path, contentType string, body []byte, want int) map
 	w.t.Helper()
 	status, answer := w.s.must(w.t, method, path, jsonType, contentType, body)
 	if status != want {
-		w.t.Errorf("%s of %s: %s %s: %d, want %d: %.2000s\n%.3000s", w.gvk(), w.origin, method, path, status, want, answer, body)
+		w.t.Errorf(
+			"%s of %s: %s %s: %d, want %d: %.2000s\n%.3000s", w.gvk(), w.origin, method, path, status, want, answer, body,
+		)
 		return nil
 	}
 	var out map[string]any
@@ -302,13 +313,15 @@ func (w *walker) reads(created map[string]any) {
 		Rows              []struct{ Cells []any }
 	}
 	columns := max(2, 1+len(w.version.AdditionalPrinterColumns)) // without columns, the age is shown
-	if err := json.Unmarshal(answer, &table); err != nil || len(table.Rows) != 1 || len(table.ColumnDefinitions) != columns || len(table.Rows[0].Cells) != columns {
+	if err := json.Unmarshal(answer, &table); err != nil || len(table.Rows) != 1 ||
+		len(table.ColumnDefinitions) != columns || len(table.Rows[0].Cells) != columns {
 		w.t.Errorf("%s: %v: the table has not one row of %d cells: %s", w.path, err, columns, answer)
 	}
 	for _, other := range w.definition.Spec.Versions {
 		if other.Served && other.Name != w.version.Name {
 			path := strings.Replace(w.path, "/"+w.version.Name+"/", "/"+other.Name+"/", 1)
-			if o := w.do(http.MethodGet, path, jsonType, nil, http.StatusOK); o != nil && o["apiVersion"] != w.definition.Spec.Group+"/"+other.Name {
+			if o := w.do(http.MethodGet, path, jsonType, nil, http.StatusOK); o != nil &&
+				o["apiVersion"] != w.definition.Spec.Group+"/"+other.Name {
 				w.t.Errorf("%s: is in version %v", path, o["apiVersion"])
 			}
 		}
@@ -343,7 +356,8 @@ func (w *walker) writes(created map[string]any) {
 		return
 	}
 	w.sees("MODIFIED")
-	if dig(updated, "metadata", "labels", "e2e") != "updated" || dig(updated, "metadata", "generation") != generation && !several {
+	if dig(updated, "metadata", "labels", "e2e") != "updated" ||
+		dig(updated, "metadata", "generation") != generation && !several {
 		w.t.Errorf("%s: updated to %s", w.path, marshal(updated["metadata"]))
 	}
 	w.writesStatus(updated)
@@ -380,7 +394,8 @@ func (w *walker) readsScale() {
 	}
 	status, answer := w.s.must(w.t, http.MethodGet, w.path+"/scale", jsonType, "", nil)
 	// Without replicas in its specification, an object has no scale.
-	if status != http.StatusOK && !strings.Contains(string(answer), "replicas") && !strings.Contains(string(answer), "Replicas") {
+	if status != http.StatusOK && !strings.Contains(string(answer), "replicas") &&
+		!strings.Contains(string(answer), "Replicas") {
 		w.t.Errorf("%s/scale: %d %s", w.path, status, answer)
 	}
 }
@@ -416,7 +431,9 @@ type event struct {
 
 // watch follows the objects of a collection that have a name.
 func (s *apiServer) watch(ctx context.Context, collection, since, name string) (*events, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+collection+"?watch=1&resourceVersion="+since+"&fieldSelector=metadata.name%3D"+name, nil)
+	r, err := http.NewRequestWithContext(
+		ctx, http.MethodGet, s.url+collection+"?watch=1&resourceVersion="+since+"&fieldSelector=metadata.name%3D"+name, nil,
+	)
 	if err != nil {
 		return nil, err
 	}

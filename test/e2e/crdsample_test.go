@@ -7,9 +7,12 @@ import (
 
 // candidates are strings that patterns of real definitions are tried with.
 var candidates = []string{
-	"a", "example", "example.com", "1", "80", "10.0.0.1", "10.0.0.0/24", "http://example.com", "https://example.com", "/", "/a", "1h", "1m", "10s", "5m0s", "1Gi", "100m",
-	"v1.30.0", "1.2.3", "A", "ABC", "example.com/a", "a/b", "a.b.c", "a=b", "Always", "*", "2026-01-02", "00:00", "* * * * *", "1.5", "0x1", "sha256:" + hexDigits, hexDigits, "arn:aws:iam::123456789012:role/a",
-	"2001:db8::1", "00:11:22:33:44:55", "80-90", "monday", "january", "0", "50%", "projects/a/secrets/b", "urn:a", "12345678-1234-1234-1234-123456789012", "a@b.c", "1KB", "EXAMPLE_KEY",
+	"a", "example", "example.com", "1", "80", "10.0.0.1", "10.0.0.0/24", "http://example.com", "https://example.com", "/",
+	"/a", "1h", "1m", "10s", "5m0s", "1Gi", "100m",
+	"v1.30.0", "1.2.3", "A", "ABC", "example.com/a", "a/b", "a.b.c", "a=b", "Always", "*", "2026-01-02", "00:00",
+	"* * * * *", "1.5", "0x1", "sha256:" + hexDigits, hexDigits, "arn:aws:iam::123456789012:role/a",
+	"2001:db8::1", "00:11:22:33:44:55", "80-90", "monday", "january", "0", "50%", "projects/a/secrets/b", "urn:a",
+	"12345678-1234-1234-1234-123456789012", "a@b.c", "1KB", "EXAMPLE_KEY",
 }
 
 const hexDigits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -87,7 +87,10 @@ type fuzzUser struct {
 func newWorld(seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	w := &world{seed: seed, groups: []string{"dev", "ops", "audit", "viewers", "a:b", "gr/oup"}}
-	names := []string{"alice", "bob", "carol", "dave", "erin", "system:node:n1", "system:serviceaccount:ns1:sa1", "ns/user", "ALICE", "us er", "ünï", "system:admin"}
+	names := []string{
+		"alice", "bob", "carol", "dave", "erin", "system:node:n1", "system:serviceaccount:ns1:sa1", "ns/user", "ALICE",
+		"us er", "ünï", "system:admin",
+	}
 	for i, name := range names {
 		u := fuzzUser{name: name, token: fmt.Sprintf("fuzz-token-%d", i)}
 		for _, g := range w.groups {
@@ -125,15 +128,22 @@ func some(rng *rand.Rand, n int, list ...string) []string {
 
 // resourceNames are resources and subresources, real ones and others.
 func resourceNames() []string {
-	return []string{"pods", "pods/log", "pods/status", "pods/exec", "pods/eviction", "pods/binding", "configmaps", "secrets", "services",
-		"services/proxy", "nodes", "nodes/proxy", "nodes/status", "namespaces", "namespaces/finalize", "namespaces/status", "serviceaccounts",
-		"serviceaccounts/token", "deployments", "deployments/scale", "deployments/status", "replicasets", "roles", "rolebindings",
-		"clusterroles", "clusterrolebindings", "leases", "events", "users", "groups", "uids", "userextras/scopes", "selfsubjectaccessreviews",
+	return []string{"pods", "pods/log", "pods/status", "pods/exec", "pods/eviction", "pods/binding", "configmaps",
+		"secrets", "services",
+		"services/proxy", "nodes", "nodes/proxy", "nodes/status", "namespaces", "namespaces/finalize", "namespaces/status",
+		"serviceaccounts",
+		"serviceaccounts/token", "deployments", "deployments/scale", "deployments/status", "replicasets", "roles",
+		"rolebindings",
+		"clusterroles", "clusterrolebindings", "leases", "events", "users", "groups", "uids", "userextras/scopes",
+		"selfsubjectaccessreviews",
 		"subjectaccessreviews", "customresourcedefinitions", "certificatesigningrequests/approval", "unknowns"}
 }
 
 func apiGroups() []string {
-	return []string{"", "apps", "rbac.authorization.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "apiextensions.k8s.io", "unknown.example.com"}
+	return []string{
+		"", "apps", "rbac.authorization.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io",
+		"apiextensions.k8s.io", "unknown.example.com",
+	}
 }
 
 func objectNames() []string {
@@ -145,7 +155,10 @@ func namespaceNames() []string {
 }
 
 func verbNames() []string {
-	return []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "escalate", "bind", "approve", "proxy", "head", "use", "options"}
+	return []string{
+		"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "escalate", "bind",
+		"approve", "proxy", "head", "use", "options",
+	}
 }
 
 // rules returns random rules of a role.
@@ -161,7 +174,12 @@ func (w *world) rules(cluster bool) []any {
 		rule := map[string]any{
 			"verbs":     some(rng, 5, append(verbNames(), "*", "get", "list", "create", "impersonate")...),
 			"apiGroups": some(rng, 2, append(apiGroups(), "*", "", "")...),
-			"resources": some(rng, 6, append(resourceNames(), "*", "*/status", "*/scale", "pods/*", "*/*", "pods", "pods", "configmaps", "users", "groups")...),
+			"resources": some(
+				rng, 6,
+				append(
+					resourceNames(), "*", "*/status", "*/scale", "pods/*", "*/*", "pods", "pods", "configmaps", "users", "groups",
+				)...,
+			),
 		}
 		if rng.IntN(3) == 0 {
 			rule["resourceNames"] = some(rng, 2, append(objectNames(), "dev", "system:masters", "bob")...)
@@ -178,9 +196,17 @@ func (w *world) subjects() []any {
 	for range 1 + rng.IntN(2) {
 		switch rng.IntN(5) {
 		case 0, 1, 2:
-			out = append(out, map[string]any{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": oneOf(rng, w.users...).name})
+			out = append(
+				out, map[string]any{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": oneOf(rng, w.users...).name},
+			)
 		case 3:
-			out = append(out, map[string]any{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": oneOf(rng, append(w.groups, "system:serviceaccounts:ns1", "system:unauthenticated")...)})
+			out = append(
+				out,
+				map[string]any{
+					"kind": "Group", "apiGroup": "rbac.authorization.k8s.io",
+					"name": oneOf(rng, append(w.groups, "system:serviceaccounts:ns1", "system:unauthenticated")...),
+				},
+			)
 		case 4:
 			out = append(out, map[string]any{"kind": "ServiceAccount", "namespace": "ns1", "name": "sa1"})
 		}
@@ -194,7 +220,9 @@ func (w *world) install(t *testing.T, s *apiServer) {
 	w.rng = rand.New(rand.NewPCG(w.seed, 1)) // the same roles on both servers
 	post := func(path string, object map[string]any) {
 		t.Helper()
-		if status, answer := s.must(t, http.MethodPost, path, jsonType, jsonType, marshal(object)); status != http.StatusCreated && status != http.StatusConflict {
+		if status, answer := s.must(
+			t, http.MethodPost, path, jsonType, jsonType, marshal(object),
+		); status != http.StatusCreated && status != http.StatusConflict {
 			t.Fatalf("%s: POST %s: %d %s", s.name, path, status, answer)
 		}
 	}
@@ -218,18 +246,41 @@ func (w *world) install(t *testing.T, s *apiServer) {
 			return map[string]any{"apiGroup": group, "kind": kind, "name": of}
 		}
 		if i%4 != 0 {
-			post(rbac+"/clusterrolebindings", map[string]any{"metadata": named(name), "subjects": w.subjects(), "roleRef": ref("ClusterRole", name)})
+			post(
+				rbac+"/clusterrolebindings",
+				map[string]any{"metadata": named(name), "subjects": w.subjects(), "roleRef": ref("ClusterRole", name)},
+			)
 		}
 		ns := oneOf(w.rng, "ns1", "ns2", "default")
-		post(rbac+"/namespaces/"+ns+"/rolebindings", map[string]any{"metadata": named(name), "subjects": w.subjects(), "roleRef": ref(oneOf(w.rng, "Role", "ClusterRole"), fmt.Sprintf("fuzz-%d", w.rng.IntN(roles)))})
+		post(
+			rbac+"/namespaces/"+ns+"/rolebindings",
+			map[string]any{
+				"metadata": named(name), "subjects": w.subjects(),
+				"roleRef": ref(oneOf(w.rng, "Role", "ClusterRole"), fmt.Sprintf("fuzz-%d", w.rng.IntN(roles))),
+			},
+		)
 	}
 	// The last role is known when the others are.
-	post(rbac+"/clusterroles", map[string]any{"metadata": named("last"), "rules": []any{map[string]any{"verbs": []string{"get"}, "nonResourceURLs": []string{"/last"}}}})
-	post(rbac+"/clusterrolebindings", map[string]any{"metadata": named("last"), "subjects": []any{map[string]any{"kind": "User", "apiGroup": group, "name": "alice"}}, "roleRef": map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": "last"}})
+	post(
+		rbac+"/clusterroles",
+		map[string]any{
+			"metadata": named("last"),
+			"rules":    []any{map[string]any{"verbs": []string{"get"}, "nonResourceURLs": []string{"/last"}}},
+		},
+	)
+	post(
+		rbac+"/clusterrolebindings",
+		map[string]any{
+			"metadata": named("last"), "subjects": []any{map[string]any{"kind": "User", "apiGroup": group, "name": "alice"}},
+			"roleRef": map[string]any{"apiGroup": group, "kind": "ClusterRole", "name": "last"},
+		},
+	)
 	eventually(t, time.Minute, s.name+" knows the last role", func(context.Context) error {
 		c := &rawConnection{server: s}
 		defer c.close()
-		if got := c.send("GET /last HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer fuzz-token-0\r\n\r\n"); got.code != http.StatusNotFound {
+		if got := c.send(
+			"GET /last HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer fuzz-token-0\r\n\r\n",
+		); got.code != http.StatusNotFound {
 			return errors.New(got.String())
 		}
 		return nil
@@ -277,7 +328,9 @@ func (w *world) request(rng *rand.Rand) *rawRequest {
 	case n == 0: // nobody
 		r.what = append(r.what, "anonymous")
 	case n == 1:
-		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", oneOf(rng, "wrong", "", "a b", "fuzz-token-0 ", strings.Repeat("x", 5000)))
+		fmt.Fprintf(
+			&b, "Authorization: Bearer %s\r\n", oneOf(rng, "wrong", "", "a b", "fuzz-token-0 ", strings.Repeat("x", 5000)),
+		)
 		r.what = append(r.what, "bad token")
 	case n == 2:
 		fmt.Fprintf(&b, "Authorization: Bearer %s\r\n", adminToken)
@@ -288,7 +341,10 @@ func (w *world) request(rng *rand.Rand) *rawRequest {
 		w.impersonation(rng, &b, r)
 	}
 	if rng.IntN(20) == 0 {
-		h := oneOf(rng, "X-Remote-User: admin", "X-Remote-Group: system:masters", "X-Remote-Extra-Scopes: x", "X-HTTP-Method-Override: DELETE", "Authorization: Bearer "+adminToken)
+		h := oneOf(
+			rng, "X-Remote-User: admin", "X-Remote-Group: system:masters", "X-Remote-Extra-Scopes: x",
+			"X-HTTP-Method-Override: DELETE", "Authorization: Bearer "+adminToken,
+		)
 		fmt.Fprintf(&b, "%s\r\n", h)
 		r.what = append(r.what, strings.TrimSuffix(h, adminToken))
 	}
@@ -306,8 +362,10 @@ func (w *world) request(rng *rand.Rand) *rawRequest {
 // path returns the path of a resource or of something else.
 func (w *world) path(rng *rand.Rand, r *rawRequest) string {
 	if rng.IntN(6) == 0 {
-		p := oneOf(rng, "/", "/healthz", "/healthz/ping", "/livez", "/readyz", "/readyz/etcd", "/metrics", "/version", "/version/", "/api", "/api/", "/api/v1",
-			"/apis", "/apis/", "/apis/apps", "/apis/apps/", "/apis/apps/v1", "/openapi/v2", "/openapi/v3", "/logs/", "/debug/pprof/cmdline", "/debug/flags/v", "/unknown",
+		p := oneOf(rng, "/", "/healthz", "/healthz/ping", "/livez", "/readyz", "/readyz/etcd", "/metrics", "/version",
+			"/version/", "/api", "/api/", "/api/v1",
+			"/apis", "/apis/", "/apis/apps", "/apis/apps/", "/apis/apps/v1", "/openapi/v2", "/openapi/v3", "/logs/",
+			"/debug/pprof/cmdline", "/debug/flags/v", "/unknown",
 			"/apis/unknown.example.com", "/.well-known/openid-configuration", "/openid/v1/jwks", "/last", "/statusz", "/flagz", "/configz", "/api/v2/pods", "/api/v1/")
 		r.shape = p
 		return p
@@ -366,7 +424,8 @@ func groupOf(resource string) string {
 func oddPath(rng *rand.Rand, path string, r *rawRequest) string {
 	segments := strings.Split(path, "/")
 	i := rng.IntN(len(segments))
-	odd := oneOf(rng, "dot segment", "two dots", "escaped dots", "empty segment", "trailing slash", "escaped slash", "escaped letter", "NUL", "bad UTF-8",
+	odd := oneOf(rng, "dot segment", "two dots", "escaped dots", "empty segment", "trailing slash", "escaped slash",
+		"escaped letter", "NUL", "bad UTF-8",
 		"upper case", "semicolon", "escaped percent", "two leading slashes", "backslash", "question mark", "space", "bad escape", "absolute", "long segment", "fragment")
 	switch odd {
 	case "dot segment":
@@ -426,9 +485,12 @@ func (w *world) query(rng *rand.Rand, method string) string {
 		q = append(q, "dryRun=All")
 	}
 	for range rng.IntN(3) {
-		p := oneOf(rng, "watch=1", "watch=true", "watch=false", "watch=0", "watch=", "watch", "watch=yes", "watch=TRUE", "fieldSelector=metadata.name%3Da",
-			"fieldSelector=metadata.name%3D%3Da", "fieldSelector=metadata.name!%3Da", "fieldSelector=metadata.name%3Da,metadata.namespace%3Dns1", "fieldSelector=%3D", "fieldSelector=spec.nodeName%3Dn1",
-			"labelSelector=a%3Db", "labelSelector=a%20in%20(b)", "labelSelector=%21%21", "limit=1", "limit=x", "timeoutSeconds=1", "resourceVersion=0", "resourceVersion=x",
+		p := oneOf(rng, "watch=1", "watch=true", "watch=false", "watch=0", "watch=", "watch", "watch=yes", "watch=TRUE",
+			"fieldSelector=metadata.name%3Da",
+			"fieldSelector=metadata.name%3D%3Da", "fieldSelector=metadata.name!%3Da",
+			"fieldSelector=metadata.name%3Da,metadata.namespace%3Dns1", "fieldSelector=%3D", "fieldSelector=spec.nodeName%3Dn1",
+			"labelSelector=a%3Db", "labelSelector=a%20in%20(b)", "labelSelector=%21%21", "limit=1", "limit=x",
+			"timeoutSeconds=1", "resourceVersion=0", "resourceVersion=x",
 			"timeout=1s", "timeout=x", "pretty=1", "a=%zz", "a;b", "follow=true", "container=c", "command=x", "namespace=ns2", "name=b", "dryRun=All", "propagationPolicy=x", "sendInitialEvents=true", "verb=get")
 		q = append(q, p)
 	}
@@ -440,14 +502,20 @@ func (w *world) query(rng *rand.Rand, method string) string {
 
 // impersonation writes headers of another user.
 func (w *world) impersonation(rng *rand.Rand, b *strings.Builder, r *rawRequest) {
-	users := []string{"alice", "bob", "carol", "system:serviceaccount:ns1:sa1", "system:serviceaccount:ns2:default", "system:serviceaccount:x", "system:admin", "system:node:n1", "system:anonymous", "", " "}
+	users := []string{
+		"alice", "bob", "carol", "system:serviceaccount:ns1:sa1", "system:serviceaccount:ns2:default",
+		"system:serviceaccount:x", "system:admin", "system:node:n1", "system:anonymous", "", " ",
+	}
 	if rng.IntN(8) > 0 {
 		fmt.Fprintf(b, "Impersonate-User: %s\r\n", oneOf(rng, users...))
 		r.what = append(r.what, "as user")
 	}
 	if rng.IntN(3) == 0 {
 		for range 1 + rng.IntN(2) {
-			fmt.Fprintf(b, "%s: %s\r\n", oneOf(rng, "Impersonate-Group", "impersonate-group"), oneOf(rng, "dev", "ops", "system:masters", "system:authenticated", "system:unauthenticated", "system:nodes", ""))
+			fmt.Fprintf(
+				b, "%s: %s\r\n", oneOf(rng, "Impersonate-Group", "impersonate-group"),
+				oneOf(rng, "dev", "ops", "system:masters", "system:authenticated", "system:unauthenticated", "system:nodes", ""),
+			)
 		}
 		r.what = append(r.what, "as group")
 	}
@@ -456,7 +524,10 @@ func (w *world) impersonation(rng *rand.Rand, b *strings.Builder, r *rawRequest)
 		r.what = append(r.what, "as uid")
 	}
 	if rng.IntN(6) == 0 {
-		fmt.Fprintf(b, "Impersonate-Extra-%s: %s\r\n", oneOf(rng, "scopes", "Scopes", "a%2fb", "%zz", "a.b", "é"), oneOf(rng, "x", "", "a b"))
+		fmt.Fprintf(
+			b, "Impersonate-Extra-%s: %s\r\n", oneOf(rng, "scopes", "Scopes", "a%2fb", "%zz", "a.b", "é"),
+			oneOf(rng, "x", "", "a b"),
+		)
 		r.what = append(r.what, "with extra")
 	}
 	if rng.IntN(20) == 0 {
@@ -498,7 +569,11 @@ func (c *rawConnection) send(text string) outcome {
 func (c *rawConnection) try(text string) (outcome, error) {
 	const patience = 30 * time.Second
 	if c.conn == nil {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(c.server.url, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}) //nolint:gosec // it is on this machine
+		//nolint:gosec // it is on this machine
+		conn, err := tls.Dial(
+			"tcp", strings.TrimPrefix(c.server.url, "https://"),
+			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
+		)
 		if err != nil {
 			return outcome{}, err
 		}

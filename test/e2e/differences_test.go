@@ -101,7 +101,10 @@ func (d *differences) report(t *testing.T) {
 	})
 	var b strings.Builder
 	for _, n := range list {
-		fmt.Fprintf(&b, "## %d times: %s\n%s\n- kube-apiserver: %v\n- Keelson: %v\n- request: %s\n\n", n.times, n.group, n.wrong, n.want, n.got, n.request)
+		fmt.Fprintf(
+			&b, "## %d times: %s\n%s\n- kube-apiserver: %v\n- Keelson: %v\n- request: %s\n\n", n.times, n.group, n.wrong, n.want,
+			n.got, n.request,
+		)
 		if n.wrong != "" {
 			t.Errorf("%s: %s: kube-apiserver %v, Keelson %v\n%s", n.wrong, n.group, n.want, n.got, n.request)
 		}

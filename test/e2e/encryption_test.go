@@ -18,7 +18,10 @@ func TestSharedEncryption(t *testing.T) {
 		t.Run(provider.name, func(t *testing.T) {
 			dir := logDir(t)
 			file := filepath.Join(dir, "encryption.yaml")
-			config := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{%s: {keys: [{name: k1, secret: %s}]}}]\n", provider.name, provider.key)
+			config := fmt.Sprintf(
+				"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{%s: {keys: [{name: k1, secret: %s}]}}]\n",
+				provider.name, provider.key,
+			)
 			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -28,7 +31,9 @@ func TestSharedEncryption(t *testing.T) {
 			keelson := keelsonOn(t, dir, append([]string{"--etcd-servers", etcd.url}, flags...)...)
 			for _, by := range []*apiServer{reference, keelson} {
 				const secrets = "/api/v1/namespaces/kube-system/secrets"
-				body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q},"stringData":{"password":"hunter2"}}`, by.name)
+				body := fmt.Appendf(
+					nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q},"stringData":{"password":"hunter2"}}`, by.name,
+				)
 				if status, answer := by.must(t, http.MethodPost, secrets, jsonType, jsonType, body); status != http.StatusCreated {
 					t.Fatalf("%s: %d %s", by.name, status, answer)
 				}
@@ -39,7 +44,9 @@ func TestSharedEncryption(t *testing.T) {
 				if err := s.sameList(t.Context(), secrets, protoType); err != nil {
 					t.Error(err)
 				}
-				if _, answer := keelson.must(t, http.MethodGet, secrets+"/"+by.name, jsonType, "", nil); !strings.Contains(string(answer), "aHVudGVyMg==") {
+				if _, answer := keelson.must(
+					t, http.MethodGet, secrets+"/"+by.name, jsonType, "", nil,
+				); !strings.Contains(string(answer), "aHVudGVyMg==") {
 					t.Errorf("%s", answer)
 				}
 				value, err := etcd.get(t.Context(), "/tenants/one/secrets/kube-system/"+by.name)

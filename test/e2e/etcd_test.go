@@ -87,7 +87,9 @@ func (e *etcdServer) keys(ctx context.Context, prefix string) (int, error) {
 	end := []byte(prefix)
 	end[len(end)-1]++
 	var answer struct{ Count string }
-	err := e.call(ctx, "/v3/kv/range", map[string]any{"key": []byte(prefix), "range_end": end, "count_only": true}, &answer)
+	err := e.call(
+		ctx, "/v3/kv/range", map[string]any{"key": []byte(prefix), "range_end": end, "count_only": true}, &answer,
+	)
 	if err != nil || answer.Count == "" {
 		return 0, err
 	}
@@ -140,11 +142,14 @@ func kubeAPIServer(t *testing.T, dir string, e *etcdServer, args ...string) *api
 	port := freePort(t)
 	s := newAPIServer("kube-apiserver", port)
 	key := signingKey(t, dir)
-	s.process = start(t, filepath.Join(dir, fmt.Sprintf("kube-apiserver-%d.log", port)), nil, program(t, "kube-apiserver"), append([]string{
+	s.process = start(t, filepath.Join(
+		dir, fmt.Sprintf("kube-apiserver-%d.log", port),
+	), nil, program(t, "kube-apiserver"), append([]string{
 		"--etcd-servers", e.url, "--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(port),
 		"--cert-dir", filepath.Join(dir, "kube-apiserver"), "--token-auth-file", tokensFile(t, dir),
 		"--authorization-mode", "Node,RBAC", "--service-cluster-ip-range", "10.0.0.0/16",
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", key, "--service-account-signing-key-file", key,
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", key,
+		"--service-account-signing-key-file", key,
 		"--endpoint-reconciler-type", "none"}, args...)...)
 	s.awaitReady(t)
 	return s
@@ -198,7 +203,9 @@ func (s *apiServer) awaitReady(t *testing.T) {
 }
 
 // call sends a request of the administrator's.
-func (s *apiServer) call(ctx context.Context, method, path, accept, contentType string, body []byte) (int, []byte, error) {
+func (s *apiServer) call(
+	ctx context.Context, method, path, accept, contentType string, body []byte,
+) (int, []byte, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)

@@ -34,7 +34,8 @@ func testHelm(t *testing.T, path string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		c := exec.CommandContext(ctx, path, args...)
-		c.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig(), "HOME="+s.dir, "HELM_CACHE_HOME="+filepath.Join(s.dir, "helm"),
+		c.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig(), "HOME="+s.dir,
+			"HELM_CACHE_HOME="+filepath.Join(s.dir, "helm"),
 			"HELM_CONFIG_HOME="+filepath.Join(s.dir, "helm"), "HELM_DATA_HOME="+filepath.Join(s.dir, "helm"))
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -66,13 +67,20 @@ func testHelm(t *testing.T, path string) {
 
 	// What others set stays through upgrades that do not concern it.
 	k.run(t, "annotate", "-n", "shop", "deployment", "web", "example.com/owner=someone")
-	helm("upgrade", "web", chart, "--namespace", "shop", "--set", "image=nginx:1.28,replicas=3,colour=red,size=big,extra=true", "--timeout", "30s")
-	expect("nginx:1.28 3 someone", "deployment", "web", "-o", `jsonpath={..image} {.spec.replicas} {.metadata.annotations.example\.com/owner}`)
+	helm(
+		"upgrade", "web", chart, "--namespace", "shop", "--set", "image=nginx:1.28,replicas=3,colour=red,size=big,extra=true",
+		"--timeout", "30s",
+	)
+	expect(
+		"nginx:1.28 3 someone", "deployment", "web", "-o",
+		`jsonpath={..image} {.spec.replicas} {.metadata.annotations.example\.com/owner}`,
+	)
 	expect(`{"colour":"red","size":"big"}`, "configmap", "web", "-o", "jsonpath={.data}")
 	expect("red.example.com", "ingress", "web", "-o", "jsonpath={..host}")
 	expect("cronjob.batch/web-extra", "cronjobs", "-o", "name")
 
-	if out := helm("list", "--namespace", "shop"); !strings.Contains(out, "deployed") || !strings.Contains(out, "shop-0.1.0") {
+	if out := helm("list", "--namespace", "shop"); !strings.Contains(out, "deployed") ||
+		!strings.Contains(out, "shop-0.1.0") {
 		t.Errorf("helm list said\n%s", out)
 	}
 	if out := helm("history", "web", "--namespace", "shop"); strings.Count(out, "\n") != 3 {

@@ -52,7 +52,9 @@ func testInformer(t *testing.T, watchList bool) {
 	w := newWriters(writing)
 	began := time.Now()
 	w.fill(t)
-	t.Logf("%d objects made by %d writers in %v", informerObjects, informerWriters, time.Since(began).Round(time.Millisecond))
+	t.Logf(
+		"%d objects made by %d writers in %v", informerObjects, informerWriters, time.Since(began).Round(time.Millisecond),
+	)
 
 	observers := map[string]*observer{}
 	for name, format := range formats {
@@ -77,7 +79,9 @@ func testInformer(t *testing.T, watchList bool) {
 	want := listAll(t, writing)
 	w.check(t, want)
 	for name, o := range observers {
-		eventually(t, time.Minute, name+" informer holds what a list returns", func(context.Context) error { return o.differs(want) })
+		eventually(
+			t, time.Minute, name+" informer holds what a list returns", func(context.Context) error { return o.differs(want) },
+		)
 		o.check(t, watchList)
 	}
 }
@@ -130,7 +134,9 @@ func observe(t *testing.T, name string, config *rest.Config) *observer {
 	o := &observer{name: name, state: map[string]version{}}
 	config.Wrap(o.count)
 	began := time.Now()
-	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(config), 0, informers.WithNamespace("default"))
+	factory := informers.NewSharedInformerFactoryWithOptions(
+		kubernetes.NewForConfigOrDie(config), 0, informers.WithNamespace("default"),
+	)
 	o.informer = factory.Core().V1().ConfigMaps().Informer()
 	if _, err := o.informer.AddEventHandler(o); err != nil {
 		t.Fatal(err)
@@ -234,9 +240,14 @@ func (o *observer) check(t *testing.T, watchList bool) {
 		t.Errorf("%s: %s", o.name, wrong)
 	}
 	lists, streams := o.lists.Load(), o.streams.Load()
-	t.Logf("%s informer: %d events, %d list requests, %d watches with initial events", o.name, o.events.Load(), lists, streams)
+	t.Logf(
+		"%s informer: %d events, %d list requests, %d watches with initial events", o.name, o.events.Load(), lists, streams,
+	)
 	if watchList && (lists > 0 || streams == 0) || !watchList && (lists == 0 || streams > 0) {
-		t.Errorf("%s: watch-list is %v, and there were %d lists and %d watches with initial events", o.name, watchList, lists, streams)
+		t.Errorf(
+			"%s: watch-list is %v, and there were %d lists and %d watches with initial events", o.name, watchList, lists,
+			streams,
+		)
 	}
 }
 
@@ -367,7 +378,9 @@ func (s *share) step() {
 }
 
 func (s *share) object(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": strconv.Itoa(s.random.IntN(1e9))}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"n": strconv.Itoa(s.random.IntN(1e9))},
+	}
 }
 
 func (s *share) create(name string) {

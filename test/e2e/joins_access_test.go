@@ -21,10 +21,15 @@ import (
 // through the controller that puts roles together.
 func (j *joined) aggregatedRoles(t *testing.T) {
 	viewer := j.kubectl(t, j.user(t, "viewer", "staff"))
-	viewer.fails(t, 1, `widgets.e2e.example.com is forbidden: User "viewer" cannot list resource "widgets" in API group "e2e.example.com" in the namespace "shop"`, words("get widgets -n shop")...)
+	viewer.fails(
+		t, 1,
+		`widgets.e2e.example.com is forbidden: User "viewer" cannot list resource "widgets" in API group "e2e.example.com" in the namespace "shop"`,
+		words("get widgets -n shop")...,
+	)
 	j.k.run(t, words("create rolebinding viewers -n shop --clusterrole=view --group=staff")...)
 	eventually(t, unhurried, "a viewer sees widgets", func(context.Context) error {
-		if a := viewer.try(t, "", words("get widgets -n shop -o name")...); a.code != 0 || !strings.Contains(a.out, "/counted") {
+		if a := viewer.try(t, "", words("get widgets -n shop -o name")...); a.code != 0 ||
+			!strings.Contains(a.out, "/counted") {
 			return fmt.Errorf("exit %d: %s%s", a.code, a.out, a.err)
 		}
 		return nil
@@ -39,7 +44,8 @@ func (j *joined) aggregatedRoles(t *testing.T) {
 // the secret goes.
 func (j *joined) secretTokens(t *testing.T) {
 	j.k.run(t, words("create serviceaccount builder -n shop")...)
-	j.k.runWith(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"builder","annotations":{"kubernetes.io/service-account.name":"builder"}},"type":"kubernetes.io/service-account-token"}`,
+	j.k.runWith(t,
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"builder","annotations":{"kubernetes.io/service-account.name":"builder"}},"type":"kubernetes.io/service-account-token"}`,
 		"create", "-n", "shop", "-f", "-")
 	var encoded string
 	eventually(t, unhurried, "the secret has a token", func(context.Context) error {
@@ -53,7 +59,9 @@ func (j *joined) secretTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	builder := j.bearer(t, "builder", string(token))
-	j.kubectl(t, builder).says(t, words("auth whoami"), `^Username +system:serviceaccount:shop:builder$`, `system:serviceaccounts:shop`)
+	j.kubectl(t, builder).says(
+		t, words("auth whoami"), `^Username +system:serviceaccount:shop:builder$`, `system:serviceaccounts:shop`,
+	)
 	j.k.run(t, words("delete serviceaccount builder -n shop")...)
 	eventually(t, unhurried, "the secret goes with the account, and the token lets nobody in", func(ctx context.Context) error {
 		status, body, err := builder.call(ctx, http.MethodGet, "/api", "", "")
@@ -71,7 +79,9 @@ func (j *joined) secretTokens(t *testing.T) {
 func request(t *testing.T, name string, groups ...string) (key, csr []byte) {
 	t.Helper()
 	k := newKey(t)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: groups}}, k)
+	der, err := x509.CreateCertificateRequest(
+		rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: groups}}, k,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +121,8 @@ func (j *joined) certificates(t *testing.T) {
 	ask := j.kubectl(t, asker)
 	key, csr := request(t, "jane", "developers")
 	manifest := signingRequest(t, "jane", "kubernetes.io/kube-apiserver-client", csr)
-	if a := ask.try(t, manifest, "create", "-f", "-"); a.code == 0 || !strings.Contains(a.err, `User "asker" cannot create resource "certificatesigningrequests"`) {
+	if a := ask.try(t, manifest, "create", "-f", "-"); a.code == 0 ||
+		!strings.Contains(a.err, `User "asker" cannot create resource "certificatesigningrequests"`) {
 		t.Errorf("a request of somebody who may not: %+v", a)
 	}
 	j.k.run(t, words("create clusterrole asking --verb=create,get --resource=certificatesigningrequests")...)
@@ -131,7 +142,9 @@ func (j *joined) certificates(t *testing.T) {
 		if a.code == 0 {
 			t.Fatal("it is approved")
 		}
-		if !strings.Contains(a.err, `user not permitted to approve requests with signerName "kubernetes.io/kube-apiserver-client"`) {
+		if !strings.Contains(
+			a.err, `user not permitted to approve requests with signerName "kubernetes.io/kube-apiserver-client"`,
+		) {
 			return fmt.Errorf("%s", a.err)
 		}
 		return nil
@@ -155,8 +168,16 @@ func (j *joined) certificates(t *testing.T) {
 // certificate without anybody's approval.
 func (j *joined) bootstrapToken(t *testing.T) {
 	const id, secret = "abcdef", "0123456789abcdef"
-	j.k.run(t, words("create clusterrolebinding join-nodes --clusterrole=system:node-bootstrapper --group=system:bootstrappers")...)
-	j.k.run(t, words("create clusterrolebinding approve-nodes --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers")...)
+	j.k.run(
+		t,
+		words("create clusterrolebinding join-nodes --clusterrole=system:node-bootstrapper --group=system:bootstrappers")...,
+	)
+	j.k.run(
+		t,
+		words(
+			"create clusterrolebinding approve-nodes --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
+		)...,
+	)
 	j.k.run(t, words("create secret generic bootstrap-token-"+id+" -n kube-system --type=bootstrap.kubernetes.io/token"+
 		" --from-literal=token-id="+id+" --from-literal=token-secret="+secret+" --from-literal=usage-bootstrap-authentication=true --from-literal=usage-bootstrap-signing=true"+
 		" --from-literal=expiration="+time.Now().Add(time.Hour).UTC().Format(time.RFC3339))...)
@@ -164,7 +185,8 @@ func (j *joined) bootstrapToken(t *testing.T) {
 	var k kubectl
 	eventually(t, unhurried, "the token lets in", func(context.Context) error {
 		k = j.kubectl(t, joiner)
-		if a := k.try(t, "", words("auth whoami")...); !strings.Contains(a.out, "system:bootstrap:"+id) || !strings.Contains(a.out, "system:bootstrappers") {
+		if a := k.try(t, "", words("auth whoami")...); !strings.Contains(a.out, "system:bootstrap:"+id) ||
+			!strings.Contains(a.out, "system:bootstrappers") {
 			return fmt.Errorf("%+v", a)
 		}
 		return nil
@@ -186,7 +208,9 @@ func (j *joined) bootstrapToken(t *testing.T) {
 	expired := `{"stringData":{"expiration":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}}`
 	j.k.run(t, "patch", "secret", "bootstrap-token-"+id, "-n", "kube-system", "-p", expired)
 	eventually(t, unhurried, "an expired token lets nobody in and is cleaned up", func(context.Context) error {
-		a, b := k.try(t, "", words("auth whoami")...), j.k.try(t, "", "get", "secret", "bootstrap-token-"+id, "-n", "kube-system")
+		a, b := k.try(t, "", words("auth whoami")...), j.k.try(
+			t, "", "get", "secret", "bootstrap-token-"+id, "-n", "kube-system",
+		)
 		if a.code == 0 || !strings.Contains(b.err, "NotFound") {
 			return fmt.Errorf("%+v, %+v", a, b)
 		}
@@ -199,24 +223,35 @@ func (j *joined) reviews(t *testing.T) {
 	scheduler := j.kubectl(t, j.users["kube-scheduler"])
 	scheduler.says(t, words("auth whoami"), `^Username +system:kube-scheduler$`, `^Groups +\[system:authenticated\]$`)
 	scheduler.says(t, words("auth can-i --list"), `^Resources +Non-Resource URLs +Resource Names +Verbs$`,
-		`^bindings +\[\] +\[\] +\[create\]$`, `^pods/binding +\[\] +\[\] +\[create\]$`, `^leases.coordination.k8s.io +\[\] +\[kube-scheduler\] +\[get`,
+		`^bindings +\[\] +\[\] +\[create\]$`, `^pods/binding +\[\] +\[\] +\[create\]$`,
+		`^leases.coordination.k8s.io +\[\] +\[kube-scheduler\] +\[get`,
 		`^ +\[/healthz\] +\[\] +\[get\]`, `^selfsubjectreviews.authentication.k8s.io +\[\] +\[\] +\[create\]$`)
 	for question, want := range map[string]string{
-		"create pods --subresource=binding": "yes", "delete secrets": "no", "update leases.coordination.k8s.io/kube-scheduler -n kube-system": "yes",
-		"update leases.coordination.k8s.io/kube-scheduler -n default": "yes", "update leases.coordination.k8s.io/other -n default": "no", "get /healthz": "yes", "get /debug/pprof": "no", "list pods -A": "yes",
+		"create pods --subresource=binding": "yes", "delete secrets": "no",
+		"update leases.coordination.k8s.io/kube-scheduler -n kube-system": "yes",
+		"update leases.coordination.k8s.io/kube-scheduler -n default":     "yes",
+		"update leases.coordination.k8s.io/other -n default":              "no", "get /healthz": "yes",
+		"get /debug/pprof": "no",
+		"list pods -A":     "yes",
 	} {
 		a := scheduler.try(t, "", append(words("auth can-i"), words(question)...)...)
 		if strings.TrimSpace(a.out) != want || a.code != map[string]int{"yes": 0, "no": 1}[want] {
 			t.Errorf("can-i %s: %+v, want %s", question, a, want)
 		}
 	}
-	j.k.says(t, words("auth can-i delete nodes --as system:kube-controller-manager --quiet=false --as-group=system:masters"), `^yes$`)
+	j.k.says(
+		t, words("auth can-i delete nodes --as system:kube-controller-manager --quiet=false --as-group=system:masters"),
+		`^yes$`,
+	)
 	j.k.fails(t, 1, "", words("auth can-i delete nodes --as system:kube-controller-manager")...)
 
 	j.k.run(t, words("apply -n shop -f testdata/joins/pods.yaml")...)
-	token := strings.TrimSpace(j.k.run(t, words("create token other -n shop --bound-object-kind Pod --bound-object-name other --duration 15m")...))
+	token := strings.TrimSpace(
+		j.k.run(t, words("create token other -n shop --bound-object-kind Pod --bound-object-name other --duration 15m")...),
+	)
 	bound := j.kubectl(t, j.bearer(t, "other", token))
-	bound.says(t, words("auth whoami"), `^Username +system:serviceaccount:shop:other$`, `authentication.kubernetes.io/pod-name +\[other\]`,
+	bound.says(t, words("auth whoami"), `^Username +system:serviceaccount:shop:other$`,
+		`authentication.kubernetes.io/pod-name +\[other\]`,
 		`authentication.kubernetes.io/node-name +\[w1\]`, `authentication.kubernetes.io/credential-id +\[JTI=`)
 	bound.fails(t, 1, "Forbidden", words("get pods -n shop")...)
 	elsewhere := strings.TrimSpace(j.k.run(t, words("create token other -n shop --audience elsewhere")...))
@@ -365,7 +400,9 @@ var accesses = map[string][]access{
 // mayNot: each user may do what it is there for, and not what it is not.
 func (j *joined) mayNot(t *testing.T) {
 	j.k.run(t, words("wait pod/own pod/other -n shop --for=condition=Ready --timeout=30s")...)
-	users := map[string]*identity{"somebody": j.user(t, "somebody"), "system:anonymous": j.identity(t, "system:anonymous", &clientcmdapi.AuthInfo{})}
+	users := map[string]*identity{
+		"somebody": j.user(t, "somebody"), "system:anonymous": j.identity(t, "system:anonymous", &clientcmdapi.AuthInfo{}),
+	}
 	for _, u := range j.users {
 		users[u.name] = u
 	}
@@ -383,13 +420,15 @@ func (j *joined) mayNot(t *testing.T) {
 				t.Errorf("%s: %s %s: %v", name, a.method, a.path, err)
 			case a.allowed && status/100 != 2:
 				t.Errorf("%s may not %s %s: %d %s", name, a.method, a.path, status, body)
-			case !a.allowed && (status != http.StatusForbidden || !strings.Contains(body, `forbidden: User \"`+name+`\" cannot `)):
+			case !a.allowed && (status != http.StatusForbidden ||
+				!strings.Contains(body, `forbidden: User \"`+name+`\" cannot `)):
 				t.Errorf("%s: %s %s: %d %s, want 403", name, a.method, a.path, status, body)
 			}
 		}
 	}
 	stranger := j.bearer(t, "stranger", "nobody-knows-this-token")
-	if status, body, err := stranger.call(t.Context(), "GET", "/version", "", ""); err != nil || status != http.StatusUnauthorized {
+	if status, body, err := stranger.call(t.Context(), "GET", "/version", "", ""); err != nil ||
+		status != http.StatusUnauthorized {
 		t.Errorf("a token that nobody knows: %d %s %v", status, body, err)
 	}
 }

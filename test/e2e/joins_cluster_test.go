@@ -75,8 +75,9 @@ func (a *authority) server(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	k := newKey(t)
 	return sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Subject: pkix.Name{CommonName: "server"}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, k, a), keyPEM(t, k)
 }
 
@@ -169,7 +170,8 @@ func referenceCluster(t *testing.T) *cluster {
 	cert, key := a.server(t)
 	writePEM(t, filepath.Join(dir, "server.crt"), cert)
 	writePEM(t, filepath.Join(dir, "server.key"), key)
-	s := kubeAPIServer(t, dir, startEtcd(t, dir), "--client-ca-file", a.certFile, "--enable-bootstrap-token-auth", "--allow-privileged",
+	s := kubeAPIServer(t, dir, startEtcd(t, dir), "--client-ca-file", a.certFile, "--enable-bootstrap-token-auth",
+		"--allow-privileged",
 		"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-private-key-file", filepath.Join(dir, "server.key"))
 	c := &cluster{server: s.process, dir: dir, url: s.url, authority: a, accountKey: filepath.Join(dir, "sa.key")}
 	c.admin = c.user(t, "admin", "system:masters")
@@ -217,7 +219,10 @@ func (c *cluster) identity(t *testing.T, name string, auth *clientcmdapi.AuthInf
 	file.AuthInfos[entry] = auth
 	file.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
 	file.CurrentContext = entry
-	i := &identity{name: name, home: c.dir, kubeconfig: filepath.Join(c.dir, strings.NewReplacer(":", "-", "/", "-").Replace(name)+".kubeconfig")}
+	i := &identity{
+		name: name, home: c.dir,
+		kubeconfig: filepath.Join(c.dir, strings.NewReplacer(":", "-", "/", "-").Replace(name)+".kubeconfig"),
+	}
 	if err := clientcmd.WriteToFile(*file, i.kubeconfig); err != nil {
 		t.Fatal(err)
 	}

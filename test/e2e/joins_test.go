@@ -175,7 +175,10 @@ func (j *joined) starts(t *testing.T) {
 	}
 	j.awaitNodes(t)
 	// Controllers have accounts of their own, made by the manager.
-	for _, name := range []string{"deployment-controller", "generic-garbage-collector", "node-controller", "horizontal-pod-autoscaler", "clusterrole-aggregation-controller"} {
+	for _, name := range []string{
+		"deployment-controller", "generic-garbage-collector", "node-controller", "horizontal-pod-autoscaler",
+		"clusterrole-aggregation-controller",
+	} {
 		eventually(t, unhurried, name+" has its account", func(ctx context.Context) error {
 			_, err := j.client.CoreV1().ServiceAccounts("kube-system").Get(ctx, name, metav1.GetOptions{})
 			return err
@@ -265,7 +268,10 @@ func (j *joined) silentNode(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		want := []string{corev1.TaintNodeUnreachable + ":" + string(corev1.TaintEffectNoExecute), corev1.TaintNodeUnreachable + ":" + string(corev1.TaintEffectNoSchedule)}
+		want := []string{
+			corev1.TaintNodeUnreachable + ":" + string(corev1.TaintEffectNoExecute),
+			corev1.TaintNodeUnreachable + ":" + string(corev1.TaintEffectNoSchedule),
+		}
 		if taints := controllerTaints(n); readiness(n) != corev1.ConditionUnknown || !slices.Equal(taints, want) {
 			return fmt.Errorf("Ready is %s, taints are %v", readiness(n), taints)
 		}
@@ -341,7 +347,8 @@ func (j *joined) refusals(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(content)) {
-			if refused.MatchString(line) && !strings.Contains(line, "FLAG: --") && !strings.Contains(line, "because it is being terminated") {
+			if refused.MatchString(line) && !strings.Contains(line, "FLAG: --") &&
+				!strings.Contains(line, "because it is being terminated") {
 				t.Errorf("%s: %s", name, strings.TrimSpace(line))
 			}
 		}

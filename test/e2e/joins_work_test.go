@@ -99,13 +99,17 @@ func (j *joined) deployment(t *testing.T) {
 		j.k.run(t, "scale", "deployment", "web", "-n", "shop", fmt.Sprint("--replicas=", n))
 		j.running(t, "app=web", n)
 	}
-	j.k.says(t, words("get events -n shop"), `Scheduled`, `SuccessfulCreate`, `ScalingReplicaSet`, `Killing|SuccessfulDelete`)
+	j.k.says(
+		t, words("get events -n shop"), `Scheduled`, `SuccessfulCreate`, `ScalingReplicaSet`, `Killing|SuccessfulDelete`,
+	)
 }
 
 func (j *joined) services(t *testing.T) {
 	j.k.run(t, words("expose deployment web --port=80 -n shop")...)
 	eventually(t, unhurried, "endpoint slices have the pods", func(ctx context.Context) error {
-		list, err := j.client.DiscoveryV1().EndpointSlices("shop").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"})
+		list, err := j.client.DiscoveryV1().EndpointSlices("shop").List(
+			ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"},
+		)
 		if err != nil {
 			return err
 		}
@@ -151,8 +155,17 @@ func (j *joined) disruption(t *testing.T) {
 }
 
 func (j *joined) quota(t *testing.T) {
-	j.k.run(t, words("create quota all -n shop --hard=pods=200,services=9,count/widgets.e2e.example.com=5,count/deployments.apps=7")...)
-	j.shows(t, "10 1 1 0", `{.status.used.pods} {.status.used.services} {.status.used.count/deployments\.apps} {.status.used.count/widgets\.e2e\.example\.com}`, "quota", "all")
+	j.k.run(
+		t,
+		words(
+			"create quota all -n shop --hard=pods=200,services=9,count/widgets.e2e.example.com=5,count/deployments.apps=7",
+		)...,
+	)
+	j.shows(
+		t, "10 1 1 0",
+		`{.status.used.pods} {.status.used.services} {.status.used.count/deployments\.apps} {.status.used.count/widgets\.e2e\.example\.com}`,
+		"quota", "all",
+	)
 	// What is created is counted by the server at once where it enforces quotas, and
 	// else when anything of the namespace changes.
 	j.k.runWith(t, widget("counted", ""), "create", "-n", "shop", "-f", "-")
@@ -163,7 +176,11 @@ func (j *joined) quota(t *testing.T) {
 // autoscaler: where nothing measures pods, an autoscaler says so and changes nothing.
 func (j *joined) autoscaler(t *testing.T) {
 	j.k.run(t, words("autoscale deployment web -n shop --min=2 --max=20 --cpu=50%")...)
-	j.shows(t, "False FailedGetResourceMetric", `{.status.conditions[?(@.type=="ScalingActive")].status} {.status.conditions[?(@.type=="ScalingActive")].reason}`, "hpa", "web")
+	j.shows(
+		t, "False FailedGetResourceMetric",
+		`{.status.conditions[?(@.type=="ScalingActive")].status} {.status.conditions[?(@.type=="ScalingActive")].reason}`,
+		"hpa", "web",
+	)
 	j.shows(t, "True", `{.status.conditions[?(@.type=="AbleToScale")].status}`, "hpa", "web")
 	j.k.run(t, words("delete hpa web -n shop")...)
 	j.running(t, "app=web", 10)
@@ -189,7 +206,8 @@ func (j *joined) cronJob(t *testing.T) {
 			return err
 		}
 		for _, job := range list.Items {
-			if owner := metav1.GetControllerOf(&job); owner != nil && owner.Kind == "CronJob" && owner.Name == "tick" && job.Status.Succeeded == 1 {
+			if owner := metav1.GetControllerOf(&job); owner != nil && owner.Kind == "CronJob" && owner.Name == "tick" &&
+				job.Status.Succeeded == 1 {
 				return nil
 			}
 		}
@@ -231,7 +249,9 @@ func (j *joined) garbageCollection(t *testing.T) {
 		t.Errorf("a foreground deletion left %s", out)
 	}
 	j.k.run(t, words("delete deployment orphan -n shop --cascade=orphan --timeout=160s")...)
-	if owners := j.k.run(t, words("get replicasets -l app=orphan -n shop -o jsonpath={.items[*].metadata.ownerReferences}")...); owners != "" {
+	if owners := j.k.run(
+		t, words("get replicasets -l app=orphan -n shop -o jsonpath={.items[*].metadata.ownerReferences}")...,
+	); owners != "" {
 		t.Errorf("an orphan has owners %s", owners)
 	}
 	j.k.run(t, words("delete replicasets -l app=orphan -n shop")...)
@@ -262,9 +282,12 @@ func (j *joined) reference(t *testing.T, apiVersion, kind, resource, name string
 // customResources own and are owned like all others, across kinds.
 func (j *joined) customResources(t *testing.T) {
 	j.k.run(t, words("create configmap root -n shop")...)
-	j.k.runWith(t, widget("middle", j.reference(t, "v1", "ConfigMap", "configmap", "root")), "create", "-n", "shop", "-f", "-")
-	j.k.runWith(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"leaf","labels":{"e2e":"leaf"},"ownerReferences":[`+
-		j.reference(t, "e2e.example.com/v1", "Widget", "widget", "middle")+`]}}`, "create", "-n", "shop", "-f", "-")
+	j.k.runWith(
+		t, widget("middle", j.reference(t, "v1", "ConfigMap", "configmap", "root")), "create", "-n", "shop", "-f", "-",
+	)
+	j.k.runWith(t,
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"leaf","labels":{"e2e":"leaf"},"ownerReferences":[`+
+			j.reference(t, "e2e.example.com/v1", "Widget", "widget", "middle")+`]}}`, "create", "-n", "shop", "-f", "-")
 	j.k.run(t, words("delete configmap root -n shop --cascade=foreground --timeout=160s")...)
 	for _, object := range []string{"widget/middle", "secret/leaf"} {
 		j.k.fails(t, 1, "NotFound", "get", object, "-n", "shop")

@@ -29,7 +29,10 @@ func newKubectl(s *server, path string) kubectl {
 
 func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, k.path, args...)
-	c.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig, "HOME="+k.home, "TMPDIR="+k.home, "KUBECACHEDIR="+filepath.Join(k.home, "kubecache"))
+	c.Env = append(
+		os.Environ(), "KUBECONFIG="+k.kubeconfig, "HOME="+k.home, "TMPDIR="+k.home,
+		"KUBECACHEDIR="+filepath.Join(k.home, "kubecache"),
+	)
 	return c
 }
 
@@ -128,15 +131,23 @@ func testKubectl(t *testing.T, path string) {
 
 	step("version", func(t *testing.T) { k.says(t, words("version"), `^Server Version: v1\.36\.`) })
 	step("cluster-info", func(t *testing.T) { k.says(t, words("cluster-info"), `is running at`) })
-	step("api-versions", func(t *testing.T) { k.says(t, words("api-versions"), `^apps/v1$`, `^v1$`, `^networking.k8s.io/v1$`) })
+	step(
+		"api-versions",
+		func(t *testing.T) { k.says(t, words("api-versions"), `^apps/v1$`, `^v1$`, `^networking.k8s.io/v1$`) },
+	)
 	step("api-resources", func(t *testing.T) {
 		k.says(t, words("api-resources"), `^deployments +deploy +apps/v1 +true +Deployment$`, `^nodes +no +v1 +false +Node$`)
 		k.says(t, words("api-resources --verbs=list --namespaced=true -o name"), `^pods$`, `^deployments.apps$`)
-		k.says(t, words("api-resources --api-group=batch -o wide"), `^cronjobs +cj +batch/v1 +true +CronJob +\S*create\S* +all$`)
+		k.says(
+			t, words("api-resources --api-group=batch -o wide"), `^cronjobs +cj +batch/v1 +true +CronJob +\S*create\S* +all$`,
+		)
 	})
 	step("explain", func(t *testing.T) {
 		k.says(t, words("explain pods"), `^KIND: +Pod`, `^VERSION: +v1`, `^ +spec\t<PodSpec>`)
-		k.says(t, words("explain pods.spec.containers"), `^FIELD: containers <\[\]Container>`, `imagePullPolicy`, `IfNotPresent`, `-required-`)
+		k.says(
+			t, words("explain pods.spec.containers"), `^FIELD: containers <\[\]Container>`, `imagePullPolicy`, `IfNotPresent`,
+			`-required-`,
+		)
 		k.says(t, words("explain deployment --recursive"), `progressDeadlineSeconds\t<integer>`, `maxSurge\t<IntOrString>`)
 		k.says(t, words("explain --api-version=autoscaling/v2 hpa.spec"), `maxReplicas`)
 		k.says(t, words("explain deployment -o plaintext-openapiv2"), `^KIND: +Deployment`)
@@ -144,7 +155,9 @@ func testKubectl(t *testing.T, path string) {
 	})
 	step("create", func(t *testing.T) { testKubectlCreate(t, k) })
 	step("run and expose", func(t *testing.T) {
-		k.says(t, words("run shell --image=busybox --labels=app=shell --env=A=b --port=80 -- sleep 1d"), `^pod/shell created$`)
+		k.says(
+			t, words("run shell --image=busybox --labels=app=shell --env=A=b --port=80 -- sleep 1d"), `^pod/shell created$`,
+		)
 		k.says(t, words("expose pod shell --port=8080 --target-port=80"), `^service/shell exposed$`)
 		k.says(t, words("get service shell -o wide"), `^shell +ClusterIP +\S+ +<none> +8080/TCP +\S+ +app=shell$`)
 		k.says(t, words("get pod shell -o wide"), `^shell +0/1 +Pending +0 +\S+ +<none> +<none> +<none> +<none>$`)
@@ -152,17 +165,27 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("delete pod/shell service/shell --now"), `pod "shell"`, `service "shell"`)
 	})
 	step("apply", func(t *testing.T) {
-		k.says(t, words("apply -f "+web), `^configmap/web-config created$`, `^deployment.apps/web created$`, `^service/web created$`)
-		k.says(t, words("apply -f "+web), `^configmap/web-config unchanged$`, `^deployment.apps/web unchanged$`, `^service/web unchanged$`)
+		k.says(
+			t, words("apply -f "+web), `^configmap/web-config created$`, `^deployment.apps/web created$`,
+			`^service/web created$`,
+		)
+		k.says(
+			t, words("apply -f "+web), `^configmap/web-config unchanged$`, `^deployment.apps/web unchanged$`,
+			`^service/web unchanged$`,
+		)
 		changed := change(t, web, "nginx:1.27", "nginx:1.28", "colour: blue", "color: red")
-		if a := k.try(t, "", "diff", "-f", changed); a.code != 1 || !strings.Contains(a.out, "+        image: nginx:1.28") || !strings.Contains(a.out, "-  colour: blue") {
+		if a := k.try(t, "", "diff", "-f", changed); a.code != 1 || !strings.Contains(a.out, "+        image: nginx:1.28") ||
+			!strings.Contains(a.out, "-  colour: blue") {
 			t.Errorf("diff: exit %d\n%s%s", a.code, a.out, a.err)
 		}
 		k.says(t, words("apply --dry-run=server -f "+changed), `^deployment.apps/web configured \(server dry run\)$`)
 		if got := k.jsonpath(t, "{..image}", "deployment/web"); got != "nginx:1.27" {
 			t.Errorf("a dry run changed the image to %s", got)
 		}
-		k.says(t, words("apply -f "+changed), `^configmap/web-config configured$`, `^deployment.apps/web configured$`, `^service/web unchanged$`)
+		k.says(
+			t, words("apply -f "+changed), `^configmap/web-config configured$`, `^deployment.apps/web configured$`,
+			`^service/web unchanged$`,
+		)
 		if got := k.jsonpath(t, "{.data}", "configmap/web-config"); got != `{"color":"red"}` {
 			t.Errorf("data %s: what the manifest no longer has is still there", got)
 		}
@@ -177,12 +200,20 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, apply, `^deployment.apps/web serverside-applied$`)
 		k.says(t, apply, `^deployment.apps/web serverside-applied$`)
 		k.run(t, "scale", "-n", "ssa", "deployment/web", "--replicas=5")
-		k.fails(t, 1, `conflict with "kubectl"`, append(words("apply -n ssa --server-side --field-manager=other -f"), change(t, web, "replicas: 2", "replicas: 7"))...)
+		k.fails(
+			t, 1, `conflict with "kubectl"`,
+			append(
+				words("apply -n ssa --server-side --field-manager=other -f"), change(t, web, "replicas: 2", "replicas: 7"),
+			)...,
+		)
 		k.says(t, append(apply, "--force-conflicts"), `^deployment.apps/web serverside-applied$`)
 		if got := k.jsonpath(t, "{.spec.replicas}", "-n", "ssa", "deployment/web"); got != "2" {
 			t.Errorf("%s replicas", got)
 		}
-		k.says(t, words("get deployment web -n ssa -o yaml --show-managed-fields"), `manager: kubectl$`, `operation: Apply`, `f:replicas: {}`)
+		k.says(
+			t, words("get deployment web -n ssa -o yaml --show-managed-fields"), `manager: kubectl$`, `operation: Apply`,
+			`f:replicas: {}`,
+		)
 		k.says(t, append(apply, "--dry-run=server"), `serverside-applied \(server dry run\)`)
 		k.run(t, words("diff -n ssa --server-side -f "+web)...)
 		// From client-side to server-side and back.
@@ -190,14 +221,23 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("apply -f "+web), `^deployment.apps/web (unchanged|configured)$`)
 	})
 	step("get", func(t *testing.T) {
-		k.says(t, words("get deployment web -o wide"), `^NAME +READY +UP-TO-DATE +AVAILABLE +AGE +CONTAINERS +IMAGES +SELECTOR$`, `^web +0/2 +0 +0 +\S+ +nginx +nginx:1.27 +app=web$`)
-		k.says(t, words("get deployment web -o yaml"), `^apiVersion: apps/v1$`, `^kind: Deployment$`, `^    type: RollingUpdate$`)
+		k.says(
+			t, words("get deployment web -o wide"), `^NAME +READY +UP-TO-DATE +AVAILABLE +AGE +CONTAINERS +IMAGES +SELECTOR$`,
+			`^web +0/2 +0 +0 +\S+ +nginx +nginx:1.27 +app=web$`,
+		)
+		k.says(
+			t, words("get deployment web -o yaml"), `^apiVersion: apps/v1$`, `^kind: Deployment$`, `^    type: RollingUpdate$`,
+		)
 		k.says(t, words("get deployments -o yaml"), `^kind: List$`, `^- apiVersion: apps/v1$`)
 		var object struct{ Kind string }
-		if err := json.Unmarshal([]byte(k.run(t, "get", "deployment", "web", "-o", "json")), &object); err != nil || object.Kind != "Deployment" {
+		if err := json.Unmarshal([]byte(k.run(t, "get", "deployment", "web", "-o", "json")), &object); err != nil ||
+			object.Kind != "Deployment" {
 			t.Errorf("-o json: %v %q", err, object.Kind)
 		}
-		k.says(t, words("get deployment,service,configmap -o name"), `^deployment.apps/web$`, `^service/web$`, `^configmap/web-config$`)
+		k.says(
+			t, words("get deployment,service,configmap -o name"), `^deployment.apps/web$`, `^service/web$`,
+			`^configmap/web-config$`,
+		)
 		k.says(t, words("get all"), `^deployment.apps/web`, `^service/web`)
 		k.says(t, words("get deployments -A --show-labels"), `^NAMESPACE +NAME`, `^ssa +web .* app=web$`)
 		k.says(t, words("get deploy -l app=web,app!=other -o custom-columns=N:.metadata.name,R:.spec.replicas"), `^web +2$`)
@@ -213,7 +253,10 @@ func testKubectl(t *testing.T, path string) {
 	})
 	step("get -w", func(t *testing.T) { testKubectlWatch(t, k) })
 	step("describe", func(t *testing.T) {
-		k.says(t, words("describe deployment web"), `^Name: +web$`, `^Replicas: +2 desired`, `^StrategyType: +RollingUpdate`, `Image: +nginx:1.27`)
+		k.says(
+			t, words("describe deployment web"), `^Name: +web$`, `^Replicas: +2 desired`, `^StrategyType: +RollingUpdate`,
+			`Image: +nginx:1.27`,
+		)
 		k.says(t, words("describe service web"), `^Selector: +app=web$`)
 		k.says(t, words("describe configmaps"), `^Name: +web-config$`, `^blue$`)
 		k.says(t, words("describe namespace default"), `^Status: +Active$`)
@@ -237,21 +280,49 @@ func testKubectl(t *testing.T, path string) {
 			t.Errorf("edit without a change: exit %d\n%s%s", a.code, a.out, a.err)
 		}
 		sed("s/replicas: 2/replicas: 4/").says(t, words("edit deployment web"), `^deployment.apps/web edited$`)
-		sed("s/^status: {}/status: {observedGeneration: 3}/").says(t, words("edit deployment web --subresource=status"), `^deployment.apps/web edited$`)
+		sed("s/^status: {}/status: {observedGeneration: 3}/").says(
+			t, words("edit deployment web --subresource=status"), `^deployment.apps/web edited$`,
+		)
 	})
 	step("patch", func(t *testing.T) {
-		k.says(t, []string{"patch", "deployment", "web", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}`}, `^deployment.apps/web patched$`)
+		k.says(
+			t,
+			[]string{
+				"patch", "deployment", "web", "-p",
+				`{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}`,
+			},
+			`^deployment.apps/web patched$`,
+		)
 		if got := k.jsonpath(t, "{.spec.template.spec.containers[*].name}", "deployment/web"); !sameWords(got, "side nginx") {
 			t.Errorf("a strategic patch left containers %q", got)
 		}
-		k.says(t, []string{"patch", "cm", "web-config", "--type=merge", "-p", `{"data":{"colour":null,"size":"big"}}`}, `^configmap/web-config patched$`)
+		k.says(
+			t, []string{"patch", "cm", "web-config", "--type=merge", "-p", `{"data":{"colour":null,"size":"big"}}`},
+			`^configmap/web-config patched$`,
+		)
 		if got := k.jsonpath(t, "{.data}", "cm/web-config"); got != `{"size":"big"}` {
 			t.Errorf("a merge patch left %s", got)
 		}
-		k.says(t, []string{"patch", "cm", "web-config", "--type=json", "-p", `[{"op":"test","path":"/data/size","value":"big"},{"op":"replace","path":"/data/size","value":"small"}]`}, `^configmap/web-config patched$`)
-		k.says(t, []string{"patch", "cm", "web-config", "--type=merge", "-p", `{"data":{"size":"small"}}`}, `^configmap/web-config patched \(no change\)$`)
-		k.fails(t, 1, "The request is invalid: the server rejected our request due to an error in our request", "patch", "cm", "web-config", "--type=json", "-p", `[{"op":"test","path":"/data/size","value":"huge"}]`)
-		k.says(t, []string{"patch", "deployment", "web", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":3}}`}, `scale.autoscaling/web patched`)
+		k.says(
+			t,
+			[]string{
+				"patch", "cm", "web-config", "--type=json", "-p",
+				`[{"op":"test","path":"/data/size","value":"big"},{"op":"replace","path":"/data/size","value":"small"}]`,
+			},
+			`^configmap/web-config patched$`,
+		)
+		k.says(
+			t, []string{"patch", "cm", "web-config", "--type=merge", "-p", `{"data":{"size":"small"}}`},
+			`^configmap/web-config patched \(no change\)$`,
+		)
+		k.fails(
+			t, 1, "The request is invalid: the server rejected our request due to an error in our request", "patch", "cm",
+			"web-config", "--type=json", "-p", `[{"op":"test","path":"/data/size","value":"huge"}]`,
+		)
+		k.says(
+			t, []string{"patch", "deployment", "web", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":3}}`},
+			`scale.autoscaling/web patched`,
+		)
 	})
 	step("label, annotate, set", func(t *testing.T) {
 		k.says(t, words("label deployment web tier=front"), `^deployment.apps/web labeled$`)
@@ -259,7 +330,10 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("label deployment web tier=back --overwrite"), `^deployment.apps/web labeled$`)
 		k.says(t, words("label deployment web tier-"), `^deployment.apps/web unlabeled$`)
 		k.says(t, words("label deployments --all x=y"), `^deployment.apps/web labeled$`)
-		k.fails(t, 1, "is invalid: metadata.labels: Invalid value", "patch", "deployment", "web", "-p", `{"metadata":{"labels":{"x":"not/valid"}}}`)
+		k.fails(
+			t, 1, "is invalid: metadata.labels: Invalid value", "patch", "deployment", "web", "-p",
+			`{"metadata":{"labels":{"x":"not/valid"}}}`,
+		)
 		k.says(t, words("annotate deployment web note=yes"), `^deployment.apps/web annotated$`)
 		k.says(t, words("annotate deployment web note-"), `^deployment.apps/web annotated$`)
 		k.says(t, words("set env deployment/web A=b"), `^deployment.apps/web env updated$`)
@@ -283,7 +357,10 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("rollout history deployment/web"), `^REVISION +CHANGE-CAUSE$`, `^1 +first$`)
 		k.says(t, words("rollout history deployment/web --revision=1"), `Image:\tnginx:1.27`)
 		k.says(t, words("rollout status deployment/web --watch=false"), `Waiting for deployment`)
-		k.run(t, "patch", "deployment", "web", "--subresource=status", "-p", `{"status":{"observedGeneration":100,"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`)
+		k.run(
+			t, "patch", "deployment", "web", "--subresource=status", "-p",
+			`{"status":{"observedGeneration":100,"replicas":2,"updatedReplicas":2,"readyReplicas":2,"availableReplicas":2}}`,
+		)
 		k.says(t, words("rollout status deployment/web --timeout=10s"), `successfully rolled out`)
 	})
 	step("wait", func(t *testing.T) {
@@ -293,7 +370,10 @@ func testKubectl(t *testing.T, path string) {
 			done <- k.try(t, "", words("wait deployment/web --for=condition=Available --timeout=30s")...)
 		}()
 		time.Sleep(300 * time.Millisecond)
-		k.run(t, "patch", "deployment", "web", "--subresource=status", "-p", `{"status":{"conditions":[{"type":"Available","status":"True"}]}}`)
+		k.run(
+			t, "patch", "deployment", "web", "--subresource=status", "-p",
+			`{"status":{"conditions":[{"type":"Available","status":"True"}]}}`,
+		)
 		if a := <-done; a.code != 0 || !strings.Contains(a.out, "deployment.apps/web condition met") {
 			t.Errorf("wait: exit %d\n%s%s", a.code, a.out, a.err)
 		}
@@ -319,7 +399,11 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("taint node n1 a=b:NoSchedule"), `^node/n1 tainted$`)
 		k.says(t, words("taint node n1 a=b:NoSchedule-"), `^node/n1 untainted$`)
 		k.says(t, words("describe node n1"), `^Name: +n1$`)
-		k.runWith(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"on-n1"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`, "create", "-f", "-")
+		k.runWith(
+			t,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"on-n1"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`,
+			"create", "-f", "-",
+		)
 		k.says(t, words("drain n1 --force --grace-period=0 --timeout=20s"), `^node/n1 drained$`)
 		k.run(t, "delete", "node", "n1")
 	})
@@ -336,7 +420,10 @@ func testKubectl(t *testing.T, path string) {
 		k.fails(t, 1, `is invalid: metadata.name: Invalid value: "Bad_Name"`, "create", "configmap", "Bad_Name")
 	})
 	step("delete", func(t *testing.T) {
-		k.says(t, words("delete -f "+web+" --cascade=foreground --wait=false"), `deployment.apps "web" deleted`, `service "web" deleted`)
+		k.says(
+			t, words("delete -f "+web+" --cascade=foreground --wait=false"), `deployment.apps "web" deleted`,
+			`service "web" deleted`,
+		)
 		k.says(t, words("delete cm bad --dry-run=server"), `\(server dry run\)`)
 		k.says(t, words("delete configmaps --all"), `configmap "bad" deleted`)
 		k.says(t, words("delete cm none --ignore-not-found"), `^$`)
@@ -387,7 +474,9 @@ func testKubectlCreate(t *testing.T, k kubectl) {
 		}
 	}
 	k.fails(t, 1, `Error from server (AlreadyExists): namespaces "team" already exists`, "create", "namespace", "team")
-	k.says(t, words("create deployment dry --image=nginx --dry-run=server -o yaml"), `^  uid: `, `progressDeadlineSeconds: 600`)
+	k.says(
+		t, words("create deployment dry --image=nginx --dry-run=server -o yaml"), `^  uid: `, `progressDeadlineSeconds: 600`,
+	)
 	k.fails(t, 1, "NotFound", "get", "deployment", "dry")
 	k.says(t, words("get secret s -o jsonpath={.data.a}"), `^Yg==$`)
 	k.says(t, words("get job j"), `^j +\S* *0/1 +`)
@@ -395,7 +484,8 @@ func testKubectlCreate(t *testing.T, k kubectl) {
 	k.says(t, words("get rolebinding rb -o wide"), `^rb +Role/r +\S+ +default/sa$`)
 	k.says(t, words("create job from --from=cronjob/cj"), `^job.batch/from created$`)
 	for _, what := range []string{
-		"cm/cm", "secret/s", "secret/reg", "deployment/d", "job/j", "job/from", "cj/cj", "svc/ci", "svc/np", "svc/lb", "svc/en", "sa/sa", "role/r",
+		"cm/cm", "secret/s", "secret/reg", "deployment/d", "job/j", "job/from", "cj/cj", "svc/ci", "svc/np", "svc/lb",
+		"svc/en", "sa/sa", "role/r",
 		"rolebinding/rb", "clusterrole/cr", "clusterrolebinding/crb", "quota/q", "pdb/pdb", "pc/pc", "ing/ing",
 	} {
 		k.run(t, "delete", what, "--cascade=orphan", "--wait=false")
@@ -406,7 +496,9 @@ func testKubectlCreate(t *testing.T, k kubectl) {
 func testKubectlWatch(t *testing.T, k kubectl) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	c := k.command(ctx, "get", "configmaps", "-w", "--output-watch-events", "--field-selector=metadata.name=watched", "--no-headers")
+	c := k.command(
+		ctx, "get", "configmaps", "-w", "--output-watch-events", "--field-selector=metadata.name=watched", "--no-headers",
+	)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -30,11 +30,19 @@ func TestKubectlCustom(t *testing.T) {
 func (k kubectl) definesCustom(t *testing.T) {
 	t.Helper()
 	k.says(t, []string{"apply", "--server-side", "-f", customManifest}, "serverside-applied")
-	k.says(t, []string{"wait", "--for=condition=Established", "--timeout=60s", "crd/fleets.e2e.example.com"}, "condition met")
+	k.says(
+		t, []string{"wait", "--for=condition=Established", "--timeout=60s", "crd/fleets.e2e.example.com"}, "condition met",
+	)
 	k.says(t, []string{"get", "crd"}, `^fleets\.e2e\.example\.com +20`)
 	k.says(t, []string{"describe", "crd", "fleets.e2e.example.com"}, "InitialNamesAccepted", "Kind: +Fleet")
-	k.says(t, []string{"api-resources", "--api-group=e2e.example.com", "-o", "wide"}, `^fleets +fl +e2e\.example\.com/v1 +true +Fleet +delete,deletecollection,get,list,patch,create,update,watch +all$`)
-	k.says(t, []string{"explain", "fleets.spec"}, "GROUP: +e2e.example.com", "How many ships there shall be", "replicas\t<integer> -required-", "color\t<string>")
+	k.says(
+		t, []string{"api-resources", "--api-group=e2e.example.com", "-o", "wide"},
+		`^fleets +fl +e2e\.example\.com/v1 +true +Fleet +delete,deletecollection,get,list,patch,create,update,watch +all$`,
+	)
+	k.says(
+		t, []string{"explain", "fleets.spec"}, "GROUP: +e2e.example.com", "How many ships there shall be",
+		"replicas\t<integer> -required-", "color\t<string>",
+	)
 	k.says(t, []string{"explain", "fl", "--recursive"}, "ships\t<\\[\\]Object>", "  +name\t<string>")
 }
 
@@ -53,18 +61,27 @@ spec:
 func (k kubectl) writesCustom(t *testing.T) {
 	t.Helper()
 	k.runWith(t, fleetManifest, "create", "-f", "-")
-	if out := k.runWith(t, strings.Replace(fleetManifest, "replicas: 2", "replicas: 3", 1), "apply", "-f", "-"); !strings.Contains(out, "configured") {
+	if out := k.runWith(
+		t, strings.Replace(fleetManifest, "replicas: 2", "replicas: 3", 1), "apply", "-f", "-",
+	); !strings.Contains(out, "configured") {
 		t.Errorf("applied: %s", out)
 	}
-	k.runWith(t, strings.Replace(fleetManifest, "- name: two", "- name: three", 1), "apply", "--server-side", "--force-conflicts", "--field-manager=other", "-f", "-")
-	if names := k.jsonpath(t, "{.spec.ships[*].name}", "fleet", "north"); !strings.Contains(names, "one") || !strings.Contains(names, "three") {
+	k.runWith(
+		t, strings.Replace(fleetManifest, "- name: two", "- name: three", 1), "apply", "--server-side", "--force-conflicts",
+		"--field-manager=other", "-f", "-",
+	)
+	if names := k.jsonpath(t, "{.spec.ships[*].name}", "fleet", "north"); !strings.Contains(names, "one") ||
+		!strings.Contains(names, "three") {
 		t.Errorf("the ships are %q", names)
 	}
 	k.says(t, []string{"scale", "fleet", "north", "--replicas=7"}, "scaled")
 	if n := k.jsonpath(t, "{.spec.replicas}", "fl", "north"); n != "7" {
 		t.Errorf("scaled to %q", n)
 	}
-	k.run(t, "patch", "fleet", "north", "--subresource=status", "--type=merge", "-p", `{"status":{"ready":6,"conditions":[{"type":"Ready","status":"True"}]},"spec":{"replicas":1}}`)
+	k.run(
+		t, "patch", "fleet", "north", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"ready":6,"conditions":[{"type":"Ready","status":"True"}]},"spec":{"replicas":1}}`,
+	)
 	if got := k.jsonpath(t, "{.status.ready} {.spec.replicas}", "fl", "north"); got != "6 7" {
 		t.Errorf("ready and replicas are %q", got)
 	}
@@ -72,7 +89,9 @@ func (k kubectl) writesCustom(t *testing.T) {
 	k.says(t, []string{"label", "fleet", "north", "sea=cold"}, "labeled")
 	k.says(t, []string{"annotate", "fleet", "north", "note=x"}, "annotated")
 	k.run(t, "patch", "fl", "north", "--type=json", "-p", `[{"op":"replace","path":"/spec/color","value":"red"}]`)
-	k.fails(t, 1, "spec.color: Unsupported value", "patch", "fl", "north", "--type=merge", "-p", `{"spec":{"color":"mauve"}}`)
+	k.fails(
+		t, 1, "spec.color: Unsupported value", "patch", "fl", "north", "--type=merge", "-p", `{"spec":{"color":"mauve"}}`,
+	)
 	a := k.try(t, strings.Replace(fleetManifest, "replicas: 2", "replica: 2", 1), "create", "-f", "-")
 	if a.code == 0 || !strings.Contains(a.err, `unknown field "spec.replica"`) {
 		t.Errorf("an unknown field: %d %s", a.code, a.err)
@@ -85,7 +104,9 @@ func (k kubectl) readsCustom(t *testing.T) {
 	k.says(t, []string{"get", "fleets"}, `^NAME +REPLICAS +READY +AGE$`, `^north +7 +6 `)
 	k.says(t, []string{"get", "fl", "-o", "wide"}, `^NAME +REPLICAS +READY +COLOR +AGE$`, `^north +7 +6 +red `)
 	k.says(t, []string{"get", "all"}, `^fleet\.e2e\.example\.com/north +7`)
-	k.says(t, []string{"get", "fleets.v1.e2e.example.com", "-l", "sea=cold", "-o", "name"}, `^fleet\.e2e\.example\.com/north$`)
+	k.says(
+		t, []string{"get", "fleets.v1.e2e.example.com", "-l", "sea=cold", "-o", "name"}, `^fleet\.e2e\.example\.com/north$`,
+	)
 	k.says(t, []string{"get", "fl", "--field-selector", "spec.color=red", "-o", "name"}, `north`)
 	k.says(t, []string{"get", "fl", "north", "-o", "yaml"}, `^kind: Fleet$`, `^  color: red$`)
 	k.says(t, []string{"describe", "fleet", "north"}, `^Kind: +Fleet$`, `Replicas: +7`, `Ready: +6`)

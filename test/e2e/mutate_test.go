@@ -59,11 +59,16 @@ func oddValue(rng *rand.Rand) any {
 	for range 60 {
 		deep = []any{deep}
 	}
-	return oneOf[any](rng, nil, true, false, int64(0), int64(-1), int64(1), int64(80), int64(70000), int64(1)<<40, int64(1)<<62, 1.5, -0.1, 1e300,
-		"", "x", " ", "X", "a/b", "..", ".", "%", "a b", "\x00", "\u2028", "é", "x\n", strings.Repeat("x", 64), strings.Repeat("x", 254), strings.Repeat("x", 5000),
-		"1Ki", "-1", "1e3", "1.5", "99999999999999999999", "0.1n", "1e99", "+1", ".5", "1KiB", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00.123456Z", "2020-13-01T00:00:00Z", "10.0.0.1", "10.0.0.300", "::1", "10.0.0.0/8",
-		"50%", "-5%", "101%", "http", "TCP", "Always", "true", "null", "default", "kube-system", "system:masters", "x.example.com", "example.com/x", "app=x", "3h", "-3h", "AA==", "not base64!",
-		[]any{}, map[string]any{}, []any{nil}, []any{map[string]any{}}, []any{"x", "x"}, []any{int64(1)}, []any{[]any{}}, map[string]any{"": ""}, map[string]any{"x": nil}, map[string]any{"x": "y"},
+	return oneOf[any](rng, nil, true, false, int64(0), int64(-1), int64(1), int64(80), int64(70000), int64(1)<<40,
+		int64(1)<<62, 1.5, -0.1, 1e300,
+		"", "x", " ", "X", "a/b", "..", ".", "%", "a b", "\x00", "\u2028", "é", "x\n", strings.Repeat("x", 64),
+		strings.Repeat("x", 254), strings.Repeat("x", 5000),
+		"1Ki", "-1", "1e3", "1.5", "99999999999999999999", "0.1n", "1e99", "+1", ".5", "1KiB", "2020-01-01T00:00:00Z",
+		"2020-01-01T00:00:00.123456Z", "2020-13-01T00:00:00Z", "10.0.0.1", "10.0.0.300", "::1", "10.0.0.0/8",
+		"50%", "-5%", "101%", "http", "TCP", "Always", "true", "null", "default", "kube-system", "system:masters",
+		"x.example.com", "example.com/x", "app=x", "3h", "-3h", "AA==", "not base64!",
+		[]any{}, map[string]any{}, []any{nil}, []any{map[string]any{}}, []any{"x", "x"}, []any{int64(1)}, []any{[]any{}},
+		map[string]any{"": ""}, map[string]any{"x": nil}, map[string]any{"x": "y"},
 		map[string]any{"name": "x"}, []any{map[string]any{"name": "x"}, map[string]any{"name": "x"}}, map[string]any{"matchLabels": map[string]any{}}, deep)
 }
 
@@ -97,7 +102,10 @@ func mutateTree(rng *rand.Rand, tree map[string]any) string {
 			if rng.IntN(2) == 0 {
 				delete(p.object, p.key)
 			}
-			p.object[oneOf(rng, strings.ToUpper(name), strings.ToUpper(name[:min(1, len(name))])+name[min(1, len(name)):], name+"x", "", "x", name+" ", "é")] = v
+			p.object[oneOf(
+				rng, strings.ToUpper(name), strings.ToUpper(name[:min(1, len(name))])+name[min(1, len(name)):], name+"x", "", "x",
+				name+" ", "é",
+			)] = v
 		}
 		return "rename " + name
 	case 8:
@@ -113,9 +121,11 @@ func mutateTree(rng *rand.Rand, tree map[string]any) string {
 		metadata = map[string]any{}
 		tree["metadata"] = metadata
 	}
-	field := oneOf(rng, "name", "namespace", "generateName", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "finalizers",
+	field := oneOf(rng, "name", "namespace", "generateName", "uid", "resourceVersion", "creationTimestamp",
+		"deletionTimestamp", "deletionGracePeriodSeconds", "finalizers",
 		"ownerReferences", "managedFields", "selfLink", "labels", "annotations", "generation")
-	metadata[field] = oneOf(rng, oddValue(rng), any([]any{"example.com/x"}), any([]any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}}),
+	metadata[field] = oneOf(rng, oddValue(rng), any([]any{"example.com/x"}),
+		any([]any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}}),
 		any([]any{map[string]any{"manager": "x", "operation": "Update", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:x": map[string]any{}}}}))
 	return "metadata." + field
 }
@@ -149,7 +159,8 @@ func mutateBytes(rng *rand.Rand, b []byte) ([]byte, string) {
 		return slices.Insert(b, at, random...), "bytes inserted"
 	case 6:
 		// The longest varint, a group, a deep chain of lengths, an indefinite length.
-		return slices.Insert(b, at, oneOf(rng, bytes.Repeat([]byte{0xff}, 10), []byte{0x0b, 0x0c}, []byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}, []byte{0x9f, 0xff}, []byte{0xbf, 0xff}, []byte{0x5f, 0x41, 0x41, 0xff},
+		return slices.Insert(b, at, oneOf(rng, bytes.Repeat([]byte{0xff}, 10), []byte{0x0b, 0x0c},
+			[]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}, []byte{0x9f, 0xff}, []byte{0xbf, 0xff}, []byte{0x5f, 0x41, 0x41, 0xff},
 			bytes.Repeat([]byte{0x81}, 100), []byte{0xfb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0}, []byte{0xc2, 0x41, 0x01}, []byte{0xf7})...), "a telling byte sequence"
 	case 7:
 		return append(b, b[at:end]...), "bytes at the end"
@@ -168,7 +179,8 @@ func mutateText(rng *rand.Rand, b []byte, yamlText bool) ([]byte, string) {
 	if yamlText && rng.IntN(2) == 0 {
 		switch rng.IntN(3) {
 		case 0:
-			return insert(oneOf(rng, "&a ", "*a", "!!binary ", "!!int ", "!!str ", "!!float ", "!!set ", "!x ", "<<: *a\n", "\n---\n", "\n...\n", "\t", "? ", "|\n", ">\n", "~", "0x10", "0o17", "1_000", ".inf", ".nan", "yes", "2020-01-01",
+			return insert(oneOf(rng, "&a ", "*a", "!!binary ", "!!int ", "!!str ", "!!float ", "!!set ", "!x ", "<<: *a\n",
+				"\n---\n", "\n...\n", "\t", "? ", "|\n", ">\n", "~", "0x10", "0o17", "1_000", ".inf", ".nan", "yes", "2020-01-01",
 				"- ", ": ", "# ", "%YAML 1.1\n", "'", "[", "{", "\r", "\u0085", "\ufeff", "!!timestamp ", "&a [*a]", "@", "`"))
 		case 1:
 			lines := bytes.SplitAfter(b, []byte("\n"))

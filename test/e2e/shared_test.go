@@ -97,8 +97,12 @@ func TestSharedEtcd(t *testing.T) {
 	s := &shared{t: t, etcd: startEtcd(t, dir)}
 	dump := readDump(t)
 	// Webhooks and policies would act on all other writes of the test.
-	admission := slices.DeleteFunc(slices.Clone(dump), func(d dumped) bool { return !strings.Contains(d.Path, "/admissionregistration.k8s.io/") })
-	dump = slices.DeleteFunc(dump, func(d dumped) bool { return strings.Contains(d.Path, "/admissionregistration.k8s.io/") })
+	admission := slices.DeleteFunc(
+		slices.Clone(dump), func(d dumped) bool { return !strings.Contains(d.Path, "/admissionregistration.k8s.io/") },
+	)
+	dump = slices.DeleteFunc(
+		dump, func(d dumped) bool { return strings.Contains(d.Path, "/admissionregistration.k8s.io/") },
+	)
 	s.load(dump)
 	s.reference = kubeAPIServer(t, dir, s.etcd, "--allow-privileged")
 	s.keelson = keelsonOn(t, dir, "--storage", "etcd", "--etcd-servers", s.etcd.url)
@@ -150,7 +154,9 @@ func (s *shared) namespaces(dump []dumped) {
 		}
 		done[name] = true
 		body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name)
-		if status, answer := s.reference.must(s.t, http.MethodPost, "/api/v1/namespaces", jsonType, jsonType, body); status != http.StatusCreated && status != http.StatusConflict {
+		if status, answer := s.reference.must(
+			s.t, http.MethodPost, "/api/v1/namespaces", jsonType, jsonType, body,
+		); status != http.StatusCreated && status != http.StatusConflict {
 			s.t.Fatalf("%d %s", status, answer)
 		}
 	}
@@ -189,7 +195,9 @@ func (s *shared) same(ctx context.Context, path, accept string) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("GET %s as %s: kube-apiserver %d, Keelson %d, %s", path, accept, wantStatus, status, firstDifference(want, got))
+			return fmt.Errorf(
+				"GET %s as %s: kube-apiserver %d, Keelson %d, %s", path, accept, wantStatus, status, firstDifference(want, got),
+			)
 		}
 	}
 }
@@ -274,7 +282,9 @@ func (s *shared) writes(t *testing.T, by *apiServer) {
 		}
 		alsoStatus, also, err := other.call(t.Context(), http.MethodPatch, d.Path+"?dryRun=All", jsonType, mergeType, patch)
 		if err == nil && (alsoStatus != status || !bytes.Equal(also, body)) {
-			err = fmt.Errorf("PATCH %s: %s %d, %s %d, %s", d.Path, by.name, status, other.name, alsoStatus, firstDifference(body, also))
+			err = fmt.Errorf(
+				"PATCH %s: %s %d, %s %d, %s", d.Path, by.name, status, other.name, alsoStatus, firstDifference(body, also),
+			)
 		}
 		return err
 	})
@@ -329,11 +339,16 @@ func (s *shared) sameEvents(ctx context.Context, path, since string) error {
 // have what only a controller may write.
 func (s *shared) creates(t *testing.T, by *apiServer) {
 	namespace := "made-by-" + by.name
-	if status, body := by.must(t, http.MethodPost, "/api/v1/namespaces", jsonType, jsonType, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace)); status != http.StatusCreated {
+	if status, body := by.must(
+		t, http.MethodPost, "/api/v1/namespaces", jsonType, jsonType,
+		fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, namespace),
+	); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
 	account := []byte(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`) // that Pods need
-	if status, body := by.must(t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", jsonType, jsonType, account); status != http.StatusCreated && status != http.StatusConflict {
+	if status, body := by.must(
+		t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", jsonType, jsonType, account,
+	); status != http.StatusCreated && status != http.StatusConflict {
 		t.Fatalf("%d %s", status, body)
 	}
 	var mu sync.Mutex // guards made
@@ -415,7 +430,9 @@ func (s *shared) deletes(t *testing.T) {
 		}
 	}
 	each(t, turns, func(d turn) error {
-		status, body, err := d.by.call(t.Context(), http.MethodDelete, d.Path+"?propagationPolicy=Background&gracePeriodSeconds=0", jsonType, "", nil)
+		status, body, err := d.by.call(
+			t.Context(), http.MethodDelete, d.Path+"?propagationPolicy=Background&gracePeriodSeconds=0", jsonType, "", nil,
+		)
 		if err == nil && status != http.StatusOK && status != http.StatusAccepted && status != http.StatusNotFound {
 			err = fmt.Errorf("%s: DELETE %s: %d %.500s", d.by.name, d.Path, status, body)
 		}

@@ -42,7 +42,10 @@ func BenchmarkCreate(b *testing.B) {
 				wg.Go(func() {
 					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
 						key := fmt.Sprintf("/k/%d", n)
-						_, err := s.Commit(b.Context(), storage.Txn{Conditions: []storage.Condition{{Key: key}}, Ops: []storage.Op{storage.Put(key, value)}})
+						_, err := s.Commit(
+							b.Context(),
+							storage.Txn{Conditions: []storage.Condition{{Key: key}}, Ops: []storage.Op{storage.Put(key, value)}},
+						)
 						if err != nil {
 							b.Error(err)
 							return

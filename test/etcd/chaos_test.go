@@ -26,7 +26,8 @@ const chaosToken = "chaos-token"
 func TestKill(t *testing.T) {
 	p := startProcesses(t, 3, 3, chaosToken)
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
+		//nolint:gosec // it is on this machine
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 	defer transport.CloseIdleConnections()
 	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})

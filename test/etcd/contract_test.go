@@ -33,7 +33,9 @@ func TestContract(t *testing.T) {
 	}
 	embedded := results(func(c *keelson.Config) { c.Storage, c.DataDir = keelson.StorageEmbedded, t.TempDir() })
 	c := start(t, 1, nil)
-	onEtcd := results(func(config *keelson.Config) { config.Storage, config.Etcd.Servers = keelson.StorageEtcd, c.endpoints() })
+	onEtcd := results(
+		func(config *keelson.Config) { config.Storage, config.Etcd.Servers = keelson.StorageEtcd, c.endpoints() },
+	)
 	passed := 0
 	for i, s := range scenarios {
 		want, got := contract.Failures(embedded[i]), contract.Failures(onEtcd[i])

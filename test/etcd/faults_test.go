@@ -130,7 +130,8 @@ func TestWatchThroughRestarts(t *testing.T) {
 				t.Fatalf("an event of revision %d after %d", r, last)
 			}
 			last = r
-			if before := state[e.Entry.Key]; before.ModRevision != e.Prev.ModRevision || string(before.Value) != string(e.Prev.Value) {
+			if before := state[e.Entry.Key]; before.ModRevision != e.Prev.ModRevision ||
+				string(before.Value) != string(e.Prev.Value) {
 				t.Fatalf("%s at %d: the change before was %+v, the event says %+v", e.Entry.Key, r, before, e.Prev)
 			}
 			state[e.Entry.Key] = e.Entry
@@ -309,7 +310,8 @@ func TestNoSpace(t *testing.T) {
 	if !errors.Is(err, storage.ErrNoSpace) {
 		t.Fatalf("%v", err)
 	}
-	if r, err := s.Range(t.Context(), storage.RangeRequest{Start: "/big/", End: "/big0", CountOnly: true}); err != nil || r.Count == 0 {
+	if r, err := s.Range(t.Context(), storage.RangeRequest{Start: "/big/", End: "/big0", CountOnly: true}); err != nil ||
+		r.Count == 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/big/0")}}); err != nil {

@@ -99,7 +99,9 @@ func TestStalledWatchersOfOldRevisions(t *testing.T) {
 	}
 	c := cache.New(cache.Options{Store: store, Logger: quiet()})
 	defer c.Close()
-	r := c.Resource(cache.Config{Resource: "configmaps", Prefix: "/registry/configmaps/", Namespaced: true, Codec: stringCodec{}})
+	r := c.Resource(
+		cache.Config{Resource: "configmaps", Prefix: "/registry/configmaps/", Namespaced: true, Codec: stringCodec{}},
+	)
 	if _, err := r.Snapshot(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,9 @@ func worlds() []metamorphic.World {
 		metamorphic.Memory(),
 		world("etcd", etcd.Options{}, cache.Options{}),
 		world("etcd, no objects in memory", etcd.Options{}, cache.Options{Memory: metamorphic.NoObjects}),
-		world("etcd with a prefix, tiny cache", etcd.Options{Prefix: "/elsewhere"}, cache.Options{WindowBytes: 1, EncodingBudget: 1}),
+		world(
+			"etcd with a prefix, tiny cache", etcd.Options{Prefix: "/elsewhere"}, cache.Options{WindowBytes: 1, EncodingBudget: 1},
+		),
 	}
 }
 

@@ -88,7 +88,10 @@ func TestServerOnEtcd(t *testing.T) {
 	if _, err := maps.Create(ctx, configMap("one"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("created twice: %v", err)
 	}
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"}}
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "e"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "p", Namespace: "default"},
+	}
 	if _, err := client.CoreV1().Events("default").Create(ctx, event, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +100,15 @@ func TestServerOnEtcd(t *testing.T) {
 	}
 	// The keys are where kube-apiserver has them.
 	raw := c.open(t, etcd.Options{})
-	for _, key := range []string{"/registry/configmaps/default/one", "/registry/events/default/e", "/registry/namespaces/default"} {
+	for _, key := range []string{
+		"/registry/configmaps/default/one", "/registry/events/default/e", "/registry/namespaces/default",
+	} {
 		if e, _, err := raw.Get(ctx, key, 0); err != nil || !strings.HasPrefix(string(e.Value), "k8s\x00") {
 			t.Errorf("%s: %q, %v", key, e.Value, err)
 		}
 	}
-	if body, err := client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx); err != nil || !strings.Contains(string(body), "[+]etcd-readiness ok") {
+	if body, err := client.RESTClient().Get().AbsPath("/readyz").Param("verbose", "").DoRaw(ctx); err != nil ||
+		!strings.Contains(string(body), "[+]etcd-readiness ok") {
 		t.Errorf("%s, %v", body, err)
 	}
 }
@@ -117,7 +123,8 @@ func TestOverrides(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
@@ -159,10 +166,15 @@ func TestOverridesAreChecked(t *testing.T) {
 		t.Error(got)
 	}
 	other.stop(0)
-	if got := get("/readyz"); !strings.Contains(got, "[+]etcd ok\n[+]etcd-readiness ok\n[-]etcd-override-0 failed: reason withheld\n[-]etcd-override-readiness-0 failed") {
+	if got := get("/readyz"); !strings.Contains(
+		got,
+		"[+]etcd ok\n[+]etcd-readiness ok\n[-]etcd-override-0 failed: reason withheld\n[-]etcd-override-readiness-0 failed",
+	) {
 		t.Error(got)
 	}
-	if got := get("/livez", "etcd"); !strings.Contains(got, "[+]etcd excluded: ok\n[+]etcd-override-0 excluded with etcd: ok\n") || !strings.Contains(got, "check passed") {
+	if got := get("/livez", "etcd"); !strings.Contains(
+		got, "[+]etcd excluded: ok\n[+]etcd-override-0 excluded with etcd: ok\n",
+	) || !strings.Contains(got, "check passed") {
 		t.Error(got)
 	}
 	other.restart(0)
@@ -180,7 +192,8 @@ func TestPrefix(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
+	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
 	r, err := c.open(t, etcd.Options{}).Range(ctx, storage.RangeRequest{})
@@ -214,7 +227,9 @@ func TestReplicasAgree(t *testing.T) {
 					t.Errorf("create: %v", err)
 					return
 				}
-				list, err := b.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+				list, err := b.CoreV1().ConfigMaps("default").List(
+					t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name},
+				)
 				if err != nil || len(list.Items) != 1 || list.Items[0].ResourceVersion != made.ResourceVersion {
 					t.Errorf("the other replica does not list %s at %s: %+v, %v", name, made.ResourceVersion, list, err)
 					return
@@ -223,7 +238,9 @@ func TestReplicasAgree(t *testing.T) {
 					t.Errorf("delete: %v", err)
 					return
 				}
-				if list, err := a.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}); err != nil || len(list.Items) != 0 {
+				if list, err := a.CoreV1().ConfigMaps("default").List(
+					t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name},
+				); err != nil || len(list.Items) != 0 {
 					t.Errorf("%s is listed after its deletion on the other replica: %v", name, err)
 					return
 				}
@@ -268,7 +285,10 @@ func TestContinueAfterCompaction(t *testing.T) {
 	for name, maps := range map[string]interface {
 		List(context.Context, metav1.ListOptions) (*corev1.ConfigMapList, error)
 	}{"one": one, "two": two} {
-		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+		_, err := maps.List(
+			ctx,
+			metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
+		)
 		if !apierrors.IsResourceExpired(err) {
 			t.Errorf("%s: an exact list of what is compacted: %v", name, err)
 		}
@@ -318,7 +338,9 @@ func TestServerThroughTheStopOfAMember(t *testing.T) {
 			within(t, fmt.Sprintf("replica %d writes", r), func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
+				_, err := client.CoreV1().ConfigMaps("kube-system").Create(
+					ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{},
+				)
 				return err
 			})
 		}
@@ -410,7 +432,9 @@ func TestServerWithoutQuorum(t *testing.T) {
 	if !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) {
 		t.Errorf("a write without a quorum: %v", err)
 	}
-	if list, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{ResourceVersion: "0"}); err != nil || len(list.Items) != 1 {
+	if list, err := client.CoreV1().ConfigMaps("default").List(
+		ctx, metav1.ListOptions{ResourceVersion: "0"},
+	); err != nil || len(list.Items) != 1 {
 		t.Errorf("a list of any revision: %v", err)
 	}
 	if _, err := client.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
@@ -454,7 +478,8 @@ func TestPrefixIsAuthenticated(t *testing.T) {
 		t.Fatalf("%+v, %v", stored, err)
 	}
 	secrets := e.Resource(corev1.Resource("secrets"))
-	if plain, _, err := secrets.FromStore(ctx, key, stored.Value); err != nil || !strings.HasPrefix(string(plain), "k8s\x00") {
+	if plain, _, err := secrets.FromStore(ctx, key, stored.Value); err != nil ||
+		!strings.HasPrefix(string(plain), "k8s\x00") {
 		t.Errorf("%.20q, %v", plain, err)
 	}
 	if _, _, err := secrets.FromStore(ctx, "/registry/secrets/default/one", stored.Value); err == nil {

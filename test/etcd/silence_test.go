@@ -86,7 +86,9 @@ func through(t *testing.T, s *etcd.Store, w storage.Watcher, when string) {
 			}
 		})
 		wg.Go(func() {
-			_, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{{Key: fmt.Sprint("/k/", i), Value: []byte(when), TTL: int64(1000 + i)}}})
+			_, err := s.Commit(
+				ctx, storage.Txn{Ops: []storage.Op{{Key: fmt.Sprint("/k/", i), Value: []byte(when), TTL: int64(1000 + i)}}},
+			)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 				t.Errorf("%s: a commit does not end", when)
 			}
@@ -114,7 +116,8 @@ func TestPausedReplica(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1, 2, chaosToken)
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, //nolint:gosec // it is on this machine
+		//nolint:gosec // it is on this machine
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 	defer transport.CloseIdleConnections()
 	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})

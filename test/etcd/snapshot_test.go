@@ -37,7 +37,9 @@ func TestSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := from.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Delete("/registry/configmaps/default/c0001")}}); err != nil {
+	if _, err := from.Commit(
+		ctx, storage.Txn{Ops: []storage.Op{storage.Delete("/registry/configmaps/default/c0001")}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	there, back := filepath.Join(dir, "there.db"), filepath.Join(dir, "back.db")
@@ -80,14 +82,18 @@ func TestSnapshots(t *testing.T) {
 	// It goes on, and comes back.
 	for i := range 100 {
 		key := fmt.Sprintf("/registry/configmaps/default/c%04d", i)
-		if _, err := on.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put(key, []byte("changed")), storage.Delete(key + "0")}}); err != nil {
+		if _, err := on.Commit(
+			ctx, storage.Txn{Ops: []storage.Op{storage.Put(key, []byte("changed")), storage.Delete(key + "0")}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := client.Put(ctx, "/elsewhere", "not of the API server"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clientsnapshot.SaveWithVersion(ctx, zap.NewNop(), clientv3.Config{Endpoints: c.endpoints()[:1]}, back); err != nil {
+	if _, err := clientsnapshot.SaveWithVersion(
+		ctx, zap.NewNop(), clientv3.Config{Endpoints: c.endpoints()[:1]}, back,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, keep := range []bool{true, false} {
@@ -150,7 +156,9 @@ func revisionOf(t *testing.T, s storage.Store) int64 {
 func compare(t *testing.T, a, b storage.Store) {
 	t.Helper()
 	all := func(s storage.Store) []storage.Entry {
-		r, err := s.Range(context.Background(), storage.RangeRequest{Start: "/registry/", End: storage.PrefixEnd("/registry/")})
+		r, err := s.Range(
+			context.Background(), storage.RangeRequest{Start: "/registry/", End: storage.PrefixEnd("/registry/")},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +169,8 @@ func compare(t *testing.T, a, b storage.Store) {
 		t.Fatalf("%d entries, want %d", len(got), len(want))
 	}
 	for i, e := range want {
-		if g := got[i]; g.Key != e.Key || !bytes.Equal(g.Value, e.Value) || g.ModRevision != e.ModRevision || g.CreateRevision != e.CreateRevision {
+		if g := got[i]; g.Key != e.Key || !bytes.Equal(g.Value, e.Value) || g.ModRevision != e.ModRevision ||
+			g.CreateRevision != e.CreateRevision {
 			t.Errorf("%+v, want %+v", g, e)
 		}
 	}

@@ -38,8 +38,10 @@ func perfect(seed uint64, steps int) run {
 	for i := range steps {
 		moment := time.Duration(i) * time.Millisecond // of taking effect
 		o := Op{
-			Client: i % 3, Kind: Kind(rng.IntN(6)), Key: keys[rng.IntN(3)], Value: fmt.Sprintf("v%d", i), Label: labels[rng.IntN(2)],
-			Call: moment - time.Duration(rng.IntN(1900))*time.Microsecond, Return: moment + time.Duration(rng.IntN(1000))*time.Microsecond,
+			Client: i % 3, Kind: Kind(rng.IntN(6)), Key: keys[rng.IntN(3)], Value: fmt.Sprintf("v%d", i),
+			Label:  labels[rng.IntN(2)],
+			Call:   moment - time.Duration(rng.IntN(1900))*time.Microsecond,
+			Return: moment + time.Duration(rng.IntN(1000))*time.Microsecond,
 		}
 		before := state[o.Key]
 		if (o.Kind == Update || o.Kind == Delete) && rng.IntN(3) > 0 {
@@ -93,7 +95,10 @@ func perfect(seed uint64, steps int) run {
 		r.ops = append(r.ops, o)
 	}
 	for i, s := range []Selector{{}, {Namespace: "a"}, {Label: "red"}, {Namespace: "b", Name: "1"}} {
-		r.watches = append(r.watches, r.watch(fmt.Sprintf("watch %d", i), s, 10), r.watch(fmt.Sprintf("late %d", i), s, 10+rng.Int64N(revision-10)))
+		r.watches = append(
+			r.watches, r.watch(fmt.Sprintf("watch %d", i), s, 10),
+			r.watch(fmt.Sprintf("late %d", i), s, 10+rng.Int64N(revision-10)),
+		)
 	}
 	return r
 }
@@ -237,10 +242,15 @@ func TestPlantedBugs(t *testing.T) {
 		}},
 		{"an acknowledged write is lost", ErrDurable, func(t *testing.T, r *run) {
 			i := r.find(t, 0, func(o Op) bool { return o.Kind == Create && o.Revision != 0 })
-			r.log.changes = slices.DeleteFunc(r.log.changes, func(c Change) bool { return c.State.Revision == r.ops[i].Revision })
+			r.log.changes = slices.DeleteFunc(
+				r.log.changes, func(c Change) bool { return c.State.Revision == r.ops[i].Revision },
+			)
 		}},
 		{"an acknowledged write is beyond the end", ErrDurable, func(t *testing.T, r *run) {
-			r.ops = append(r.ops, Op{Kind: Create, Key: "a/7", Value: "last", Revision: r.log.To() + 5, Call: time.Hour, Return: time.Hour + 1})
+			r.ops = append(
+				r.ops,
+				Op{Kind: Create, Key: "a/7", Value: "last", Revision: r.log.To() + 5, Call: time.Hour, Return: time.Hour + 1},
+			)
 		}},
 		{"a revision is used twice", ErrRevision, func(t *testing.T, r *run) {
 			i := r.find(t, 30, func(o Op) bool { return o.Kind == Create && o.Revision != 0 })
@@ -249,7 +259,9 @@ func TestPlantedBugs(t *testing.T) {
 			r.ops = append(r.ops, again)
 		}},
 		{"revisions go back", ErrRevision, func(t *testing.T, r *run) {
-			r.ops = append(r.ops, Op{Kind: Create, Key: "a/7", Value: "late", Revision: 11, Call: time.Hour, Return: time.Hour + 1})
+			r.ops = append(
+				r.ops, Op{Kind: Create, Key: "a/7", Value: "late", Revision: 11, Call: time.Hour, Return: time.Hour + 1},
+			)
 		}},
 		{"a list is of the past", ErrRevision, func(t *testing.T, r *run) {
 			r.ops = append(r.ops, Op{Kind: List, Revision: 11, Call: time.Hour, Return: time.Hour + 1})

@@ -117,7 +117,8 @@ func checkAlone(w Watch, where string, f *findings) {
 				f.add(ErrBookmarkable, where, "bookmark %d after %v and bookmark %d", r, before, bookmarked)
 			}
 			if i+1 < len(w.Events) {
-				if next := w.Events[i+1]; next.Type != Bookmark && before.Type != "" && next.State.Revision == before.State.Revision && r >= last {
+				if next := w.Events[i+1]; next.Type != Bookmark && before.Type != "" &&
+					next.State.Revision == before.State.Revision && r >= last {
 					f.add(ErrAtomic, where, "bookmark %d between %v and %v", r, before, next)
 				}
 			}

@@ -41,17 +41,22 @@ func scaleAttack() row {
 		row:    "30",
 		rights: []right{{group: "apps", resources: "deployments/scale", verbs: "patch"}},
 		setup: func(a *attack) {
-			a.admin.send(http.MethodPost, a.groupPath("apps/v1", "deployments"), jsonType, []byte(deploymentBody)).want(a, http.StatusCreated)
+			a.admin.send(
+				http.MethodPost, a.groupPath("apps/v1", "deployments"), jsonType, []byte(deploymentBody),
+			).want(a, http.StatusCreated)
 		},
 		run: func(a *attack) {
 			path := a.groupPath("apps/v1", "deployments/d")
 			body := `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","labels":{"evil":"1"}%s},"spec":{"replicas":2%s}}`
 			apply := func(metadata, spec string) *answer {
-				return a.user.send(http.MethodPatch, path+"/scale?force=true&fieldManager=m", applyType, fmt.Appendf(nil, body, metadata, spec))
+				return a.user.send(
+					http.MethodPatch, path+"/scale?force=true&fieldManager=m", applyType, fmt.Appendf(nil, body, metadata, spec),
+				)
 			}
 			apply("", `,"template":{"spec":{"hostNetwork":true}}`).want(a, http.StatusInternalServerError)
 			apply(`,"finalizers":["example.com/evil"],"annotations":{"evil":"1"}`, "").want(a, http.StatusOK)
-			if after := string(a.admin.get(path).body); strings.Contains(after, "evil") || strings.Contains(after, "hostNetwork") {
+			if after := string(a.admin.get(path).body); strings.Contains(after, "evil") ||
+				strings.Contains(after, "hostNetwork") {
 				a.Errorf("the Deployment took more than the replicas: %s", after)
 			}
 		},
@@ -68,19 +73,27 @@ func bytesField(number protowire.Number, value []byte) []byte {
 
 func rawJSONAttack() row {
 	return row{
-		name:   "protobuf with raw JSON and text that are none",
-		row:    "33",
-		rights: []right{{group: "apps", resources: "controllerrevisions", verbs: "create,list"}, {resources: "configmaps", verbs: "create"}},
+		name: "protobuf with raw JSON and text that are none",
+		row:  "33",
+		rights: []right{
+			{group: "apps", resources: "controllerrevisions", verbs: "create,list"}, {resources: "configmaps", verbs: "create"},
+		},
 		run: func(a *attack) {
 			named := bytesField(1, bytesField(1, []byte("r")))
 			path := a.groupPath("apps/v1", "controllerrevisions")
 			for _, data := range []string{"not json", "{", strings.Repeat("[", 5000)} {
 				message := append(slices.Clone(named), bytesField(2, bytesField(1, []byte(data)))...)
-				a.user.send(http.MethodPost, path, protoType, envelope("apps/v1", "ControllerRevision", message)).want(a, http.StatusBadRequest)
+				a.user.send(
+					http.MethodPost, path, protoType, envelope("apps/v1", "ControllerRevision", message),
+				).want(a, http.StatusBadRequest)
 			}
 			a.user.get(path).want(a, http.StatusOK)
-			message := append(slices.Clone(named), bytesField(2, append(bytesField(1, []byte("k")), bytesField(2, []byte("\xff"))...))...)
-			a.user.send(http.MethodPost, a.path("configmaps"), protoType, envelope("v1", "ConfigMap", message)).want(a, http.StatusBadRequest)
+			message := append(
+				slices.Clone(named), bytesField(2, append(bytesField(1, []byte("k")), bytesField(2, []byte("\xff"))...))...,
+			)
+			a.user.send(
+				http.MethodPost, a.path("configmaps"), protoType, envelope("v1", "ConfigMap", message),
+			).want(a, http.StatusBadRequest)
 		},
 	}
 }
@@ -91,7 +104,12 @@ func quantityAttack() row {
 		row:    "34",
 		rights: []right{{resources: "resourcequotas", verbs: "create,patch,get"}},
 		setup: func(a *attack) {
-			a.create(a.path("resourcequotas"), map[string]any{"metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": map[string]any{"pods": "1"}}})
+			a.create(
+				a.path("resourcequotas"),
+				map[string]any{
+					"metadata": map[string]any{"name": "q"}, "spec": map[string]any{"hard": map[string]any{"pods": "1"}},
+				},
+			)
 		},
 		run: func(a *attack) {
 			const costly, escaped = "1e-999999999", `1e-99999\u00399999`
@@ -99,7 +117,9 @@ func quantityAttack() row {
 			post := func(hard string) []byte { return fmt.Appendf(nil, quota, hard) }
 			path := a.path("resourcequotas")
 			a.user.send(http.MethodPost, path, jsonType, post(`"pods":"`+costly+`","pods":"1"`)).want(a, http.StatusBadRequest)
-			a.user.send(http.MethodPost, path+"?fieldValidation=Ignore", jsonType, post(`"pods":"`+costly+`"},"hard":null,"scopes":{`)).want(a, http.StatusBadRequest)
+			a.user.send(
+				http.MethodPost, path+"?fieldValidation=Ignore", jsonType, post(`"pods":"`+costly+`"},"hard":null,"scopes":{`),
+			).want(a, http.StatusBadRequest)
 			a.user.send(http.MethodPost, path, yamlType, post(`"pods":"`+escaped+`"`)).want(a, http.StatusBadRequest)
 			apply := path + "/q?fieldManager=m&force=true"
 			a.user.send(http.MethodPatch, apply, applyType, post(`"pods":"`+escaped+`"`)).want(a, http.StatusBadRequest)
@@ -116,9 +136,13 @@ func aliasAttack() row {
 		row:    "21",
 		rights: []right{{resources: "configmaps", verbs: "create,patch"}},
 		run: func(a *attack) {
-			doc := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 20000), ",") + "]\n"
+			doc := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(
+				strings.Repeat("*a,", 20000), ",",
+			) + "]\n"
 			a.user.send(http.MethodPost, a.path("configmaps"), yamlType, []byte(doc)).want(a, http.StatusBadRequest)
-			a.user.send(http.MethodPatch, a.path("configmaps/a?fieldManager=m"), applyType, []byte(doc)).want(a, http.StatusBadRequest)
+			a.user.send(
+				http.MethodPatch, a.path("configmaps/a?fieldManager=m"), applyType, []byte(doc),
+			).want(a, http.StatusBadRequest)
 		},
 	}
 }
@@ -129,7 +153,10 @@ func mergeDepthAttack() row {
 		row:    "34",
 		rights: []right{{resources: "configmaps", verbs: "patch"}},
 		setup: func(a *attack) {
-			a.create(a.path("configmaps"), map[string]any{"metadata": map[string]any{"name": "c"}, "data": map[string]any{"a": strings.Repeat("x", 500<<10)}})
+			a.create(
+				a.path("configmaps"),
+				map[string]any{"metadata": map[string]any{"name": "c"}, "data": map[string]any{"a": strings.Repeat("x", 500<<10)}},
+			)
 		},
 		run: func(a *attack) {
 			for depth, status := range map[int]int{900: http.StatusUnprocessableEntity, 9000: http.StatusBadRequest} {
@@ -150,7 +177,9 @@ func yamlDepthAttack() row {
 		row:    "34",
 		rights: []right{{group: "hostile.example.com", resources: "deeps", verbs: "create,list"}},
 		setup: func(a *attack) {
-			a.admin.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(widgetDefinition)).want(a, http.StatusCreated)
+			a.admin.send(
+				http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(widgetDefinition),
+			).want(a, http.StatusCreated)
 			path := a.groupPath("hostile.example.com/v1", "deeps")
 			const atMost = 20 * time.Second
 			for end := time.Now().Add(atMost); a.admin.get(path).status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
@@ -197,12 +226,16 @@ func mergeKeyAttack() row {
 		row:    "20",
 		rights: []right{{group: "apps", resources: "deployments", verbs: "patch"}},
 		setup: func(a *attack) {
-			a.admin.send(http.MethodPost, a.groupPath("apps/v1", "deployments"), jsonType, []byte(deploymentBody)).want(a, http.StatusCreated)
+			a.admin.send(
+				http.MethodPost, a.groupPath("apps/v1", "deployments"), jsonType, []byte(deploymentBody),
+			).want(a, http.StatusCreated)
 		},
 		run: func(a *attack) {
 			for _, key := range []string{`["c"]`, `{"c":"c"}`} {
 				body := `{"spec":{"template":{"spec":{"containers":[{"name":` + key + `}]}}}}`
-				a.user.send(http.MethodPatch, a.groupPath("apps/v1", "deployments/d"), strategicType, []byte(body)).want(a, http.StatusUnprocessableEntity)
+				a.user.send(
+					http.MethodPatch, a.groupPath("apps/v1", "deployments/d"), strategicType, []byte(body),
+				).want(a, http.StatusUnprocessableEntity)
 			}
 		},
 	}
@@ -236,7 +269,9 @@ func schemaDepthAttack() row {
 				schema := nestedMessage(not, depth)
 				message := bytesField(2, bytesField(7, bytesField(4, bytesField(1, schema))))
 				body := envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", message)
-				a.user.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", protoType, body).want(a, http.StatusBadRequest)
+				a.user.send(
+					http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", protoType, body,
+				).want(a, http.StatusBadRequest)
 			}
 			a.user.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").want(a, http.StatusOK)
 		},
@@ -267,7 +302,9 @@ func ruleAttack() row {
 				`"x-kubernetes-preserve-unknown-fields":true`, `"properties":{"s":{"type":"string","maxLength":2000}},"x-kubernetes-validations":[
 				{"rule":"size(self.s.replace('a','`+strings.Repeat("a", 1100)+`').replace('a','`+strings.Repeat("a", 1100)+`')) > 0"},
 				{"rule":"size('%.1000000000f'.format([1.0])) > 0"},{"rule":"quantity('1e-99999' + '9999') == quantity('1')"}]`).Replace(widgetDefinition)
-			a.user.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(definition)).want(a, http.StatusCreated)
+			a.user.send(
+				http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(definition),
+			).want(a, http.StatusCreated)
 			path := a.groupPath("rules.example.com/v1", "grows")
 			const atMost = 20 * time.Second
 			for end := time.Now().Add(atMost); a.admin.get(path).status != http.StatusOK; time.Sleep(20 * time.Millisecond) {

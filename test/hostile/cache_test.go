@@ -108,7 +108,9 @@ func stalledWatchers(a *attack) {
 	const watchers = 50
 	for i := range watchers {
 		c := a.dialHTTP2(false, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16})
-		if err := c.headers(1, true, http.MethodGet, a.path("configmaps?watch=1"), "authorization", "Bearer "+a.user.token); err != nil {
+		if err := c.headers(
+			1, true, http.MethodGet, a.path("configmaps?watch=1"), "authorization", "Bearer "+a.user.token,
+		); err != nil {
 			a.Fatalf("watcher %d: %v", i, err)
 		}
 	}
@@ -184,7 +186,9 @@ func readsFarBehind(a *attack) {
 				a.Fatal(err)
 			}
 			lists = append(lists, list)
-			a.admin.send(http.MethodPatch, a.path("configmaps/c-00001"), mergeType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, i)).want(a, http.StatusOK)
+			a.admin.send(
+				http.MethodPatch, a.path("configmaps/c-00001"), mergeType, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, i),
+			).want(a, http.StatusOK)
 			continue
 		}
 		object["data"].(map[string]any)["n"] = strconv.Itoa(i)
@@ -192,12 +196,16 @@ func readsFarBehind(a *attack) {
 	}
 	const small = 320 // a log that keeps some events whatever their size forgets the first ones by these
 	for i := range small {
-		a.admin.send(http.MethodPatch, a.path("configmaps/c-00001"), mergeType, fmt.Appendf(nil, `{"data":{"m":"%d"}}`, i)).want(a, http.StatusOK)
+		a.admin.send(
+			http.MethodPatch, a.path("configmaps/c-00001"), mergeType, fmt.Appendf(nil, `{"data":{"m":"%d"}}`, i),
+		).want(a, http.StatusOK)
 	}
 	before, err := usageOf(a.server.cmd.Process.Pid)
 	for _, list := range lists {
 		a.user.get(a.path("configmaps?limit=5&continue="+url.QueryEscape(list.Metadata.Continue))).want(a, http.StatusOK)
-		a.user.get(a.path("configmaps?limit=1&resourceVersionMatch=Exact&resourceVersion="+list.Metadata.ResourceVersion)).want(a, http.StatusOK)
+		a.user.get(
+			a.path("configmaps?limit=1&resourceVersionMatch=Exact&resourceVersion="+list.Metadata.ResourceVersion),
+		).want(a, http.StatusOK)
 	}
 	if err != nil || raceDetector {
 		return // nothing is measured here
@@ -229,13 +237,17 @@ func compactedReads(a *attack) {
 	}
 	exact := a.path("configmaps?resourceVersionMatch=Exact&resourceVersion=" + list.Metadata.ResourceVersion)
 	eventually(a, "the revision to be compacted", func() error {
-		a.admin.send(http.MethodPatch, a.path("configmaps/c-0"), mergeType, []byte(`{"data":{"t":"`+time.Now().String()+`"}}`)).want(a, http.StatusOK)
+		a.admin.send(
+			http.MethodPatch, a.path("configmaps/c-0"), mergeType, []byte(`{"data":{"t":"`+time.Now().String()+`"}}`),
+		).want(a, http.StatusOK)
 		if got := a.user.get(exact); got.status != http.StatusGone {
 			return fmt.Errorf("an exact list: %d", got.status)
 		}
 		return nil
 	})
-	got := a.user.get(a.path("configmaps?limit=5&continue="+url.QueryEscape(list.Metadata.Continue))).want(a, http.StatusGone)
+	got := a.user.get(
+		a.path("configmaps?limit=5&continue="+url.QueryEscape(list.Metadata.Continue)),
+	).want(a, http.StatusGone)
 	if got.reason() != "Expired" || !strings.Contains(string(got.body), `"continue"`) {
 		a.Errorf("%s", shorten(string(got.body)))
 	}

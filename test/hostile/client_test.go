@@ -89,7 +89,9 @@ func (c *client) send(method, path, contentType string, body []byte, headers ...
 	return c.sendContext(context.Background(), method, path, contentType, body, headers...)
 }
 
-func (c *client) sendContext(ctx context.Context, method, path, contentType string, body []byte, headers ...string) *answer {
+func (c *client) sendContext(
+	ctx context.Context, method, path, contentType string, body []byte, headers ...string,
+) *answer {
 	a := &answer{request: method + " " + shorten(path)}
 	resp, err := c.open(ctx, method, path, contentType, body, headers...)
 	if err != nil {
@@ -106,7 +108,9 @@ func (c *client) sendContext(ctx context.Context, method, path, contentType stri
 
 // open sends a request and returns the answer, of which the caller reads and closes
 // the body.
-func (c *client) open(ctx context.Context, method, path, contentType string, body []byte, headers ...string) (*http.Response, error) {
+func (c *client) open(
+	ctx context.Context, method, path, contentType string, body []byte, headers ...string,
+) (*http.Response, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)

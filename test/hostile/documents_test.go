@@ -31,8 +31,10 @@ func documentAttacks() []row {
 		},
 		{
 			name: "names that are paths, of several kinds", row: "12",
-			rights: []right{{resources: "configmaps", verbs: "*"}, {group: "policy", resources: "poddisruptionbudgets", verbs: "*"}},
-			run:    pathNames,
+			rights: []right{
+				{resources: "configmaps", verbs: "*"}, {group: "policy", resources: "poddisruptionbudgets", verbs: "*"},
+			},
+			run: pathNames,
 		},
 		{
 			name: "cluster-scoped custom resource through a namespace", row: "13",
@@ -65,7 +67,9 @@ func define(a *attack, kind, schema string) {
 	body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.hostile.example.com"},`+
 		`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":%[2]q,"kind":%[1]q},"versions":[{"name":"v1","served":true,"storage":true,`+
 		`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%[3]s}}}}]}}`, kind, plural, schema)
-	a.admin.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body)).want(a, http.StatusCreated)
+	a.admin.send(
+		http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body),
+	).want(a, http.StatusCreated)
 	eventually(a, plural+" to be served", func() error {
 		if got := a.admin.get("/apis/hostile.example.com/v1/" + plural); got.status != http.StatusOK {
 			return fmt.Errorf("%d", got.status)
@@ -89,7 +93,9 @@ func deepBodies(a *attack) {
 		if s.close != "" {
 			deep += "1" + strings.Repeat(s.close, depth)
 		}
-		body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"x":` + deep[:min(len(deep), size)] + "}")
+		body := []byte(
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"x":` + deep[:min(len(deep), size)] + "}",
+		)
 		for _, contentType := range []string{jsonType, yamlType} {
 			a.user.send(http.MethodPost, a.path("configmaps"), contentType, body).want(a, refused()...)
 			a.user.send(http.MethodPost, a.path("configmaps"), contentType, []byte(deep)).want(a, refused()...)
@@ -101,12 +107,18 @@ func deepBodies(a *attack) {
 	field := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 	body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"x":` + field + "}")
 	for _, contentType := range []string{jsonType, yamlType} {
-		a.user.send(http.MethodPost, a.path("configmaps?fieldValidation=Ignore"), contentType, body).want(a, http.StatusBadRequest)
+		a.user.send(
+			http.MethodPost, a.path("configmaps?fieldValidation=Ignore"), contentType, body,
+		).want(a, http.StatusBadRequest)
 	}
-	a.user.send(http.MethodPatch, a.path("configmaps/x?fieldManager=f&fieldValidation=Ignore"), applyType, body).want(a, http.StatusBadRequest)
+	a.user.send(
+		http.MethodPatch, a.path("configmaps/x?fieldManager=f&fieldValidation=Ignore"), applyType, body,
+	).want(a, http.StatusBadRequest)
 	// YAML that is not JSON too has a decoder of its own.
 	yaml := append([]byte("# a comment\n"), body...)
-	a.user.send(http.MethodPatch, a.path("configmaps/x?fieldManager=f&fieldValidation=Ignore"), applyType, yaml).want(a, http.StatusBadRequest)
+	a.user.send(
+		http.MethodPatch, a.path("configmaps/x?fieldManager=f&fieldValidation=Ignore"), applyType, yaml,
+	).want(a, http.StatusBadRequest)
 }
 
 // aliases has a document that is small and stands for gigabytes.
@@ -124,8 +136,12 @@ func jsonPatches(a *attack) {
 	for range 10001 {
 		long = append(long, map[string]any{"op": "test", "path": "/metadata/name", "value": "a"})
 	}
-	a.user.send(http.MethodPatch, a.path("configmaps/a"), jsonPatchType, encode(long)).want(a, http.StatusRequestEntityTooLarge)
-	growing := []any{map[string]any{"op": "add", "path": "/data/k", "value": map[string]any{"x": strings.Repeat("x", 1000)}}}
+	a.user.send(
+		http.MethodPatch, a.path("configmaps/a"), jsonPatchType, encode(long),
+	).want(a, http.StatusRequestEntityTooLarge)
+	growing := []any{
+		map[string]any{"op": "add", "path": "/data/k", "value": map[string]any{"x": strings.Repeat("x", 1000)}},
+	}
 	for i := range 40 {
 		growing = append(growing, map[string]any{"op": "copy", "from": "/data", "path": fmt.Sprintf("/data/k%d", i)})
 	}
@@ -139,7 +155,11 @@ func deepPatches(a *attack) {
 	for _, contentType := range []string{mergeType, strategicType, applyType} {
 		a.user.send(http.MethodPatch, a.path("configmaps/a?fieldManager=f"), contentType, deep).want(a, refused()...)
 	}
-	wide := []byte(`{"data":{"a":` + strings.Repeat(`{"x":"`+strings.Repeat("y", 200)+`","a":`, 9000) + "1" + strings.Repeat("}", 9000) + "}}")
+	wide := []byte(
+		`{"data":{"a":` + strings.Repeat(
+			`{"x":"`+strings.Repeat("y", 200)+`","a":`, 9000,
+		) + "1" + strings.Repeat("}", 9000) + "}}",
+	)
 	a.user.send(http.MethodPatch, a.path("configmaps/a"), mergeType, wide).want(a, refused()...)
 }
 
@@ -161,7 +181,8 @@ func malformedProtobuf(a *attack) {
 		return append(slices.Clone(header), append(message, raw...)...)
 	}
 	for _, body := range [][]byte{
-		nil, header, append(slices.Clone(header), long...), append(slices.Clone(header), group...), wrap(long), wrap(group), wrap([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}),
+		nil, header, append(slices.Clone(header), long...), append(slices.Clone(header), group...), wrap(long), wrap(group),
+		wrap([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}),
 		wrap([]byte{0x0a, 0x03, 0x0a, 0x01, 0xff}), // a name that is no UTF-8
 	} {
 		if body != nil {
@@ -187,7 +208,9 @@ func malformedCBOR(a *attack) {
 	}
 	a.user.send(http.MethodPost, a.path("pods?dryRun=All"), cborType, body).want(a, http.StatusCreated)
 	for _, body := range [][]byte{
-		{0xff}, bytes.Repeat([]byte{0x9f}, 100000), bytes.Repeat([]byte{0x81}, 1<<20), {0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x5b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0xbf}, {0xa1, 0x01, 0x02},
+		{0xff}, bytes.Repeat([]byte{0x9f}, 100000), bytes.Repeat([]byte{0x81}, 1<<20),
+		{0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x5b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+		{0xbf}, {0xa1, 0x01, 0x02},
 	} {
 		a.user.send(http.MethodPost, a.path("configmaps"), cborType, body).want(a, http.StatusBadRequest)
 	}
@@ -197,12 +220,16 @@ func malformedCBOR(a *attack) {
 // hide them from a check of the text.
 func quantities(a *attack) {
 	limited := func(member string) []byte {
-		return []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{` + member + `}}}]}}`)
+		return []byte(
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{` + member + `}}}]}}`,
+		)
 	}
 	for _, q := range []string{"011E011110011110", "1e-999999999", "1e999999999", "-1E-2147483647"} {
 		quoted := fmt.Sprintf("%q", q)
 		escaped := fmt.Sprintf(`"\u00%02x%s"`, q[0], q[1:])
-		for _, member := range []string{`"cpu":` + quoted, `"cpu":` + escaped, `"cpu":` + quoted + `,"cpu":"1"`, `"cpu":"1","cpu":` + quoted} {
+		for _, member := range []string{
+			`"cpu":` + quoted, `"cpu":` + escaped, `"cpu":` + quoted + `,"cpu":"1"`, `"cpu":"1","cpu":` + quoted,
+		} {
 			if a.Failed() {
 				return // each of the others would take a minute too
 			}
@@ -210,16 +237,26 @@ func quantities(a *attack) {
 			for _, validation := range []string{"Strict", "Ignore"} {
 				// A value that is replaced by a second one may be dropped unread.
 				statuses := append(refused(), http.StatusCreated)
-				a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), jsonType, body).want(a, statuses...)
-				a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), yamlType, body).want(a, statuses...)
+				a.user.send(
+					http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), jsonType, body,
+				).want(a, statuses...)
+				a.user.send(
+					http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), yamlType, body,
+				).want(a, statuses...)
 			}
-			a.user.send(http.MethodPatch, a.path("pods/q?dryRun=All&fieldManager=f"), applyType, body).want(a, append(refused(), http.StatusCreated)...)
+			a.user.send(
+				http.MethodPatch, a.path("pods/q?dryRun=All&fieldManager=f"), applyType, body,
+			).want(a, append(refused(), http.StatusCreated)...)
 			patch := []byte(`{"spec":{"containers":[{"name":"c","resources":{"limits":{` + member + `}}}]}}`)
 			for _, contentType := range []string{strategicType, mergeType} {
-				a.user.send(http.MethodPatch, a.path("pods/p?dryRun=All"), contentType, patch).want(a, append(refused(), http.StatusOK)...)
+				a.user.send(
+					http.MethodPatch, a.path("pods/p?dryRun=All"), contentType, patch,
+				).want(a, append(refused(), http.StatusOK)...)
 			}
 		}
-		nulled := []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":` + quoted + `}}}],"containers":null}}`)
+		nulled := []byte(
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":` + quoted + `}}}],"containers":null}}`,
+		)
 		a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation=Ignore"), jsonType, nulled).want(a, refused()...)
 	}
 }
@@ -233,7 +270,9 @@ func costlyRules(a *attack) {
 		body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"costs%[1]d.hostile.example.com"},`+
 			`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":"costs%[1]d","kind":"Cost%[1]d"},"versions":[{"name":"v1","served":true,"storage":true,`+
 			`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%[2]s}}}}]}}`, i, schema)
-		got := a.user.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body)).want(a, http.StatusUnprocessableEntity)
+		got := a.user.send(
+			http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body),
+		).want(a, http.StatusUnprocessableEntity)
 		if !strings.Contains(string(got.body), "cost") {
 			a.Errorf("%s", shorten(string(got.body)))
 		}
@@ -245,7 +284,9 @@ func pathNames(a *attack) {
 	for _, name := range []string{"..", ".", "a/b", "a%2fb", "../../secrets", "%"} {
 		body := map[string]any{"metadata": map[string]any{"name": name}}
 		a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(body)).want(a, http.StatusUnprocessableEntity)
-		a.user.send(http.MethodPost, a.groupPath("policy/v1", "poddisruptionbudgets"), jsonType, encode(body)).want(a, http.StatusUnprocessableEntity)
+		a.user.send(
+			http.MethodPost, a.groupPath("policy/v1", "poddisruptionbudgets"), jsonType, encode(body),
+		).want(a, http.StatusUnprocessableEntity)
 	}
 	for _, name := range []string{"%2e%2e", "%2e", "a%252fb"} {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
@@ -258,10 +299,15 @@ func pathNames(a *attack) {
 
 func patchDirectives(a *attack) {
 	for _, patch := range []string{
-		`{"spec":{"containers":[{"name":["a"]}]}}`, `{"spec":{"containers":[{"name":{"a":1},"image":"x"},{"name":{"a":1}}]}}`, `{"spec":{"$setElementOrder/containers":[{"name":[]}],"containers":[{"name":[]}]}}`,
-		`{"$retainKeys":[{}]}`, `{"spec":{"$retainKeys":[{}]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`, `{"spec":{"containers":[{"$patch":"delete","name":["c"]}]}}`,
+		`{"spec":{"containers":[{"name":["a"]}]}}`,
+		`{"spec":{"containers":[{"name":{"a":1},"image":"x"},{"name":{"a":1}}]}}`,
+		`{"spec":{"$setElementOrder/containers":[{"name":[]}],"containers":[{"name":[]}]}}`,
+		`{"$retainKeys":[{}]}`, `{"spec":{"$retainKeys":[{}]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`,
+		`{"spec":{"containers":[{"$patch":"delete","name":["c"]}]}}`,
 	} {
-		a.user.send(http.MethodPatch, a.path("pods/p"), strategicType, []byte(patch)).want(a, append(refused(), http.StatusOK)...)
+		a.user.send(
+			http.MethodPatch, a.path("pods/p"), strategicType, []byte(patch),
+		).want(a, append(refused(), http.StatusOK)...)
 	}
 }
 

@@ -64,7 +64,10 @@ func edgeAttacks() []row {
 			// Writes that are under way together take most of it. What is kept are the log and what the store has in memory.
 			limits: limits{cpu: 16 * time.Second, peak: 640 << 20, kept: 128 << 20},
 		},
-		{name: "withheld bodies do not delay a stop", row: "27", fresh: true, run: stopWithWithheldBodies, withoutBystander: "the server stops"},
+		{
+			name: "withheld bodies do not delay a stop", row: "27", fresh: true, run: stopWithWithheldBodies,
+			withoutBystander: "the server stops",
+		},
 		{
 			name: "credentials in URLs and headers", row: "29", server: "verbose",
 			rights: []right{{resources: "secrets", verbs: "create"}},
@@ -72,7 +75,10 @@ func edgeAttacks() []row {
 		},
 		{name: "tokens that an issuer signed and that do not hold", row: "S12", server: "issuer", run: issuerTokens},
 		// Each attempt waits by itself, before it has a seat, and ends with its client.
-		{name: "webhook of tokens that hangs", row: "36", server: "webhook", run: hangingTokens, limits: limits{cpu: 3 * time.Second}},
+		{
+			name: "webhook of tokens that hangs", row: "36", server: "webhook", run: hangingTokens,
+			limits: limits{cpu: 3 * time.Second},
+		},
 	}
 }
 
@@ -88,11 +94,16 @@ func impersonation(a *attack) {
 		a.user.get("/api/v1/namespaces", headers...).want(a, http.StatusForbidden)
 	}
 	// A group alone is a mistake, and no way around the check.
-	a.user.get("/api/v1/namespaces", "Impersonate-Group", "system:masters").want(a, http.StatusForbidden, http.StatusInternalServerError, http.StatusBadRequest)
+	a.user.get("/api/v1/namespaces", "Impersonate-Group", "system:masters").want(
+		a, http.StatusForbidden, http.StatusInternalServerError, http.StatusBadRequest,
+	)
 }
 
 func spoofedHeaders(a *attack) {
-	headers := []string{"X-Remote-User", "administrator", "X-Remote-Group", "system:masters", "X-Remote-Extra-Scopes", "x", "X-Remote-Uid", "1"}
+	headers := []string{
+		"X-Remote-User", "administrator", "X-Remote-Group", "system:masters", "X-Remote-Extra-Scopes", "x", "X-Remote-Uid",
+		"1",
+	}
 	a.anonymous.get("/api/v1/namespaces", headers...).want(a, http.StatusForbidden)
 	a.user.get("/api/v1/namespaces", headers...).want(a, http.StatusForbidden)
 	who := a.user.send(http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", jsonType,
@@ -140,10 +151,13 @@ func manyPaths(a *attack) {
 		wg.Go(func() {
 			for i := w; i < n; i += 4 {
 				for _, path := range []string{
-					"/apis/sneaky%d.example.com/v1//x", "/api/sneaky%d/pods", "/apis/apps/v1/sneaky%d", "/api/v1/namespaces/default/pods/x/sneaky%d",
-					"/apis/sneaky%d.example.com/v1", "/sneaky%d", "/api/v1/watch/sneaky%d", "/apis/apiextensions.k8s.io/sneaky%d/customresourcedefinitions",
+					"/apis/sneaky%d.example.com/v1//x", "/api/sneaky%d/pods", "/apis/apps/v1/sneaky%d",
+					"/api/v1/namespaces/default/pods/x/sneaky%d",
+					"/apis/sneaky%d.example.com/v1", "/sneaky%d", "/api/v1/watch/sneaky%d",
+					"/apis/apiextensions.k8s.io/sneaky%d/customresourcedefinitions",
 				} {
-					if got := a.anonymous.get(fmt.Sprintf(path, i)); got.status != http.StatusForbidden && got.status != http.StatusNotFound {
+					if got := a.anonymous.get(fmt.Sprintf(path, i)); got.status != http.StatusForbidden &&
+						got.status != http.StatusNotFound {
 						a.Errorf("%s: %d %v", got.request, got.status, got.err)
 						return
 					}
@@ -172,7 +186,10 @@ func longPaths(a *attack) {
 }
 
 func invalidPaths(a *attack) {
-	for _, path := range []string{"/apis/%ff%fe/v1//x", "/apis/x/%ff/y", "/api/v1/%ff%fe", "/api/v1/namespaces/%ff/pods", "/%ff", "/api/v1/pods/x/%fe", "/api/v1/namespaces/%00/pods"} {
+	for _, path := range []string{
+		"/apis/%ff%fe/v1//x", "/apis/x/%ff/y", "/api/v1/%ff%fe", "/api/v1/namespaces/%ff/pods", "/%ff", "/api/v1/pods/x/%fe",
+		"/api/v1/namespaces/%00/pods",
+	} {
 		a.anonymous.get(path).want(a, http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest)
 		a.user.get(path).want(a, http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest)
 		// A list of a namespace that cannot be is empty.
@@ -201,7 +218,10 @@ func manyStreams(a *attack) {
 	c := a.dialHTTP2(true)
 	const streams = 2000
 	for i := range uint32(streams) {
-		if c.headers(2*i+1, false, http.MethodPost, selfReviews, "authorization", "Bearer "+a.user.token, "content-type", jsonType, "content-length", "100") != nil {
+		if c.headers(
+			2*i+1, false, http.MethodPost, selfReviews, "authorization", "Bearer "+a.user.token, "content-type", jsonType,
+			"content-length", "100",
+		) != nil {
 			break
 		}
 	}
@@ -224,9 +244,12 @@ func manyStreams(a *attack) {
 func largeHeaders(a *attack) {
 	conn := a.dial("http/1.1")
 	go func() {
-		_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 4000)+"\r\n")
+		_, _ = io.WriteString(
+			conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 4000)+"\r\n",
+		)
 	}() // the server may close before it has read all
-	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil &&
+		resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		a.Errorf("%d", resp.StatusCode)
 	}
 	// Many references to one header of the compression's table.
@@ -296,7 +319,10 @@ func withheldBodies(a *attack) {
 	for range 6 {
 		c := a.dialHTTP2(true)
 		for i := range uint32(90) {
-			if err := c.headers(2*i+1, false, http.MethodPost, selfReviews, "authorization", "Bearer "+a.user.token, "content-type", jsonType, "content-length", "100"); err != nil {
+			if err := c.headers(
+				2*i+1, false, http.MethodPost, selfReviews, "authorization", "Bearer "+a.user.token, "content-type", jsonType,
+				"content-length", "100",
+			); err != nil {
 				a.Fatal(err)
 			}
 		}
@@ -328,7 +354,8 @@ func partialBodies(a *attack) {
 			continue // it was answered before it was sent
 		}
 		go func() {
-			if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && answer.StatusCode == http.StatusTooManyRequests {
+			if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil &&
+				answer.StatusCode == http.StatusTooManyRequests {
 				refused.Add(1)
 			}
 		}()
@@ -342,7 +369,9 @@ func partialBodies(a *attack) {
 	other := newClient(a.T, a.server.url, bystanderToken, false)
 	defer other.close()
 	for range 5 {
-		other.send(http.MethodPost, selfReviews, jsonType, []byte(strings.Repeat(" ", 700<<10)+selfReview)).want(a, http.StatusCreated)
+		other.send(
+			http.MethodPost, selfReviews, jsonType, []byte(strings.Repeat(" ", 700<<10)+selfReview),
+		).want(a, http.StatusCreated)
 	}
 }
 
@@ -354,7 +383,10 @@ func waitingReads(a *attack) {
 	for i := range all {
 		all[i] = a.dialHTTP2(true)
 		for s := range uint32(streams) {
-			if err := all[i].headers(2*s+1, true, http.MethodGet, a.path("configmaps?resourceVersion=1099511627776"), "authorization", "Bearer "+a.user.token); err != nil {
+			if err := all[i].headers(
+				2*s+1, true, http.MethodGet, a.path("configmaps?resourceVersion=1099511627776"), "authorization",
+				"Bearer "+a.user.token,
+			); err != nil {
 				a.Fatal(err)
 			}
 		}
@@ -451,7 +483,9 @@ func unreadCopies(a *attack) {
 func unreadWrites(a *attack) {
 	counts := map[string]int{}
 	for i := range 6 {
-		a.unread(counts, http.MethodPatch, a.path("configmaps/big"), fmt.Sprintf(`{"data":{"n":"%d"}}`, i), "content-type", mergeType)
+		a.unread(
+			counts, http.MethodPatch, a.path("configmaps/big"), fmt.Sprintf(`{"data":{"n":"%d"}}`, i), "content-type", mergeType,
+		)
 	}
 	if counts["200"] < 10 || counts["429"] < 200 {
 		a.Errorf("the answers by status: %v", counts)
@@ -473,7 +507,10 @@ func (a *attack) othersRead() {
 func stopWithWithheldBodies(a *attack) {
 	for range 5 {
 		c := a.dialHTTP2(true)
-		if err := c.headers(1, false, http.MethodPost, selfReviews, "authorization", "Bearer "+a.user.token, "content-type", jsonType, "content-length", "100"); err != nil {
+		if err := c.headers(
+			1, false, http.MethodPost, selfReviews, "authorization", "Bearer "+a.user.token, "content-type", jsonType,
+			"content-length", "100",
+		); err != nil {
 			a.Fatal(err)
 		}
 		if err := c.ping(); err != nil {
@@ -522,7 +559,8 @@ func hangingTokens(a *attack) {
 		wg.Go(func() {
 			c := newClient(a.T, a.server.url, fmt.Sprintf("unknown-%d", i), false)
 			defer c.close()
-			if got := c.sendContext(ctx, http.MethodGet, "/api/v1/namespaces", "", nil); got.status != 0 && got.status != http.StatusUnauthorized {
+			if got := c.sendContext(ctx, http.MethodGet, "/api/v1/namespaces", "", nil); got.status != 0 &&
+				got.status != http.StatusUnauthorized {
 				a.Errorf("%d", got.status)
 			}
 		})

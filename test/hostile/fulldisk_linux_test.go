@@ -41,7 +41,9 @@ func TestFullDisk(t *testing.T) {
 	}
 	written := 0
 	for ; written < 1000; written++ {
-		if got := write(written).want(t, http.StatusCreated, http.StatusInsufficientStorage); got.status != http.StatusCreated {
+		if got := write(written).want(
+			t, http.StatusCreated, http.StatusInsufficientStorage,
+		); got.status != http.StatusCreated {
 			if got.reason() == "" {
 				t.Errorf("the answer is no Status with a reason: %s", shorten(string(got.body)))
 			}

@@ -184,7 +184,9 @@ func (f *fleet) attack(t *testing.T, r row) {
 		t.Skip("not withstood yet: " + r.open)
 	}
 	f.taken++
-	a := &attack{T: t, server: f.serverFor(t, r), userName: userName(f.taken), namespace: fmt.Sprintf("attack-%d", f.taken)}
+	a := &attack{
+		T: t, server: f.serverFor(t, r), userName: userName(f.taken), namespace: fmt.Sprintf("attack-%d", f.taken),
+	}
 	a.user = newClient(t, a.server.url, userToken(f.taken), false)
 	a.admin = newClient(t, a.server.url, adminToken, false)
 	a.anonymous = newClient(t, a.server.url, "", false)
@@ -226,7 +228,8 @@ func (f *fleet) attack(t *testing.T, r row) {
 	b.client.close()
 	a.anonymous.close()
 	t.Logf("cpu %v, peak +%.1f MiB, heap afterwards %+.1f MiB, allocated %.1f MiB, goroutines %+d, %d reads of a bystander, the longest %v",
-		after.cpu-before.cpu, mib(after.peak-before.resident), mib(after.Heap-before.Heap), mib(after.Allocated-before.Allocated),
+		after.cpu-before.cpu, mib(after.peak-before.resident), mib(after.Heap-before.Heap),
+		mib(after.Allocated-before.Allocated),
 		after.Goroutines-before.Goroutines, reads, b.longest.Round(time.Millisecond))
 }
 
@@ -234,7 +237,10 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // prepare makes the namespace, the rights and what setup makes.
 func (a *attack) prepare(r row) {
-	a.create("/api/v1/namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": a.namespace}})
+	a.create(
+		"/api/v1/namespaces",
+		map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": a.namespace}},
+	)
 	if len(r.rights) > 0 {
 		a.grant(a.namespace, a.userName, a.namespace, r.rights)
 	}

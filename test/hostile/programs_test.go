@@ -54,7 +54,9 @@ func serveIssuer(dir string, c *keelson.Config) {
 	private, err := jose.JSONWebKey{Key: key, KeyID: "k"}.MarshalJSON()
 	must(err)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})
-	for name, content := range map[string][]byte{issuerURLFile: []byte(issuer.URL), issuerCAFile: certificate, issuerKeyFile: private} {
+	for name, content := range map[string][]byte{
+		issuerURLFile: []byte(issuer.URL), issuerCAFile: certificate, issuerKeyFile: private,
+	} {
 		must(os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	o := &c.Authentication.OIDC
@@ -81,7 +83,9 @@ func issuerTokens(a *attack) {
 		a.Fatal(err)
 	}
 	token := func(key any, claims map[string]any) string {
-		all := map[string]any{"iss": string(read(issuerURLFile)), "aud": audience, "sub": "jane", "exp": time.Now().Add(time.Hour).Unix()}
+		all := map[string]any{
+			"iss": string(read(issuerURLFile)), "aud": audience, "sub": "jane", "exp": time.Now().Add(time.Hour).Unix(),
+		}
 		maps.Copy(all, claims)
 		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
 		if err != nil {
@@ -184,7 +188,9 @@ func TestHangingKeyManagement(t *testing.T) {
 		admin.get("/api/v1/namespaces/default").want(t, http.StatusOK)
 		admin.get("/api/v1/configmaps").want(t, http.StatusOK)
 	}
-	admin.send(http.MethodPost, "/api/v1/namespaces/default/configmaps", jsonType, encode(configMap("c", 10))).want(t, http.StatusCreated)
+	admin.send(
+		http.MethodPost, "/api/v1/namespaces/default/configmaps", jsonType, encode(configMap("c", 10)),
+	).want(t, http.StatusCreated)
 	for range secrets {
 		if got := <-waiting; got.status == http.StatusOK || got.status == http.StatusNotFound {
 			t.Errorf("a secret that nobody can decrypt: %d %s", got.status, shorten(string(got.body)))

@@ -98,8 +98,14 @@ type resource struct {
 }
 
 var resources = []resource{
-	{"v1", "ConfigMap", "configmaps", true, func(v string) map[string]any { return map[string]any{"data": map[string]any{"v": v}} }},
-	{"v1", "Secret", "secrets", true, func(v string) map[string]any { return map[string]any{"stringData": map[string]any{"v": v}} }},
+	{
+		"v1", "ConfigMap", "configmaps", true,
+		func(v string) map[string]any { return map[string]any{"data": map[string]any{"v": v}} },
+	},
+	{
+		"v1", "Secret", "secrets", true,
+		func(v string) map[string]any { return map[string]any{"stringData": map[string]any{"v": v}} },
+	},
 	{"coordination.k8s.io/v1", "Lease", "leases", true, func(v string) map[string]any {
 		return map[string]any{"spec": map[string]any{"holderIdentity": v}}
 	}},
@@ -143,7 +149,9 @@ type request struct {
 func (r request) String() string {
 	b, _ := json.Marshal(r.body)
 	p, _ := json.Marshal(r.patch)
-	return fmt.Sprintf("%s %s?%s revision %s body %s patch %s %s", r.method, r.path, r.query.Encode(), r.revision, b, p, r.contentType)
+	return fmt.Sprintf(
+		"%s %s?%s revision %s body %s patch %s %s", r.method, r.path, r.query.Encode(), r.revision, b, p, r.contentType,
+	)
 }
 
 type run func(t *testing.T, w *apiWorld) string
@@ -162,7 +170,12 @@ func (g *requests) next() (string, run) {
 	case n < 55:
 		return g.one(g.delete(r, namespace, name))
 	case n < 57:
-		return g.one(request{method: http.MethodDelete, path: r.path(namespace, ""), query: url.Values{"labelSelector": {"color=" + pick(g.rng, colors...)}}})
+		return g.one(
+			request{
+				method: http.MethodDelete, path: r.path(namespace, ""),
+				query: url.Values{"labelSelector": {"color=" + pick(g.rng, colors...)}},
+			},
+		)
 	case n < 68:
 		return g.one(g.get(r, namespace, name))
 	case n < 88:
@@ -223,7 +236,9 @@ func (g *requests) dry(q url.Values) url.Values {
 }
 
 func (g *requests) create(r resource, namespace, name string) request {
-	return request{method: http.MethodPost, path: r.path(namespace, ""), query: g.dry(url.Values{}), body: g.object(r, namespace, name)}
+	return request{
+		method: http.MethodPost, path: r.path(namespace, ""), query: g.dry(url.Values{}), body: g.object(r, namespace, name),
+	}
 }
 
 func (g *requests) update(r resource, namespace, name string) request {
@@ -239,12 +254,15 @@ func (g *requests) patch(r resource, namespace, name string) request {
 	case 0:
 		req.contentType = "application/merge-patch+json"
 		req.patch = map[string]any{"metadata": map[string]any{
-			"labels": map[string]any{"color": pick(g.rng, colors...)}, "annotations": map[string]any{"step": strconv.Itoa(g.step)}, "finalizers": pick[any](g.rng, nil, []any{}),
+			"labels":      map[string]any{"color": pick(g.rng, colors...)},
+			"annotations": map[string]any{"step": strconv.Itoa(g.step)}, "finalizers": pick[any](g.rng, nil, []any{}),
 		}}
 	case 1:
 		req.contentType = "application/json-patch+json"
 		req.patch = []any{
-			map[string]any{"op": pick(g.rng, "test", "replace"), "path": "/metadata/labels/color", "value": pick(g.rng, colors...)},
+			map[string]any{
+				"op": pick(g.rng, "test", "replace"), "path": "/metadata/labels/color", "value": pick(g.rng, colors...),
+			},
 		}
 	case 2:
 		req.contentType = "application/apply-patch+yaml"
@@ -258,13 +276,17 @@ func (g *requests) patch(r resource, namespace, name string) request {
 }
 
 func (g *requests) delete(r resource, namespace, name string) request {
-	req := request{method: http.MethodDelete, path: r.path(namespace, name), query: g.dry(url.Values{}), revision: pick(g.rng, "none", "none", "has", "wrong")}
+	req := request{
+		method: http.MethodDelete, path: r.path(namespace, name), query: g.dry(url.Values{}),
+		revision: pick(g.rng, "none", "none", "has", "wrong"),
+	}
 	return req
 }
 
 func (g *requests) accept() string {
 	return pick(g.rng, "application/json", "application/json", "application/json",
-		"application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
+		"application/json;as=Table;v=v1;g=meta.k8s.io",
+		"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
 		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
 }
 
@@ -274,7 +296,9 @@ func (g *requests) get(r resource, namespace, name string) request {
 
 // list lists: now, at an old revision, not older than the present one, in pages.
 func (g *requests) list(r resource, namespace string) (string, run) {
-	req := request{method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), accept: g.accept(), query: url.Values{}}
+	req := request{
+		method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), accept: g.accept(), query: url.Values{},
+	}
 	g.selectors(req.query)
 	if g.rng.IntN(3) == 0 {
 		req.query.Set("limit", strconv.Itoa(1+g.rng.IntN(4)))
@@ -395,7 +419,9 @@ func (w *apiWorld) ask(ctx context.Context, t *testing.T, r request) *http.Respo
 	if r.revision == "has" && revision != 0 || r.revision == "wrong" {
 		text := strconv.FormatInt(revision, 10)
 		if r.method == http.MethodDelete {
-			content = map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": map[string]any{"resourceVersion": text}}
+			content = map[string]any{
+				"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": map[string]any{"resourceVersion": text},
+			}
 		} else {
 			content = with(r.body, text)
 		}

@@ -69,7 +69,8 @@ type generator struct {
 const root = "/registry/"
 
 var storeKeys = []string{
-	root + "a/1", root + "a/2", root + "a/3", root + "a/11", root + "a", root + "b/1", root + "b/2", root + "b/1/x", root + "c",
+	root + "a/1", root + "a/2", root + "a/3", root + "a/11", root + "a", root + "b/1", root + "b/2", root + "b/1/x",
+	root + "c",
 	root + "a/1\x01", root + "a/1\xff",
 }
 
@@ -147,30 +148,34 @@ func (g *generator) commit() (string, func(context.Context, *testing.T, *storeWo
 		}
 		ops = append(ops, op)
 	}
-	return fmt.Sprintf("commit %.500s if %v", fmt.Sprint(ops), conditions), func(ctx context.Context, _ *testing.T, w *storeWorld) string {
-		txn := storage.Txn{Ops: ops}
-		for _, c := range conditions {
-			e, _, err := w.store.Get(ctx, c.key, 0)
+	return fmt.Sprintf(
+			"commit %.500s if %v", fmt.Sprint(ops), conditions,
+		), func(ctx context.Context, _ *testing.T, w *storeWorld) string {
+			txn := storage.Txn{Ops: ops}
+			for _, c := range conditions {
+				e, _, err := w.store.Get(ctx, c.key, 0)
+				if err != nil {
+					return "looking up a condition: " + w.plainError(err)
+				}
+				if !c.holds {
+					e.ModRevision = w.base + 1_000_000
+				}
+				txn.Conditions = append(txn.Conditions, storage.Condition{Key: c.key, ModRevision: e.ModRevision})
+			}
+			r, err := w.store.Commit(ctx, txn)
 			if err != nil {
-				return "looking up a condition: " + w.plainError(err)
+				return w.plainError(err)
 			}
-			if !c.holds {
-				e.ModRevision = w.base + 1_000_000
-			}
-			txn.Conditions = append(txn.Conditions, storage.Condition{Key: c.key, ModRevision: e.ModRevision})
+			return fmt.Sprintf("at %d", r-w.base)
 		}
-		r, err := w.store.Commit(ctx, txn)
-		if err != nil {
-			return w.plainError(err)
-		}
-		return fmt.Sprintf("at %d", r-w.base)
-	}
 }
 
 func (g *generator) get() (string, func(context.Context, *testing.T, *storeWorld) string) {
 	key := g.key()
 	r, latest := g.revision()
-	return fmt.Sprintf("get %q at %d (latest %v)", key, r, latest), func(ctx context.Context, _ *testing.T, w *storeWorld) string {
+	return fmt.Sprintf("get %q at %d (latest %v)", key, r, latest), func(
+		ctx context.Context, _ *testing.T, w *storeWorld,
+	) string {
 		e, at, err := w.store.Get(ctx, key, w.absolute(r, latest))
 		if err != nil {
 			return w.plainError(err)
@@ -180,7 +185,9 @@ func (g *generator) get() (string, func(context.Context, *testing.T, *storeWorld
 }
 
 func (g *generator) rangeAt() (string, func(context.Context, *testing.T, *storeWorld) string) {
-	r := storage.RangeRequest{Start: root, End: storage.PrefixEnd(root), Limit: g.rng.IntN(5), CountOnly: g.rng.IntN(5) == 0}
+	r := storage.RangeRequest{
+		Start: root, End: storage.PrefixEnd(root), Limit: g.rng.IntN(5), CountOnly: g.rng.IntN(5) == 0,
+	}
 	switch g.rng.IntN(3) {
 	case 0:
 		r.Start = g.key()
@@ -189,19 +196,21 @@ func (g *generator) rangeAt() (string, func(context.Context, *testing.T, *storeW
 		r.Start = g.key() + "\x00"
 	}
 	relative, latest := g.revision()
-	return fmt.Sprintf("range %+v at %d (latest %v)", r, relative, latest), func(ctx context.Context, _ *testing.T, w *storeWorld) string {
-		r := r
-		r.Revision = w.absolute(relative, latest)
-		result, err := w.store.Range(ctx, r)
-		if err != nil {
-			return w.plainError(err)
+	return fmt.Sprintf(
+			"range %+v at %d (latest %v)", r, relative, latest,
+		), func(ctx context.Context, _ *testing.T, w *storeWorld) string {
+			r := r
+			r.Revision = w.absolute(relative, latest)
+			result, err := w.store.Range(ctx, r)
+			if err != nil {
+				return w.plainError(err)
+			}
+			out := fmt.Sprintf("count %d more %v at %d:", result.Count, result.More, result.Revision-w.base)
+			for _, e := range result.Entries {
+				out += " " + w.plain(e)
+			}
+			return out
 		}
-		out := fmt.Sprintf("count %d more %v at %d:", result.Count, result.More, result.Revision-w.base)
-		for _, e := range result.Entries {
-			out += " " + w.plain(e)
-		}
-		return out
-	}
 }
 
 func (g *generator) compact() (string, func(context.Context, *testing.T, *storeWorld) string) {
@@ -240,7 +249,9 @@ func (g *generator) follow() (string, func(context.Context, *testing.T, *storeWo
 	i := g.rng.IntN(g.watches)
 	current := g.current
 	compacted := g.compacted
-	return fmt.Sprintf("follow watch %d to %d", i, current), func(ctx context.Context, _ *testing.T, w *storeWorld) string {
+	return fmt.Sprintf("follow watch %d to %d", i, current), func(
+		ctx context.Context, _ *testing.T, w *storeWorld,
+	) string {
 		if w.through[i] < compacted && w.through[i] < current {
 			return "overtaken" // it may be told so, or deliver what it had read before
 		}
@@ -288,7 +299,9 @@ func (w *storeWorld) plainError(err error) string {
 	case err == nil:
 		return "no error"
 	case errors.As(err, &conflict):
-		return fmt.Sprintf("conflict over %q with %s at %d", conflict.Condition.Key, w.plain(conflict.Current), conflict.Revision-w.base)
+		return fmt.Sprintf(
+			"conflict over %q with %s at %d", conflict.Condition.Key, w.plain(conflict.Current), conflict.Revision-w.base,
+		)
 	case errors.As(err, &compacted):
 		return fmt.Sprintf("%d is compacted to %d", compacted.Revision-w.base, compacted.Compacted-w.base)
 	case errors.As(err, &future):

@@ -82,7 +82,9 @@ func path(key string) string {
 
 // send asks and returns the status, 0 if there was no whole answer. sent is false
 // if the request cannot have reached the server.
-func (c *Client) send(ctx context.Context, method, path, contentType string, body any) (status int, answer []byte, sent bool) {
+func (c *Client) send(
+	ctx context.Context, method, path, contentType string, body any,
+) (status int, answer []byte, sent bool) {
 	var reader io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -212,9 +214,14 @@ func (c *Client) Patch(ctx context.Context, key, value, label string) history.Op
 func (c *Client) Delete(ctx context.Context, key string, revision int64) history.Op {
 	var body any
 	if revision != 0 {
-		body = map[string]any{"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": map[string]string{"resourceVersion": strconv.FormatInt(revision, 10)}}
+		body = map[string]any{
+			"kind": "DeleteOptions", "apiVersion": "v1",
+			"preconditions": map[string]string{"resourceVersion": strconv.FormatInt(revision, 10)},
+		}
 	}
-	return c.do(ctx, history.Op{Kind: history.Delete, Key: key, If: revision}, http.MethodDelete, path(key), plainJSON, body)
+	return c.do(
+		ctx, history.Op{Kind: history.Delete, Key: key, If: revision}, http.MethodDelete, path(key), plainJSON, body,
+	)
 }
 
 // Get reads an object, consistently.

@@ -60,7 +60,9 @@ func (f *Informer) once(ctx context.Context, n int) error {
 	world := f.Client.Rec.World()
 	begin := func(from int64, state map[string]history.State) bool {
 		return f.told(world, func() {
-			f.current = history.Watch{Name: fmt.Sprintf("%s, watch %d", f.Name, n), Selector: f.Selector, From: from, Initial: state}
+			f.current = history.Watch{
+				Name: fmt.Sprintf("%s, watch %d", f.Name, n), Selector: f.Selector, From: from, Initial: state,
+			}
 			f.last.Store(from)
 		})
 	}

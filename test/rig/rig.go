@@ -47,7 +47,9 @@ func Serve(o Options) (*Server, error) {
 	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg}).BuiltIn)
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
-		ctx = request.WithUser(ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}})
+		ctx = request.WithUser(
+			ctx, &request.User{Name: "admin", Groups: []string{request.GroupMasters, request.GroupAuthenticated}},
+		)
 		verbs.ServeHTTP(w, r.WithContext(ctx))
 	})
 	if o.Around != nil {

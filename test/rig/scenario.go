@@ -88,7 +88,9 @@ func Seeded(t *testing.T) *rand.Rand {
 
 // NewScenario makes a scenario of a test; where the server is, At says.
 func NewScenario(t *testing.T, rng *rand.Rand, client *http.Client) *Scenario {
-	s := &Scenario{t: t, Rng: rng, Rec: history.NewRecorder(), http: client, totals: map[string]int{}, Patience: time.Minute}
+	s := &Scenario{
+		t: t, Rng: rng, Rec: history.NewRecorder(), http: client, totals: map[string]int{}, Patience: time.Minute,
+	}
 	s.At("")
 	t.Cleanup(func() {
 		if s.stop != nil {
@@ -364,7 +366,10 @@ func (s *Scenario) checkFollowers(ctx context.Context) error {
 	for _, f := range s.followers {
 		for want := s.Log.LastOf(f.Selector, s.Log.From); f.Seen() < want; time.Sleep(time.Millisecond) {
 			if ctx.Err() != nil {
-				return &history.Violation{Promise: history.ErrReliable, Where: f.Name, Detail: fmt.Sprintf("it has seen %d and is not sent %d", f.Seen(), want)}
+				return &history.Violation{
+					Promise: history.ErrReliable, Where: f.Name,
+					Detail: fmt.Sprintf("it has seen %d and is not sent %d", f.Seen(), want),
+				}
 			}
 			if _, err := f.Ended(); err != nil {
 				return err
@@ -401,7 +406,10 @@ func (s *Scenario) End() error {
 	s.stop()
 	s.running.Wait()
 	err := s.checkEnded()
-	s.t.Logf("%d rounds, %d requests, %d changes to revision %d, %d watches with %d events", s.Round, s.checked, len(s.Log.Changes()), s.Log.To(), s.watches, s.events)
+	s.t.Logf(
+		"%d rounds, %d requests, %d changes to revision %d, %d watches with %d events", s.Round, s.checked,
+		len(s.Log.Changes()), s.Log.To(), s.watches, s.events,
+	)
 	s.t.Logf("requests: %v", s.totals)
 	return err
 }

@@ -61,7 +61,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if _, err := c.send(ctx, http.MethodPost, "/api/v1/namespaces", jsonType, []byte(ns)); err != nil {
 		return err
 	}
-	if _, err := c.send(ctx, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(definition)); err != nil {
+	if _, err := c.send(
+		ctx, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(definition),
+	); err != nil {
 		return err
 	}
 	err := errors.New("not tried")
@@ -208,7 +210,10 @@ func (r *run) change(ctx context.Context, c *client, rng *rand.Rand) {
 	case 4, 5:
 		r.renew(ctx, c, r.byName["leases"], rng)
 	case 6, 7:
-		r.touch(ctx, c, r.byName["pods"], rng, "/status", strategicType, `,"status":{"conditions":[{"type":"Ready","status":"True","reason":%q}]}}`)
+		r.touch(
+			ctx, c, r.byName["pods"], rng, "/status", strategicType,
+			`,"status":{"conditions":[{"type":"Ready","status":"True","reason":%q}]}}`,
+		)
 	case 8:
 		r.touch(ctx, c, r.byName["configmaps"], rng, "", mergeType, `,"data":{"counter":%q}}`)
 	case 9:
@@ -282,7 +287,9 @@ func revisionOf(object []byte) string {
 func (r *run) touch(ctx context.Context, c *client, k *kind, rng *rand.Rand, subresource, contentType, rest string) {
 	slot := rng.IntN(k.slots)
 	defer r.lock(slot).Unlock()
-	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}`+rest, timeAnnotation, now(), strconv.FormatInt(r.touched.Add(1), 10))
+	body := fmt.Sprintf(
+		`{"metadata":{"annotations":{%q:%q}}`+rest, timeAnnotation, now(), strconv.FormatInt(r.touched.Add(1), 10),
+	)
 	r.done(c.send(ctx, http.MethodPatch, k.path+"/"+k.object(slot)+subresource, contentType, []byte(body)))
 }
 
@@ -292,5 +299,7 @@ func (r *run) apply(ctx context.Context, c *client, k *kind, rng *rand.Rand) {
 	defer r.lock(slot).Unlock()
 	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{%q:%q}},"spec":{"revisionHistoryLimit":%d}}`,
 		k.object(slot), timeAnnotation, now(), r.touched.Add(1)%1000)
-	r.done(c.send(ctx, http.MethodPatch, k.path+"/"+k.object(slot)+"?fieldManager=soak&force=true", applyType, []byte(body)))
+	r.done(
+		c.send(ctx, http.MethodPatch, k.path+"/"+k.object(slot)+"?fieldManager=soak&force=true", applyType, []byte(body)),
+	)
 }

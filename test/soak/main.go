@@ -55,10 +55,15 @@ func parse(args []string, errOut io.Writer) (*options, error) {
 	f.IntVar(&o.watchers, "watchers", 20, "watches that last")
 	f.IntVar(&o.workers, "workers", 32, "writes in flight at most")
 	f.Float64Var(&o.scale, "scale", 1, "live objects, as a multiple of the usual number")
-	f.IntVar(&o.warm, "warm", 40, "MiB that are written of each kind before the load begins, to fill what the server keeps of recent changes")
+	f.IntVar(
+		&o.warm, "warm", 40,
+		"MiB that are written of each kind before the load begins, to fill what the server keeps of recent changes",
+	)
 	f.DurationVar(&o.history, "history-window", 0, "of the server; 0 is the server's default")
 	f.StringVar(&o.program, "server", "", "keelson program (default: built from this checkout)")
-	f.StringVar(&o.dir, "dir", "", "directory for the data and the server's log (default a temporary one, removed at the end)")
+	f.StringVar(
+		&o.dir, "dir", "", "directory for the data and the server's log (default a temporary one, removed at the end)",
+	)
 	f.StringVar(&o.csv, "csv", "soak.csv", "file for the figures")
 	f.Uint64Var(&o.seed, "seed", 1, "of random choices")
 	if err := f.Parse(args); err != nil {

@@ -182,7 +182,9 @@ func (r *run) sampleUntil(ctx context.Context, began time.Time, csv, progress io
 
 const mebibyte = 1 << 20
 
-func (r *run) sample(ctx context.Context, c *client, began time.Time, since, lastCPU time.Duration) (sample, time.Duration) {
+func (r *run) sample(
+	ctx context.Context, c *client, began time.Time, since, lastCPU time.Duration,
+) (sample, time.Duration) {
 	p := readProc(r.server.cmd.Process.Pid)
 	goroutines, heap, err := scrape(ctx, c)
 	if err != nil && ctx.Err() == nil {

@@ -85,12 +85,17 @@ func judge(c column, samples []sample, index int) trend {
 // report prints the tables.
 func report(out io.Writer, o *options, samples []sample, failures []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v at %d writes/s, %d watchers, a sample every %v. Means of %v; p50 and p99 are those of the samples.\n\n",
+	fmt.Fprintf(&b,
+		"%v at %d writes/s, %d watchers, a sample every %v. Means of %v; p50 and p99 are those of the samples.\n\n",
 		o.duration, o.rate, o.watchers, o.sample, o.interval)
 	intervals(&b, o.interval, samples)
-	fmt.Fprintf(&b, "\nOver the last three quarters; the change is the slope of Theil and Sen times that duration, and a figure is flat if\n"+
-		"that is at most %.0f %% of its mean, or at most the floor:\n\n", 100*flatShare)
-	fmt.Fprint(&b, "| figure | mean | least | most | change | share of the mean | floor | verdict |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	fmt.Fprintf(&b,
+		"\nOver the last three quarters; the change is the slope of Theil and Sen times that duration, and a figure is flat if\n"+
+			"that is at most %.0f %% of its mean, or at most the floor:\n\n", 100*flatShare)
+	fmt.Fprint(
+		&b,
+		"| figure | mean | least | most | change | share of the mean | floor | verdict |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+	)
 	grows := 0
 	for i, c := range columns() {
 		if !c.judged {
@@ -104,7 +109,10 @@ func report(out io.Writer, o *options, samples []sample, failures []string) erro
 		if t.verdict != "flat" && t.verdict != "falls" {
 			grows++
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %.2f | %+.2f | %+.1f %% | %g | %s |\n", c.name, t.mean, t.least, t.most, t.change, share, c.floor, t.verdict)
+		fmt.Fprintf(
+			&b, "| %s | %.2f | %.2f | %.2f | %+.2f | %+.1f %% | %g | %s |\n", c.name, t.mean, t.least, t.most, t.change, share,
+			c.floor, t.verdict,
+		)
 	}
 	fmt.Fprintf(&b, "\nFigures that grow: %d. Failures: %d kinds.\n", grows, len(failures))
 	for _, f := range failures {

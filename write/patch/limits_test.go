@@ -78,7 +78,9 @@ func TestHostileStrategicPatches(t *testing.T) {
 		`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1e-99999\u00399999"}}}]}}`,
 		`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"\u0031e-99999999999"}}}]}}`,
 	} {
-		for _, original := range []*corev1.Pod{pod, {}, {Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Env: []corev1.EnvVar{{Name: "x"}}}}}}} {
+		for _, original := range []*corev1.Pod{
+			pod, {}, {Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Env: []corev1.EnvVar{{Name: "x"}}}}}},
+		} {
 			_, err := patch.Strategic(original, &corev1.Pod{}, []byte(body), patch.Warn)
 			if !kerrors.IsBadRequest(err) && !kerrors.IsInvalid(err) && kerrors.ReasonForError(err) != "" || err == nil {
 				t.Errorf("%s: %v", body, err)
@@ -89,10 +91,13 @@ func TestHostileStrategicPatches(t *testing.T) {
 
 // TestApplyYAMLAliases applies a document that is small and stands for a large one.
 func TestApplyYAMLAliases(t *testing.T) {
-	doc := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(strings.Repeat("*a,", 20000), ",") + "]\n"
+	doc := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(
+		strings.Repeat("*a,", 20000), ",",
+	) + "]\n"
 	const most = 64 << 20
 	var err error
-	if taken := allocated(func() { _, err = patch.Apply([]byte(doc), patch.Strict) }); !kerrors.IsBadRequest(err) || taken > most {
+	if taken := allocated(func() { _, err = patch.Apply([]byte(doc), patch.Strict) }); !kerrors.IsBadRequest(err) ||
+		taken > most {
 		t.Errorf("%v, %d MiB", err, taken>>20)
 	}
 }

@@ -146,18 +146,28 @@ func TestStrategicTwin(t *testing.T) {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"x/y"}, ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`)},
+			{
+				Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`),
+			},
 		}},
-		Spec:   corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}, Tolerations: []corev1.Toleration{{Key: "k"}}},
+		Spec: corev1.PodSpec{
+			NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}, Tolerations: []corev1.Toleration{{Key: "k"}},
+		},
 		Status: corev1.PodStatus{Phase: "Running", Conditions: []corev1.PodCondition{{Type: "Ready", Status: "True"}}},
 	}
 	for _, body := range []string{
-		`{}`, `null`, `{"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False"},{"type":"X"}]}}`, `{"metadata":{"labels":{"a":null,"c":"d"}}}`,
-		`{"metadata":null}`, `{"spec":null}`, `{"metadata":{"managedFields":[]}}`, `{"metadata":{"managedFields":null}}`, `{"metadata":{"$patch":"replace","name":"b"}}`,
-		`{"kind":null}`, `{"kind":"X","apiVersion":"y"}`, `{"$patch":"replace","metadata":{"name":"b"}}`, `{"$patch":"delete"}`, `{"nope":1,"spec":{"nope":1}}`,
+		`{}`, `null`, `{"status":{"phase":"Failed","conditions":[{"type":"Ready","status":"False"},{"type":"X"}]}}`,
+		`{"metadata":{"labels":{"a":null,"c":"d"}}}`,
+		`{"metadata":null}`, `{"spec":null}`, `{"metadata":{"managedFields":[]}}`, `{"metadata":{"managedFields":null}}`,
+		`{"metadata":{"$patch":"replace","name":"b"}}`,
+		`{"kind":null}`, `{"kind":"X","apiVersion":"y"}`, `{"$patch":"replace","metadata":{"name":"b"}}`,
+		`{"$patch":"delete"}`, `{"nope":1,"spec":{"nope":1}}`,
 		`{"spec":{"containers":[{"name":"c","image":"j"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"},{"name":"c"}]}}`,
-		`{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, `{"spec":"x"}`, `{"spec":{"containers":[{"image":"j"}]}}`, `{"spec":{"tolerations":[]}}`,
-		`{"metadata":{"finalizers":["z"],"$deleteFromPrimitiveList/finalizers":["x/y"]}}`, `{"metadata":{"labels":5}}`, `{"metadata":{"finalizers":[[]]}}`,
+		`{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, `{"spec":"x"}`,
+		`{"spec":{"containers":[{"image":"j"}]}}`, `{"spec":{"tolerations":[]}}`,
+		`{"metadata":{"finalizers":["z"],"$deleteFromPrimitiveList/finalizers":["x/y"]}}`, `{"metadata":{"labels":5}}`,
+		`{"metadata":{"finalizers":[[]]}}`,
 		`{"metadata":{"creationTimestamp":"x"}}`, `{"status":{"phase":"A","phase":"B"}}`, `{"metadata":[]}`,
 	} {
 		for _, v := range []Validation{Ignore, Warn, Strict} {
@@ -219,7 +229,9 @@ func (c recorded) testError(t *testing.T, err error, want metav1.Status) {
 }
 
 func TestTooManyOperations(t *testing.T) {
-	body := "[" + strings.Repeat(`{"op":"test","path":"/a","value":1},`, MaxOperations) + `{"op":"test","path":"/a","value":1}]`
+	body := "[" + strings.Repeat(
+		`{"op":"test","path":"/a","value":1},`, MaxOperations,
+	) + `{"op":"test","path":"/a","value":1}]`
 	_, _, err := JSON([]byte(`{"a":1}`), []byte(body), Ignore)
 	if !kerrors.IsRequestEntityTooLargeError(err) || err.Error() != "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001" {
 		t.Errorf("got %v", err)
@@ -247,7 +259,10 @@ func TestApply(t *testing.T) {
 		{body: "data: {k: v}\n"},
 		{body: `{"data":{"k":"v","k":"w"}}`, warning: `line 1: key "k" already set in map`},
 		{body: "data: {k: v}\ndata: {k: w}\n", warning: `line 2: key "data" already set in map`},
-		{body: "data: [", failure: "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"},
+		{
+			body:    "data: [",
+			failure: "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+		},
 		{body: "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
 			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
 			failure: "error decoding YAML: error converting YAML to JSON: yaml: document contains excessive aliasing"},
@@ -275,7 +290,10 @@ func TestApply(t *testing.T) {
 // FuzzJSON looks for panics.
 func FuzzJSON(f *testing.F) {
 	f.Add(`{"a":[1,{"b":2}]}`, `[{"op":"add","path":"/a/1/c","value":3},{"op":"move","from":"/a","path":"/d"}]`)
-	f.Add(`{"a":null}`, `[{"op":"copy","from":"/a","path":"/b"},{"op":"test","path":"/a","value":null},{"op":"remove","path":"/a/-"}]`)
+	f.Add(
+		`{"a":null}`,
+		`[{"op":"copy","from":"/a","path":"/b"},{"op":"test","path":"/a","value":null},{"op":"remove","path":"/a/-"}]`,
+	)
 	f.Fuzz(func(t *testing.T, doc, body string) {
 		if !json.Valid([]byte(doc)) {
 			return
@@ -297,7 +315,9 @@ func BenchmarkStrategicPodStatus(b *testing.B) {
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
 	pod.Labels = map[string]string{"a": "b", "c": "d"}
-	body := []byte(`{"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"},{"type":"Initialized","status":"True"}]}}`)
+	body := []byte(
+		`{"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"},{"type":"Initialized","status":"True"}]}}`,
+	)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Strategic(pod, &corev1.Pod{}, body, Warn); err != nil {

@@ -11,7 +11,10 @@ import (
 func FuzzMergeTree(f *testing.F) {
 	for _, c := range [][2]string{
 		{`{}`, `{}`},
-		{`{"a":{"b":1,"c":[1,{"d":2}]},"e":"x"}`, `{"a":{"b":null,"c":[{"d":null},null]},"f":{"g":null,"h":[null,{"i":null}]}}`},
+		{
+			`{"a":{"b":1,"c":[1,{"d":2}]},"e":"x"}`,
+			`{"a":{"b":null,"c":[{"d":null},null]},"f":{"g":null,"h":[null,{"i":null}]}}`,
+		},
 		{`{"a":1}`, `{"a":{"b":null,"c":{"d":null}}}`},
 		{`{"a":{"b":1}}`, `{"a":[{"c":null}]}`},
 		{`{"a":null}`, `{"a":{"b":null},"c":null}`},

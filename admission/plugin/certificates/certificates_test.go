@@ -25,7 +25,8 @@ import (
 type permits map[string]error
 
 func (p permits) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
-	if a.User.Name != "u" || !a.Info.IsResource() || a.Info.Group != "certificates.k8s.io" || a.Info.Resource != "signers" {
+	if a.User.Name != "u" || !a.Info.IsResource() || a.Info.Group != "certificates.k8s.io" ||
+		a.Info.Resource != "signers" {
 		return authz.NoOpinion, "", errors.New("asked for something else")
 	}
 	if err, ok := p[a.Info.Verb+" "+a.Info.Name]; ok {
@@ -56,7 +57,9 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 	nothing := func(*certificatesv1.CertificateSigningRequest) {}
 	certificate := func(r *certificatesv1.CertificateSigningRequest) { r.Status.Certificate = []byte("c") }
 	condition := func(r *certificatesv1.CertificateSigningRequest) {
-		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue}}
+		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+			{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue},
+		}
 	}
 	user := request.WithUser(t.Context(), &request.User{Name: "u"})
 	const approvalRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to approve requests with signerName "example.com/serving"`
@@ -66,20 +69,29 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 		in      *admission.Attributes
 		want    string
 	}{
-		"approval":                      {nil, update("approval", condition), approvalRefused},
-		"approval of nothing":           {nil, update("approval", nothing), approvalRefused},
-		"approval, signer":              {permits{"approve example.com/serving": nil}, update("approval", condition), ""},
-		"approval, domain":              {permits{"approve example.com/*": nil}, update("approval", condition), ""},
-		"approval, the client's signer": {permits{"approve other.example/signer": nil, "approve other.example/*": nil}, update("approval", condition), approvalRefused},
-		"approval, another verb":        {permits{"sign example.com/serving": nil}, update("approval", condition), approvalRefused},
-		"approval, in doubt":            {permits{"approve example.com/serving": errors.New("half")}, update("approval", condition), approvalRefused},
-		"signing":                       {nil, update("status", certificate), signingRefused},
-		"signing, a condition":          {nil, update("status", condition), signingRefused},
-		"signing nothing":               {nil, update("status", nothing), ""},
-		"signing, signer":               {permits{"sign example.com/serving": nil}, update("status", certificate), ""},
-		"signing, domain":               {permits{"sign example.com/*": nil}, update("status", condition), ""},
-		"signing, another verb":         {permits{"approve example.com/serving": nil}, update("status", certificate), signingRefused},
-		"the request itself":            {nil, update("", certificate), ""},
+		"approval":            {nil, update("approval", condition), approvalRefused},
+		"approval of nothing": {nil, update("approval", nothing), approvalRefused},
+		"approval, signer":    {permits{"approve example.com/serving": nil}, update("approval", condition), ""},
+		"approval, domain":    {permits{"approve example.com/*": nil}, update("approval", condition), ""},
+		"approval, the client's signer": {
+			permits{"approve other.example/signer": nil, "approve other.example/*": nil}, update("approval", condition),
+			approvalRefused,
+		},
+		"approval, another verb": {
+			permits{"sign example.com/serving": nil}, update("approval", condition), approvalRefused,
+		},
+		"approval, in doubt": {
+			permits{"approve example.com/serving": errors.New("half")}, update("approval", condition), approvalRefused,
+		},
+		"signing":              {nil, update("status", certificate), signingRefused},
+		"signing, a condition": {nil, update("status", condition), signingRefused},
+		"signing nothing":      {nil, update("status", nothing), ""},
+		"signing, signer":      {permits{"sign example.com/serving": nil}, update("status", certificate), ""},
+		"signing, domain":      {permits{"sign example.com/*": nil}, update("status", condition), ""},
+		"signing, another verb": {
+			permits{"approve example.com/serving": nil}, update("status", certificate), signingRefused,
+		},
+		"the request itself": {nil, update("", certificate), ""},
 	} {
 		chain := admission.NewChain(Approval(c.permits), Signing(c.permits))
 		err := chain.Validate(user, c.in)
@@ -87,7 +99,9 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
-	if err := admission.NewChain(Approval(permits{}), Signing(permits{})).Validate(t.Context(), update("approval", condition)); err != nil {
+	if err := admission.NewChain(Approval(permits{}), Signing(permits{})).Validate(
+		t.Context(), update("approval", condition),
+	); err != nil {
 		t.Errorf("the server itself: %v", err)
 	}
 }
@@ -133,7 +147,9 @@ func encodedRequest(t *testing.T, groups []string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "n", Organization: groups}}, key)
+	der, err := x509.CreateCertificateRequest(
+		rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "n", Organization: groups}}, key,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,15 +30,21 @@ func TestLifecycle(t *testing.T) {
 		a    admission.Attributes
 		want string
 	}{
-		"active":          {admission.Attributes{Resource: configMaps, Namespace: "ok"}, ""},
-		"missing":         {admission.Attributes{Resource: configMaps, Namespace: "none"}, `namespaces "none" not found`},
-		"terminating":     {admission.Attributes{Resource: configMaps, Namespace: "going"}, gone},
-		"subresource":     {admission.Attributes{Resource: corev1.Resource("pods"), Subresource: "binding", Namespace: "none"}, `namespaces "none" not found`},
-		"update":          {admission.Attributes{Resource: configMaps, Namespace: "going", Operation: admission.Update}, ""},
-		"update, missing": {admission.Attributes{Resource: configMaps, Namespace: "none", Operation: admission.Update}, `namespaces "none" not found`},
-		"cluster":         {admission.Attributes{Resource: corev1.Resource("nodes")}, ""},
-		"namespace":       {admission.Attributes{Resource: namespaces, Namespace: "none"}, ""},
-		"review":          {admission.Attributes{Resource: reviews, Namespace: "going"}, ""},
+		"active":      {admission.Attributes{Resource: configMaps, Namespace: "ok"}, ""},
+		"missing":     {admission.Attributes{Resource: configMaps, Namespace: "none"}, `namespaces "none" not found`},
+		"terminating": {admission.Attributes{Resource: configMaps, Namespace: "going"}, gone},
+		"subresource": {
+			admission.Attributes{Resource: corev1.Resource("pods"), Subresource: "binding", Namespace: "none"},
+			`namespaces "none" not found`,
+		},
+		"update": {admission.Attributes{Resource: configMaps, Namespace: "going", Operation: admission.Update}, ""},
+		"update, missing": {
+			admission.Attributes{Resource: configMaps, Namespace: "none", Operation: admission.Update},
+			`namespaces "none" not found`,
+		},
+		"cluster":   {admission.Attributes{Resource: corev1.Resource("nodes")}, ""},
+		"namespace": {admission.Attributes{Resource: namespaces, Namespace: "none"}, ""},
+		"review":    {admission.Attributes{Resource: reviews, Namespace: "going"}, ""},
 	} {
 		c.a.Object = configMap
 		err := p.Mutate(t.Context(), &c.a)

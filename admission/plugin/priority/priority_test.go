@@ -26,8 +26,10 @@ func TestPriority(t *testing.T) {
 		sent, want corev1.PodSpec
 		err        string
 	}{
-		"nothing":        {in: plain, want: corev1.PodSpec{Priority: ptr.To[int32](0), PreemptionPolicy: &preempt}},
-		"lowest default": {in: defaults, want: corev1.PodSpec{PriorityClassName: "a", Priority: ptr.To[int32](10), PreemptionPolicy: &never}},
+		"nothing": {in: plain, want: corev1.PodSpec{Priority: ptr.To[int32](0), PreemptionPolicy: &preempt}},
+		"lowest default": {
+			in: defaults, want: corev1.PodSpec{PriorityClassName: "a", Priority: ptr.To[int32](10), PreemptionPolicy: &never},
+		},
 		"class": {
 			in: plain, sent: corev1.PodSpec{PriorityClassName: "low"},
 			want: corev1.PodSpec{PriorityClassName: "low", Priority: ptr.To[int32](77), PreemptionPolicy: &never},
@@ -42,9 +44,14 @@ func TestPriority(t *testing.T) {
 		},
 		"built in": {
 			in: plain, sent: corev1.PodSpec{PriorityClassName: "system-node-critical"},
-			want: corev1.PodSpec{PriorityClassName: "system-node-critical", Priority: ptr.To[int32](2000001000), PreemptionPolicy: &preempt},
+			want: corev1.PodSpec{
+				PriorityClassName: "system-node-critical", Priority: ptr.To[int32](2000001000), PreemptionPolicy: &preempt,
+			},
 		},
-		"missing": {in: plain, sent: corev1.PodSpec{PriorityClassName: "none"}, err: `pods "p" is forbidden: no PriorityClass with name none was found`},
+		"missing": {
+			in: plain, sent: corev1.PodSpec{PriorityClassName: "none"},
+			err: `pods "p" is forbidden: no PriorityClass with name none was found`,
+		},
 		"other priority": {
 			in: plain, sent: corev1.PodSpec{Priority: ptr.To[int32](5)},
 			err: `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name`,
@@ -60,7 +67,8 @@ func TestPriority(t *testing.T) {
 		if message(err) != c.err {
 			t.Errorf("%s: %v, want %q", name, err, c.err)
 		}
-		if got := pod.Spec; err == nil && (got.PriorityClassName != c.want.PriorityClassName || !ptr.Equal(got.Priority, c.want.Priority) || !ptr.Equal(got.PreemptionPolicy, c.want.PreemptionPolicy)) {
+		if got := pod.Spec; err == nil && (got.PriorityClassName != c.want.PriorityClassName ||
+			!ptr.Equal(got.Priority, c.want.Priority) || !ptr.Equal(got.PreemptionPolicy, c.want.PreemptionPolicy)) {
 			t.Errorf("%s: got %s %v %v", name, got.PriorityClassName, *got.Priority, *got.PreemptionPolicy)
 		}
 	}
@@ -90,7 +98,9 @@ func TestOneDefault(t *testing.T) {
 	if err := p.Validate(t.Context(), admissiontest.Change(classes, second, second)); message(err) != refused {
 		t.Errorf("update: %v", err)
 	}
-	if err := p.Validate(t.Context(), admissiontest.Change(classes, class("first", 1, nil, true), in[classes][0])); err != nil {
+	if err := p.Validate(
+		t.Context(), admissiontest.Change(classes, class("first", 1, nil, true), in[classes][0]),
+	); err != nil {
 		t.Errorf("update of the default: %v", err)
 	}
 	if err := p.Validate(t.Context(), admissiontest.Creation(classes, class("third", 1, nil, false))); err != nil {

@@ -20,10 +20,16 @@ func TestProtection(t *testing.T) {
 		sent, want []string
 	}{
 		{claims, &corev1.PersistentVolumeClaim{}, nil, []string{"kubernetes.io/pvc-protection"}},
-		{claims, &corev1.PersistentVolumeClaim{}, []string{"kubernetes.io/pvc-protection", "x/y"}, []string{"kubernetes.io/pvc-protection", "x/y"}},
+		{
+			claims, &corev1.PersistentVolumeClaim{}, []string{"kubernetes.io/pvc-protection", "x/y"},
+			[]string{"kubernetes.io/pvc-protection", "x/y"},
+		},
 		{claims, &corev1.PersistentVolumeClaim{}, []string{"x/y"}, []string{"x/y", "kubernetes.io/pvc-protection"}},
 		{corev1.Resource("persistentvolumes"), &corev1.PersistentVolume{}, nil, []string{"kubernetes.io/pv-protection"}},
-		{storagev1.Resource("volumeattributesclasses"), &storagev1.VolumeAttributesClass{}, nil, []string{"kubernetes.io/vac-protection"}},
+		{
+			storagev1.Resource("volumeattributesclasses"), &storagev1.VolumeAttributesClass{}, nil,
+			[]string{"kubernetes.io/vac-protection"},
+		},
 		{corev1.Resource("configmaps"), &corev1.ConfigMap{}, nil, nil},
 	} {
 		c.obj.SetFinalizers(c.sent)
@@ -35,7 +41,8 @@ func TestProtection(t *testing.T) {
 		}
 	}
 	released := &corev1.PersistentVolumeClaim{}
-	if err := Plugin().Mutate(t.Context(), admissiontest.Change(claims, released, released)); err != nil || released.Finalizers != nil {
+	if err := Plugin().Mutate(t.Context(), admissiontest.Change(claims, released, released)); err != nil ||
+		released.Finalizers != nil {
 		t.Errorf("an update set %q, %v", released.Finalizers, err)
 	}
 }

@@ -96,9 +96,15 @@ func TestMirrorPods(t *testing.T) {
 		spec corev1.PodSpec
 		err  string
 	}{
-		"plain":   {corev1.PodSpec{}, ""},
-		"account": {corev1.PodSpec{ServiceAccountName: "default"}, `pods "p" is forbidden: a mirror pod may not reference service accounts`},
-		"token":   {corev1.PodSpec{Volumes: []corev1.Volume{{Name: "t", VolumeSource: tokenSource()}}}, `pods "p" is forbidden: a mirror pod may not use ServiceAccountToken volume projections`},
+		"plain": {corev1.PodSpec{}, ""},
+		"account": {
+			corev1.PodSpec{ServiceAccountName: "default"},
+			`pods "p" is forbidden: a mirror pod may not reference service accounts`,
+		},
+		"token": {
+			corev1.PodSpec{Volumes: []corev1.Volume{{Name: "t", VolumeSource: tokenSource()}}},
+			`pods "p" is forbidden: a mirror pod may not use ServiceAccountToken volume projections`,
+		},
 	} {
 		pod := &corev1.Pod{Spec: c.spec}
 		pod.Namespace, pod.Name = "n", "p"
@@ -130,8 +136,11 @@ func TestDefaultAccountIsWaitedFor(t *testing.T) {
 		after time.Duration
 		err   string
 	}{
-		"soon":     {pause * attempts / 2, ""},
-		"too late": {pause * attempts * 2, `pods "p" is forbidden: error looking up service account n/default: serviceaccount "default" not found`},
+		"soon": {pause * attempts / 2, ""},
+		"too late": {
+			pause * attempts * 2,
+			`pods "p" is forbidden: error looking up service account n/default: serviceaccount "default" not found`,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			pod := &corev1.Pod{}

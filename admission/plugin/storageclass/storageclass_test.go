@@ -20,7 +20,9 @@ func class(name, annotation string, seconds int64) *storagev1.StorageClass {
 }
 
 func TestDefaultClass(t *testing.T) {
-	in := admissiontest.Objects{classes: {class("older", defaultClass, 1), class("newer", betaDefaultClass, 2), class("not", "x", 3)}}
+	in := admissiontest.Objects{
+		classes: {class("older", defaultClass, 1), class("newer", betaDefaultClass, 2), class("not", "x", 3)},
+	}
 	for name, c := range map[string]struct {
 		in          admissiontest.Objects
 		annotations map[string]string

@@ -20,14 +20,23 @@ func TestTolerations(t *testing.T) {
 		sent []corev1.Toleration
 		want []string
 	}{
-		"none":             {nil, []string{ready, reached}},
-		"another key":      {[]corev1.Toleration{{Key: "a", Operator: exists}}, []string{"a::", ready, reached}},
-		"one of them":      {[]corev1.Toleration{{Key: tolerated[0], Operator: exists, Effect: noExecute, TolerationSeconds: ptr.To[int64](5)}}, []string{"node.kubernetes.io/not-ready:NoExecute:5", reached}},
-		"all":              {[]corev1.Toleration{{Operator: exists}}, []string{"::"}},
-		"all of no effect": {[]corev1.Toleration{{Operator: exists, Effect: corev1.TaintEffectNoSchedule}}, []string{":NoSchedule:", ready, reached}},
-		"all executions":   {[]corev1.Toleration{{Operator: exists, Effect: noExecute}}, []string{":NoExecute:"}},
+		"none":        {nil, []string{ready, reached}},
+		"another key": {[]corev1.Toleration{{Key: "a", Operator: exists}}, []string{"a::", ready, reached}},
+		"one of them": {
+			[]corev1.Toleration{{Key: tolerated[0], Operator: exists, Effect: noExecute, TolerationSeconds: ptr.To[int64](5)}},
+			[]string{"node.kubernetes.io/not-ready:NoExecute:5", reached},
+		},
+		"all": {[]corev1.Toleration{{Operator: exists}}, []string{"::"}},
+		"all of no effect": {
+			[]corev1.Toleration{{Operator: exists, Effect: corev1.TaintEffectNoSchedule}},
+			[]string{":NoSchedule:", ready, reached},
+		},
+		"all executions": {[]corev1.Toleration{{Operator: exists, Effect: noExecute}}, []string{":NoExecute:"}},
 		"both": {
-			[]corev1.Toleration{{Key: tolerated[1], Operator: exists}, {Key: tolerated[0], Operator: corev1.TolerationOpEqual, Value: "x", Effect: noExecute}},
+			[]corev1.Toleration{
+				{Key: tolerated[1], Operator: exists},
+				{Key: tolerated[0], Operator: corev1.TolerationOpEqual, Value: "x", Effect: noExecute},
+			},
 			[]string{"node.kubernetes.io/unreachable::", "node.kubernetes.io/not-ready:NoExecute:"},
 		},
 	} {
