@@ -52,25 +52,35 @@ var expressions = []string{
 	`'abc'.charAt(1) == 'b' && strings.quote('a"b') != ''`,
 	// sets, lists, two-variable comprehensions
 	`sets.contains(self.list, ['a']) && sets.equivalent([1, 1], [1]) && sets.intersects([1], [1, 2])`,
-	`[1, 2].isSorted() && [1, 2].sum() == 3 && [1, 2].min() == 1 && [1, 2].max() == 2 && [1, 2].indexOf(2) == 1 && [1, 1].lastIndexOf(1) == 1`,
+	`[1, 2].isSorted() && [1, 2].sum() == 3 && [1, 2].min() == 1 && [1, 2].max() == 2 && [1, 2].indexOf(2) == 1 && [1,` +
+		` 1].lastIndexOf(1) == 1`,
 	`[3, 1].sort() == [1, 3] && [[1], [2]].flatten() == [1, 2] && [1, 2].reverse() == [2, 1] && [1, 1].distinct() == [1]`,
-	`[1, 2, 3].slice(1, 2) == [2] && lists.range(3) == [0, 1, 2] && ['bb', 'a'].sortBy(x, x.size()) == ['a', 'bb'] && [1].first().value() == [2, 1].last().value()`,
-	`self.list.all(i, v, i < 3 && v != '') && self.map.transformMap(k, v, v + '!') == {'k': 'v!'} && self.list.transformList(i, v, i) == [0, 1, 2]`,
+	`[1, 2, 3].slice(1, 2) == [2] && lists.range(3) == [0, 1, 2] && ['bb', 'a'].sortBy(x, x.size()) == ['a',` +
+		` 'bb'] && [1].first().value() == [2, 1].last().value()`,
+	`self.list.all(i, v, i < 3 && v != '') && self.map.transformMap(k, v,` +
+		` v + '!') == {'k': 'v!'} && self.list.transformList(i, v, i) == [0, 1, 2]`,
 	`self.map.transformMapEntry(k, v, {v: k}) == {'v': 'k'} && self.map.existsOne(k, v, v == 'v')`,
 	// regular expressions, URLs, addresses, quantities, formats, versions
 	`'abc 123'.find('[0-9]+') == '123' && 'a1b2'.findAll('[0-9]') == ['1', '2'] && 'a1b2'.findAll('[0-9]', 1) == ['1']`,
 	`self.s.find(self.s) == 'abc' && self.s.matches(self.s)`,
-	`isURL('https://a:80/p?q=1') && url('https://a:80/p?q=1').getHostname() == 'a' && url('https://a:80/p').getPort() == '80'`,
-	`url('https://a/p?q=1').getQuery()['q'] == ['1'] && url('https://a/p').getEscapedPath() == '/p' && url('https://a').getScheme() == 'https' && url('https://a').getHost() == 'a'`,
+	`isURL('https://a:80/p?q=1') && url('https://a:80/p?q=1').getHostname() == 'a' && url('https://a:80/p').getPort() ` +
+		`== '80'`,
+	`url('https://a/p?q=1').getQuery()['q'] == ['1'] && url('https://a/p').getEscapedPath() == '/p' && ` +
+		`url('https://a').getScheme() == 'https' && url('https://a').getHost() == 'a'`,
 	`url(':')  == url(':')`,
-	`ip('127.0.0.1').isLoopback() && isIP('::1') && ip('::1').family() == 6 && ip.isCanonical('::1') && !ip('10.0.0.1').isUnspecified()`,
-	`cidr('10.0.0.0/8').containsIP('10.1.2.3') && isCIDR('10.0.0.0/8') && cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && cidr('10.0.0.0/8').prefixLength() == 8`,
+	`ip('127.0.0.1').isLoopback() && isIP('::1') && ip('::1').family() == 6 && ip.isCanonical('::1') && ` +
+		`!ip('10.0.0.1').isUnspecified()`,
+	`cidr('10.0.0.0/8').containsIP('10.1.2.3') && isCIDR('10.0.0.0/8') && ` +
+		`cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16') && cidr('10.0.0.0/8').prefixLength() == 8`,
 	`cidr('10.1.0.0/8').masked() == cidr('10.0.0.0/8') && string(cidr('10.0.0.0/8').ip()) == '10.0.0.0'`,
-	`quantity('1Gi').isGreaterThan(quantity('1Mi')) && isQuantity('1k') && quantity('1k').asInteger() == 1000 && quantity('1').add(1).compareTo(quantity('2')) == 0`,
-	`quantity('1k').sub(quantity('1')).isInteger() && quantity('1').asApproximateFloat() == 1.0 && quantity('1').isLessThan(quantity('2'))`,
+	`quantity('1Gi').isGreaterThan(quantity('1Mi')) && isQuantity('1k') && quantity('1k').asInteger() == 1000 && ` +
+		`quantity('1').add(1).compareTo(quantity('2')) == 0`,
+	`quantity('1k').sub(quantity('1')).isInteger() && quantity('1').asApproximateFloat() == 1.0 && ` +
+		`quantity('1').isLessThan(quantity('2'))`,
 	`quantity('lots').isInteger()`,
 	`!format.dns1123Label().validate('a').hasValue() && format.named('uuid').value().validate('x').hasValue()`,
-	`semver('1.2.3').isLessThan(semver('1.3.0')) && isSemver('1.0.0') && semver('v1.2', true).major() == 1 && semver('1.2.3').minor() + semver('1.2.3').patch() == 5`,
+	`semver('1.2.3').isLessThan(semver('1.3.0')) && isSemver('1.0.0') && semver('v1.2',` +
+		` true).major() == 1 && semver('1.2.3').minor() + semver('1.2.3').patch() == 5`,
 	// the limit of a call
 	`lists.range(400).all(x, lists.range(400).all(y, lists.range(400).all(z, x + y + z >= 0)))`,
 }

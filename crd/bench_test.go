@@ -42,14 +42,17 @@ func benchDefinition() string {
 func benchWidget(name string, i int) string {
 	var parts, data []string
 	for part := range 4 {
-		parts = append(parts, fmt.Sprintf(`"part%d":{"field0":"web","field1":%d,"field2":true,"field3":"2026-01-02T03:04:05Z",`+
+		parts = append(parts, fmt.Sprintf(`"part%d":{"field0":"web","field1":%d,"field2":true,`+
+			`"field3":"2026-01-02T03:04:05Z",`+
 			`"field4":"blue","field5":7,"field6":false,"field7":"2026-01-02T03:04:05Z"}`, part, i))
 	}
 	for n := range 20 {
 		data = append(data, fmt.Sprintf(`"key-%02d":"%s"`, n, strings.Repeat("a value ", 16)))
 	}
-	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web","tier":"front"}},"spec":{"size":%d,"class":"small",`+
-		`"paused":false,"host":"web-%d.example.com","labels":{"team":"shop"},"tags":["a","b","c"],"port":8080,%s,"data":{%s}}}`,
+	return fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"%s","labels":{"app":"web",`+
+		`"tier":"front"}},"spec":{"size":%d,"class":"small",`+
+		`"paused":false,"host":"web-%d.example.com","labels":{"team":"shop"},"tags":["a","b","c"],"port":8080,%s,`+
+		`"data":{%s}}}`,
 		benchGroup, name, i%1000, i, strings.Join(parts, ","), strings.Join(data, ","))
 }
 

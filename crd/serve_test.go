@@ -381,7 +381,8 @@ func TestOneConversionForAList(t *testing.T) {
 			const group = "k.example.com"
 			selectableFields := `{"selectableFields":[{"jsonPath":".spec.color"}],`
 			first := versionOf("v1", "true", "size")
-			second := selectableFields + `"additionalPrinterColumns":[{"name":"Color","type":"string","jsonPath":".spec.color"}],` +
+			second := selectableFields + `"additionalPrinterColumns":[{"name":"Color","type":"string",` +
+				`"jsonPath":".spec.color"}],` +
 				versionOf("v2", "false", "length")[1:]
 			w.must(201, "POST", definitions, asJSON, definition(group, first, second))
 			const v1, v2 = "/apis/" + group + "/v1/namespaces/x/widgets", "/apis/" + group + "/v2/namespaces/x/widgets"

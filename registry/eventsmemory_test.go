@@ -164,13 +164,14 @@ func createEvent(ctx context.Context, r *registry.Resource, i int) error {
 func touchEvent(ctx context.Context, t *testing.T, r *registry.Resource, i int, change bool) {
 	name := fmt.Sprintf("pod-%d.17f3c4", i)
 	if change {
-		if _, err := writer.Update(ctx, r, nil, "default", name, writetest.Options{}, func(c *write.Current) (registry.Object, error) {
-			obj, err := c.Decode(ctx)
-			if err == nil {
-				obj.(*corev1.Event).Count++
-			}
-			return obj, err
-		}); err != nil {
+		if _, err := writer.Update(ctx, r, nil, "default", name, writetest.Options{},
+			func(c *write.Current) (registry.Object, error) {
+				obj, err := c.Decode(ctx)
+				if err == nil {
+					obj.(*corev1.Event).Count++
+				}
+				return obj, err
+			}); err != nil {
 			t.Error(err)
 		}
 		return

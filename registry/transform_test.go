@@ -33,7 +33,8 @@ const (
 func encryption(t *testing.T, providers string) *encrypt.Encryption {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config.yaml")
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets, pods]\n  providers: [" + providers + "]\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets," +
+		" pods]\n  providers: [" + providers + "]\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +76,10 @@ func createSecret(t *testing.T, r *registry.Resource, name string) {
 
 // touch updates a secret without a change.
 func touch(r *registry.Resource, name string) (registry.Result, error) {
-	return writer.Update(context.Background(), r, nil, "ns", name, writetest.Options{}, func(c *write.Current) (registry.Object, error) {
-		return c.Decode(context.Background())
-	})
+	return writer.Update(context.Background(), r, nil, "ns", name, writetest.Options{},
+		func(c *write.Current) (registry.Object, error) {
+			return c.Decode(context.Background())
+		})
 }
 
 func storedSecret(t *testing.T, store storage.Store, name string) storage.Entry {

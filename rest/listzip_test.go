@@ -82,7 +82,8 @@ func TestCompressedListsAreThePlainOnes(t *testing.T) {
 	path := func(i int) string { return fmt.Sprintf("/api/v1/namespaces/n%d/configmaps", i%3) }
 	name := func(i int) string { return fmt.Sprintf("c%04d", i) }
 	body := func(i, bytes int) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"odd":"%d"},"annotations":{"long":%q}},"data":{"a":%q}}`,
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"odd":"%d"},`+
+			`"annotations":{"long":%q}},"data":{"a":%q}}`,
 			name(i), i%2, strings.Repeat("<annotation>", bytes/12), strings.Repeat("data ", r.IntN(40)))
 	}
 	const objects = 300

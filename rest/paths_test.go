@@ -19,8 +19,10 @@ func TestOddRequests(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}
 	for path, body := range map[string]string{
-		"/api/v1/namespaces":                           `{"metadata":{"name":"a"}}`,
-		"/apis/apps/v1/namespaces/default/deployments": `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+		"/api/v1/namespaces": `{"metadata":{"name":"a"}}`,
+		"/apis/apps/v1/namespaces/default/deployments": `{"metadata":{"name":"d"},` +
+			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},` +
+			`"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 	} {
 		resp := c.send(t.Context(), http.MethodPost, path, "application/json", []byte(body))
 		resp.Body.Close()
@@ -149,7 +151,8 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 	_, server := verbsServer(t)
 	const collection = "/apis/apps/v1/namespaces/default/daemonsets"
 	object := func(name, generation string) string {
-		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":%q,"annotations":{"deprecated.daemonset.template.generation":%q}},`+
+		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":%q,`+
+			`"annotations":{"deprecated.daemonset.template.generation":%q}},`+
 			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, name, generation)
 	}
 	send := caller{t, server}.sendAs
@@ -159,7 +162,8 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 		t.Fatal(code, answer)
 	}
 	const changes = `{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"a b"}}}`
-	const operations = `[{"op":"replace","path":"/metadata/annotations/deprecated.daemonset.template.generation","value":"a b"}]`
+	const operations = `[{"op":"replace","path":"/metadata/annotations/deprecated.daemonset.template.generation",` +
+		`"value":"a b"}]`
 	for _, c := range []struct{ method, path, contentType, body string }{
 		{"POST", "", "application/json", object("e", "a b")},
 		{"POST", "", "application/yaml", object("e", "")},
@@ -207,7 +211,8 @@ func TestRefusedPatches(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}
 	const collection = "/apis/apps/v1/namespaces/default/deployments"
-	const object = `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+	const object = `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},` +
+		`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
 	if code, answer := c.sendAs(http.MethodPost, collection, "application/json", object); code != http.StatusCreated {
 		t.Fatal(code, answer)
 	}
@@ -235,7 +240,8 @@ func TestRefusedPatches(t *testing.T) {
 		},
 		{
 			"/d/scale", "application/merge-patch+json", `{"metadata":{"finalizers":["x"]}}`, 422,
-			`Scale.autoscaling \"d\" is invalid: metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified`,
+			`Scale.autoscaling \"d\" is invalid: metadata.finalizers[0]: Invalid value: \"x\": name is neither a standard ` +
+				`finalizer name nor is it fully qualified`,
 		},
 		{
 			"/d/scale", "application/json-patch+json", `[{"op":"replace","path":"/apiVersion"}]`, 400,

@@ -27,7 +27,8 @@ func TestScaleApplyTakesReplicasAlone(t *testing.T) {
 		status int
 	}{
 		{
-			`"metadata":{"name":"d"},"spec":{"replicas":3,"template":{"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"evil"}]}}}`,
+			`"metadata":{"name":"d"},"spec":{"replicas":3,"template":{"spec":{"hostNetwork":true,"containers":[{"name":"c",` +
+				`"image":"evil"}]}}}`,
 			500,
 		},
 		{`"metadata":{"name":"d"},"spec":{"paused":true}`, 500},

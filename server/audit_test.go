@@ -242,10 +242,12 @@ func TestAuditConfiguration(t *testing.T) {
 		"": func(*AuditConfig) {},
 		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`: func(c *AuditConfig) { c.Log.Mode = "x" },
 		`invalid audit log format x, allowed formats are "legacy,json"`:                func(c *AuditConfig) { c.Log.Format = "x" },
-		"--audit-log-maxage -1 can't be a negative number":                             func(c *AuditConfig) { c.Log.MaxAge = -1 },
-		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`:              func(c *AuditConfig) { c.Log.Version = "audit.k8s.io/v1beta1" },
-		"invalid audit batch webhook buffer size 0, must be a positive number":         func(c *AuditConfig) { c.Webhook.Batch.BufferSize = 0 },
-		"invalid audit batch webhook throttle QPS 0, must be a positive number":        func(c *AuditConfig) { c.Webhook.Batch.QPS = 0 },
+		"--audit-log-maxage -1 can't be a negative number": func(c *AuditConfig) {
+			c.Log.MaxAge = -1
+		},
+		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`:       func(c *AuditConfig) { c.Log.Version = "audit.k8s.io/v1beta1" },
+		"invalid audit batch webhook buffer size 0, must be a positive number":  func(c *AuditConfig) { c.Webhook.Batch.BufferSize = 0 },
+		"invalid audit batch webhook throttle QPS 0, must be a positive number": func(c *AuditConfig) { c.Webhook.Batch.QPS = 0 },
 		"invalid audit truncate webhook max batch size 1, must be greater than max event size (102400)": func(c *AuditConfig) {
 			c.Webhook.MaxBatchSize = 1
 		},

@@ -209,7 +209,8 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 		stop(t, s)
 		t.Fatal("the server starts")
 	}
-	if want := "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified"; !strings.Contains(err.Error(), want) {
+	if want := "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
+		"--requestheader-allowed-names must be specified"; !strings.Contains(err.Error(), want) {
 		t.Error(err)
 	}
 	// The server's own authority signs clients, too.

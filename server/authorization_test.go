@@ -128,7 +128,9 @@ func TestRolesCountWhileTheyAreThere(t *testing.T) {
 	}
 	c.grant("mine", "reader", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list"]}]`)
 	c.becomes(http.StatusOK, http.MethodGet, path)
-	if a := call(t, c.admin, http.MethodDelete, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings/reader"); a.status != http.StatusOK {
+	if a := call(
+		t, c.admin, http.MethodDelete, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/rolebindings/reader",
+	); a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	c.becomes(http.StatusForbidden, http.MethodGet, path)
@@ -146,9 +148,11 @@ func TestPathsDoNotLeadElsewhere(t *testing.T) {
 	for _, path := range []string{
 		"/api/v1/namespaces/mine/../other/secrets/s", "/api/v1/namespaces/mine/secrets/../../other/secrets/s",
 		"/api/v1/namespaces/mine%2f..%2fother/secrets/s", "/api/v1/namespaces/mine/secrets/..%2f..%2fother%2fsecrets%2fs",
-		"/api/v1/namespaces/mine/secrets/..%2Fother%2Fs", "/api/v1/namespaces/mine/secrets/%2e%2e", "/api/v1/namespaces/mine/secrets/.", "/api/v1/namespaces/mine/secrets/..",
+		"/api/v1/namespaces/mine/secrets/..%2Fother%2Fs", "/api/v1/namespaces/mine/secrets/%2e%2e",
+		"/api/v1/namespaces/mine/secrets/.", "/api/v1/namespaces/mine/secrets/..",
 		"/api/v1/namespaces/mine/../other/secrets", "/api/v1/namespaces//other/secrets", "/api/v1/namespaces/./other/secrets",
-		"/api/v1/namespaces/mine/secrets?fieldSelector=metadata.namespace%3Dother", "/api/v1/watch/namespaces/other/secrets?timeoutSeconds=1",
+		"/api/v1/namespaces/mine/secrets?fieldSelector=metadata.namespace%3Dother",
+		"/api/v1/watch/namespaces/other/secrets?timeoutSeconds=1",
 	} {
 		if a := c.dave(http.MethodGet, path); strings.Contains(a.body, "aGlkZGVu") || a.status == http.StatusOK && !strings.Contains(a.body, `"items":[]`) {
 			t.Errorf("GET %s: %d %s", path, a.status, a.body)
@@ -156,7 +160,10 @@ func TestPathsDoNotLeadElsewhere(t *testing.T) {
 	}
 	for _, name := range []string{"..", ".", "a/b", "%2e", "../other/x"} {
 		body := fmt.Sprintf(`{"metadata":{"name":%q}}`, name)
-		a := sendJSON(t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles", body, "Authorization", "Bearer davetoken")
+		a := sendJSON(
+			t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles", body,
+			"Authorization", "Bearer davetoken",
+		)
 		if a.status/100 == 2 {
 			t.Errorf("a role named %q: %d %s", name, a.status, a.body)
 		}
@@ -183,8 +190,10 @@ func TestClusterScopedThroughANamespace(t *testing.T) {
 	c.make(things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"}}`)
 	for _, path := range []string{
 		"/apis/example.com/v1/namespaces/mine/things/x", "/apis/example.com/v1/namespaces/mine/things",
-		"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles/cluster-admin", "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles",
-		"/api/v1/namespaces/mine/nodes", "/api/v1/namespaces/mine/persistentvolumes/x", "/apis/apiextensions.k8s.io/v1/namespaces/mine/customresourcedefinitions",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles/cluster-admin",
+		"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/clusterroles",
+		"/api/v1/namespaces/mine/nodes", "/api/v1/namespaces/mine/persistentvolumes/x",
+		"/apis/apiextensions.k8s.io/v1/namespaces/mine/customresourcedefinitions",
 	} {
 		if a := c.dave(http.MethodGet, path); a.status != http.StatusNotFound {
 			t.Errorf("GET %s: %d %s", path, a.status, a.body)
@@ -261,7 +270,10 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 	c.grant("mine", "roles", `[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","get"]}]`)
 	c.becomes(http.StatusNotFound, http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles/none")
 	post := func(resource, body string) answer {
-		return sendJSON(t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/"+resource, body, "Authorization", "Bearer davetoken")
+		return sendJSON(
+			t, c.user, http.MethodPost, c.URL()+"/apis/rbac.authorization.k8s.io/v1/namespaces/mine/"+resource, body,
+			"Authorization", "Bearer davetoken",
+		)
 	}
 	const lacks = "is attempting to grant RBAC permissions not currently held"
 	if a := post("roles", `{"metadata":{"name":"x"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
@@ -291,7 +303,9 @@ func TestModes(t *testing.T) {
 				}
 			}
 			c := newCluster(t, config)
-			if a := c.dave(http.MethodGet, path); !strings.Contains(strings.ReplaceAll(a.body, " ", ""), strings.ReplaceAll(want, " ", "")) {
+			if a := c.dave(http.MethodGet, path); !strings.Contains(
+				strings.ReplaceAll(a.body, " ", ""), strings.ReplaceAll(want, " ", ""),
+			) {
 				t.Errorf("%d %s, want %s", a.status, a.body, want)
 			}
 			if a := call(t, c.admin, http.MethodGet, c.URL()+path); a.status != http.StatusOK {
@@ -323,7 +337,8 @@ func TestAWebhookIsAsked(t *testing.T) {
 	config := testConfig(t)
 	config.Authorization.ConfigFile = filepath.Join(dir, "authorization.yaml")
 	text := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[
-		{"type":"Webhook","name":"hook","webhook":{"timeout":"3s","subjectAccessReviewVersion":"v1","matchConditionSubjectAccessReviewVersion":"v1","failurePolicy":"Deny",
+		{"type":"Webhook","name":"hook","webhook":{"timeout":"3s","subjectAccessReviewVersion":"v1",
+			"matchConditionSubjectAccessReviewVersion":"v1","failurePolicy":"Deny",
 		"connectionInfo":{"type":"KubeConfigFile","kubeConfigFile":%q},"matchConditions":[{"expression":"request.user == 'dave'"}]}},
 		{"type":"RBAC","name":"rbac"}]}`, filepath.Join(dir, "kubeconfig"))
 	if err := os.WriteFile(config.Authorization.ConfigFile, []byte(text), 0o600); err != nil {
@@ -333,10 +348,12 @@ func TestAWebhookIsAsked(t *testing.T) {
 	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.status != http.StatusOK {
 		t.Errorf("pods: %d %s", a.status, a.body)
 	}
-	if a := c.dave(http.MethodGet, "/api/v1/secrets"); a.status != http.StatusForbidden || !strings.HasSuffix(a.message(), ": as the webhook says") {
+	if a := c.dave(http.MethodGet, "/api/v1/secrets"); a.status != http.StatusForbidden ||
+		!strings.HasSuffix(a.message(), ": as the webhook says") {
 		t.Errorf("secrets: %d %s", a.status, a.body)
 	}
-	if a := call(t, c.user, http.MethodGet, c.URL()+"/api/v1/pods"); a.status != http.StatusForbidden || strings.Contains(a.message(), "webhook") {
+	if a := call(t, c.user, http.MethodGet, c.URL()+"/api/v1/pods"); a.status != http.StatusForbidden ||
+		strings.Contains(a.message(), "webhook") {
 		t.Errorf("somebody that the condition leaves out: %d %s", a.status, a.body)
 	}
 	hook.Close()
@@ -352,7 +369,10 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
 	config := testConfig(t)
 	config.Authorization.ConfigFile = filepath.Join(t.TempDir(), "authorization.yaml")
-	if err := os.WriteFile(config.Authorization.ConfigFile, []byte(head+"- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		config.Authorization.ConfigFile, []byte(head+"- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	c := newCluster(t, config)
@@ -361,7 +381,8 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	for text, want := range map[string]string{
-		head: "at least one authorization mode must be defined", head + "- {type: RBAC, name: rbac}\n": "missing required types: [AlwaysDeny]",
+		head:                                  "at least one authorization mode must be defined",
+		head + "- {type: RBAC, name: rbac}\n": "missing required types: [AlwaysDeny]",
 		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not allowed if it was not enabled at initial server startup",
 	} {
 		if err := c.authorization.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -371,7 +392,8 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 	if a := c.dave(http.MethodGet, path); a.status != http.StatusForbidden {
 		t.Errorf("what is wrong changed something: %d %s", a.status, a.body)
 	}
-	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow, name: alwaysallow}\n"
+	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow," +
+		" name: alwaysallow}\n"
 	if err := c.authorization.use([]byte(more)); err != nil {
 		t.Fatal(err)
 	}
@@ -382,11 +404,13 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 
 func TestConfigurationsThatAreNone(t *testing.T) {
 	for want, change := range map[string]func(*AuthorizationConfig){
-		"at least one authorization-mode must be passed":                  func(c *AuthorizationConfig) { c.Modes = nil },
-		`authorization-mode "Robot" is not a valid mode`:                  func(c *AuthorizationConfig) { c.Modes = []string{"Robot"} },
-		"has mode specified more than once":                               func(c *AuthorizationConfig) { c.Modes = []string{ModeRBAC, ModeRBAC} },
-		"authorization-mode ABAC's authorization policy file not passed":  func(c *AuthorizationConfig) { c.Modes = []string{ModeABAC} },
-		"cannot specify --authorization-policy-file without mode ABAC":    func(c *AuthorizationConfig) { c.PolicyFile = "x" },
+		"at least one authorization-mode must be passed":                 func(c *AuthorizationConfig) { c.Modes = nil },
+		`authorization-mode "Robot" is not a valid mode`:                 func(c *AuthorizationConfig) { c.Modes = []string{"Robot"} },
+		"has mode specified more than once":                              func(c *AuthorizationConfig) { c.Modes = []string{ModeRBAC, ModeRBAC} },
+		"authorization-mode ABAC's authorization policy file not passed": func(c *AuthorizationConfig) { c.Modes = []string{ModeABAC} },
+		"cannot specify --authorization-policy-file without mode ABAC": func(c *AuthorizationConfig) {
+			c.PolicyFile = "x"
+		},
 		"authorization-mode Webhook's authorization config file not":      func(c *AuthorizationConfig) { c.Modes = []string{ModeWebhook} },
 		"--authorization-webhook-config-file without mode Webhook":        func(c *AuthorizationConfig) { c.Webhook.ConfigFile = "x" },
 		"--authorization-config can not be specified when --authorizatio": func(c *AuthorizationConfig) { c.ConfigFile, c.FlagsSet = "x", true },

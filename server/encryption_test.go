@@ -16,7 +16,8 @@ import (
 // style.
 func encryptionFile(t *testing.T, name, providers string) {
 	t.Helper()
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [" + providers + "]\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers: [" + providers + "]\n"
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestEncryption(t *testing.T) {
 	c = httpClient(t, s, true)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
 	createSecret(t, c, s.URL(), "two")
-	const refused = `Internal error occurred: unable to transform key "/registry/secrets/default/one": no matching prefix found`
+	const refused = `Internal error occurred: unable to transform key "/registry/secrets/default/one": no matching ` +
+		`prefix found`
 	for _, step := range []struct {
 		method, url, accept string
 		status              int

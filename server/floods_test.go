@@ -80,7 +80,8 @@ func TestSlowBodiesEndWithTheRequest(t *testing.T) {
 	s := start(t, c)
 	w := exchange(
 		t, s,
-		"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admintoken\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+		"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admintoken\r\nContent-Type: "+
+			"application/json\r\nContent-Length: 1000\r\n\r\n{",
 	)
 	if w.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("%d", w.StatusCode)

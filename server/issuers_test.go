@@ -81,7 +81,8 @@ func (p *provider) configuration(prefix string) string {
 		"\n    audiences: [keelson]\n    certificateAuthority: |\n      " + strings.ReplaceAll(
 		strings.TrimSpace(p.ca()), "\n", "\n      ",
 	) +
-		"\n  claimMappings:\n    username: {expression: '\"" + prefix + "\" + claims.sub'}\n    groups: {claim: groups, prefix: 'oidc:'}\n"
+		"\n  claimMappings:\n    username: {expression: '\"" + prefix + "\" + claims.sub'}\n    groups: {claim: groups," +
+		" prefix: 'oidc:'}\n"
 }
 
 // awaitUser waits until the token's user may go to a path for authenticated users.

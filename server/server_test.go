@@ -221,8 +221,10 @@ func TestClientCertificate(t *testing.T) {
 func TestHealthAnswers(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
-	const hooks = "[+]poststarthook/start-apiextensions-informers ok\n[+]poststarthook/crd-informer-synced ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
-		"[+]poststarthook/start-cluster-authentication-info-controller ok\n[+]poststarthook/start-kube-apiserver-identity-lease-controller ok\n" +
+	const hooks = "[+]poststarthook/start-apiextensions-informers ok\n[+]poststarthook/crd-informer-synced " +
+		"ok\n[+]poststarthook/start-system-namespaces-controller ok\n" +
+		"[+]poststarthook/start-cluster-authentication-info-controller " +
+		"ok\n[+]poststarthook/start-kube-apiserver-identity-lease-controller ok\n" +
 		"[+]poststarthook/rbac/bootstrap-roles ok\n[+]poststarthook/scheduling/bootstrap-system-priority-classes ok\n" +
 		"[+]poststarthook/priority-and-fairness-config-producer ok\n[+]poststarthook/bootstrap-controller ok\n" +
 		"[+]poststarthook/start-kubernetes-service-cidr-controller ok\n"
@@ -456,7 +458,8 @@ func TestMetricsCountRequests(t *testing.T) {
 	call(t, c, "GET", s.URL()+"/api/v1/made-up-by-a-client")
 	body := call(t, c, "GET", s.URL()+"/metrics").body
 	for _, want := range []string{
-		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="",scope="",subresource="/healthz",verb="GET",version=""} 3`,
+		`apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="",scope="",` +
+			`subresource="/healthz",verb="GET",version=""} 3`,
 		"go_goroutines ", "process_resident_memory_bytes ", "kubernetes_build_info{", "apiserver_storage_size_bytes{",
 		`apiserver_current_inflight_requests{request_kind="readOnly"}`,
 	} {

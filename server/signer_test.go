@@ -121,7 +121,8 @@ func TestFlagsOfAnotherSigner(t *testing.T) {
 	config := testConfig(t)
 	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)
 	config.Authentication.ServiceAccounts.MaxExpiration = 3 * time.Hour
-	const want = "service-account-max-token-expiration cannot be set longer than the token expiration supported by service-account-signing-endpoint: 3h0m0s > 2h0m0s"
+	const want = "service-account-max-token-expiration cannot be set longer than the token expiration supported by " +
+		"service-account-signing-endpoint: 3h0m0s > 2h0m0s"
 	if _, err := Start(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}

@@ -49,7 +49,8 @@ func slowConfig(t *testing.T) Config {
 	return c
 }
 
-const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`
+const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",` +
+	`"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`
 
 // TestWithheldBodiesHoldNoSeats: many times more requests than the limit wait for
 // their bodies, and others are served.

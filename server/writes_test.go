@@ -49,7 +49,8 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 	const grants = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 	post(
 		t, s, grants,
-		`{"metadata":{"name":"ann"},"subjects":[{"kind":"User","name":"ann"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`,
+		`{"metadata":{"name":"ann"},"subjects":[{"kind":"User","name":"ann"}],"roleRef":{"kind":"ClusterRole",`+
+			`"name":"cluster-admin"}}`,
 		http.StatusCreated,
 	)
 	send := func(method, path, contentType, body string) *httptest.ResponseRecorder {
@@ -69,8 +70,10 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		object     = "application/json"
 		merge      = "application/merge-patch+json"
 		apply      = "application/apply-patch+yaml"
-		deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
-		role       = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+		deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},` +
+			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},` +
+			`"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
+		role = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
 	)
 	for _, step := range []struct {
 		method, path, contentType, body string

@@ -50,19 +50,22 @@ func TestEqualSchemasAreOne(t *testing.T) {
 		return s
 	}
 	a := make(
-		`{"type": "object", "properties": {"a": {"type": "string", "pattern": "^a"}, "b": {"type": "string", "pattern": "^a"}, "c": {"type": "integer"}}}`,
+		`{"type": "object", "properties": {"a": {"type": "string", "pattern": "^a"}, "b": {"type": "string",` +
+			` "pattern": "^a"}, "c": {"type": "integer"}}}`,
 	)
 	if a.Properties["a"] != a.Properties["b"] {
 		t.Error("equal properties are two")
 	}
 	b := make(
-		`{"properties": {"c": {"type": "integer"}, "b": {"pattern": "^a", "description": "other words", "type": "string"}, "a": {"type": "string", "pattern": "^a"}}, "type": "object"}`,
+		`{"properties": {"c": {"type": "integer"}, "b": {"pattern": "^a", "description": "other words", "type": "string"},` +
+			` "a": {"type": "string", "pattern": "^a"}}, "type": "object"}`,
 	)
 	if a != b {
 		t.Error("equal schemas are two")
 	}
 	c := make(
-		`{"type": "object", "properties": {"a": {"type": "string", "pattern": "^a"}, "b": {"type": "string", "pattern": "^a", "maxLength": 1}, "c": {"type": "integer"}}}`,
+		`{"type": "object", "properties": {"a": {"type": "string", "pattern": "^a"}, "b": {"type": "string",` +
+			` "pattern": "^a", "maxLength": 1}, "c": {"type": "integer"}}}`,
 	)
 	if a == c || c.Properties["a"] != a.Properties["a"] || c.Properties["c"] != a.Properties["c"] ||
 		c.Properties["b"].Values.Regexp != a.Properties["b"].Values.Regexp {
@@ -121,7 +124,8 @@ func TestDefaultsArePruned(t *testing.T) {
 	}
 	object = map[string]any{}
 	written.SetDefaults(object)
-	if got := text(t, object); got != `{"a":{"b":"x","c":"y"},"e":{"apiVersion":"v1","kind":"K","metadata":{"labels":5,"name":"n","no":1},"other":1}}` {
+	if got := text(t, object); got != `{"a":{"b":"x","c":"y"},"e":{"apiVersion":"v1","kind":"K","metadata":{"labels":5,`+
+		`"name":"n","no":1},"other":1}}` {
 		t.Errorf("as written: %s", got)
 	}
 }
@@ -129,7 +133,8 @@ func TestDefaultsArePruned(t *testing.T) {
 func TestDefaultsAreCopied(t *testing.T) {
 	s := schemaOf(
 		t,
-		`{"type": "object", "properties": {"a": {"type": "object", "default": {"b": {}}, "properties": {"b": {"type": "object", "properties": {"c": {"type": "integer", "default": 3}}}}}}}`,
+		`{"type": "object", "properties": {"a": {"type": "object", "default": {"b": {}},`+
+			` "properties": {"b": {"type": "object", "properties": {"c": {"type": "integer", "default": 3}}}}}}}`,
 	)
 	first, second := map[string]any{}, map[string]any{}
 	s.SetDefaults(first)
@@ -143,7 +148,8 @@ func TestDefaultsAreCopied(t *testing.T) {
 func TestErrorsAreInOrder(t *testing.T) {
 	s := schemaOf(
 		t,
-		`{"type": "object", "additionalProperties": {"type": "integer", "maximum": 3, "oneOf": [{"minimum": 1}, {"minimum": 2}]}}`,
+		`{"type": "object", "additionalProperties": {"type": "integer", "maximum": 3, "oneOf": [{"minimum": 1},`+
+			` {"minimum": 2}]}}`,
 	)
 	object := tree(t, `{"d": 5, "a": 5, "c": "x", "b": 9, "e": 1, "f": 7}`)
 	want := s.Validate(nil, object)
@@ -160,14 +166,16 @@ func TestErrorsAreInOrder(t *testing.T) {
 func TestLenientDecoding(t *testing.T) {
 	s := schemaOf(
 		t,
-		`{"type": "object", "properties": {"a": {"type": "integer"}, "e": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}`,
+		`{"type": "object", "properties": {"a": {"type": "integer"}, "e": {"type": "object",`+
+			` "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}`,
 	)
 	object := tree(t, `{"apiVersion": "v1", "kind": "K", "metadata": {"name": "n", "labels": 5, "finalizers": ["f"]}, "a": null, "b": 1,
 		"e": {"apiVersion": 5, "kind": "K", "metadata": "x", "more": null}}`)
 	if _, err := s.Decode(object, DecodeOptions{Lenient: true}); err != nil {
 		t.Fatal(err)
 	}
-	if got := text(t, object); got != `{"apiVersion":"v1","e":{"kind":"K","metadata":"x","more":null},"kind":"K","metadata":{"finalizers":["f"],"generation":1,"name":"n"}}` {
+	if got := text(t, object); got != `{"apiVersion":"v1","e":{"kind":"K","metadata":"x","more":null},"kind":"K",`+
+		`"metadata":{"finalizers":["f"],"generation":1,"name":"n"}}` {
 		t.Errorf("got %s", got)
 	}
 	if _, err := s.Decode(tree(t, `{"metadata": "x"}`), DecodeOptions{Lenient: true}); err == nil ||

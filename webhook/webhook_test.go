@@ -87,7 +87,8 @@ func TestServiceIsResolvedAndMustProveItsName(t *testing.T) {
 	c := client(t, target, o)
 	// The certificate of the test server is for example.com and loopback addresses.
 	_, err := c.Post(t.Context(), Call{})
-	want := `Post "https://hook.ns.svc:443/convert?timeout=30s": tls: failed to verify certificate: x509: certificate is valid for example.com, *.example.com, not hook.ns.svc`
+	want := `Post "https://hook.ns.svc:443/convert?timeout=30s": tls: failed to verify certificate: x509: certificate ` +
+		`is valid for example.com, *.example.com, not hook.ns.svc`
 	if err == nil || err.Error() != want || asked != "ns/hook:443" {
 		t.Errorf("%v, asked for %s", err, asked)
 	}

@@ -72,10 +72,11 @@ func TestUpdatesAreNotLost(t *testing.T) {
 	b.create(t, configMap("a"))
 	together(goroutines, func(int) {
 		for range each {
-			_, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error {
-				setCount(obj, count(obj)+1)
-				return nil
-			})
+			_, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false,
+				func(obj registry.Object) error {
+					setCount(obj, count(obj)+1)
+					return nil
+				})
 			if err != nil {
 				t.Error(err)
 			}
@@ -114,9 +115,10 @@ func TestOptimisticUpdates(t *testing.T) {
 	r := b.create(t, configMap("a"))
 	b.create(t, configMap("b"))
 	send := func(obj registry.Object) error {
-		_, err := b.writer.Update(t.Context(), r, nil, "default", obj.GetName(), writetest.Options{}, func(*write.Current) (registry.Object, error) {
-			return obj.DeepCopyObject().(registry.Object), nil
-		})
+		_, err := b.writer.Update(t.Context(), r, nil, "default", obj.GetName(), writetest.Options{},
+			func(*write.Current) (registry.Object, error) {
+				return obj.DeepCopyObject().(registry.Object), nil
+			})
 		return err
 	}
 	var conflicts atomic.Int64
@@ -184,17 +186,18 @@ func TestUpdatesThatCreate(t *testing.T) {
 		name := fmt.Sprint("a", round)
 		var created atomic.Int64
 		together(goroutines, func(i int) {
-			result, err := b.writer.Update(t.Context(), r, nil, "default", name, writetest.Options{CreateMissing: true}, func(c *write.Current) (registry.Object, error) {
-				var obj registry.Object = configMap(name)
-				if c.Exists() {
-					var err error
-					if obj, err = c.Decode(t.Context()); err != nil {
-						return nil, err
+			result, err := b.writer.Update(t.Context(), r, nil, "default", name, writetest.Options{CreateMissing: true},
+				func(c *write.Current) (registry.Object, error) {
+					var obj registry.Object = configMap(name)
+					if c.Exists() {
+						var err error
+						if obj, err = c.Decode(t.Context()); err != nil {
+							return nil, err
+						}
 					}
-				}
-				obj.SetLabels(with(obj.GetLabels(), fmt.Sprint("l", i), "x"))
-				return obj, nil
-			})
+					obj.SetLabels(with(obj.GetLabels(), fmt.Sprint("l", i), "x"))
+					return obj, nil
+				})
 			if err != nil {
 				t.Errorf("update %d: %v", i, err)
 				return
@@ -256,13 +259,14 @@ func TestFinalizersRemovedAtOnce(t *testing.T) {
 	note(b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{}, nil))
 	together(controllers, func(i int) {
 		mine := fmt.Sprint("x.io/f", i)
-		note(b.writer.Update(t.Context(), r, nil, "default", "a", writetest.Options{}, func(c *write.Current) (registry.Object, error) {
-			obj, err := c.Decode(t.Context())
-			if err == nil {
-				obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == mine }))
-			}
-			return obj, err
-		}))
+		note(b.writer.Update(t.Context(), r, nil, "default", "a", writetest.Options{},
+			func(c *write.Current) (registry.Object, error) {
+				obj, err := c.Decode(t.Context())
+				if err == nil {
+					obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == mine }))
+				}
+				return obj, err
+			}))
 	})
 	if gone.Load() != 1 {
 		t.Errorf("deleted %d times", gone.Load())
@@ -328,24 +332,26 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 	r := b.create(t, configMap("a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	tries := 0
-	_, err := b.writer.Update(ctx, r, nil, "default", "a", writetest.Options{}, func(c *write.Current) (registry.Object, error) {
-		tries++
-		if _, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false, func(obj registry.Object) error {
-			setCount(obj, count(obj)+1)
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-		if tries == 5 {
-			cancel()
-		}
-		obj, err := c.Decode(t.Context())
-		if err == nil {
-			obj.SetResourceVersion("")
-			obj.SetLabels(map[string]string{"try": strconv.Itoa(tries)})
-		}
-		return obj, err
-	})
+	_, err := b.writer.Update(ctx, r, nil, "default", "a", writetest.Options{},
+		func(c *write.Current) (registry.Object, error) {
+			tries++
+			if _, err := b.writer.Amend(t.Context(), b.Resource(configMaps), "default", "a", false,
+				func(obj registry.Object) error {
+					setCount(obj, count(obj)+1)
+					return nil
+				}); err != nil {
+				return nil, err
+			}
+			if tries == 5 {
+				cancel()
+			}
+			obj, err := c.Decode(t.Context())
+			if err == nil {
+				obj.SetResourceVersion("")
+				obj.SetLabels(map[string]string{"try": strconv.Itoa(tries)})
+			}
+			return obj, err
+		})
 	if !errors.Is(err, context.Canceled) || tries != 5 {
 		t.Errorf("%v after %d tries", err, tries)
 	}

@@ -290,16 +290,17 @@ func (tr *transcript) update(r *registry.Resource, namespace, name string, s set
 		DryRun: s.has("dry"), Admit: tr.admit(s), CreateMissing: s.has("create"), CheckUID: s["command"] == "put",
 	}
 	sub := r.Kind.Subresource(s["command"])
-	result, err := tr.b.writer.Update(tr.t.Context(), r, sub, namespace, name, options, func(c *write.Current) (registry.Object, error) {
-		if !c.Exists() {
-			return tr.body(r, namespace, name, s), nil
-		}
-		obj, err := c.Decode(tr.t.Context())
-		if err == nil {
-			tr.set(obj, s)
-		}
-		return obj, err
-	})
+	result, err := tr.b.writer.Update(tr.t.Context(), r, sub, namespace, name, options,
+		func(c *write.Current) (registry.Object, error) {
+			if !c.Exists() {
+				return tr.body(r, namespace, name, s), nil
+			}
+			obj, err := c.Decode(tr.t.Context())
+			if err == nil {
+				tr.set(obj, s)
+			}
+			return obj, err
+		})
 	what := "updated"
 	if result.Created {
 		what = "created"

@@ -323,7 +323,8 @@ func TestCheckFinds(t *testing.T) {
 		`key /registry/configmaps/lonely: "lonely" is not the name of an object of configmaps`,
 		"key /registry/namespaces/short: its protobuf envelope cannot be read: unexpected EOF",
 		"key /registry/namespaces/text: its value is not a protobuf envelope",
-		`key /registry/apiregistration.k8s.io/apiservices/x: its value is a "Pod" of "v1", not a APIService.apiregistration.k8s.io`,
+		`key /registry/apiregistration.k8s.io/apiservices/x: its value is a "Pod" of "v1",` +
+			` not a APIService.apiregistration.k8s.io`,
 		`key /registry/example.com/things/default/x: its object is "default/y"`,
 		"key /registry/example.com/things/default/z: its value is not a JSON object: unexpected end of JSON input",
 		"1 values are encrypted and were not read",

@@ -307,7 +307,8 @@ func TestBadAnswers(t *testing.T) {
 			return a
 		}
 	}
-	const failed, hook = "conversion webhook for example.com/v1, Kind=Widget failed: ", "conversion webhook for example.com/v1, Kind=Widget "
+	const failed, hook = "conversion webhook for example.com/v1, Kind=Widget failed: ", "conversion webhook for " +
+		"example.com/v1, Kind=Widget "
 	for name, test := range map[string]struct {
 		answer        func(*question) any
 		one, two      string
@@ -344,7 +345,8 @@ func TestBadAnswers(t *testing.T) {
 		"version": {set("apiVersion", "example.com/v1"),
 			hook + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)",
 			hook + "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)", invalidFailure, ""},
-		"kind": {set("kind", "Gadget"), hook + "returned invalid object at index 0: invalid kind (expected Widget, received Gadget)",
+		"kind": {set("kind", "Gadget"), hook + "returned invalid object at index 0: invalid kind (expected Widget," +
+			" received Gadget)",
 			hook + "returned invalid converted object at index 0: invalid kind (expected Widget, received Gadget)", invalidFailure, ""},
 		"no kind": {
 			set("kind", nil), hook + "returned invalid object at index 0: Object 'Kind' is missing in ",

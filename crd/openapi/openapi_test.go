@@ -448,7 +448,8 @@ func FuzzSchemas(f *testing.F) {
 	}
 	f.Add(
 		[]byte(
-			`{"type":"object","properties":{"a":null,"b":[1]},"items":{},"allOf":[null,1],"required":[1],"not":{"x-kubernetes-int-or-string":true}}`,
+			`{"type":"object","properties":{"a":null,"b":[1]},"items":{},"allOf":[null,1],"required":[1],` +
+				`"not":{"x-kubernetes-int-or-string":true}}`,
 		),
 	)
 	s := newSource(f)
@@ -488,7 +489,10 @@ func big(i int, note string) Definition {
 	return Definition{Name: fmt.Sprintf(
 		"widgets%d.%s", i, group,
 	), Group: group, Versions: []string{"v1"}, Spec: fmt.Sprintf(
-		`{"note":%q,"group":%q,"names":{"plural":"widgets%d","kind":"Widget%d"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"string"}%s}}}}}}]}`,
+		`{"note":%q,"group":%q,"names":{"plural":"widgets%d","kind":"Widget%d"},"scope":"Namespaced",`+
+			`"versions":[{"name":"v1","served":true,"subresources":{"status":{}},`+
+			`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",`+
+			`"properties":{"a":{"type":"string"}%s}}}}}}]}`,
 		note, group, i, i, properties.String())}
 }
 

@@ -45,7 +45,8 @@ func show(a negotiate.Accepted, err error) string {
 
 const (
 	protobuf   = "vnd.kubernetes.protobuf"
-	kubectlGet = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+	kubectlGet = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io," +
+		"application/json"
 )
 
 func TestResponse(t *testing.T) {
@@ -150,7 +151,8 @@ func TestNotAcceptable(t *testing.T) {
 	}{
 		{
 			"text/html", object,
-			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml," +
+				" application/vnd.kubernetes.protobuf",
 		},
 		{"text/html", list, "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
 		{"application/json;as=Table", object, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"},

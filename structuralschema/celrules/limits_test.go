@@ -62,7 +62,8 @@ func TestExpensiveRulesOfUnchangedSchemasStay(t *testing.T) {
 func TestRulesThatAreTooExpensiveTogetherAreRefused(t *testing.T) {
 	rules := append(repeat(quadratic, 11), `{"rule":"self.l.all(x, x == 1)"}`)
 	s := parseSchema(t, listSchema(1400, rules...))
-	path := "schema.properties[spec].x-kubernetes-validations[%d].rule: Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+	path := "schema.properties[spec].x-kubernetes-validations[%d].rule: Forbidden: contributed to estimated rule cost " +
+		"total exceeding cost limit for entire OpenAPIv3 schema"
 	for _, unchanged := range []bool{false, true} {
 		errs := Check(s, CheckOptions{Path: field.NewPath("schema"), Root: true, Unchanged: unchanged})
 		compareErrors(t, errs, fmt.Sprintf(path, 0), fmt.Sprintf(path, 1), fmt.Sprintf(path, 2), fmt.Sprintf(path, 3),
@@ -87,7 +88,8 @@ func TestCallsOverTheLimitEndTheEvaluation(t *testing.T) {
 	errs, remaining := v.Validate(context.Background(), nil, listObject(500), nil, Budget)
 	compareErrors(
 		t, errs,
-		`spec: Invalid value: "object": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: self.l.all(x, self.l.all(y, x == y))`,
+		`spec: Invalid value: "object": 'operation cancelled: actual cost limit exceeded': no further validation rules `+
+			`will be run due to call cost exceeds limit for rule: self.l.all(x, self.l.all(y, x == y))`,
 	)
 	if remaining >= 0 {
 		t.Errorf("%d of the budget remain", remaining)
@@ -101,7 +103,8 @@ func TestMessagesOverTheLimitEndTheEvaluation(t *testing.T) {
 	errs, remaining := v.Validate(context.Background(), nil, listObject(1400), nil, Budget)
 	compareErrors(
 		t, errs,
-		`spec: Invalid value: "object": no further validation rules will be run due to call cost exceeds limit for messageExpression: "`+message+`"`,
+		`spec: Invalid value: "object": no further validation rules will be run due to call cost exceeds limit for `+
+			`messageExpression: "`+message+`"`,
 	)
 	if remaining >= 0 {
 		t.Errorf("%d of the budget remain", remaining)
@@ -119,7 +122,8 @@ func TestRulesOverTheBudgetEndTheEvaluation(t *testing.T) {
 	errs, remaining := v.Validate(context.Background(), nil, listObject(10), nil, (Budget-whole)/2)
 	compareErrors(
 		t, errs,
-		`spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation rules will be run`,
+		`spec: Invalid value: "object": validation failed due to running out of cost budget,`+
+			` no further validation rules will be run`,
 	)
 	if remaining >= 0 {
 		t.Errorf("%d of the budget remain", remaining)
@@ -132,7 +136,8 @@ func TestMessagesOverTheBudgetEndTheEvaluation(t *testing.T) {
 	errs, _ := v.Validate(context.Background(), nil, listObject(9), nil, 10)
 	compareErrors(
 		t, errs,
-		`spec: Invalid value: "object": messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run`,
+		`spec: Invalid value: "object": messageExpression evaluation failed due to running out of cost budget,`+
+			` no further validation rules will be run`,
 	)
 }
 
@@ -150,7 +155,8 @@ func TestABudgetIsSharedByCalls(t *testing.T) {
 	errs, _ := v.Validate(context.Background(), nil, listObject(3), nil, 0)
 	compareErrors(
 		t, errs,
-		`spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation rules will be run`,
+		`spec: Invalid value: "object": validation failed due to running out of cost budget,`+
+			` no further validation rules will be run`,
 	)
 }
 

@@ -24,11 +24,16 @@ func definitionOf(group string, i int) (body []byte, plural string) {
 	plural = fmt.Sprintf("things%05ds", i)
 	kind := fmt.Sprintf("Thing%05d", i)
 	return fmt.Appendf(nil,
-		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},"spec":{"group":"%s","scope":"Namespaced",`+
-			`"names":{"plural":"%s","singular":"%s","kind":"%s","listKind":"%sList"},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},`+
-			`"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"},{"name":"Phase","type":"string","jsonPath":".status.phase"}],`+
-			`"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object","required":["size"],"properties":{%s}},`+
-			`"status":{"type":"object","properties":{"phase":{"type":"string"},"observedGeneration":{"type":"integer","format":"int64"}}}}}}}]}}`,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},`+
+			`"spec":{"group":"%s","scope":"Namespaced",`+
+			`"names":{"plural":"%s","singular":"%s","kind":"%s","listKind":"%sList"},"versions":[{"name":"v1","served":true,`+
+			`"storage":true,"subresources":{"status":{}},`+
+			`"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"},{"name":"Phase",`+
+			`"type":"string","jsonPath":".status.phase"}],`+
+			`"schema":{"openAPIV3Schema":{"type":"object","required":["spec"],"properties":{"spec":{"type":"object",`+
+			`"required":["size"],"properties":{%s}},`+
+			`"status":{"type":"object","properties":{"phase":{"type":"string"},"observedGeneration":{"type":"integer",`+
+			`"format":"int64"}}}}}}}]}}`,
 		plural, group, group, plural, strings.TrimSuffix(plural, "s"), kind, kind, definitionFields(i)), plural
 }
 
@@ -228,12 +233,14 @@ func customObject(kind string, i int) []byte {
 		parts = append(
 			parts,
 			fmt.Sprintf(
-				`"part%d":{"field0":"web","field1":%d,"field2":true,"field3":"2026-01-02T03:04:05Z","field4":"blue","field5":7,"field6":false,"field7":"2026-01-02T03:04:05Z"}`,
+				`"part%d":{"field0":"web","field1":%d,"field2":true,"field3":"2026-01-02T03:04:05Z","field4":"blue","field5":7,`+
+					`"field6":false,"field7":"2026-01-02T03:04:05Z"}`,
 				part, i,
 			),
 		)
 	}
-	head := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"%s","metadata":{"name":"%s%06d","labels":{"app":"web","tier":"front"}},"spec":{"size":%d,"class":"small","paused":false,"host":"web-%d.example.com",`+
+	head := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"%s","metadata":{"name":"%s%06d","labels":{"app":"web",`+
+		`"tier":"front"}},"spec":{"size":%d,"class":"small","paused":false,"host":"web-%d.example.com",`+
 		`"labels":{"team":"shop"},"tags":["a","b","c"],"port":8080,%s,"data":{`, customGroup, kind, customMark, i, i%1000, i, strings.Join(parts, ","))
 	const entries = 20
 	left := max(0, customSize-len(head))/entries - len(`"key-00":"",`)

@@ -16,20 +16,34 @@ func podName(i int) string { return fmt.Sprintf("%s%06d", podMark, i) }
 
 // podTemplate is about 2.5 KB, as a deployment's controller would send it. What
 // admission would add is there already, so that every server stores the same.
-const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME","labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-production",` +
-	`"app.kubernetes.io/version":"4.18.2","app.kubernetes.io/component":"frontend","app.kubernetes.io/managed-by":"bench","pod-template-hash":"6b7f9d8c55","bench/group":"GROUP"},` +
-	`"annotations":{"prometheus.io/scrape":"true","prometheus.io/port":"9102","prometheus.io/path":"/metrics","checksum/config":"5f2d8a4be0c1d9b7a36e4f1c8d0b97a25e6f3c4d1a8b9e7f0c2d5a6b3e4f1d80"}},` +
-	`"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"enableServiceLinks":false,"terminationGracePeriodSeconds":30,"priority":0,"preemptionPolicy":"PreemptLowerPriority",` +
-	`"nodeSelector":{"kubernetes.io/os":"linux","node-pool":"general"},"securityContext":{"runAsNonRoot":true,"runAsUser":10001,"fsGroup":10001},` +
-	`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.2","imagePullPolicy":"IfNotPresent","args":["--listen=:8080","--log-level=info"],"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"}],` +
-	`"env":[{"name":"LOG_LEVEL","value":"info"},{"name":"DATABASE_URL","value":"postgres://db.production.svc:5432/shop"},{"name":"CACHE_URL","value":"redis://cache.production.svc:6379"},{"name":"POD_NAME","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"metadata.name"}}}],` +
+const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME",` +
+	`"labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-production",` +
+	`"app.kubernetes.io/version":"4.18.2","app.kubernetes.io/component":"frontend",` +
+	`"app.kubernetes.io/managed-by":"bench","pod-template-hash":"6b7f9d8c55","bench/group":"GROUP"},` +
+	`"annotations":{"prometheus.io/scrape":"true","prometheus.io/port":"9102","prometheus.io/path":"/metrics",` +
+	`"checksum/config":"5f2d8a4be0c1d9b7a36e4f1c8d0b97a25e6f3c4d1a8b9e7f0c2d5a6b3e4f1d80"}},` +
+	`"spec":{"serviceAccountName":"default","automountServiceAccountToken":false,"enableServiceLinks":false,` +
+	`"terminationGracePeriodSeconds":30,"priority":0,"preemptionPolicy":"PreemptLowerPriority",` +
+	`"nodeSelector":{"kubernetes.io/os":"linux","node-pool":"general"},"securityContext":{"runAsNonRoot":true,` +
+	`"runAsUser":10001,"fsGroup":10001},` +
+	`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.2","imagePullPolicy":"IfNotPresent",` +
+	`"args":["--listen=:8080","--log-level=info"],"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"}],` +
+	`"env":[{"name":"LOG_LEVEL","value":"info"},{"name":"DATABASE_URL",` +
+	`"value":"postgres://db.production.svc:5432/shop"},{"name":"CACHE_URL",` +
+	`"value":"redis://cache.production.svc:6379"},{"name":"POD_NAME","valueFrom":{"fieldRef":{"apiVersion":"v1",` +
+	`"fieldPath":"metadata.name"}}}],` +
 	`"resources":{"limits":{"cpu":"500m","memory":"512Mi"},"requests":{"cpu":"100m","memory":"256Mi"}},` +
-	`"readinessProbe":{"httpGet":{"path":"/readyz","port":"http","scheme":"HTTP"},"initialDelaySeconds":3,"periodSeconds":5},"livenessProbe":{"httpGet":{"path":"/livez","port":"http","scheme":"HTTP"},"periodSeconds":10},` +
+	`"readinessProbe":{"httpGet":{"path":"/readyz","port":"http","scheme":"HTTP"},"initialDelaySeconds":3,` +
+	`"periodSeconds":5},"livenessProbe":{"httpGet":{"path":"/livez","port":"http","scheme":"HTTP"},"periodSeconds":10},` +
 	`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"scratch","mountPath":"/tmp"}]},` +
-	`{"name":"metrics","image":"registry.example.com/shop/exporter:1.4.0","ports":[{"name":"metrics","containerPort":9102,"protocol":"TCP"}],"env":[{"name":"TARGET","value":"http://127.0.0.1:8080"}],` +
-	`"resources":{"limits":{"cpu":"50m","memory":"64Mi"},"requests":{"cpu":"10m","memory":"32Mi"}},"securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true}}],` +
+	`{"name":"metrics","image":"registry.example.com/shop/exporter:1.4.0","ports":[{"name":"metrics",` +
+	`"containerPort":9102,"protocol":"TCP"}],"env":[{"name":"TARGET","value":"http://127.0.0.1:8080"}],` +
+	`"resources":{"limits":{"cpu":"50m","memory":"64Mi"},"requests":{"cpu":"10m","memory":"32Mi"}},` +
+	`"securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true}}],` +
 	`"volumes":[{"name":"config","configMap":{"name":"web-config"}},{"name":"scratch","emptyDir":{"sizeLimit":"128Mi"}}],` +
-	`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]}}`
+	`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute",` +
+	`"tolerationSeconds":300},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute",` +
+	`"tolerationSeconds":300}]}}`
 
 // podBodies returns n pods.
 func podBodies(n int) [][]byte {
@@ -48,9 +62,14 @@ func podGroup(i, n int) string { return fmt.Sprintf("g%04d", i%max(1, n/groupSiz
 func statusPatch(restarts int) []byte {
 	return fmt.Appendf(nil,
 		`{"status":{"phase":"Running","hostIP":"10.1.2.3","podIP":"10.244.3.17","startTime":"2026-01-02T03:04:05Z",`+
-			`"conditions":[{"type":"Ready","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:%02dZ"},{"type":"ContainersReady","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-01-02T03:04:%02dZ"}],`+
-			`"containerStatuses":[{"name":"web","ready":true,"restartCount":%d,"image":"registry.example.com/shop/web:4.18.2","imageID":"registry.example.com/shop/web@sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",`+
-			`"containerID":"containerd://7f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a1908","started":true,"state":{"running":{"startedAt":"2026-01-02T03:04:%02dZ"}}}]}}`,
+			`"conditions":[{"type":"Ready","status":"True","lastProbeTime":null,`+
+			`"lastTransitionTime":"2026-01-02T03:04:%02dZ"},{"type":"ContainersReady","status":"True","lastProbeTime":null,`+
+			`"lastTransitionTime":"2026-01-02T03:04:%02dZ"}],`+
+			`"containerStatuses":[{"name":"web","ready":true,"restartCount":%d,`+
+			`"image":"registry.example.com/shop/web:4.18.2",`+
+			`"imageID":"registry.example.com/shop/web@sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",`+
+			`"containerID":"containerd://7f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a19087f6e5d4c3b2a1908","started":true,`+
+			`"state":{"running":{"startedAt":"2026-01-02T03:04:%02dZ"}}}]}}`,
 		restarts%60, restarts%60, restarts, restarts%60)
 }
 
@@ -73,10 +92,13 @@ func changedMap(name string, variant int) []byte {
 func deployment(name string, variant int) []byte {
 	return fmt.Appendf(nil,
 		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},`+
-			`"spec":{"replicas":0,"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s","tier":"web"}},"spec":{`+
-			`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.%[2]d","args":["--listen=:8080","--config=/etc/web/config.yaml"],`+
+			`"spec":{"replicas":0,"selector":{"matchLabels":{"app":"%[1]s"}},"template":{"metadata":{"labels":{"app":"%[1]s",`+
+			`"tier":"web"}},"spec":{`+
+			`"containers":[{"name":"web","image":"registry.example.com/shop/web:4.18.%[2]d","args":["--listen=:8080",`+
+			`"--config=/etc/web/config.yaml"],`+
 			`"ports":[{"name":"http","containerPort":8080},{"name":"metrics","containerPort":9090}],`+
-			`"env":[{"name":"MODE","value":"production"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],`+
+			`"env":[{"name":"MODE","value":"production"},{"name":"POD_IP",`+
+			`"valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],`+
 			`"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"memory":"256Mi"}},`+
 			`"readinessProbe":{"httpGet":{"path":"/healthz","port":8080},"periodSeconds":5},`+
 			`"volumeMounts":[{"name":"config","mountPath":"/etc/web","readOnly":true},{"name":"tmp","mountPath":"/tmp"}],`+

@@ -236,7 +236,8 @@ func (r *rotation) turn(t *testing.T) {
 	all := strings.Join(r.keys, ", ")
 	other := map[string]string{"secretbox": "aesgcm", "aesgcm": "secretbox"}[provider]
 	text := fmt.Sprintf(
-		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [configmaps]\n  providers: [{%s: {keys: [%s]}}, {%s: {keys: [%s]}}]\n",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [configmaps]\n  "+
+			"providers: [{%s: {keys: [%s]}}, {%s: {keys: [%s]}}]\n",
 		provider, all, other, all,
 	)
 	if err := os.WriteFile(r.file+".new", []byte(text), 0o600); err != nil {

@@ -6,15 +6,18 @@ import "slices"
 // not, word by word; README.md has the reason. admission/plugin/unenforced sends them.
 func addedWarnings() []string {
 	return []string{
-		`299 - "ValidatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit, refuse and change nothing"`,
-		`299 - "MutatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit, refuse and change nothing"`,
+		`299 - "ValidatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit,` +
+			` refuse and change nothing"`,
+		`299 - "MutatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit,` +
+			` refuse and change nothing"`,
 		`299 - "ValidatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "ValidatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "ResourceQuotas are stored, but they are not enforced yet: they bound nothing"`,
 		`299 - "LimitRanges are stored, but they are not enforced yet: they bound nothing and set no defaults"`,
-		`299 - "Pod Security labels of a namespace are stored, but they are not enforced yet: pods are not compared with them"`,
+		`299 - "Pod Security labels of a namespace are stored,` +
+			` but they are not enforced yet: pods are not compared with them"`,
 	}
 }
 

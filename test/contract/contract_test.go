@@ -106,7 +106,8 @@ func readKnown(t *testing.T) map[string]bool {
 
 func knownList(scenarios []*Scenario, failed map[string]bool) []byte {
 	b := []byte(
-		"# Scenarios that are not answered exactly as recorded yet. The list only shrinks;\n# go test ./test/contract -update takes off what passes.\n",
+		"# Scenarios that are not answered exactly as recorded yet. The list only shrinks;\n# go test ./test/contract " +
+			"-update takes off what passes.\n",
 	)
 	var names []string
 	for _, s := range scenarios {

@@ -216,14 +216,21 @@ func (f *bodyFuzz) seeds(t *testing.T) []*fuzzObject {
 func reviews() map[string]string {
 	ns := "/api/v1/namespaces/" + fuzzNamespace
 	return map[string]string{
-		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"x","fieldSelector":{"requirements":[{"key":"a","operator":"In","values":["b"]}]}}}}`,
-		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews":  `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"x"}}`,
-		"/apis/authorization.k8s.io/v1/subjectaccessreviews":     `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"a","groups":["b"],"extra":{"c":["d"]},"nonResourceAttributes":{"path":"/x","verb":"get"}}}`,
-		"/apis/authentication.k8s.io/v1/tokenreviews":            `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"x","audiences":["a"]}}`,
-		"/apis/authentication.k8s.io/v1/selfsubjectreviews":      `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`,
-		ns + "/serviceaccounts/default/token":                    `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["a"],"expirationSeconds":3600}}`,
-		ns + "/pods/x/eviction":                                  `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x","namespace":"fuzz"},"deleteOptions":{"gracePeriodSeconds":1}}`,
-		ns + "/pods/x/binding":                                   `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"x"},"target":{"kind":"Node","name":"n"}}`,
+		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": `{"apiVersion":"authorization.k8s.io/v1",` +
+			`"kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"x",` +
+			`"fieldSelector":{"requirements":[{"key":"a","operator":"In","values":["b"]}]}}}}`,
+		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": `{"apiVersion":"authorization.k8s.io/v1",` +
+			`"kind":"SelfSubjectRulesReview","spec":{"namespace":"x"}}`,
+		"/apis/authorization.k8s.io/v1/subjectaccessreviews": `{"apiVersion":"authorization.k8s.io/v1",` +
+			`"kind":"SubjectAccessReview","spec":{"user":"a","groups":["b"],"extra":{"c":["d"]},` +
+			`"nonResourceAttributes":{"path":"/x","verb":"get"}}}`,
+		"/apis/authentication.k8s.io/v1/tokenreviews": `{"apiVersion":"authentication.k8s.io/v1",` +
+			`"kind":"TokenReview","spec":{"token":"x","audiences":["a"]}}`,
+		"/apis/authentication.k8s.io/v1/selfsubjectreviews": `{"apiVersion":"authentication.k8s.io/v1",` +
+			`"kind":"SelfSubjectReview"}`,
+		ns + "/serviceaccounts/default/token": `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["a"],"expirationSeconds":3600}}`,
+		ns + "/pods/x/eviction":               `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x","namespace":"fuzz"},"deleteOptions":{"gracePeriodSeconds":1}}`,
+		ns + "/pods/x/binding":                `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"x"},"target":{"kind":"Node","name":"n"}}`,
 	}
 }
 

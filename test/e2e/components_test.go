@@ -230,7 +230,8 @@ func TestComponents(t *testing.T) {
 		if out := k.run(
 			t,
 			words(
-				"get pods,replicasets,statefulsets,daemonsets,jobs,services,endpointslices,serviceaccounts,configmaps -n shop -o name",
+				"get pods,replicasets,statefulsets,daemonsets,jobs,services,endpointslices,serviceaccounts,"+
+					"configmaps -n shop -o name",
 			)...,
 		); out != "" {
 			t.Errorf("the namespace is gone, these are left: %s", out)

@@ -19,7 +19,8 @@ func TestSharedEncryption(t *testing.T) {
 			dir := logDir(t)
 			file := filepath.Join(dir, "encryption.yaml")
 			config := fmt.Sprintf(
-				"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{%s: {keys: [{name: k1, secret: %s}]}}]\n",
+				"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  "+
+					"providers: [{%s: {keys: [{name: k1, secret: %s}]}}]\n",
 				provider.name, provider.key,
 			)
 			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

@@ -23,7 +23,8 @@ func (j *joined) aggregatedRoles(t *testing.T) {
 	viewer := j.kubectl(t, j.user(t, "viewer", "staff"))
 	viewer.fails(
 		t, 1,
-		`widgets.e2e.example.com is forbidden: User "viewer" cannot list resource "widgets" in API group "e2e.example.com" in the namespace "shop"`,
+		`widgets.e2e.example.com is forbidden: User "viewer" cannot list resource "widgets" in API group `+
+			`"e2e.example.com" in the namespace "shop"`,
 		words("get widgets -n shop")...,
 	)
 	j.k.run(t, words("create rolebinding viewers -n shop --clusterrole=view --group=staff")...)
@@ -45,7 +46,8 @@ func (j *joined) aggregatedRoles(t *testing.T) {
 func (j *joined) secretTokens(t *testing.T) {
 	j.k.run(t, words("create serviceaccount builder -n shop")...)
 	j.k.runWith(t,
-		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"builder","annotations":{"kubernetes.io/service-account.name":"builder"}},"type":"kubernetes.io/service-account-token"}`,
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"builder",`+
+			`"annotations":{"kubernetes.io/service-account.name":"builder"}},"type":"kubernetes.io/service-account-token"}`,
 		"create", "-n", "shop", "-f", "-")
 	var encoded string
 	eventually(t, unhurried, "the secret has a token", func(context.Context) error {
@@ -63,16 +65,17 @@ func (j *joined) secretTokens(t *testing.T) {
 		t, words("auth whoami"), `^Username +system:serviceaccount:shop:builder$`, `system:serviceaccounts:shop`,
 	)
 	j.k.run(t, words("delete serviceaccount builder -n shop")...)
-	eventually(t, unhurried, "the secret goes with the account, and the token lets nobody in", func(ctx context.Context) error {
-		status, body, err := builder.call(ctx, http.MethodGet, "/api", "", "")
-		if err == nil && status != http.StatusUnauthorized {
-			err = fmt.Errorf("%d %s", status, body)
-		}
-		if a := j.k.try(t, "", words("get secret builder -n shop")...); err == nil && !strings.Contains(a.err, "NotFound") {
-			err = fmt.Errorf("%s%s", a.out, a.err)
-		}
-		return err
-	})
+	eventually(t, unhurried, "the secret goes with the account, and the token lets nobody in",
+		func(ctx context.Context) error {
+			status, body, err := builder.call(ctx, http.MethodGet, "/api", "", "")
+			if err == nil && status != http.StatusUnauthorized {
+				err = fmt.Errorf("%d %s", status, body)
+			}
+			if a := j.k.try(t, "", words("get secret builder -n shop")...); err == nil && !strings.Contains(a.err, "NotFound") {
+				err = fmt.Errorf("%s%s", a.out, a.err)
+			}
+			return err
+		})
 }
 
 // request makes a key and the request of a certificate for it.
@@ -175,7 +178,8 @@ func (j *joined) bootstrapToken(t *testing.T) {
 	j.k.run(
 		t,
 		words(
-			"create clusterrolebinding approve-nodes --clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
+			"create clusterrolebinding approve-nodes "+
+				"--clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient --group=system:bootstrappers",
 		)...,
 	)
 	j.k.run(t, words("create secret generic bootstrap-token-"+id+" -n kube-system --type=bootstrap.kubernetes.io/token"+
@@ -278,11 +282,13 @@ const (
 	someSecret  = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`
 	someAccount = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"a"}}`
 	someNode    = `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}`
-	someBinding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"u"}]}`
-	someLabels  = `{"metadata":{"labels":{"a":"b"}}}`
-	someToken   = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"own"}}}`
-	anyToken    = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`
-	review      = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+	someBinding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"b"},` +
+		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},` +
+		`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"u"}]}`
+	someLabels = `{"metadata":{"labels":{"a":"b"}}}`
+	someToken  = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"own"}}}`
+	anyToken   = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`
+	review     = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 )
 
 const (

@@ -163,7 +163,8 @@ func (j *joined) quota(t *testing.T) {
 	)
 	j.shows(
 		t, "10 1 1 0",
-		`{.status.used.pods} {.status.used.services} {.status.used.count/deployments\.apps} {.status.used.count/widgets\.e2e\.example\.com}`,
+		`{.status.used.pods} {.status.used.services} {.status.used.count/deployments\.apps} `+
+			`{.status.used.count/widgets\.e2e\.example\.com}`,
 		"quota", "all",
 	)
 	// What is created is counted by the server at once where it enforces quotas, and

@@ -401,7 +401,8 @@ func testKubectl(t *testing.T, path string) {
 		k.says(t, words("describe node n1"), `^Name: +n1$`)
 		k.runWith(
 			t,
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"on-n1"},"spec":{"nodeName":"n1","containers":[{"name":"c","image":"i"}]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"on-n1"},"spec":{"nodeName":"n1","containers":[{"name":"c",`+
+				`"image":"i"}]}}`,
 			"create", "-f", "-",
 		)
 		k.says(t, words("drain n1 --force --grace-period=0 --timeout=20s"), `^node/n1 drained$`)

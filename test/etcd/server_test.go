@@ -454,7 +454,8 @@ func TestServerWithoutQuorum(t *testing.T) {
 // etcd, as kube-apiserver has it.
 func TestPrefixIsAuthenticated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [{aesgcm: {keys: [{name: k, secret: AAECAwQFBgcICQoLDA0ODw==}]}}]\n"
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers: [{aesgcm: {keys: [{name: k, secret: AAECAwQFBgcICQoLDA0ODw==}]}}]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,8 @@ func scaleAttack() row {
 		},
 		run: func(a *attack) {
 			path := a.groupPath("apps/v1", "deployments/d")
-			body := `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","labels":{"evil":"1"}%s},"spec":{"replicas":2%s}}`
+			body := `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d","labels":{"evil":"1"}%s},` +
+				`"spec":{"replicas":2%s}}`
 			apply := func(metadata, spec string) *answer {
 				return a.user.send(
 					http.MethodPatch, path+"/scale?force=true&fieldManager=m", applyType, fmt.Appendf(nil, body, metadata, spec),

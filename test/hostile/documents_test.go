@@ -64,8 +64,10 @@ func pod(name string, annotations map[string]any) map[string]any {
 func define(a *attack, kind, schema string) {
 	a.Helper()
 	plural := strings.ToLower(kind) + "s"
-	body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.hostile.example.com"},`+
-		`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":%[2]q,"kind":%[1]q},"versions":[{"name":"v1","served":true,"storage":true,`+
+	body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",`+
+		`"metadata":{"name":"%[2]s.hostile.example.com"},`+
+		`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":%[2]q,"kind":%[1]q},`+
+		`"versions":[{"name":"v1","served":true,"storage":true,`+
 		`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%[3]s}}}}]}}`, kind, plural, schema)
 	a.admin.send(
 		http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body),
@@ -221,7 +223,8 @@ func malformedCBOR(a *attack) {
 func quantities(a *attack) {
 	limited := func(member string) []byte {
 		return []byte(
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{` + member + `}}}]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i",` +
+				`"resources":{"limits":{` + member + `}}}]}}`,
 		)
 	}
 	for _, q := range []string{"011E011110011110", "1e-999999999", "1e999999999", "-1E-2147483647"} {
@@ -255,7 +258,8 @@ func quantities(a *attack) {
 			}
 		}
 		nulled := []byte(
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":` + quoted + `}}}],"containers":null}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"q"},"spec":{"containers":[{"name":"c","image":"i",` +
+				`"resources":{"limits":{"cpu":` + quoted + `}}}],"containers":null}}`,
 		)
 		a.user.send(http.MethodPost, a.path("pods?dryRun=All&fieldValidation=Ignore"), jsonType, nulled).want(a, refused()...)
 	}
@@ -264,11 +268,15 @@ func quantities(a *attack) {
 func costlyRules(a *attack) {
 	for i, schema := range []string{
 		// Each element with each other, without a bound of the list.
-		`{"type":"object","properties":{"l":{"type":"array","items":{"type":"string"},"x-kubernetes-validations":[{"rule":"self.all(a, self.all(b, self.all(c, a != b || b != c)))"}]}}}`,
-		`{"type":"object","properties":{"s":{"type":"array","items":{"type":"array","items":{"type":"string"}}}},"x-kubernetes-validations":[{"rule":"self.s.all(x, x.all(y, y.matches('(a+)+b')))"}]}`,
+		`{"type":"object","properties":{"l":{"type":"array","items":{"type":"string"},` +
+			`"x-kubernetes-validations":[{"rule":"self.all(a, self.all(b, self.all(c, a != b || b != c)))"}]}}}`,
+		`{"type":"object","properties":{"s":{"type":"array","items":{"type":"array","items":{"type":"string"}}}},` +
+			`"x-kubernetes-validations":[{"rule":"self.s.all(x, x.all(y, y.matches('(a+)+b')))"}]}`,
 	} {
-		body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"costs%[1]d.hostile.example.com"},`+
-			`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":"costs%[1]d","kind":"Cost%[1]d"},"versions":[{"name":"v1","served":true,"storage":true,`+
+		body := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",`+
+			`"metadata":{"name":"costs%[1]d.hostile.example.com"},`+
+			`"spec":{"group":"hostile.example.com","scope":"Cluster","names":{"plural":"costs%[1]d","kind":"Cost%[1]d"},`+
+			`"versions":[{"name":"v1","served":true,"storage":true,`+
 			`"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%[2]s}}}}]}}`, i, schema)
 		got := a.user.send(
 			http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body),

@@ -310,7 +310,8 @@ func strangers(a *attack) {
 	}
 }
 
-const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`
+const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",` +
+	`"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`
 
 const selfReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

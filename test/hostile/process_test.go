@@ -162,7 +162,8 @@ func silentWebhook(dir string) string {
 		}
 	}()
 	path := filepath.Join(dir, "webhook.yaml")
-	config := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u}]\n" +
+	config := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c," +
+		" user: u}}]\nusers: [{name: u}]\n" +
 		"clusters: [{name: c, cluster: {server: \"http://" + l.Addr().String() + "\"}}]\n"
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		panic(err)

@@ -136,7 +136,8 @@ const kmsSocket = "kms"
 // encryptSecrets has secrets encrypted with the plug-in.
 func encryptSecrets(dir string, c *keelson.Config) {
 	c.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml")
-	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n" +
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
+		"[secrets]\n  providers:\n" +
 		"  - kms: {apiVersion: v2, name: vault, endpoint: 'unix://" + filepath.Join(dir, kmsSocket) + "', timeout: 3s}\n"
 	if err := os.WriteFile(c.EncryptionProviderConfig, []byte(text), 0o600); err != nil {
 		panic(err) // the test's output has it

@@ -297,7 +297,8 @@ func (r *run) touch(ctx context.Context, c *client, k *kind, rng *rand.Rand, sub
 func (r *run) apply(ctx context.Context, c *client, k *kind, rng *rand.Rand) {
 	slot := rng.IntN(k.slots)
 	defer r.lock(slot).Unlock()
-	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{%q:%q}},"spec":{"revisionHistoryLimit":%d}}`,
+	body := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%q,"annotations":{%q:%q}},`+
+		`"spec":{"revisionHistoryLimit":%d}}`,
 		k.object(slot), timeAnnotation, now(), r.touched.Add(1)%1000)
 	r.done(
 		c.send(ctx, http.MethodPatch, k.path+"/"+k.object(slot)+"?fieldManager=soak&force=true", applyType, []byte(body)),

@@ -65,7 +65,8 @@ func kinds(scale float64) []*kind {
 			return `{"apiVersion":"v1","kind":"Pod",` + metadata(name, sent) + `,"spec":{"terminationGracePeriodSeconds":0,` + container + `}}`
 		}},
 		{name: "services", path: core + "services", slots: 200, weight: 1, body: func(name, sent string) string {
-			return `{"apiVersion":"v1","kind":"Service",` + metadata(name, sent) + `,"spec":{"selector":{"app":"soak"},"ports":[{"port":80}]}}`
+			return `{"apiVersion":"v1","kind":"Service",` + metadata(name, sent) + `,"spec":{"selector":{"app":"soak"},` +
+				`"ports":[{"port":80}]}}`
 		}},
 		{name: "deployments", path: apps + "deployments", slots: 500, weight: 1, body: func(name, sent string) string {
 			return `{"apiVersion":"apps/v1","kind":"Deployment",` + metadata(name, sent) +
@@ -91,7 +92,8 @@ func kinds(scale float64) []*kind {
 }
 
 func leaseBody(name, sent, revision string) string {
-	return fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":%q,"resourceVersion":%q,"annotations":{%q:%q}},`+
+	return fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":%q,`+
+		`"resourceVersion":%q,"annotations":{%q:%q}},`+
 		`"spec":{"holderIdentity":"node","leaseDurationSeconds":40,"renewTime":%q}}`,
 		name, revision, timeAnnotation, sent, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 }

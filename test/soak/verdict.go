@@ -90,11 +90,13 @@ func report(out io.Writer, o *options, samples []sample, failures []string) erro
 		o.duration, o.rate, o.watchers, o.sample, o.interval)
 	intervals(&b, o.interval, samples)
 	fmt.Fprintf(&b,
-		"\nOver the last three quarters; the change is the slope of Theil and Sen times that duration, and a figure is flat if\n"+
+		"\nOver the last three quarters; the change is the slope of Theil and Sen times that duration,"+
+			" and a figure is flat if\n"+
 			"that is at most %.0f %% of its mean, or at most the floor:\n\n", 100*flatShare)
 	fmt.Fprint(
 		&b,
-		"| figure | mean | least | most | change | share of the mean | floor | verdict |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+		"| figure | mean | least | most | change | share of the mean | floor | verdict |\n| --- | --- | --- | --- | --- | "+
+			"--- | --- | --- |\n",
 	)
 	grows := 0
 	for i, c := range columns() {

@@ -163,7 +163,8 @@ func TestStrategicTwin(t *testing.T) {
 		`{"metadata":{"$patch":"replace","name":"b"}}`,
 		`{"kind":null}`, `{"kind":"X","apiVersion":"y"}`, `{"$patch":"replace","metadata":{"name":"b"}}`,
 		`{"$patch":"delete"}`, `{"nope":1,"spec":{"nope":1}}`,
-		`{"spec":{"containers":[{"name":"c","image":"j"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"},{"name":"c"}]}}`,
+		`{"spec":{"containers":[{"name":"c","image":"j"},{"name":"d"}],"$setElementOrder/containers":[{"name":"d"},` +
+			`{"name":"c"}]}}`,
 		`{"spec":{"containers":[{"name":"c","$patch":"delete"}]}}`, `{"spec":"x"}`,
 		`{"spec":{"containers":[{"image":"j"}]}}`, `{"spec":{"tolerations":[]}}`,
 		`{"metadata":{"finalizers":["z"],"$deleteFromPrimitiveList/finalizers":["x/y"]}}`, `{"metadata":{"labels":5}}`,
@@ -264,7 +265,8 @@ func TestApply(t *testing.T) {
 			failure: "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content",
 		},
 		{body: "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
-			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
+			"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f," +
+			"*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n",
 			failure: "error decoding YAML: error converting YAML to JSON: yaml: document contains excessive aliasing"},
 	} {
 		got, err := Apply([]byte(c.body), Warn)
@@ -316,7 +318,8 @@ func BenchmarkStrategicPodStatus(b *testing.B) {
 	}
 	pod.Labels = map[string]string{"a": "b", "c": "d"}
 	body := []byte(
-		`{"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"},{"type":"Initialized","status":"True"}]}}`,
+		`{"status":{"phase":"Running","podIP":"10.0.0.1","conditions":[{"type":"Ready","status":"True"},` +
+			`{"type":"Initialized","status":"True"}]}}`,
 	)
 	b.ReportAllocs()
 	for b.Loop() {

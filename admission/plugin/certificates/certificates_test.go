@@ -62,8 +62,10 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 		}
 	}
 	user := request.WithUser(t.Context(), &request.User{Name: "u"})
-	const approvalRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to approve requests with signerName "example.com/serving"`
-	const signingRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to sign requests with signerName "example.com/serving"`
+	const approvalRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to ` +
+		`approve requests with signerName "example.com/serving"`
+	const signingRefused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: user not permitted to ` +
+		`sign requests with signerName "example.com/serving"`
 	for name, c := range map[string]struct {
 		permits permits
 		in      *admission.Attributes
@@ -114,7 +116,8 @@ func message(err error) string {
 }
 
 func TestNobodyRequestsTheGroupOfAdministrators(t *testing.T) {
-	const refused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`
+	const refused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: use of ` +
+		`kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`
 	for name, c := range map[string]struct {
 		signer string
 		groups []string
@@ -132,7 +135,8 @@ func TestNobodyRequestsTheGroupOfAdministrators(t *testing.T) {
 	}
 	broken := csr(certificatesv1.KubeAPIServerClientSignerName)
 	broken.Spec.Request = []byte("x")
-	const want = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: failed to parse CSR: PEM block type must be CERTIFICATE REQUEST`
+	const want = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: failed to parse CSR: PEM block type ` +
+		`must be CERTIFICATE REQUEST`
 	if got := message(SubjectRestriction().Validate(t.Context(), admissiontest.Creation(resource, broken))); got != want {
 		t.Errorf("got %q", got)
 	}

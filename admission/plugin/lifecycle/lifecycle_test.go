@@ -25,7 +25,8 @@ func TestLifecycle(t *testing.T) {
 	configMap := &corev1.ConfigMap{}
 	configMap.GenerateName = "a-"
 	configMaps := corev1.Resource("configmaps")
-	const gone = `configmaps "a-" is forbidden: unable to create new content in namespace going because it is being terminated`
+	const gone = `configmaps "a-" is forbidden: unable to create new content in namespace going because it is being ` +
+		`terminated`
 	for name, c := range map[string]struct {
 		a    admission.Attributes
 		want string

@@ -54,11 +54,13 @@ func TestPriority(t *testing.T) {
 		},
 		"other priority": {
 			in: plain, sent: corev1.PodSpec{Priority: ptr.To[int32](5)},
-			err: `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name`,
+			err: `pods "p" is forbidden: the integer value of priority (5) must not be provided in pod spec; priority ` +
+				`admission controller computed 0 from the given PriorityClass name`,
 		},
 		"other policy": {
 			in: plain, sent: corev1.PodSpec{PriorityClassName: "low", PreemptionPolicy: &preempt},
-			err: `pods "p" is forbidden: the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided in pod spec; priority admission controller computed Never from the given PriorityClass name`,
+			err: `pods "p" is forbidden: the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided in ` +
+				`pod spec; priority admission controller computed Never from the given PriorityClass name`,
 		},
 	} {
 		pod := &corev1.Pod{Spec: c.sent}
@@ -90,7 +92,8 @@ func TestUpdateKeepsPriority(t *testing.T) {
 func TestOneDefault(t *testing.T) {
 	in := admissiontest.Objects{classes: []registry.Object{class("first", 1, nil, true)}}
 	p := Plugin(in)
-	const refused = `priorityclasses.scheduling.k8s.io "second" is forbidden: PriorityClass first is already marked as default. Only one default can exist`
+	const refused = `priorityclasses.scheduling.k8s.io "second" is forbidden: PriorityClass first is already marked as ` +
+		`default. Only one default can exist`
 	second := class("second", 2, nil, true)
 	if err := p.Validate(t.Context(), admissiontest.Creation(classes, second)); message(err) != refused {
 		t.Errorf("create: %v", err)

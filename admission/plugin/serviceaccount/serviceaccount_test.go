@@ -30,10 +30,15 @@ func objects() admissiontest.Objects {
 
 var suffix = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 
-const volume = `{"name":"kube-api-access-?","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}`
+const volume = `{"name":"kube-api-access-?",` +
+	`"projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},` +
+	`{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},` +
+	`{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],` +
+	`"defaultMode":420}}`
 
 func TestServiceAccount(t *testing.T) {
-	const mount = `"volumeMounts":[{"name":"kube-api-access-?","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]`
+	const mount = `"volumeMounts":[{"name":"kube-api-access-?","readOnly":true,` +
+		`"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]`
 	const accountDefault = `"serviceAccountName":"default","serviceAccount":"default"`
 	for name, c := range map[string]struct{ sent, want, err string }{
 		"default": {
@@ -41,12 +46,15 @@ func TestServiceAccount(t *testing.T) {
 			want: `{"volumes":[` + volume + `],"containers":[{"name":"c","resources":{},` + mount + `}],` + accountDefault + `}`,
 		},
 		"init container, own mount": {
-			sent: `{"volumes":[{"name":"v"}],"initContainers":[{"name":"i"}],"containers":[{"name":"c","volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}`,
+			sent: `{"volumes":[{"name":"v"}],"initContainers":[{"name":"i"}],"containers":[{"name":"c",` +
+				`"volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}`,
 			want: `{"volumes":[{"name":"v"},` + volume + `],"initContainers":[{"name":"i","resources":{},` + mount + `}],"containers":[{"name":"c","resources":{},"volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}],` + accountDefault + `}`,
 		},
 		"all mounted": {
-			sent: `{"containers":[{"name":"c","volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}`,
-			want: `{"containers":[{"name":"c","resources":{},"volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}],` + accountDefault + `}`,
+			sent: `{"containers":[{"name":"c","volumeMounts":[{"name":"v",` +
+				`"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}`,
+			want: `{"containers":[{"name":"c","resources":{},"volumeMounts":[{"name":"v",` +
+				`"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}],` + accountDefault + `}`,
 		},
 		"own volume": {
 			sent: `{"volumes":[{"name":"kube-api-access-abcde","emptyDir":{}}],"containers":[{"name":"c"}]}`,
@@ -58,10 +66,12 @@ func TestServiceAccount(t *testing.T) {
 		},
 		"account wants none": {
 			sent: `{"containers":[{"name":"c"}],"serviceAccountName":"quiet"}`,
-			want: `{"containers":[{"name":"c","resources":{}}],"serviceAccountName":"quiet","serviceAccount":"quiet","imagePullSecrets":[{"name":"reg"}]}`,
+			want: `{"containers":[{"name":"c","resources":{}}],"serviceAccountName":"quiet","serviceAccount":"quiet",` +
+				`"imagePullSecrets":[{"name":"reg"}]}`,
 		},
 		"pod wants one": {
-			sent: `{"containers":[{"name":"c"}],"serviceAccountName":"quiet","automountServiceAccountToken":true,"imagePullSecrets":[{"name":"own"}]}`,
+			sent: `{"containers":[{"name":"c"}],"serviceAccountName":"quiet","automountServiceAccountToken":true,` +
+				`"imagePullSecrets":[{"name":"own"}]}`,
 			want: `{"volumes":[` + volume + `],"containers":[{"name":"c","resources":{},` + mount + `}],"serviceAccountName":"quiet","serviceAccount":"quiet","automountServiceAccountToken":true,"imagePullSecrets":[{"name":"own"}]}`,
 		},
 		"missing": {
