@@ -37,7 +37,9 @@ func TestOrdinaryAppliesAreIncremental(t *testing.T) {
 				"containers",
 			)
 		},
-		"a container removed": func(c map[string]any) { set(c, []any{container(c, 0)}, "spec", "template", "spec", "containers") },
+		"a container removed": func(c map[string]any) {
+			set(c, []any{container(c, 0)}, "spec", "template", "spec", "containers")
+		},
 		"containers in another order": func(c map[string]any) {
 			set(c, []any{container(c, 1), container(c, 0)}, "spec", "template", "spec", "containers")
 		},

@@ -117,10 +117,12 @@ func TestAuditLog(t *testing.T) {
 		got = append(got, line+" "+e.Annotations["authorization.k8s.io/decision"])
 	}
 	want := []string{
-		`admin create configmaps/a 201 {"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"k":"\u003cv\u003e"}} -> ConfigMap allow`,
+		`admin create configmaps/a 201 {"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},` +
+			`"data":{"k":"\u003cv\u003e"}} -> ConfigMap allow`,
 		`admin patch configmaps/a 200 {"data":{"x":"y"}} -> ConfigMap allow`,
 		`dave get configmaps/a 403 forbid`,
-		`admin delete configmaps/a 200 {"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal","propagationPolicy":"Background"} -> Status allow`,
+		`admin delete configmaps/a 200 {"kind":"DeleteOptions","apiVersion":"meta.k8s.io/__internal",` +
+			`"propagationPolicy":"Background"} -> Status allow`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -138,13 +140,19 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	s := start(t, c)
 	h := httpClient(t, s, false)
 	secrets := s.URL() + "/api/v1/namespaces/default/secrets"
-	if a := callWith(t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"}}`); a.status != 201 {
+	if a := callWith(
+		t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"}}`,
+	); a.status != 201 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	callWith(t, h, "admintoken", "PATCH", secrets+"/s", "application/merge-patch+json", `{"stringData":{"k":"`+secret+`2"}}`)
+	callWith(
+		t, h, "admintoken", "PATCH", secrets+"/s", "application/merge-patch+json", `{"stringData":{"k":"`+secret+`2"}}`,
+	)
 	callWith(t, h, "admintoken", "GET", secrets+"?access_token="+secret, "application/json", "")
 	callWith(t, h, secret, "GET", secrets, "application/json", "")
-	callWith(t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"`)
+	callWith(
+		t, h, "admintoken", "POST", secrets, "application/json", `{"metadata":{"name":"s"},"stringData":{"k":"`+secret+`"`,
+	)
 	counts := callWith(t, h, "admintoken", "GET", s.URL()+"/metrics", "application/json", "")
 	stop(t, s)
 	content, err := os.ReadFile(c.Audit.Log.Path)
@@ -202,7 +210,10 @@ func hangingWebhook(t *testing.T, c *Config, mode string) {
 	t.Cleanup(func() { close(release) })
 	c.Audit.Webhook.ConfigFile, c.Audit.Webhook.Mode = filepath.Join(t.TempDir(), "kubeconfig"), mode
 	c.Audit.Webhook.Batch.MaxBatchSize = 1
-	text := fmt.Sprintf(`{current-context: c, contexts: [{name: c, context: {cluster: a}}], clusters: [{name: a, cluster: {server: %q}}]}`, hook.URL)
+	text := fmt.Sprintf(
+		`{current-context: c, contexts: [{name: c, context: {cluster: a}}], clusters: [{name: a, cluster: {server: %q}}]}`,
+		hook.URL,
+	)
 	if err := os.WriteFile(c.Audit.Webhook.ConfigFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -240,14 +251,24 @@ func TestAHangingAuditWebhook(t *testing.T) {
 func TestAuditConfiguration(t *testing.T) {
 	for want, change := range map[string]func(*AuditConfig){
 		"": func(*AuditConfig) {},
-		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`: func(c *AuditConfig) { c.Log.Mode = "x" },
-		`invalid audit log format x, allowed formats are "legacy,json"`:                func(c *AuditConfig) { c.Log.Format = "x" },
+		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`: func(c *AuditConfig) {
+			c.Log.Mode = "x"
+		},
+		`invalid audit log format x, allowed formats are "legacy,json"`: func(c *AuditConfig) {
+			c.Log.Format = "x"
+		},
 		"--audit-log-maxage -1 can't be a negative number": func(c *AuditConfig) {
 			c.Log.MaxAge = -1
 		},
-		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`:       func(c *AuditConfig) { c.Log.Version = "audit.k8s.io/v1beta1" },
-		"invalid audit batch webhook buffer size 0, must be a positive number":  func(c *AuditConfig) { c.Webhook.Batch.BufferSize = 0 },
-		"invalid audit batch webhook throttle QPS 0, must be a positive number": func(c *AuditConfig) { c.Webhook.Batch.QPS = 0 },
+		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`: func(c *AuditConfig) {
+			c.Log.Version = "audit.k8s.io/v1beta1"
+		},
+		"invalid audit batch webhook buffer size 0, must be a positive number": func(c *AuditConfig) {
+			c.Webhook.Batch.BufferSize = 0
+		},
+		"invalid audit batch webhook throttle QPS 0, must be a positive number": func(c *AuditConfig) {
+			c.Webhook.Batch.QPS = 0
+		},
 		"invalid audit truncate webhook max batch size 1, must be greater than max event size (102400)": func(c *AuditConfig) {
 			c.Webhook.MaxBatchSize = 1
 		},

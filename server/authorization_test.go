@@ -122,7 +122,8 @@ func TestRolesCountWhileTheyAreThere(t *testing.T) {
 	c.namespace("mine")
 	const path = "/api/v1/namespaces/mine/configmaps"
 	a := c.dave(http.MethodGet, path)
-	want := `configmaps is forbidden: User "dave" cannot list resource "configmaps" in API group "" in the namespace "mine"`
+	want := `configmaps is forbidden: User "dave" cannot list resource "configmaps" in API group "" in the namespace ` +
+		`"mine"`
 	if a.status != http.StatusForbidden || a.message() != want || a.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%d %s %v", a.status, a.body, a.header)
 	}
@@ -154,7 +155,8 @@ func TestPathsDoNotLeadElsewhere(t *testing.T) {
 		"/api/v1/namespaces/mine/secrets?fieldSelector=metadata.namespace%3Dother",
 		"/api/v1/watch/namespaces/other/secrets?timeoutSeconds=1",
 	} {
-		if a := c.dave(http.MethodGet, path); strings.Contains(a.body, "aGlkZGVu") || a.status == http.StatusOK && !strings.Contains(a.body, `"items":[]`) {
+		if a := c.dave(http.MethodGet, path); strings.Contains(a.body, "aGlkZGVu") ||
+			a.status == http.StatusOK && !strings.Contains(a.body, `"items":[]`) {
 			t.Errorf("GET %s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -227,11 +229,14 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 		{"Impersonate-User", "jane", "Impersonate-Extra-Scopes", "all"}, {"Impersonate-User", "jane", "Impersonate-Uid", "1"},
 		{"impersonate-user", "system:serviceaccount:kube-system:clusterrole-aggregation-controller"},
 	} {
-		if a := as(headers...); a.status != http.StatusForbidden || !strings.Contains(a.body, `User \"dave\" cannot impersonate`) {
+		if a := as(headers...); a.status != http.StatusForbidden ||
+			!strings.Contains(a.body, `User \"dave\" cannot impersonate`) {
 			t.Errorf("%q: %d %s", headers, a.status, a.body)
 		}
 	}
-	if a := as("Impersonate-User", "jane", "Impersonate-Group", "devs"); !strings.Contains(a.body, `User \"jane\" cannot list`) {
+	if a := as(
+		"Impersonate-User", "jane", "Impersonate-Group", "devs",
+	); !strings.Contains(a.body, `User \"jane\" cannot list`) {
 		t.Errorf("what is allowed: %d %s", a.status, a.body)
 	}
 	if a := as("Impersonate-Group", "devs"); a.status != http.StatusBadRequest {
@@ -242,7 +247,10 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 func TestExecNeedsCreate(t *testing.T) {
 	c := newCluster(t, testConfig(t))
 	c.namespace("mine")
-	c.grant("mine", "get", `[{"apiGroups":[""],"resources":["pods/exec","pods/attach","pods/portforward","pods/log"],"verbs":["get"]}]`)
+	c.grant(
+		"mine", "get",
+		`[{"apiGroups":[""],"resources":["pods/exec","pods/attach","pods/portforward","pods/log"],"verbs":["get"]}]`,
+	)
 	c.becomes(http.StatusNotFound, http.MethodGet, "/api/v1/namespaces/mine/pods/p/log")
 	for _, sub := range []string{"exec?command=ls", "attach", "portforward"} {
 		a := c.dave(http.MethodGet, "/api/v1/namespaces/mine/pods/p/"+sub)
@@ -258,7 +266,9 @@ func TestAPutThatCreatesNeedsCreate(t *testing.T) {
 	c.grant("mine", "update", `[{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["update","get"]}]`)
 	const path = "/apis/coordination.k8s.io/v1/namespaces/mine/leases/l"
 	c.becomes(http.StatusNotFound, http.MethodGet, path)
-	a := sendJSON(t, c.user, http.MethodPut, c.URL()+path, `{"metadata":{"name":"l"}}`, "Authorization", "Bearer davetoken")
+	a := sendJSON(
+		t, c.user, http.MethodPut, c.URL()+path, `{"metadata":{"name":"l"}}`, "Authorization", "Bearer davetoken",
+	)
 	if a.status != http.StatusForbidden || !strings.Contains(a.message(), `cannot create resource "leases"`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -267,7 +277,10 @@ func TestAPutThatCreatesNeedsCreate(t *testing.T) {
 func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 	c := newCluster(t, testConfig(t))
 	c.namespace("mine")
-	c.grant("mine", "roles", `[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","get"]}]`)
+	c.grant(
+		"mine", "roles",
+		`[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","get"]}]`,
+	)
 	c.becomes(http.StatusNotFound, http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/namespaces/mine/roles/none")
 	post := func(resource, body string) answer {
 		return sendJSON(
@@ -276,14 +289,23 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 		)
 	}
 	const lacks = "is attempting to grant RBAC permissions not currently held"
-	if a := post("roles", `{"metadata":{"name":"x"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
+	if a := post(
+		"roles", `{"metadata":{"name":"x"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
+	); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
 		t.Errorf("a role: %d %s", a.status, a.body)
 	}
-	if a := post("rolebindings", `{"metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","name":"dave"}]}`); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
+	if a := post(
+		"rolebindings",
+		`{"metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",`+
+			`"name":"cluster-admin"},"subjects":[{"kind":"User","name":"dave"}]}`,
+	); a.status != http.StatusForbidden || !strings.Contains(a.message(), lacks) {
 		t.Errorf("a binding: %d %s", a.status, a.body)
 	}
 	// What cannot be in this namespace is not judged for it.
-	if a := post("roles", `{"metadata":{"name":"x","namespace":"other"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`); a.status != http.StatusBadRequest {
+	if a := post(
+		"roles",
+		`{"metadata":{"name":"x","namespace":"other"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
+	); a.status != http.StatusBadRequest {
 		t.Errorf("a role of another namespace: %d %s", a.status, a.body)
 	}
 }
@@ -298,7 +320,9 @@ func TestModes(t *testing.T) {
 			config.Authorization.Modes = []string{mode}
 			if mode == ModeABAC {
 				config.Authorization.PolicyFile = filepath.Join(t.TempDir(), "policy")
-				if err := os.WriteFile(config.Authorization.PolicyFile, []byte(`{"user":"dave","readonly":true,"resource":"secrets"}`), 0o600); err != nil {
+				if err := os.WriteFile(
+					config.Authorization.PolicyFile, []byte(`{"user":"dave","readonly":true,"resource":"secrets"}`), 0o600,
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -324,7 +348,12 @@ func TestAWebhookIsAsked(t *testing.T) {
 		}
 		allowed := strings.Contains(string(text), `"resource":"pods"`)
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":%v,"reason":"as the webhook says"}}`, allowed)
+		fmt.Fprintf(
+			w,
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","status":{"allowed":%v,`+
+				`"reason":"as the webhook says"}}`,
+			allowed,
+		)
 	}))
 	defer hook.Close()
 	dir := t.TempDir()
@@ -404,16 +433,28 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 
 func TestConfigurationsThatAreNone(t *testing.T) {
 	for want, change := range map[string]func(*AuthorizationConfig){
-		"at least one authorization-mode must be passed":                 func(c *AuthorizationConfig) { c.Modes = nil },
-		`authorization-mode "Robot" is not a valid mode`:                 func(c *AuthorizationConfig) { c.Modes = []string{"Robot"} },
-		"has mode specified more than once":                              func(c *AuthorizationConfig) { c.Modes = []string{ModeRBAC, ModeRBAC} },
-		"authorization-mode ABAC's authorization policy file not passed": func(c *AuthorizationConfig) { c.Modes = []string{ModeABAC} },
+		"at least one authorization-mode must be passed": func(c *AuthorizationConfig) { c.Modes = nil },
+		`authorization-mode "Robot" is not a valid mode`: func(c *AuthorizationConfig) {
+			c.Modes = []string{"Robot"}
+		},
+		"has mode specified more than once": func(c *AuthorizationConfig) {
+			c.Modes = []string{ModeRBAC, ModeRBAC}
+		},
+		"authorization-mode ABAC's authorization policy file not passed": func(c *AuthorizationConfig) {
+			c.Modes = []string{ModeABAC}
+		},
 		"cannot specify --authorization-policy-file without mode ABAC": func(c *AuthorizationConfig) {
 			c.PolicyFile = "x"
 		},
-		"authorization-mode Webhook's authorization config file not":      func(c *AuthorizationConfig) { c.Modes = []string{ModeWebhook} },
-		"--authorization-webhook-config-file without mode Webhook":        func(c *AuthorizationConfig) { c.Webhook.ConfigFile = "x" },
-		"--authorization-config can not be specified when --authorizatio": func(c *AuthorizationConfig) { c.ConfigFile, c.FlagsSet = "x", true },
+		"authorization-mode Webhook's authorization config file not": func(c *AuthorizationConfig) {
+			c.Modes = []string{ModeWebhook}
+		},
+		"--authorization-webhook-config-file without mode Webhook": func(c *AuthorizationConfig) {
+			c.Webhook.ConfigFile = "x"
+		},
+		"--authorization-config can not be specified when --authorizatio": func(c *AuthorizationConfig) {
+			c.ConfigFile, c.FlagsSet = "x", true
+		},
 	} {
 		config := testConfig(t)
 		change(&config.Authorization)
@@ -436,7 +477,8 @@ func TestDecisionsAreCounted(t *testing.T) {
 	for _, want := range []string{
 		`apiserver_authorization_decisions_total{decision="allowed",name="rbac",type="RBAC"} 1`,
 		`authorization_attempts_total{result="no-opinion"} 1`, `authorization_duration_seconds_count{result="no-opinion"} 1`,
-		`apiserver_impersonation_attempts_total{decision="denied",mode=""} 1`, `apiserver_impersonation_authorization_attempts_total{decision="denied",mode="legacy"} 1`,
+		`apiserver_impersonation_attempts_total{decision="denied",mode=""} 1`,
+		`apiserver_impersonation_authorization_attempts_total{decision="denied",mode="legacy"} 1`,
 	} {
 		if !strings.Contains(a.body, want+"\n") {
 			t.Errorf("the metrics lack %s", want)

@@ -48,11 +48,17 @@ func TestOverridesNameAnyGroupOfAKind(t *testing.T) {
 
 func TestEtcdConfig(t *testing.T) {
 	for text, change := range map[string]func(*Config){
-		"":                                    func(c *Config) { c.Storage, c.Etcd.Servers = StorageEtcd, []string{"http://a:1"} },
+		"": func(c *Config) {
+			c.Storage, c.Etcd.Servers = StorageEtcd, []string{"http://a:1"}
+		},
 		"--etcd-servers must be specified":    func(c *Config) { c.Storage = StorageEtcd },
 		"--etcd-servers needs --storage=etcd": func(c *Config) { c.Etcd.Servers = []string{"http://a:1"} },
-		"--etcd-certfile and --etcd-keyfile must be given together": func(c *Config) { c.Storage, c.Etcd.Servers, c.Etcd.CertFile = StorageEtcd, []string{"a"}, "x" },
-		"--etcd-prefix must not be empty":                           func(c *Config) { c.Storage, c.Etcd.Servers, c.Etcd.Prefix = StorageEtcd, []string{"a"}, "/" },
+		"--etcd-certfile and --etcd-keyfile must be given together": func(c *Config) {
+			c.Storage, c.Etcd.Servers, c.Etcd.CertFile = StorageEtcd, []string{"a"}, "x"
+		},
+		"--etcd-prefix must not be empty": func(c *Config) {
+			c.Storage, c.Etcd.Servers, c.Etcd.Prefix = StorageEtcd, []string{"a"}, "/"
+		},
 		"--etcd-servers-overrides invalid, must be of format: group/res": func(c *Config) {
 			c.Storage, c.Etcd.Servers, c.Etcd.Overrides = StorageEtcd, []string{"a"}, []string{"x"}
 		},

@@ -108,8 +108,14 @@ func TestAnotherProgramSignsTokens(t *testing.T) {
 
 func TestFlagsOfAnotherSigner(t *testing.T) {
 	for want, change := range map[string]func(*ServiceAccountConfig){
-		"can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with `--service-account-signing-endpoint` (They are mutually exclusive)": func(c *ServiceAccountConfig) { c.KeyFiles = []string{"x"} },
-		"invalid value \"@/x\" passed for `--service-account-signing-endpoint`, when prefixed with @ must be a valid abstract socket name":                           func(c *ServiceAccountConfig) { c.SigningEndpoint = "@/x" },
+		"can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with " +
+			"`--service-account-signing-endpoint` (They are mutually exclusive)": func(c *ServiceAccountConfig) {
+			c.KeyFiles = []string{"x"}
+		},
+		"invalid value \"@/x\" passed for `--service-account-signing-endpoint`," +
+			" when prefixed with @ must be a valid abstract socket name": func(c *ServiceAccountConfig) {
+			c.SigningEndpoint = "@/x"
+		},
 	} {
 		c := DefaultAuthentication().ServiceAccounts
 		c.SigningEndpoint = "@signer"

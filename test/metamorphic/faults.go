@@ -11,10 +11,16 @@ import (
 func Faults() map[string]func(storage.Store) storage.Store {
 	return map[string]func(storage.Store) storage.Store{
 		"reads of an old revision are of the present": func(s storage.Store) storage.Store { return &presentStore{s} },
-		"a watch drops an event":                      func(s storage.Store) storage.Store { return &droppingStore{Store: s} },
-		"a deletion of nothing takes a revision":      func(s storage.Store) storage.Store { return &countingStore{s} },
-		"a condition is overlooked now and then":      func(s storage.Store) storage.Store { return &carelessStore{Store: s} },
-		"an event has nothing of the state before":    func(s storage.Store) storage.Store { return &droppingStore{Store: s, prev: true} },
+		"a watch drops an event": func(s storage.Store) storage.Store {
+			return &droppingStore{Store: s}
+		},
+		"a deletion of nothing takes a revision": func(s storage.Store) storage.Store { return &countingStore{s} },
+		"a condition is overlooked now and then": func(s storage.Store) storage.Store {
+			return &carelessStore{Store: s}
+		},
+		"an event has nothing of the state before": func(s storage.Store) storage.Store {
+			return &droppingStore{Store: s, prev: true}
+		},
 	}
 }
 
