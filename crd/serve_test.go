@@ -371,10 +371,11 @@ func TestOneConversionForAList(t *testing.T) {
 		"by label and field": {
 			"GET", "?labelSelector=half%3Dfirst&fieldSelector=spec.color%3Dred", "application/json", objects / 4,
 		},
-		"page by field":  {"GET", "?fieldSelector=spec.color%3Dred&limit=3", "application/json", 3},
-		"table":          {"GET", "", "application/json;as=Table;g=meta.k8s.io;v=v1", objects},
-		"table by field": {"GET", "?fieldSelector=spec.color%3Dred", "application/json;as=Table;g=meta.k8s.io;v=v1", objects / 2},
-		"YAML":           {"GET", "", "application/yaml", -1},
+		"page by field": {"GET", "?fieldSelector=spec.color%3Dred&limit=3", "application/json", 3},
+		"table":         {"GET", "", "application/json;as=Table;g=meta.k8s.io;v=v1", objects},
+		"table by field": {"GET", "?fieldSelector=spec.color%3Dred", "application/json;as=Table;g=meta.k8s.io;v=v1",
+			objects / 2},
+		"YAML": {"GET", "", "application/yaml", -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -508,7 +509,8 @@ func TestDeletionWaitsForObjects(t *testing.T) {
 	w.must(200, "GET", path+"/held", "", "")
 	w.must(200, "GET", definitions+"/widgets."+group, "", "")
 	refused := w.must(403, "POST", path, asJSON, widget(group, "v1", "late", `{}`))
-	if want := "create not allowed while custom resource definition is terminating"; !strings.Contains(refused.text, want) {
+	if want := "create not allowed while custom resource definition is terminating"; !strings.Contains(refused.text,
+		want) {
 		t.Errorf("%s: want %q", refused.text, want)
 	}
 	w.must(403, "PATCH", path+"/late?fieldManager=m", "application/apply-patch+yaml", widget(group, "v1", "late", `{}`))

@@ -29,31 +29,36 @@ func specialApplies() []specialApply {
 	revision := kindOf[appsv1.ControllerRevision]("apps", "v1", "ControllerRevision")
 	const port = `k:{\"port\":1,\"protocol\":\"UDP\"}`
 	return []specialApply{
-		{"the key of a kept item is not owned", custom, `"spec":{"inner":{"ports":[{"port":1,"protocol":"UDP","name":"x"}]}}`, map[string]string{
-			"Apply/me":    `{"f:spec":{"f:inner":{"f:ports":{"` + port + `":{".":{},"f:name":{},"f:port":{},"f:protocol":{}}}}}}`,
-			"Apply/other": `{"f:spec":{"f:inner":{"f:ports":{"` + port + `":{".":{},"f:name":{}}}}}}`,
-		}, `"spec":{"text":"a"}`, false},
+		{"the key of a kept item is not owned", custom, `"spec":{"inner":{"ports":[{"port":1,"protocol":"UDP","name":"x"}]}}`,
+			map[string]string{
+				"Apply/me": `{"f:spec":{"f:inner":{"f:ports":{"` + port +
+					`":{".":{},"f:name":{},"f:port":{},"f:protocol":{}}}}}}`,
+				"Apply/other": `{"f:spec":{"f:inner":{"f:ports":{"` + port + `":{".":{},"f:name":{}}}}}}`,
+			}, `"spec":{"text":"a"}`, false},
 		{"an empty list where null was applied", custom, `"spec":{"text":"a","inner":{"items":[]}}`, map[string]string{
 			"Apply/me": `{"f:spec":{"f:inner":{"f:items":{}},"f:text":{}}}`,
 		}, `"spec":{"inner":{"text":"b","items":[]}}`, false},
-		{"an empty list that is applied where null was", custom, `"spec":{"text":"a","inner":{"items":null}}`, map[string]string{
-			"Apply/me": `{"f:spec":{"f:inner":{"f:items":{}},"f:text":{}}}`,
-		}, `"spec":{"inner":{"text":"b","items":[]}}`, false},
+		{"an empty list that is applied where null was", custom, `"spec":{"text":"a","inner":{"items":null}}`,
+			map[string]string{
+				"Apply/me": `{"f:spec":{"f:inner":{"f:items":{}},"f:text":{}}}`,
+			}, `"spec":{"inner":{"text":"b","items":[]}}`, false},
 		{"an empty map around an empty list", custom, `"spec":{"inner":{"text":"x","items":[]}}`, map[string]string{
 			"Apply/me": `{"f:spec":{"f:inner":{}}}`,
 		}, `"spec":{"inner":{}}`, false},
 		{"equal numbers of two types", custom, `"spec":{"number":9007199254740993}`, map[string]string{
 			"Apply/me": `{"f:spec":{"f:number":{}}}`,
 		}, `"spec":{"number":9007199254740992.0}`, false},
-		{"null beside what is removed", deployment, `"spec":{"template":{"spec":{"containers":null,"securityContext":{"runAsUser":1}}}}`, map[string]string{
-			"Apply/me": `{"f:spec":{"f:template":{"f:spec":{"f:securityContext":{"f:runAsUser":{}}}}}}`,
-		}, `"spec":{"template":{"spec":{"securityContext":{"runAsGroup":null}}}}`, false},
+		{"null beside what is removed", deployment,
+			`"spec":{"template":{"spec":{"containers":null,"securityContext":{"runAsUser":1}}}}`, map[string]string{
+				"Apply/me": `{"f:spec":{"f:template":{"f:spec":{"f:securityContext":{"f:runAsUser":{}}}}}}`,
+			}, `"spec":{"template":{"spec":{"securityContext":{"runAsGroup":null}}}}`, false},
 		{"an item whose key is a default", custom, `"spec":{"defaults":[{"protocol":"TCP","value":"v"}]}`, map[string]string{
 			"Apply/me": `{"f:spec":{"f:defaults":{"k:{\"protocol\":\"TCP\"}":{}}}}`,
 		}, `"spec":{"defaults":[{}]}`, false},
-		{"an item that is no member of the last fields", custom, `"spec":{"items":[{"name":"a","value":"x"}]}`, map[string]string{
-			"Apply/me": `{"f:spec":{"f:items":{"k:{\"name\":\"a\"}":{"f:value":{}}}}}`,
-		}, `"spec":{"text":"a"}`, false},
+		{"an item that is no member of the last fields", custom, `"spec":{"items":[{"name":"a","value":"x"}]}`,
+			map[string]string{
+				"Apply/me": `{"f:spec":{"f:items":{"k:{\"name\":\"a\"}":{"f:value":{}}}}}`,
+			}, `"spec":{"text":"a"}`, false},
 		{"a field of another in a removed item", custom, `"spec":{"items":[{"name":"a","value":"x"}]}`, map[string]string{
 			"Apply/me":    `{"f:spec":{"f:items":{"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:value":{}}}}}`,
 			"Apply/other": `{"f:spec":{"f:items":{"k:{\"name\":\"a\"}":{"f:value":{}}}}}`,

@@ -31,20 +31,26 @@ func benchPod(t testing.TB) *corev1.Pod {
 		}
 		containers += fmt.Sprintf(`{"name":"c%d","image":"registry.example.com/team/app:v1.2.%d","imagePullPolicy":"IfNotPresent",
 			"args":["--listen=:8080","--config=/etc/app/config.yaml"],
-			"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,"protocol":"TCP"}],
-			"env":[{"name":"A","value":"1"},{"name":"B","value":"2"},{"name":"POD_IP","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"status.podIP"}}}],
+			"ports":[{"name":"http","containerPort":8080,"protocol":"TCP"},{"name":"metrics","containerPort":9090,
+				"protocol":"TCP"}],
+			"env":[{"name":"A","value":"1"},{"name":"B","value":"2"},{"name":"POD_IP",
+				"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"status.podIP"}}}],
 			"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"cpu":"1","memory":"256Mi"}},
-			"livenessProbe":{"httpGet":{"path":"/healthz","port":8080,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3},
+			"livenessProbe":{"httpGet":{"path":"/healthz","port":8080,"scheme":"HTTP"},"timeoutSeconds":1,"periodSeconds":10,
+				"successThreshold":1,"failureThreshold":3},
 			"volumeMounts":[{"name":"config","mountPath":"/etc/app","readOnly":true},{"name":"tmp","mountPath":"/tmp"}],
 			"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File",
 			"securityContext":{"runAsNonRoot":true,"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}`, i, i)
 	}
 	raw := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"app-6d4b75cb6d-abcde","namespace":"default",
-		"labels":{"app":"app","pod-template-hash":"6d4b75cb6d","tier":"backend"},"annotations":{"prometheus.io/scrape":"true"},
-		"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"app-6d4b75cb6d","uid":"7c1b6f0e-0000-0000-0000-000000000000","controller":true,"blockOwnerDeletion":true}]},
+		"labels":{"app":"app","pod-template-hash":"6d4b75cb6d","tier":"backend"},
+			"annotations":{"prometheus.io/scrape":"true"},
+		"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"app-6d4b75cb6d",
+			"uid":"7c1b6f0e-0000-0000-0000-000000000000","controller":true,"blockOwnerDeletion":true}]},
 		"spec":{"containers":[` + containers + `],
 		"volumes":[{"name":"config","configMap":{"name":"settings","defaultMode":420}},{"name":"tmp","emptyDir":{}}],
-		"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"app","serviceAccount":"app",
+		"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"app",
+			"serviceAccount":"app",
 		"securityContext":{"fsGroup":1000},"schedulerName":"default-scheduler","enableServiceLinks":true,
 		"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]}}`
 	if err := json.Unmarshal([]byte(raw), pod); err != nil {

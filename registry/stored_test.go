@@ -208,7 +208,8 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	}
 	if meta, err := r.MetadataJSON(ctx, o); err != nil {
 		return err
-	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.Metadata.HiddenAnnotation)); err != nil && version.FromStorage == nil {
+	} else if err := sameJSON(meta, withoutAnnotation(metadata, r.Kind.Metadata.HiddenAnnotation)); err != nil &&
+		version.FromStorage == nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
 	// What was made once is kept.

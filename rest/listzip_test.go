@@ -173,7 +173,8 @@ func TestWhatIsCompressed(t *testing.T) {
 	for _, accepted := range []struct {
 		encoding string
 		want     bool
-	}{{"gzip", true}, {"gzip;q=0", false}, {"gzip; q=0.000", false}, {"deflate, gzip;q=0.5", true}, {"deflate", false}, {"", false}, {"identity", false}} {
+	}{{"gzip", true}, {"gzip;q=0", false}, {"gzip; q=0.000", false}, {"deflate, gzip;q=0.5", true}, {"deflate", false},
+		{"", false}, {"identity", false}} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)

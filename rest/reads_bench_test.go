@@ -48,8 +48,9 @@ func BenchmarkReads(b *testing.B) {
 	}
 	create := func(namespace, name string, size int) {
 		text := strings.Repeat("some words ", size/11)
-		r := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/"+namespace+"/configmaps", strings.NewReader(fmt.Sprintf(
-			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"a":"b"}},"data":{"text":%q}}`, name, text)))
+		r := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces/"+namespace+"/configmaps",
+			strings.NewReader(fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"a":"b"}},"data":{"text":%q}}`, name, text)))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
 		if serve(w, r); w.Code != http.StatusCreated {

@@ -71,7 +71,8 @@ func TestCBOROfCustomResources(t *testing.T) {
 	config.FeatureGates = []string{"CBORServingAndStorage=true"}
 	s := startServer(t, config)
 	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.cbor.example.com"},
-		"spec":{"group":"cbor.example.com","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,
+		"spec":{"group":"cbor.example.com","scope":"Namespaced","names":{"plural":"widgets","kind":"Widget"},
+			"versions":[{"name":"v1","served":true,"storage":true,
 		"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"}}}}}}}]}}`
 	if status, answer := s.do(
 		t, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/json", []byte(definition),
@@ -108,7 +109,8 @@ func TestCBOROfCustomResources(t *testing.T) {
 		{http.MethodPost, collection + "?fieldValidation=Strict", "application/cbor", widget(1), http.StatusBadRequest},
 		{http.MethodPost, collection, "application/cbor", widget("one"), http.StatusUnprocessableEntity},
 		{http.MethodPatch, collection + "/a?fieldManager=m&force=true", "application/apply-patch+cbor", map[string]any{
-			"apiVersion": "cbor.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"size": 2}}, http.StatusOK},
+			"apiVersion": "cbor.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"},
+			"spec": map[string]any{"size": 2}}, http.StatusOK},
 		{http.MethodGet, collection + "/a", "", nil, http.StatusOK},
 	}
 	var answer []byte

@@ -29,7 +29,8 @@ func TestScaleViews(t *testing.T) {
 		{
 			"application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "", 200,
 			[]string{
-				`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`, `"name":"Desired","type":"integer"`, `"name":"Available"`,
+				`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"`,
+				`"name":"Desired","type":"integer"`, `"name":"Available"`,
 				`"cells":["d",2,0,"`, `"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",` +
 					`"metadata":{"name":"d"`,
 			},

@@ -557,7 +557,8 @@ func union(a, b map[string]any) []string {
 
 // customDefinition defines a kind that keeps every field, with both subresources.
 const customDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.example.com"},
-	"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+	"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget",
+		"listKind":"WidgetList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{},"scale":{
 	"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas","labelSelectorPath":".status.selector"}},
 	"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true,
@@ -687,7 +688,8 @@ func TestPostedSubresources(t *testing.T) {
 // the square of its depth.
 func TestDeepYAML(t *testing.T) {
 	s := startServer(t, keelson.InMemory()).accepting("application/json")
-	const definitions, collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/example.com/v1/namespaces/default/widgets"
+	const definitions, collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+		"/apis/example.com/v1/namespaces/default/widgets"
 	s.do(t, http.MethodPost, definitions, "application/json", []byte(customDefinition))
 	waitServed(t, s, collection)
 	const depth, chains = 900, 200

@@ -27,7 +27,8 @@ func BenchmarkWrites(b *testing.B) {
 	const collection = "/api/v1/namespaces/here/podtemplates"
 	object := func(name, value string) []byte {
 		return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"%s","labels":{"a":"b"}},"template":{"metadata":{"annotations":{"v":"%s"}},
-			"spec":{"containers":[{"name":"a","image":"i","resources":{"limits":{"cpu":"100m","memory":"1Gi"}},"env":[{"name":"A","value":"b"},{"name":"C","value":"d"}]},
+			"spec":{"containers":[{"name":"a","image":"i","resources":{"limits":{"cpu":"100m","memory":"1Gi"}},
+				"env":[{"name":"A","value":"b"},{"name":"C","value":"d"}]},
 			{"name":"b","image":"j","ports":[{"containerPort":80}]}]}}}`, name, value)
 	}
 	protobuf := func(name, value string) []byte {

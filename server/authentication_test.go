@@ -332,7 +332,8 @@ func TestTokensAreNowhereTold(t *testing.T) {
 		}
 		answers += call(t, browser, "GET", s.URL()+"/api/v1/pods?watch=1&timeoutSeconds=1", "Connection", "Upgrade",
 			"Upgrade", "websocket",
-			"Sec-Websocket-Protocol", "x, "+bearer.WebSocketProtocol+base64.RawURLEncoding.EncodeToString([]byte(token+"x"))).body
+			"Sec-Websocket-Protocol", "x, "+bearer.WebSocketProtocol+base64.RawURLEncoding.EncodeToString([]byte(token+
+				"x"))).body
 		review := post(
 			t, s, "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+token+`","audiences":["x"]}}`,
 			http.StatusCreated,

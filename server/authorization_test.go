@@ -368,7 +368,8 @@ func TestAWebhookIsAsked(t *testing.T) {
 	text := fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[
 		{"type":"Webhook","name":"hook","webhook":{"timeout":"3s","subjectAccessReviewVersion":"v1",
 			"matchConditionSubjectAccessReviewVersion":"v1","failurePolicy":"Deny",
-		"connectionInfo":{"type":"KubeConfigFile","kubeConfigFile":%q},"matchConditions":[{"expression":"request.user == 'dave'"}]}},
+		"connectionInfo":{"type":"KubeConfigFile","kubeConfigFile":%q},
+			"matchConditions":[{"expression":"request.user == 'dave'"}]}},
 		{"type":"RBAC","name":"rbac"}]}`, filepath.Join(dir, "kubeconfig"))
 	if err := os.WriteFile(config.Authorization.ConfigFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

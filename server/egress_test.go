@@ -100,7 +100,8 @@ func egressThrough(t *testing.T, network, proxy string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "egress.yaml")
 	content := "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n" +
-		"- {name: " + network + ", connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://" + proxy + "'}}}}\n"
+		"- {name: " + network + ", connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://" + proxy +
+		"'}}}}\n"
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func (p *provider) token(t *testing.T, user string) string {
 
 // configuration is an AuthenticationConfiguration of the provider.
 func (p *provider) configuration(prefix string) string {
-	return "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: " + p.URL +
+	return "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: " +
+		p.URL +
 		"\n    audiences: [keelson]\n    certificateAuthority: |\n      " + strings.ReplaceAll(
 		strings.TrimSpace(p.ca()), "\n", "\n      ",
 	) +
@@ -117,7 +118,8 @@ func TestAnIssuerByFlags(t *testing.T) {
 	}
 	config := testConfig(t)
 	o := &config.Authentication.OIDC
-	o.Set, o.IssuerURL, o.ClientID, o.CAFile, o.GroupsClaim, o.SigningAlgorithms = true, p.URL, "keelson", ca, "groups", []string{"ES256"}
+	o.Set, o.IssuerURL, o.ClientID, o.CAFile, o.GroupsClaim, o.SigningAlgorithms = true, p.URL, "keelson", ca, "groups",
+		[]string{"ES256"}
 	s := start(t, config)
 	token := p.token(t, "jane")
 	awaitUser(t, s, token)

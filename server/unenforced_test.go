@@ -25,7 +25,8 @@ func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
 			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"r"}}`, "ResourceQuotas are stored",
 		},
 		{"PATCH", "/api/v1/namespaces/default", "application/merge-patch+json",
-			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`, "Pod Security labels of a namespace are stored"},
+			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`,
+			"Pod Security labels of a namespace are stored"},
 		{"PATCH", "/api/v1/namespaces/kube-public", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, ""},
 	} {
 		r, err := http.NewRequest(step.method, s.URL()+step.path, strings.NewReader(step.body))

@@ -23,8 +23,10 @@ func widgetSchema() string {
 			"ratio": {"type": "number"},
 			"port": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]},
 			"labels": {"type": "object", "additionalProperties": {"type": "string"}},
-			"items": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {"type": "object", "required": ["name"],
-				"properties": {"name": {"type": "string", "maxLength": 63}, "value": {"type": "string"}, "weight": {"type": "integer", "default": 1}}}}}},
+			"items":
+				{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {"type": "object", "required": ["name"],
+				"properties":
+					{"name": {"type": "string", "maxLength": 63}, "value": {"type": "string"}, "weight": {"type": "integer", "default": 1}}}}}},
 		"status": {"type": "object", "properties": {"phase": {"type": "string"},
 			"conditions": {"type": "array", "items": {"type": "object", "properties": {"type": {"type": "string"}, "status": {"type": "string"}, "message": {"type": "string"}}}}}}}}`
 }
@@ -40,7 +42,8 @@ func widget() string {
 	}
 	return `{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "default", "uid": "u", "resourceVersion": "5", "generation": 2,
 		"creationTimestamp": "2020-01-02T03:04:05Z", "labels": {"a": "b", "c": "d"}},
-		"spec": {` + strings.Join(fields, ", ") + `, "mode": "Fast", "image": "registry.example.com/a/b:1.2.3", "ratio": 0.5, "port": "http",
+		"spec":
+			{` + strings.Join(fields, ", ") + `, "mode": "Fast", "image": "registry.example.com/a/b:1.2.3", "ratio": 0.5, "port": "http",
 			"labels": {"x": "1", "y": "2", "z": "3"}, "items": [` + strings.Join(items, ", ") + `]},
 		"status": {"phase": "Ready", "conditions": [{"type": "Ready", "status": "True", "message": "fine"}]}}`
 }

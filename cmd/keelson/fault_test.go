@@ -73,7 +73,8 @@ func TestFailedSyncEndsTheProcess(t *testing.T) {
 	k, transport := credentials(t, kubeconfig)
 	defer transport.CloseIdleConnections()
 	create := func(name string) (int, error) {
-		r, err := (&http.Client{Transport: transport}).Post(k.Clusters[0].Cluster.Server+"/api/v1/namespaces/default/configmaps", "application/json",
+		r, err := (&http.Client{Transport: transport}).Post(k.Clusters[0].Cluster.Server+
+			"/api/v1/namespaces/default/configmaps", "application/json",
 			strings.NewReader(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+name+`"}}`))
 		if err != nil {
 			return 0, err

@@ -316,7 +316,8 @@ func TestBadAnswers(t *testing.T) {
 	}{
 		"uid": {response(map[string]any{"uid": "x"}), failed + `expected response.uid="<sent>", got "x"`, "", malformedFailure, "v1"},
 		"type": {func(q *question) any { return map[string]any{} },
-			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", "", malformedFailure, "v1"},
+			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", "",
+			malformedFailure, "v1"},
 		"no response": {
 			func(q *question) any { return map[string]any{"apiVersion": q.APIVersion, "kind": q.Kind} },
 			failed + "no response provided", "", malformedFailure, "",
@@ -347,7 +348,8 @@ func TestBadAnswers(t *testing.T) {
 			hook + "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)", invalidFailure, ""},
 		"kind": {set("kind", "Gadget"), hook + "returned invalid object at index 0: invalid kind (expected Widget," +
 			" received Gadget)",
-			hook + "returned invalid converted object at index 0: invalid kind (expected Widget, received Gadget)", invalidFailure, ""},
+			hook + "returned invalid converted object at index 0: invalid kind (expected Widget, received Gadget)",
+			invalidFailure, ""},
 		"no kind": {
 			set("kind", nil), hook + "returned invalid object at index 0: Object 'Kind' is missing in ",
 			hook + "returned invalid converted object at index 0: Object 'Kind' is missing in ", invalidFailure, "",

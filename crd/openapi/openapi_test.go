@@ -224,7 +224,8 @@ func TestReference(t *testing.T) {
 const crontab = `{"group":"stable.example.com","names":{"plural":"crontabs","kind":"CronTab"},"scope":"Namespaced","versions":[
 	{"name":"v1","served":true,"schema":{"openAPIV3Schema":{"type":"object","description":"A cron tab.","properties":{
 		"spec":{"type":"object","description":"What is wanted.","required":["cron"],"properties":{
-			"cron":{"type":"string","description":"When."},"port":{"x-kubernetes-int-or-string":true},"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+			"cron":{"type":"string","description":"When."},"port":{"x-kubernetes-int-or-string":true},"free":{"type":"object",
+				"x-kubernetes-preserve-unknown-fields":true},
 			"maybe":{"type":"array","nullable":true,"items":{"type":"object","properties":{"x":{"type":"integer"}}}},"template":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}}}]}`
 
 // TestClients reads the documents through the HTTP handler as kubectl does.
@@ -455,7 +456,8 @@ func FuzzSchemas(f *testing.F) {
 	s := newSource(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s.Set(Definition{Name: "as.x.io", Group: "x.io", Versions: []string{"v1"},
-			Spec: `{"names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","schema":{"openAPIV3Schema":` + string(text) + `}}]}`})
+			Spec: `{"names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","schema":{"openAPIV3Schema":` + string(text) +
+				`}}]}`})
 		for _, read := range []func() ([]byte, error){
 			func() ([]byte, error) { text, _, err := s.V3(t.Context(), "apis/x.io/v1"); return text, err },
 			func() ([]byte, error) { return s.V2(t.Context(), "apis/x.io/v1") },

@@ -90,11 +90,14 @@ func TestResponse(t *testing.T) {
 		{"application/json;v=v1;g=meta.k8s.io", object, "406"},
 		{"application/json;as=Table;v=v2;g=meta.k8s.io, application/json", object, "json"},
 		{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", object, "406"},
-		{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io, application/json;as=Table;v=v1;g=meta.k8s.io", object, "json Table v1"},
+		{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io, application/json;as=Table;v=v1;g=meta.k8s.io",
+			object, "json Table v1"},
 		{"application/yaml;as=Table;v=v1;g=meta.k8s.io", list, "yaml Table v1"},
 		{"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", object, "json PartialObjectMetadata v1"},
-		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", object, protobuf + " PartialObjectMetadata v1"},
-		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io", list, protobuf + " PartialObjectMetadataList v1beta1"},
+		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", object, protobuf +
+			" PartialObjectMetadata v1"},
+		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io", list, protobuf +
+			" PartialObjectMetadataList v1beta1"},
 
 		// Streams.
 		{"application/json;stream=watch", watch, "json"},
@@ -154,9 +157,12 @@ func TestNotAcceptable(t *testing.T) {
 			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml," +
 				" application/vnd.kubernetes.protobuf",
 		},
-		{"text/html", list, "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
-		{"application/json;as=Table", object, "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
-		{"application/yaml", watch, "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
+		{"text/html", list,
+			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
+		{"application/json;as=Table", object,
+			"only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
+		{"application/yaml", watch,
+			"only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
 	} {
 		_, err := negotiate.Formats{}.Response(accepting(c.accept), c.on)
 		if !kerrors.IsNotAcceptable(err) || err.Error() != c.want {
@@ -193,7 +199,8 @@ func TestBody(t *testing.T) {
 // FuzzResponse: whatever is sent, the answer is a media type that the endpoint
 // has, or 406.
 func FuzzResponse(f *testing.F) {
-	for _, s := range []string{"", "*/*", kubectlGet, "a/b;q=1e999", "application/json;q=NaN,*/*", ";=,/;", "application/json;as=Table;v=v1;g=meta.k8s.io;as=Chair", "application/yaml;stream=watch"} {
+	for _, s := range []string{"", "*/*", kubectlGet, "a/b;q=1e999", "application/json;q=NaN,*/*", ";=,/;",
+		"application/json;as=Table;v=v1;g=meta.k8s.io;as=Chair", "application/yaml;stream=watch"} {
 		for i := range uint8(8) {
 			f.Add(s, i)
 		}

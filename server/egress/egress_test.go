@@ -172,7 +172,8 @@ func TestConnectionsGoThroughTheProxy(t *testing.T) {
 	config := head +
 		"- name: Cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: " + uds + "}}}\n" +
 		"- name: etcd\n  connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'http://" + plain + "'}}}\n" +
-		"- name: controlplane\n  connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://" + secure + "', tlsConfig: {" +
+		"- name: controlplane\n  connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://" + secure +
+		"', tlsConfig: {" +
 		"caBundle: " + certificate + ", clientCert: " + certificate + ", clientKey: " + key + ", tlsServerName: proxy}}}}\n"
 	s, err := load(t, config)
 	if err != nil {
@@ -364,13 +365,15 @@ func TestInvalidConfigurations(t *testing.T) {
 		},
 		{
 			connection(
-				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + certificate + ", clientKey: /none}}}}",
+				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + certificate +
+					", clientKey: /none}}}}",
 			),
 			"service.connection.tlsConfig.clientKey: Invalid value: \"/none\": TLS client key does not exist",
 		},
 		{
 			connection(
-				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + key + ", clientKey: " + key + "}}}}",
+				"{proxyProtocol: HTTPConnect, transport: {tcp: {url: 'https://x', tlsConfig: {clientCert: " + key +
+					", clientKey: " + key + "}}}}",
 			),
 			"failed to create dialer for egressSelection \"cluster\": failed to read key pair",
 		},

@@ -20,7 +20,8 @@ const ratchetSchema = `{"type":"object","properties":{
 		"items":{"type":"object","required":["k","p"],"properties":{"k":{"type":"string"},"p":{"type":"integer"},
 			"v":{"type":"array","items":{"type":"string"}},
 			"in":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["n"],
-				"items":{"type":"object","required":["n"],"properties":{"n":{"x-kubernetes-int-or-string":true},"v":{"type":"number"}}}}}}},
+				"items":{"type":"object","required":["n"],"properties":{"n":{"x-kubernetes-int-or-string":true},
+					"v":{"type":"number"}}}}}}},
 	"map":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"string"}}}},
 	"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"string"}}}}}`
 

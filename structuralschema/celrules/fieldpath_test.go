@@ -4,7 +4,8 @@ import "testing"
 
 func TestFieldPath(t *testing.T) {
 	s := parseSchema(t, `{"type":"object","properties":{
-		"a":{"type":"object","properties":{"b":{"type":"string"},"c.d":{"type":"integer"},"e'f":{"type":"boolean"},"tab\t":{"type":"string"}}},
+		"a":{"type":"object","properties":{"b":{"type":"string"},"c.d":{"type":"integer"},"e'f":{"type":"boolean"},
+			"tab\t":{"type":"string"}}},
 		"map":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"string"}}}},
 		"any":{"type":"object","additionalProperties":true,"x-kubernetes-preserve-unknown-fields":true},
 		"list":{"type":"array","items":{"type":"string"}}}}`)

@@ -132,7 +132,8 @@ func TestRulesOverTheBudgetEndTheEvaluation(t *testing.T) {
 
 func TestMessagesOverTheBudgetEndTheEvaluation(t *testing.T) {
 	v := Compile(parseSchema(t, listSchema(10,
-		`{"rule":"self.l.size() == 0","messageExpression":"self.l.map(x, string(x)).join(', ')"}`, `{"rule":"false","message":"never seen"}`)), true)
+		`{"rule":"self.l.size() == 0","messageExpression":"self.l.map(x, string(x)).join(', ')"}`,
+		`{"rule":"false","message":"never seen"}`)), true)
 	errs, _ := v.Validate(context.Background(), nil, listObject(9), nil, 10)
 	compareErrors(
 		t, errs,

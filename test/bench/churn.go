@@ -80,9 +80,10 @@ func (b *bench) pagesUnderChurn() error {
 
 // createMany creates objects and fails unless all were created.
 func (b *bench) createMany(path string, count int, body func(i int) []byte) error {
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: scaleLimit, prepare: func(i int, r *request) {
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body(i)}
-	}}.run(b.server)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: scaleLimit,
+		prepare: func(i int, r *request) {
+			*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body(i)}
+		}}.run(b.server)
 	if err == nil && o.done < count {
 		err = fmt.Errorf("%d of %d objects were created; %s", o.done, count, failures(o))
 	}

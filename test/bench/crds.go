@@ -142,8 +142,10 @@ func (b *bench) defineSpread() error {
 	}
 	n := len(d.served)
 	few := min(ends, n)
-	b.add(figure{Row: "crd-served", Value: ms(d.middle(d.served, 50)), Detail: details("p99 "+short(d.middle(d.served, 99)),
-		fmt.Sprintf("the first %d p50 %s, the last %s", few, short(d.middle(d.served[:few], 50)), short(d.middle(d.served[n-few:], 50))))})
+	b.add(figure{Row: "crd-served", Value: ms(d.middle(d.served, 50)), Detail: details("p99 "+short(d.middle(d.served,
+		99)),
+		fmt.Sprintf("the first %d p50 %s, the last %s", few, short(d.middle(d.served[:few], 50)),
+			short(d.middle(d.served[n-few:], 50))))})
 	if b.server.pid != 0 {
 		b.add(figure{Row: "crd-cpu", Value: ms(d.cpu), Detail: fmt.Sprintf("of %d", n)})
 		b.add(figure{Row: "crd-memory", Value: d.memory / megabyte})
@@ -212,8 +214,10 @@ func (b *bench) defineTogether() error {
 	}
 	n := len(d.served)
 	few := min(ends, n)
-	b.add(figure{Row: "crd-one-group", Value: ms(d.middle(d.served, 50)), Detail: details("p99 "+short(d.middle(d.served, 99)), detail,
-		fmt.Sprintf("the first %d p50 %s, the last %s", few, short(d.middle(d.served[:few], 50)), short(d.middle(d.served[n-few:], 50))))})
+	b.add(figure{Row: "crd-one-group", Value: ms(d.middle(d.served, 50)), Detail: details("p99 "+short(d.middle(d.served,
+		99)), detail,
+		fmt.Sprintf("the first %d p50 %s, the last %s", few, short(d.middle(d.served[:few], 50)),
+			short(d.middle(d.served[n-few:], 50))))})
 	return nil
 }
 
@@ -241,7 +245,8 @@ func customObject(kind string, i int) []byte {
 	}
 	head := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"%s","metadata":{"name":"%s%06d","labels":{"app":"web",`+
 		`"tier":"front"}},"spec":{"size":%d,"class":"small","paused":false,"host":"web-%d.example.com",`+
-		`"labels":{"team":"shop"},"tags":["a","b","c"],"port":8080,%s,"data":{`, customGroup, kind, customMark, i, i%1000, i, strings.Join(parts, ","))
+		`"labels":{"team":"shop"},"tags":["a","b","c"],"port":8080,%s,"data":{`, customGroup, kind, customMark, i, i%1000, i,
+		strings.Join(parts, ","))
 	const entries = 20
 	left := max(0, customSize-len(head))/entries - len(`"key-00":"",`)
 	var data []string
@@ -296,9 +301,10 @@ func (b *bench) needCustom() error {
 	}
 	time.Sleep(settleTime)
 	before := treeUsage(b.server.pid)
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: len(bodies), limit: 5 * time.Minute, prepare: func(i int, r *request) {
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: bodies[i]}
-	}}.run(b.server)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: len(bodies), limit: 5 * time.Minute,
+		prepare: func(i int, r *request) {
+			*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: bodies[i]}
+		}}.run(b.server)
 	if err != nil {
 		return err
 	}

@@ -63,9 +63,10 @@ func (b *bench) createPods() error {
 		b.bodies = podBodies(b.options.pods)
 	}
 	path := "/api/v1/namespaces/" + ns + "/pods"
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: len(b.bodies), limit: 5 * time.Minute, prepare: func(i int, r *request) {
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: b.bodies[i]}
-	}}.run(b.server)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: len(b.bodies), limit: 5 * time.Minute,
+		prepare: func(i int, r *request) {
+			*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: b.bodies[i]}
+		}}.run(b.server)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,8 @@ func (b *bench) createPods() error {
 		return err
 	}
 	b.add(figure{Row: "create-pods", Value: o.rate(), Floor: floor.Rate,
-		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("sent %d B, returned %d B", len(b.bodies[0]), asJSON))})
+		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("sent %d B, returned %d B", len(b.bodies[0]),
+			asJSON))})
 	return b.postFloor(len(b.bodies[0]), asJSON)
 }
 
@@ -129,7 +131,8 @@ func (b *bench) listings() []listing {
 		groups := max(1, n/groupSize)
 		return (n + groups - 1) / groups
 	}
-	const partial, table = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/json;as=Table;v=v1;g=meta.k8s.io"
+	const partial, table = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+		"application/json;as=Table;v=v1;g=meta.k8s.io"
 	return []listing{
 		{key: "list-json", query: "resourceVersion=0", accept: jsonType, pods: all, most: 15},
 		{key: "list-protobuf", query: "resourceVersion=0", accept: protobufType, pods: all, most: 15},
@@ -185,7 +188,8 @@ func (b *bench) timeList(row string, r *request, most int, describe func(size in
 		return err
 	}
 	b.add(figure{Row: row, Value: ms(t.wall), Floor: ms(floor.wall),
-		Detail: details(describe(t.size), fmt.Sprintf("best of %d %s", t.times, short(t.best)), cpuDetail(t.cpu), "floor "+cpuDetail(floor.cpu))})
+		Detail: details(describe(t.size), fmt.Sprintf("best of %d %s", t.times, short(t.best)), cpuDetail(t.cpu),
+			"floor "+cpuDetail(floor.cpu))})
 	return nil
 }
 
@@ -282,7 +286,8 @@ func (b *bench) timeGets(row, accept string, paths []string, size int) error {
 		return err
 	}
 	b.add(figure{Row: row, Value: o.rate(), Floor: floor.rate(),
-		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("%d B", size), "floor "+cpuDetail(floor.cpuEach()), failures(o))})
+		Detail: details(latency(o), cpuDetail(o.cpuEach()), fmt.Sprintf("%d B", size), "floor "+cpuDetail(floor.cpuEach()),
+			failures(o))})
 	return nil
 }
 
@@ -312,13 +317,14 @@ func (b *bench) patchStatus() error {
 		bodies[i] = statusPatch(i)
 	}
 	patch := func(count int) (*outcome, error) {
-		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) {
-			// Each round over the pods sends the next variant, so that each patch changes something.
-			*r = request{
-				method: http.MethodPatch, path: paths[i%targets], accept: jsonType,
-				contentType: "application/strategic-merge-patch+json", body: bodies[(count+i/targets)%variants],
-			}
-		}}.run(b.server)
+		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime,
+			prepare: func(i int, r *request) {
+				// Each round over the pods sends the next variant, so that each patch changes something.
+				*r = request{
+					method: http.MethodPatch, path: paths[i%targets], accept: jsonType,
+					contentType: "application/strategic-merge-patch+json", body: bodies[(count+i/targets)%variants],
+				}
+			}}.run(b.server)
 	}
 	if _, err := patch(targets); err != nil {
 		return err
@@ -403,10 +409,11 @@ func (b *bench) applyChanges(row, resource string, stored int, body func(name st
 		}
 	}
 	apply := func(count, first int) (*outcome, error) {
-		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime, prepare: func(i int, r *request) {
-			*r = request{method: http.MethodPatch, path: paths[i%objects], accept: jsonType,
-				contentType: "application/apply-patch+yaml", body: bodies[i%objects][(first+i/objects)%variants]}
-		}}.run(b.server)
+		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime,
+			prepare: func(i int, r *request) {
+				*r = request{method: http.MethodPatch, path: paths[i%objects], accept: jsonType,
+					contentType: "application/apply-patch+yaml", body: bodies[i%objects][(first+i/objects)%variants]}
+			}}.run(b.server)
 	}
 	if _, err := apply(objects, 0); err != nil {
 		return err
@@ -476,7 +483,8 @@ func (b *bench) watchMany() error {
 		return nil
 	}
 	b.add(figure{Row: "watch-memory", Value: float64(d.opened) / kilobyte, Floor: float64(floor.opened) / kilobyte,
-		Detail: fmt.Sprintf("%.1f KB after the events, floor %.1f KB", float64(d.after)/kilobyte, float64(floor.after)/kilobyte)})
+		Detail: fmt.Sprintf("%.1f KB after the events, floor %.1f KB", float64(d.after)/kilobyte,
+			float64(floor.after)/kilobyte)})
 	return nil
 }
 
@@ -629,12 +637,13 @@ func (b *bench) memoryOfConfigMaps() error {
 	before := treeUsage(b.server.pid)
 	path := "/api/v1/namespaces/" + ns + "/configmaps"
 	empty := len(configMap("memory-000000", 0))
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: 5 * time.Minute, prepare: func(i int, r *request) {
-		*r = request{
-			method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType,
-			body: configMap(fmt.Sprintf("memory-%06d", i), size-empty),
-		}
-	}}.run(b.server)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: 5 * time.Minute,
+		prepare: func(i int, r *request) {
+			*r = request{
+				method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType,
+				body: configMap(fmt.Sprintf("memory-%06d", i), size-empty),
+			}
+		}}.run(b.server)
 	if err != nil {
 		return err
 	}
@@ -644,7 +653,8 @@ func (b *bench) memoryOfConfigMaps() error {
 	time.Sleep(2 * settleTime)
 	grown := float64(treeUsage(b.server.pid).anonymous - before.anonymous)
 	b.add(figure{Row: "memory-configmaps", Value: grown / float64(o.done) / kilobyte,
-		Detail: details(fmt.Sprintf("%.0f MB", grown/megabyte), fmt.Sprintf("created at %s", perSecond.write(o.rate())), failures(o))})
+		Detail: details(fmt.Sprintf("%.0f MB", grown/megabyte), fmt.Sprintf("created at %s", perSecond.write(o.rate())),
+			failures(o))})
 	return nil
 }
 
@@ -657,9 +667,10 @@ func (b *bench) addFloor(name string, value float64, detail string) {
 func (b *bench) postFloor(sent, returned int) error {
 	body := bytes.Repeat([]byte{'x'}, sent)
 	path := "/commit?n=" + strconv.Itoa(returned)
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: 10_000, limit: writeTime, prepare: func(_ int, r *request) {
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body}
-	}}.run(&b.floor.target)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: 10_000, limit: writeTime,
+		prepare: func(_ int, r *request) {
+			*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body}
+		}}.run(&b.floor.target)
 	if err != nil {
 		return err
 	}

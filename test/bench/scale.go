@@ -63,7 +63,8 @@ func (b *bench) scale() error {
 		Detail: details(fmt.Sprintf("%d objects", all), cpuDetail(full.cpu), "a tenth "+cpuDetail(small.cpu))})
 	b.add(figure{Row: "scale-memory", Value: full.memory / kilobyte, Floor: small.memory / kilobyte})
 	b.add(figure{Row: "scale-page", Value: ms(full.first.wall), Floor: ms(small.first.wall),
-		Detail: details(cpuDetail(full.first.cpu), "after half of the objects "+short(full.middle.wall), "a tenth "+short(small.middle.wall))})
+		Detail: details(cpuDetail(full.first.cpu), "after half of the objects "+short(full.middle.wall),
+			"a tenth "+short(small.middle.wall))})
 	b.add(figure{Row: "scale-lag", Value: ms(full.lag), Floor: ms(small.lag),
 		Detail: fmt.Sprintf("p99 %s, a tenth %s", short(full.highLag), short(small.highLag))})
 	return b.restartWith(path, all, empty)
@@ -71,11 +72,12 @@ func (b *bench) scale() error {
 
 // growTo makes the objects from one number to another and measures.
 func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) {
-	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: to - from, limit: scaleLimit, prepare: func(i int, r *request) {
-		*r = request{
-			method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: scaleObject(from + i),
-		}
-	}}.run(b.server)
+	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: to - from, limit: scaleLimit,
+		prepare: func(i int, r *request) {
+			*r = request{
+				method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: scaleObject(from + i),
+			}
+		}}.run(b.server)
 	if err != nil {
 		return nil, err
 	}
@@ -217,14 +219,15 @@ func (b *bench) watchEach() error {
 		return err
 	}
 	path := "/api/v1/namespaces/" + ns + "/configmaps"
-	writes := plan{inFlight: inFlight, connections: b.options.connections, count: watchersOfOne + unwatched, limit: writeTime, prepare: func(i int, r *request) {
-		name := unwatchedName(i)
-		if i < watchersOfOne {
-			name = eachWatched(i)
-		}
-		body, _ := eventMap(name)
-		*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body}
-	}}
+	writes := plan{inFlight: inFlight, connections: b.options.connections, count: watchersOfOne + unwatched,
+		limit: writeTime, prepare: func(i int, r *request) {
+			name := unwatchedName(i)
+			if i < watchersOfOne {
+				name = eachWatched(i)
+			}
+			body, _ := eventMap(name)
+			*r = request{method: http.MethodPost, path: path, accept: jsonType, contentType: jsonType, body: body}
+		}}
 	if o, err := writes.run(b.server); err != nil || o.done < writes.count {
 		return errors.Join(err, errors.New("the objects were not made"))
 	}
@@ -243,9 +246,11 @@ func (b *bench) watchEach() error {
 		return err
 	}
 	b.add(figure{Row: "watch-each-cpu", Value: ms(withAll.cpuEach()), Floor: ms(withFew.cpuEach()),
-		Detail: fmt.Sprintf("%s without watchers, %s with an event for one", short(alone.cpuEach()), short(all.cpuOf(watchersOfOne)))})
+		Detail: fmt.Sprintf("%s without watchers, %s with an event for one", short(alone.cpuEach()),
+			short(all.cpuOf(watchersOfOne)))})
 	b.add(figure{Row: "watch-each-lag", Value: ms(all.lagAt(50)), Floor: ms(few.lagAt(50)),
-		Detail: details(fmt.Sprintf("p99 %s, a tenth %s", short(all.lagAt(99)), short(few.lagAt(99))), fmt.Sprintf("%s made", perSecond.write(all.rate())))})
+		Detail: details(fmt.Sprintf("p99 %s, a tenth %s", short(all.lagAt(99)), short(few.lagAt(99))), fmt.Sprintf("%s made",
+			perSecond.write(all.rate())))})
 	if b.server.pid != 0 {
 		b.add(figure{Row: "watch-each-memory", Value: float64(all.opened) / kilobyte,
 			Detail: fmt.Sprintf("%.1f KB after the events", float64(all.after)/kilobyte)})

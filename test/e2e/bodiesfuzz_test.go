@@ -189,7 +189,8 @@ func (f *bodyFuzz) seeds(t *testing.T) []*fuzzObject {
 		// These would act on all other requests.
 		o.never = hasPrefix(collection, "/apis/admissionregistration.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/",
 			"/apis/apiregistration.k8s.io/",
-			"/api/v1/limitranges", "/api/v1/resourcequotas", "/apis/networking.k8s.io/v1/servicecidrs", "/apis/scheduling.k8s.io/") ||
+			"/api/v1/limitranges", "/api/v1/resourcequotas", "/apis/networking.k8s.io/v1/servicecidrs",
+			"/apis/scheduling.k8s.io/") ||
 			// These are made by the servers themselves.
 			strings.HasPrefix(collection, "/apis/rbac.authorization.k8s.io/v1/cluster") && !strings.Contains(d.Path, "ct-")
 		out = append(out, o)
@@ -695,7 +696,8 @@ func (f *bodyFuzz) listAll(t *testing.T, seeds []*fuzzObject) {
 			continue
 		}
 		done[o.collection] = true
-		for _, accept := range []string{jsonType, protoType + ", " + jsonType, "application/yaml", "application/cbor", "application/json;as=Table;g=meta.k8s.io;v=v1"} {
+		for _, accept := range []string{jsonType, protoType + ", " + jsonType, "application/yaml", "application/cbor",
+			"application/json;as=Table;g=meta.k8s.io;v=v1"} {
 			want, _, _ := f.reference.call(t.Context(), http.MethodGet, o.collection, accept, "", nil)
 			got, answer, err := f.keelson.call(t.Context(), http.MethodGet, o.collection, accept, "", nil)
 			// kube-apiserver fails to show some of what it stored, as YAML.

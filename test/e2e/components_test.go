@@ -39,7 +39,8 @@ func TestComponents(t *testing.T) {
 	}
 	start(t, filepath.Join(c.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"), manager...)
 	start(t, filepath.Join(c.dir, "kube-scheduler.log"), nil, program(t, "kube-scheduler"),
-		"--kubeconfig", c.user(t, "system:kube-scheduler").kubeconfig, "--secure-port=0", "--v=3", "--kube-api-qps=500", "--kube-api-burst=1000")
+		"--kubeconfig", c.user(t, "system:kube-scheduler").kubeconfig, "--secure-port=0", "--v=3", "--kube-api-qps=500",
+		"--kube-api-burst=1000")
 	kubelet := newKubelet(t, c.user(t, "system:node:node-1", "system:nodes").client(), "node-1")
 
 	t.Run("leader election", func(t *testing.T) {

@@ -168,7 +168,8 @@ func (w *world) rules(cluster bool) []any {
 	for range 1 + rng.IntN(5) {
 		if cluster && rng.IntN(4) == 0 {
 			rules = append(rules, map[string]any{"verbs": some(rng, 2, "get", "post", "*", "head", "put", "delete"),
-				"nonResourceURLs": some(rng, 2, "/healthz", "/healthz/*", "/metrics", "/version", "/api", "/api/*", "/apis*", "/apis/*", "*", "/openapi/*", "/a%2Fb", "/", "/debug/*", "/logs/*")})
+				"nonResourceURLs": some(rng, 2, "/healthz", "/healthz/*", "/metrics", "/version", "/api", "/api/*", "/apis*",
+					"/apis/*", "*", "/openapi/*", "/a%2Fb", "/", "/debug/*", "/logs/*")})
 			continue
 		}
 		rule := map[string]any{
@@ -366,7 +367,8 @@ func (w *world) path(rng *rand.Rand, r *rawRequest) string {
 			"/version/", "/api", "/api/", "/api/v1",
 			"/apis", "/apis/", "/apis/apps", "/apis/apps/", "/apis/apps/v1", "/openapi/v2", "/openapi/v3", "/logs/",
 			"/debug/pprof/cmdline", "/debug/flags/v", "/unknown",
-			"/apis/unknown.example.com", "/.well-known/openid-configuration", "/openid/v1/jwks", "/last", "/statusz", "/flagz", "/configz", "/api/v2/pods", "/api/v1/")
+			"/apis/unknown.example.com", "/.well-known/openid-configuration", "/openid/v1/jwks", "/last", "/statusz", "/flagz",
+			"/configz", "/api/v2/pods", "/api/v1/")
 		r.shape = p
 		return p
 	}
@@ -426,7 +428,8 @@ func oddPath(rng *rand.Rand, path string, r *rawRequest) string {
 	i := rng.IntN(len(segments))
 	odd := oneOf(rng, "dot segment", "two dots", "escaped dots", "empty segment", "trailing slash", "escaped slash",
 		"escaped letter", "NUL", "bad UTF-8",
-		"upper case", "semicolon", "escaped percent", "two leading slashes", "backslash", "question mark", "space", "bad escape", "absolute", "long segment", "fragment")
+		"upper case", "semicolon", "escaped percent", "two leading slashes", "backslash", "question mark", "space",
+		"bad escape", "absolute", "long segment", "fragment")
 	switch odd {
 	case "dot segment":
 		segments[i] += "/."
@@ -491,7 +494,8 @@ func (w *world) query(rng *rand.Rand, method string) string {
 			"fieldSelector=metadata.name%3Da,metadata.namespace%3Dns1", "fieldSelector=%3D", "fieldSelector=spec.nodeName%3Dn1",
 			"labelSelector=a%3Db", "labelSelector=a%20in%20(b)", "labelSelector=%21%21", "limit=1", "limit=x",
 			"timeoutSeconds=1", "resourceVersion=0", "resourceVersion=x",
-			"timeout=1s", "timeout=x", "pretty=1", "a=%zz", "a;b", "follow=true", "container=c", "command=x", "namespace=ns2", "name=b", "dryRun=All", "propagationPolicy=x", "sendInitialEvents=true", "verb=get")
+			"timeout=1s", "timeout=x", "pretty=1", "a=%zz", "a;b", "follow=true", "container=c", "command=x", "namespace=ns2",
+			"name=b", "dryRun=All", "propagationPolicy=x", "sendInitialEvents=true", "verb=get")
 		q = append(q, p)
 	}
 	if len(q) == 0 {

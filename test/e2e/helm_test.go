@@ -130,10 +130,11 @@ func runJobs(t *testing.T, client kubernetes.Interface) func() int {
 			}
 			err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 				now := metav1.Now()
-				job.Status = batchv1.JobStatus{Succeeded: 1, StartTime: &now, CompletionTime: &now, Conditions: []batchv1.JobCondition{
-					{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
-					{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
-				}}
+				job.Status = batchv1.JobStatus{Succeeded: 1, StartTime: &now, CompletionTime: &now,
+					Conditions: []batchv1.JobCondition{
+						{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
+						{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
+					}}
 				_, err := client.BatchV1().Jobs(job.Namespace).UpdateStatus(t.Context(), job, metav1.UpdateOptions{})
 				return err
 			})

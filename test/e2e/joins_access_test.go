@@ -183,7 +183,8 @@ func (j *joined) bootstrapToken(t *testing.T) {
 		)...,
 	)
 	j.k.run(t, words("create secret generic bootstrap-token-"+id+" -n kube-system --type=bootstrap.kubernetes.io/token"+
-		" --from-literal=token-id="+id+" --from-literal=token-secret="+secret+" --from-literal=usage-bootstrap-authentication=true --from-literal=usage-bootstrap-signing=true"+
+		" --from-literal=token-id="+id+" --from-literal=token-secret="+secret+
+		" --from-literal=usage-bootstrap-authentication=true --from-literal=usage-bootstrap-signing=true"+
 		" --from-literal=expiration="+time.Now().Add(time.Hour).UTC().Format(time.RFC3339))...)
 	joiner := j.bearer(t, "joiner", id+"."+secret)
 	var k kubectl

@@ -264,7 +264,8 @@ func widget(name, owner string) string {
 	if owner != "" {
 		owner = `,"ownerReferences":[` + owner + `]`
 	}
-	return `{"apiVersion":"e2e.example.com/v1","kind":"Widget","metadata":{"name":"` + name + `","labels":{"e2e":"` + name + `"}` + owner + `},"spec":{"a":1}}`
+	return `{"apiVersion":"e2e.example.com/v1","kind":"Widget","metadata":{"name":"` + name + `","labels":{"e2e":"` +
+		name + `"}` + owner + `},"spec":{"a":1}}`
 }
 
 // reference is an owner reference to an object of the shop.

@@ -69,7 +69,8 @@ func oddValue(rng *rand.Rand) any {
 		"x.example.com", "example.com/x", "app=x", "3h", "-3h", "AA==", "not base64!",
 		[]any{}, map[string]any{}, []any{nil}, []any{map[string]any{}}, []any{"x", "x"}, []any{int64(1)}, []any{[]any{}},
 		map[string]any{"": ""}, map[string]any{"x": nil}, map[string]any{"x": "y"},
-		map[string]any{"name": "x"}, []any{map[string]any{"name": "x"}, map[string]any{"name": "x"}}, map[string]any{"matchLabels": map[string]any{}}, deep)
+		map[string]any{"name": "x"}, []any{map[string]any{"name": "x"}, map[string]any{"name": "x"}},
+		map[string]any{"matchLabels": map[string]any{}}, deep)
 }
 
 // mutateTree changes a tree in one place and says how.
@@ -126,7 +127,8 @@ func mutateTree(rng *rand.Rand, tree map[string]any) string {
 		"ownerReferences", "managedFields", "selfLink", "labels", "annotations", "generation")
 	metadata[field] = oneOf(rng, oddValue(rng), any([]any{"example.com/x"}),
 		any([]any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}}),
-		any([]any{map[string]any{"manager": "x", "operation": "Update", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:x": map[string]any{}}}}))
+		any([]any{map[string]any{"manager": "x", "operation": "Update", "apiVersion": "v1", "time": "2020-01-01T00:00:00Z",
+			"fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:x": map[string]any{}}}}))
 	return "metadata." + field
 }
 
@@ -161,7 +163,8 @@ func mutateBytes(rng *rand.Rand, b []byte) ([]byte, string) {
 		// The longest varint, a group, a deep chain of lengths, an indefinite length.
 		return slices.Insert(b, at, oneOf(rng, bytes.Repeat([]byte{0xff}, 10), []byte{0x0b, 0x0c},
 			[]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}, []byte{0x9f, 0xff}, []byte{0xbf, 0xff}, []byte{0x5f, 0x41, 0x41, 0xff},
-			bytes.Repeat([]byte{0x81}, 100), []byte{0xfb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0}, []byte{0xc2, 0x41, 0x01}, []byte{0xf7})...), "a telling byte sequence"
+			bytes.Repeat([]byte{0x81}, 100), []byte{0xfb, 0x7f, 0xf8, 0, 0, 0, 0, 0, 0}, []byte{0xc2, 0x41, 0x01},
+			[]byte{0xf7})...), "a telling byte sequence"
 	case 7:
 		return append(b, b[at:end]...), "bytes at the end"
 	}
@@ -196,12 +199,15 @@ func mutateText(rng *rand.Rand, b []byte, yamlText bool) ([]byte, string) {
 	}
 	switch rng.IntN(6) {
 	case 0:
-		return insert(oneOf(rng, ",", "{", "}", "[", "]", `"`, ":", `\u0000`, `\ud800`, `\u`, "1e999", "-", "00", "//x", "/**/", "\xff", "\x00", `"kind":"x",`, `"metadata":null,`, `"spec":{},`, `"x":1,`, "null", "\ufeff", "NaN", "Infinity", `'`))
+		return insert(oneOf(rng, ",", "{", "}", "[", "]", `"`, ":", `\u0000`, `\ud800`, `\u`, "1e999", "-", "00", "//x",
+			"/**/", "\xff", "\x00", `"kind":"x",`, `"metadata":null,`, `"spec":{},`, `"x":1,`, "null", "\ufeff", "NaN", "Infinity", `'`))
 	case 1:
 		return duplicateMember(rng, b), "a member twice"
 	case 2:
-		return oneOf(rng, nil, []byte("null"), []byte("[]"), []byte("{}"), []byte(`""`), []byte("0"), []byte(" "), []byte("{"), append(slices.Clone(b), b...), append([]byte("["), append(slices.Clone(b), ']')...),
-			append([]byte("\ufeff"), b...), []byte(strings.Repeat("[", 5000)), []byte(strings.Repeat(`{"a":`, 5000))), "another document"
+		return oneOf(rng, nil, []byte("null"), []byte("[]"), []byte("{}"), []byte(`""`), []byte("0"), []byte(" "),
+				[]byte("{"), append(slices.Clone(b), b...), append([]byte("["), append(slices.Clone(b), ']')...),
+				append([]byte("\ufeff"), b...), []byte(strings.Repeat("[", 5000)), []byte(strings.Repeat(`{"a":`, 5000))),
+			"another document"
 	}
 	return mutateBytes(rng, b)
 }
@@ -228,10 +234,12 @@ func duplicateMember(rng *rand.Rand, b []byte) []byte {
 
 // jsonPatch returns a random JSON patch for a tree.
 func jsonPatch(rng *rand.Rand, tree map[string]any) []any {
-	pointers := append(pointersOf("", tree), "", "/", "/-", "/a~2", "/metadata/labels/x~1y", "/metadata/labels", "/metadata/annotations/x", "/spec/x/y", "x", "/metadata/name", "/kind", "/metadata/managedFields", "/metadata/managedFields/0")
+	pointers := append(pointersOf("", tree), "", "/", "/-", "/a~2", "/metadata/labels/x~1y", "/metadata/labels",
+		"/metadata/annotations/x", "/spec/x/y", "x", "/metadata/name", "/kind", "/metadata/managedFields", "/metadata/managedFields/0")
 	var patch []any
 	for range 1 + rng.IntN(3) {
-		op := map[string]any{"op": oneOf(rng, "add", "add", "add", "replace", "replace", "remove", "move", "copy", "test", "x", ""), "path": oneOf(rng, pointers...) + oneOf(rng, "", "", "", "/-", "/0", "/-1", "/00", "/x")}
+		op := map[string]any{"op": oneOf(rng, "add", "add", "add", "replace", "replace", "remove", "move", "copy", "test",
+			"x", ""), "path": oneOf(rng, pointers...) + oneOf(rng, "", "", "", "/-", "/0", "/-1", "/00", "/x")}
 		if rng.IntN(5) > 0 {
 			op["value"] = oddValue(rng)
 		}
@@ -274,8 +282,10 @@ func addDirectives(rng *rand.Rand, tree map[string]any) {
 				object = o
 			}
 		}
-		key := oneOf(rng, "$patch", "$patch", "$retainKeys", "$setElementOrder/containers", "$setElementOrder/x", "$deleteFromPrimitiveList/finalizers", "$deleteFromPrimitiveList/x", "$x")
-		object[key] = oneOf(rng, any("delete"), any("replace"), any("merge"), any("x"), any([]any{"x"}), any([]any{map[string]any{"name": "x"}}), any(nil), any(map[string]any{}), oddValue(rng))
+		key := oneOf(rng, "$patch", "$patch", "$retainKeys", "$setElementOrder/containers", "$setElementOrder/x",
+			"$deleteFromPrimitiveList/finalizers", "$deleteFromPrimitiveList/x", "$x")
+		object[key] = oneOf(rng, any("delete"), any("replace"), any("merge"), any("x"), any([]any{"x"}),
+			any([]any{map[string]any{"name": "x"}}), any(nil), any(map[string]any{}), oddValue(rng))
 	}
 }
 

@@ -151,7 +151,8 @@ func TestOverrides(t *testing.T) {
 func TestOverridesAreChecked(t *testing.T) {
 	main, other := start(t, 1, nil), start(t, 1, nil)
 	client := serve(t, main, func(c *keelson.Config) {
-		c.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";"), "/secrets#" + strings.Join(other.endpoints(), ";")}
+		c.Etcd.Overrides = []string{"/configmaps#" + strings.Join(other.endpoints(), ";"), "/secrets#" +
+			strings.Join(other.endpoints(), ";")}
 	})
 	get := func(path string, query ...string) string {
 		r := client.RESTClient().Get().AbsPath(path).Param("verbose", "")

@@ -219,7 +219,8 @@ func TestPlantedBugs(t *testing.T) {
 			i := r.find(t, 20, func(o Op) bool { return o.Kind == Update && o.Outcome == Conflict })
 			r.ops[i].Outcome, r.ops[i].Revision = Done, r.log.To()+1
 		}},
-		{"an update of an unknown answer has effect after the end of the process", ErrLinearizable, func(t *testing.T, r *run) {
+		{"an update of an unknown answer has effect after the end of the process", ErrLinearizable, func(t *testing.T,
+			r *run) {
 			r.ops = []Op{
 				{Kind: Create, Key: "z/1", Value: "z1", Revision: 100, Call: 1, Return: 2},
 				{Kind: Replace, Key: "z/1", Value: "z2", Outcome: Unknown, Call: 3, Return: 4},
@@ -230,7 +231,8 @@ func TestPlantedBugs(t *testing.T) {
 		{"a list misses an object", ErrLinearizable, func(t *testing.T, r *run) {
 			r.ops = append(r.ops,
 				Op{Kind: Create, Key: "a/7", Value: "seven", Revision: r.log.To() + 5, Call: time.Hour, Return: time.Hour + 1},
-				Op{Kind: List, Key: "a", Revision: r.log.To() + 6, Items: map[string]State{}, Call: time.Hour + 2, Return: time.Hour + 3})
+				Op{Kind: List, Key: "a", Revision: r.log.To() + 6, Items: map[string]State{}, Call: time.Hour + 2,
+					Return: time.Hour + 3})
 		}},
 		{"a list misses an object of its revision", ErrSnapshot, func(t *testing.T, r *run) {
 			i := r.find(t, 30, func(o Op) bool { return o.Kind == List && o.Key == "" && len(o.Items) == 3 })

@@ -169,7 +169,8 @@ func mergeDepthAttack() row {
 }
 
 const widgetDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"deeps.hostile.example.com"},
-	"spec":{"group":"hostile.example.com","scope":"Namespaced","names":{"plural":"deeps","singular":"deep","kind":"Deep","listKind":"DeepList"},
+	"spec":{"group":"hostile.example.com","scope":"Namespaced","names":{"plural":"deeps","singular":"deep","kind":"Deep",
+		"listKind":"DeepList"},
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
 func yamlDepthAttack() row {
@@ -249,7 +250,8 @@ func mirrorAttack() row {
 		rights: []right{{resources: "pods,pods/status", verbs: "create,patch"}},
 		setup: func(a *attack) {
 			a.create(a.path("pods"), map[string]any{"metadata": map[string]any{"name": "p"},
-				"spec": map[string]any{"nodeName": "n", "automountServiceAccountToken": false, "containers": []any{map[string]any{"name": "c", "image": "i"}}}})
+				"spec": map[string]any{"nodeName": "n", "automountServiceAccountToken": false,
+					"containers": []any{map[string]any{"name": "c", "image": "i"}}}})
 		},
 		run: func(a *attack) {
 			body := []byte(`{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}}}`)
@@ -313,7 +315,8 @@ func ruleAttack() row {
 					a.Fatalf("the resource of a definition is not served after %v", atMost)
 				}
 			}
-			body := `{"apiVersion":"rules.example.com/v1","kind":"Grow","metadata":{"name":"g"},"s":"` + strings.Repeat("a", 1000) + `"}`
+			body := `{"apiVersion":"rules.example.com/v1","kind":"Grow","metadata":{"name":"g"},"s":"` + strings.Repeat("a",
+				1000) + `"}`
 			a.user.send(http.MethodPost, path, jsonType, []byte(body)).want(a, http.StatusUnprocessableEntity)
 		},
 	}

@@ -107,7 +107,8 @@ func spoofedHeaders(a *attack) {
 	a.anonymous.get("/api/v1/namespaces", headers...).want(a, http.StatusForbidden)
 	a.user.get("/api/v1/namespaces", headers...).want(a, http.StatusForbidden)
 	who := a.user.send(http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", jsonType,
-		[]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`), headers...).want(a, http.StatusCreated)
+		[]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`), headers...).want(a,
+		http.StatusCreated)
 	if strings.Contains(string(who.body), "system:masters") || !strings.Contains(string(who.body), a.userName) {
 		a.Errorf("%s", who.body)
 	}
@@ -349,7 +350,8 @@ func partialBodies(a *attack) {
 	var refused atomic.Int64
 	for range bodies {
 		conn := a.dial("http/1.1")
-		head := "POST " + selfReviews + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + a.user.token + "\r\nContent-Type: " + jsonType +
+		head := "POST " + selfReviews + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + a.user.token +
+			"\r\nContent-Type: " + jsonType +
 			"\r\nContent-Length: 3000000\r\n\r\n"
 		if _, err := io.WriteString(conn, head+strings.Repeat(" ", 600<<10)); err != nil {
 			continue // it was answered before it was sent

@@ -127,7 +127,8 @@ func (a *attack) create(path string, object map[string]any) {
 func (a *attack) grant(name, user, namespace string, rights []right) {
 	a.Helper()
 	const group = "rbac.authorization.k8s.io"
-	roleKind, rolePath, bindingPath := "ClusterRole", "/apis/"+group+"/v1/clusterroles", "/apis/"+group+"/v1/clusterrolebindings"
+	roleKind, rolePath, bindingPath := "ClusterRole", "/apis/"+group+"/v1/clusterroles", "/apis/"+group+
+		"/v1/clusterrolebindings"
 	if namespace != "" {
 		roleKind = "Role"
 		rolePath = "/apis/" + group + "/v1/namespaces/" + namespace + "/roles"

@@ -62,7 +62,8 @@ func kinds(scale float64) []*kind {
 			return `{"apiVersion":"v1","kind":"Secret",` + metadata(name, sent) + `,"data":{"key":"` + secret + `"}}`
 		}},
 		{name: "pods", path: core + "pods", slots: 2000, weight: 4, body: func(name, sent string) string {
-			return `{"apiVersion":"v1","kind":"Pod",` + metadata(name, sent) + `,"spec":{"terminationGracePeriodSeconds":0,` + container + `}}`
+			return `{"apiVersion":"v1","kind":"Pod",` + metadata(name, sent) + `,"spec":{"terminationGracePeriodSeconds":0,` +
+				container + `}}`
 		}},
 		{name: "services", path: core + "services", slots: 200, weight: 1, body: func(name, sent string) string {
 			return `{"apiVersion":"v1","kind":"Service",` + metadata(name, sent) + `,"spec":{"selector":{"app":"soak"},` +
@@ -70,17 +71,23 @@ func kinds(scale float64) []*kind {
 		}},
 		{name: "deployments", path: apps + "deployments", slots: 500, weight: 1, body: func(name, sent string) string {
 			return `{"apiVersion":"apps/v1","kind":"Deployment",` + metadata(name, sent) +
-				`,"spec":{"selector":{"matchLabels":{"app":"soak"}},"template":{"metadata":{"labels":{"app":"soak"}},"spec":{` + container + `}}}}`
+				`,"spec":{"selector":{"matchLabels":{"app":"soak"}},"template":{"metadata":{"labels":{"app":"soak"}},"spec":{` +
+				container + `}}}}`
 		}},
-		{name: "widgets", path: "/apis/soak.keelson.dev/v1/namespaces/" + namespace + "/widgets", slots: 500, weight: 1, body: func(name, sent string) string {
-			return `{"apiVersion":"soak.keelson.dev/v1","kind":"Widget",` + metadata(name, sent) + `,"spec":{"size":3,"text":"` + text[:300] + `"}}`
-		}},
-		{name: "leases", path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases", slots: 500, body: func(name, sent string) string {
-			return leaseBody(name, sent, "")
-		}},
+		{name: "widgets", path: "/apis/soak.keelson.dev/v1/namespaces/" + namespace + "/widgets", slots: 500, weight: 1,
+			body: func(name, sent string) string {
+				return `{"apiVersion":"soak.keelson.dev/v1","kind":"Widget",` + metadata(name, sent) +
+					`,"spec":{"size":3,"text":"` +
+					text[:300] + `"}}`
+			}},
+		{name: "leases", path: "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases", slots: 500,
+			body: func(name, sent string) string {
+				return leaseBody(name, sent, "")
+			}},
 		{name: "events", path: core + "events", slots: 5000, weight: 12, body: func(name, sent string) string {
 			return `{"apiVersion":"v1","kind":"Event",` + metadata(name, sent) +
-				`,"involvedObject":{"kind":"Pod","namespace":"` + namespace + `","name":"pod"},"reason":"Started","type":"Normal",` +
+				`,"involvedObject":{"kind":"Pod","namespace":"` + namespace +
+				`","name":"pod"},"reason":"Started","type":"Normal",` +
 				`"message":"Started container main","count":1,"source":{"component":"kubelet"}}`
 		}},
 	}
@@ -100,7 +107,9 @@ func leaseBody(name, sent, revision string) string {
 
 // definition makes the custom resource.
 const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.soak.keelson.dev"},
-"spec":{"group":"soak.keelson.dev","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
-"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{
+"spec":{"group":"soak.keelson.dev","scope":"Namespaced","names":{"plural":"widgets","singular":"widget",
+	"kind":"Widget","listKind":"WidgetList"},
+"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},
+	"schema":{"openAPIV3Schema":{"type":"object","properties":{
 "spec":{"type":"object","properties":{"size":{"type":"integer"},"text":{"type":"string"}}},
 "status":{"type":"object","properties":{"phase":{"type":"string"}}}}}}}]}}`

@@ -145,12 +145,13 @@ func (c recorded) test(t *testing.T) {
 func TestStrategicTwin(t *testing.T) {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"x/y"}, ManagedFields: []metav1.ManagedFieldsEntry{
-			{
-				Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`),
-			},
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"x/y"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{
+					Manager: "m", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1",
+					FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{}}`),
+				},
+			}},
 		Spec: corev1.PodSpec{
 			NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}, Tolerations: []corev1.Toleration{{Key: "k"}},
 		},
@@ -234,7 +235,8 @@ func TestTooManyOperations(t *testing.T) {
 		`{"op":"test","path":"/a","value":1},`, MaxOperations,
 	) + `{"op":"test","path":"/a","value":1}]`
 	_, _, err := JSON([]byte(`{"a":1}`), []byte(body), Ignore)
-	if !kerrors.IsRequestEntityTooLargeError(err) || err.Error() != "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001" {
+	if !kerrors.IsRequestEntityTooLargeError(err) ||
+		err.Error() != "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001" {
 		t.Errorf("got %v", err)
 	}
 }

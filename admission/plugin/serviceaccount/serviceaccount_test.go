@@ -48,7 +48,9 @@ func TestServiceAccount(t *testing.T) {
 		"init container, own mount": {
 			sent: `{"volumes":[{"name":"v"}],"initContainers":[{"name":"i"}],"containers":[{"name":"c",` +
 				`"volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}`,
-			want: `{"volumes":[{"name":"v"},` + volume + `],"initContainers":[{"name":"i","resources":{},` + mount + `}],"containers":[{"name":"c","resources":{},"volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}],` + accountDefault + `}`,
+			want: `{"volumes":[{"name":"v"},` + volume + `],"initContainers":[{"name":"i","resources":{},` + mount +
+				`}],"containers":[{"name":"c","resources":{},"volumeMounts":[{"name":"v",` +
+				`"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}],` + accountDefault + `}`,
 		},
 		"all mounted": {
 			sent: `{"containers":[{"name":"c","volumeMounts":[{"name":"v",` +
@@ -58,7 +60,8 @@ func TestServiceAccount(t *testing.T) {
 		},
 		"own volume": {
 			sent: `{"volumes":[{"name":"kube-api-access-abcde","emptyDir":{}}],"containers":[{"name":"c"}]}`,
-			want: `{"volumes":[{"name":"kube-api-access-?","emptyDir":{}}],"containers":[{"name":"c","resources":{},` + mount + `}],` + accountDefault + `}`,
+			want: `{"volumes":[{"name":"kube-api-access-?","emptyDir":{}}],"containers":[{"name":"c","resources":{},` + mount +
+				`}],` + accountDefault + `}`,
 		},
 		"pod wants none": {
 			sent: `{"containers":[{"name":"c"}],"automountServiceAccountToken":false}`,
@@ -72,7 +75,9 @@ func TestServiceAccount(t *testing.T) {
 		"pod wants one": {
 			sent: `{"containers":[{"name":"c"}],"serviceAccountName":"quiet","automountServiceAccountToken":true,` +
 				`"imagePullSecrets":[{"name":"own"}]}`,
-			want: `{"volumes":[` + volume + `],"containers":[{"name":"c","resources":{},` + mount + `}],"serviceAccountName":"quiet","serviceAccount":"quiet","automountServiceAccountToken":true,"imagePullSecrets":[{"name":"own"}]}`,
+			want: `{"volumes":[` + volume + `],"containers":[{"name":"c","resources":{},` + mount +
+				`}],"serviceAccountName":"quiet","serviceAccount":"quiet","automountServiceAccountToken":true,` +
+				`"imagePullSecrets":[{"name":"own"}]}`,
 		},
 		"missing": {
 			sent: `{"containers":[{"name":"c"}],"serviceAccountName":"none"}`,

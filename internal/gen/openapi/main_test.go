@@ -36,7 +36,8 @@ func TestGenerate(t *testing.T) {
 	dir := t.TempDir()
 	const definition = `{"type":"object","properties":{"apiVersion":{"type":"string"},"l":{"type":"array",` +
 		`"items":{"type":"string"},"x-kubernetes-list-type":"set"}}`
-	const v3 = `{"openapi":"3.0.0","paths":{},"components":{"schemas":{"W":` + definition + `,"x-kubernetes-group-version-kind":[{"group":"g","version":"v1","kind":"W"}]}}}}`
+	const v3 = `{"openapi":"3.0.0","paths":{},"components":{"schemas":{"W":` + definition +
+		`,"x-kubernetes-group-version-kind":[{"group":"g","version":"v1","kind":"W"}]}}}}`
 	write(t, filepath.Join(dir, "v2.json.gz"), `{"swagger":"2.0"}`)
 	write(t, filepath.Join(dir, "v3", "apis__g__v1.json.gz"), v3)
 	v2, documents, err := read(dir)
