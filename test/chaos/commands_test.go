@@ -20,11 +20,10 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// command runs the program to its end, or until it is killed, and returns what it
-// said.
+// command runs the program until it ends, or kills it after life. It returns what the program has printed.
 func (p *program) command(t *testing.T, life time.Duration, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), life) // kills it
+	ctx, cancel := context.WithTimeout(t.Context(), life) // kills the program after life
 	defer cancel()
 	out, err := exec.CommandContext(ctx, p.binary, args...).CombinedOutput()
 	if err != nil {
@@ -33,7 +32,7 @@ func (p *program) command(t *testing.T, life time.Duration, args ...string) (str
 	return string(out), err
 }
 
-// must runs a command that has to succeed.
+// must runs a command and fails the test unless the command succeeds.
 func (p *program) must(t *testing.T, args ...string) {
 	t.Helper()
 	if _, err := p.command(t, patience, args...); err != nil {
@@ -41,9 +40,8 @@ func (p *program) must(t *testing.T, args ...string) {
 	}
 }
 
-// TestKilledRestore kills `snapshot restore` and `snapshot import-etcd` at random
-// moments. What is there afterwards is no store or a whole one, and the same command
-// run again makes it.
+// TestKilledRestore kills `snapshot restore` and `snapshot import-etcd` at random moments. Afterwards the directory
+// has no store or a complete one, and the same command succeeds when it is run again.
 func TestKilledRestore(t *testing.T) {
 	rng, p := rig.Seeded(t), buildProgram(t)
 	in := func(name string) string { return filepath.Join(p.dir, name) }
@@ -77,7 +75,8 @@ func TestKilledRestore(t *testing.T) {
 		to := in(fmt.Sprint("to-", round))
 		command := append(commands[round%2 : round%2+1][0], "--data-dir", to)
 		began := time.Now()
-		_, _ = p.command(t, time.Duration(rng.Int64N(int64(150*time.Millisecond))), command...) // it is killed, or was faster
+		// killed, or it has ended before
+		_, _ = p.command(t, time.Duration(rng.Int64N(int64(150*time.Millisecond))), command...)
 		_, err := os.Stat(filepath.Join(to, "store"))
 		if err != nil {
 			p.must(t, command...)
@@ -109,9 +108,9 @@ func countKeys(t *testing.T, dir string) int64 {
 	return r.Count
 }
 
-// TestKilledFirstStart kills the server at random moments of its first start, over
-// and over on the same directory. The start that is left alone serves, with what
-// every server starts with, and the data is whole.
+// TestKilledFirstStart kills the server at random moments of its first start, again and again on the same directory.
+// The next start that is not killed must succeed, create the objects that every server starts with, and find no
+// damaged data.
 func TestKilledFirstStart(t *testing.T) {
 	rng, p := rig.Seeded(t), buildProgram(t)
 	transport := insecure()
@@ -123,10 +122,10 @@ func TestKilledFirstStart(t *testing.T) {
 		}
 		p.writeTokens(t)
 		for range 1 + rng.IntN(4) {
-			// What a start takes is a matter of the machine; that some are killed early
-			// and some late is not.
+			// How long a start takes depends on the machine. The delays are random, so that some starts are killed
+			// early and some late.
 			life := time.Duration(rng.Int64N(int64(200 * time.Millisecond)))
-			_, _ = p.command(t, life, p.serveArguments()...) // it is killed
+			_, _ = p.command(t, life, p.serveArguments()...) // killed after life
 		}
 		url, err := p.start()
 		if err != nil {
@@ -143,9 +142,8 @@ func TestKilledFirstStart(t *testing.T) {
 	}
 }
 
-// TestKillWhileKeysRotate kills the server while the keys that encrypt what it stores
-// are exchanged, before or after it has read the file of them again: what was
-// acknowledged can be read, in any order of writing and rotation.
+// TestKillWhileKeysRotate kills the server while the encryption keys are rotated, before or after the server has read
+// the new file of keys. Every acknowledged write must be readable afterwards.
 func TestKillWhileKeysRotate(t *testing.T) {
 	p := buildProgram(t)
 	file := filepath.Join(p.dir, "encryption.yaml")
@@ -211,17 +209,17 @@ func TestKillWhileKeysRotate(t *testing.T) {
 	}
 }
 
-// reloaded is about when a server has read the file again.
+// reloaded is about the time after which a server has read the file again.
 const reloaded = 5 * time.Second
 
-// rotation is the keys of a configuration: the newest writes, all read.
+// rotation is the list of keys in a configuration: the newest key encrypts, all keys decrypt.
 type rotation struct {
 	file string
 	keys []string
 	n    int
 }
 
-// turn puts the next key in the configuration, by a new file in its place.
+// turn adds the next key to the configuration, by replacing the file.
 func (r *rotation) turn(t *testing.T) {
 	t.Helper()
 	secret := make([]byte, 32)
@@ -250,7 +248,7 @@ func (r *rotation) turn(t *testing.T) {
 
 func insecure() *http.Transport {
 	return &http.Transport{
-		//nolint:gosec // it is on this machine
+		//nolint:gosec // the server runs on this machine
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 }

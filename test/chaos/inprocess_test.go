@@ -20,20 +20,19 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// machine is a server in this process, on a disk that can lose what was not
-// synced.
+// machine is a server in this process, on a file system in memory that can lose the data that was not synced.
 type machine struct {
 	t    *testing.T
 	s    *rig.Scenario
 	disk *vfs.MemFS
 
-	// What may be planted: between the engine and the disk, the server and the
-	// store, the clients and the server.
+	// These fields may plant a fault: between the engine and the disk, between the server and the store, or between
+	// the clients and the server.
 	drive  func(vfs.FS) vfs.FS
 	store  func(storage.Store) storage.Store
 	around func(http.Handler) http.Handler
 	cache  cache.Options
-	// losesAll says that a power cut loses all that was not synced.
+	// losesAll means that a power cut loses all data that was not synced, instead of a random part.
 	losesAll bool
 
 	engine         *embedded.Store
@@ -59,7 +58,7 @@ func (m *machine) start() {
 	if m.drive != nil {
 		fs = m.drive(fs)
 	}
-	// The history reaches back further than any watch is interrupted.
+	// The history must cover the longest interruption of a watch.
 	engine, err := embedded.Open(options(embedded.Options{
 		Dir: "data", FS: fs, HistoryWindow: time.Minute, CompactInterval: time.Second,
 	}))
@@ -83,7 +82,7 @@ func (m *machine) start() {
 	m.s.At(m.honest.URL, m.served.URL)
 }
 
-// stop ends the server, if it runs.
+// stop ends the server if it is running.
 func (m *machine) stop() {
 	if m.engine == nil {
 		return
@@ -92,7 +91,7 @@ func (m *machine) stop() {
 	if m.honest != m.served {
 		m.honest.Close()
 	}
-	m.engine.Close() //nolint:errcheck // it may have failed
+	m.engine.Close() //nolint:errcheck // the store may have failed
 	m.engine = nil
 }
 
@@ -123,9 +122,8 @@ func (m *machine) round(writers, readers int, life time.Duration, amid func(*ran
 	m.start()
 }
 
-// TestPowerCutServer cuts the power under a server and its clients: the disk keeps
-// what was synced and a random part of the rest. The whole history is checked after
-// each cut.
+// TestPowerCutServer cuts the power of a server with clients: the disk keeps the synced data and a random part of the
+// rest. The whole history is checked after each cut.
 func TestPowerCutServer(t *testing.T) {
 	m := newMachine(t)
 	m.start()
@@ -142,14 +140,13 @@ func TestPowerCutServer(t *testing.T) {
 	}
 }
 
-// syncing says that an operation on a file makes it durable.
+// syncing returns whether a file operation makes data durable.
 func syncing(op errorfs.Op) bool {
 	return op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
 }
 
-// TestFailedSync lets the syncs of the log fail at a random moment, and cuts the
-// power some time later: what was acknowledged until then, also after the failure,
-// must be there.
+// TestFailedSync makes the syncs of the log fail from a random moment on, and cuts the power some time later. Every
+// write that was acknowledged until then must be there, also those acknowledged after the failure.
 func TestFailedSync(t *testing.T) {
 	m := newMachine(t)
 	var broken atomic.Bool
@@ -168,7 +165,7 @@ func TestFailedSync(t *testing.T) {
 		m.round(4, 2, time.Duration(m.s.Rng.Int64N(int64(60*time.Millisecond))), func(rng *rand.Rand) {
 			broken.Store(true)
 			time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Millisecond))))
-			// The first write after the failure shows it; none succeeds from then on.
+			// The first write after the failure notices it; no write may succeed after that.
 			first := storage.Txn{Ops: []storage.Op{storage.Put("/probe", []byte("x"))}}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
@@ -188,8 +185,7 @@ func TestFailedSync(t *testing.T) {
 	}
 }
 
-// TestSlowDisk checks the history of clients on a disk whose syncs take a random
-// time.
+// TestSlowDisk checks the history of clients on a disk whose syncs take a random time.
 func TestSlowDisk(t *testing.T) {
 	m := newMachine(t)
 	var syncs atomic.Int64
@@ -215,7 +211,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// meteredFS says how much space is left.
+// meteredFS reports an amount of free space that the test sets.
 type meteredFS struct {
 	vfs.FS
 	left *atomic.Int64
@@ -228,9 +224,8 @@ func (f meteredFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 func (f meteredFS) Unwrap() vfs.FS { return f.FS }
 
-// TestFullDisk takes the space away and gives it back under clients: writes are
-// refused with a status that says so, and have no effect; reads and watches go on;
-// writes succeed again when there is space.
+// TestFullDisk takes the free space away and gives it back while clients work. Without space, writes are answered with
+// the right status and have no effect, and reads and watches continue. Writes succeed again when there is space.
 func TestFullDisk(t *testing.T) {
 	m := newMachine(t)
 	var left atomic.Int64
@@ -252,16 +247,16 @@ func TestFullDisk(t *testing.T) {
 			}
 		}
 	}
-	// The server goes on between the rounds: a request that its client gave up would
-	// take effect in the next one.
+	// The server keeps running between the rounds: a request that its client has cancelled would take effect in the
+	// next round.
 	m.s.Gentle = true
 	for m.s.Round = range 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
 		go func() {
 			defer cancel()
-			left.Store([]int64{20 << 20, 1 << 20}[m.s.Round]) // only deletions go on; nothing goes on
+			left.Store([]int64{20 << 20, 1 << 20}[m.s.Round]) // enough for deletions only; not enough for any write
 			await(ctx, "full", http.StatusInsufficientStorage)
-			// What was under way when the space ran out may take effect once more.
+			// Requests in flight when the space ran out may still take effect.
 			grows := func() string {
 				before := m.s.Client(996).List(ctx, "", 0)
 				time.Sleep(50 * time.Millisecond)

@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// childDir is set in the environment of a test binary that is to be the victim.
+// childDir is an environment variable. It is set for the test binary when it runs as the process that is killed.
 const childDir = "KEELSON_CHAOS_CHILD_DIR"
 
 func TestMain(m *testing.M) {
@@ -35,12 +35,12 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(programs) // what is left is the system's to remove
+	_ = os.RemoveAll(programs) // the system removes what is left
 	os.Exit(code)
 }
 
-// victim opens the store, writes and watches, and says on standard output what it
-// was told, one line each, until it is killed.
+// victim opens the store, writes and watches. For each acknowledged write and each event it prints one line to
+// standard output, until it is killed.
 func victim(dir string) error {
 	s, err := embedded.Open(
 		options(embedded.Options{Dir: dir, HistoryWindow: 300 * time.Millisecond, CompactInterval: 20 * time.Millisecond}),
@@ -50,7 +50,7 @@ func victim(dir string) error {
 	}
 	var mu sync.Mutex
 	out := bufio.NewWriter(os.Stdout)
-	tell := func(n note) {
+	record := func(n knownChange) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintf(out, "%v\n", n)
@@ -63,18 +63,18 @@ func victim(dir string) error {
 	}
 	failed := make(chan error)
 	for i := range 8 {
-		go func() { failed <- write(ctx, s, i, tell) }()
+		go func() { failed <- write(ctx, s, i, record) }()
 	}
-	go func() { failed <- watch(ctx, s, from+1, tell) }()
+	go func() { failed <- watch(ctx, s, from+1, record) }()
 	return <-failed
 }
 
-// TestKill kills a process that writes, over and over on the same directory, and
-// proves each time that what it had said is true.
+// TestKill kills a process that writes, again and again on the same directory. After each kill, everything that the
+// process has printed must be in the store.
 func TestKill(t *testing.T) {
 	rng := rig.Seeded(t)
 	dir := t.TempDir()
-	l := newLedger()
+	l := newAcknowledgedChanges()
 	for round := range rig.Rounds(6, 200) {
 		before := l.size()
 		runVictim(t, dir, time.Duration(rng.Int64N(int64(400*time.Millisecond))), l)
@@ -83,7 +83,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		verify(t, s, l.copy())
-		t.Logf("round %d: %d changes told, %+v", round, l.size()-before, s.Stats())
+		t.Logf("round %d: %d changes acknowledged, %+v", round, l.size()-before, s.Stats())
 		l.forget(s.Stats().CompactedRevision)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -93,11 +93,11 @@ func TestKill(t *testing.T) {
 		}
 	}
 	if l.size() == 0 {
-		t.Error("no change was told in any round")
+		t.Error("no change was acknowledged in any round")
 	}
 }
 
-func runVictim(t *testing.T, dir string, life time.Duration, l *ledger) {
+func runVictim(t *testing.T, dir string, life time.Duration, l *acknowledgedChanges) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
@@ -119,9 +119,9 @@ func runVictim(t *testing.T, dir string, life time.Duration, l *ledger) {
 			if err != io.EOF {
 				t.Fatal(err)
 			}
-			break // a line without an end was not said
+			break // a line without a line feed was not printed completely
 		}
-		n, err := parseNote(strings.TrimSuffix(line, "\n"))
+		n, err := parseKnownChange(strings.TrimSuffix(line, "\n"))
 		if err == nil {
 			err = l.add(n)
 		}
@@ -129,17 +129,17 @@ func runVictim(t *testing.T, dir string, life time.Duration, l *ledger) {
 			t.Fatal(err)
 		}
 	}
-	cmd.Wait() // it was killed
+	cmd.Wait() // returns an error because the process was killed
 	if stderr.Len() > 0 {
 		t.Fatalf("the process failed by itself: %s", stderr.String())
 	}
 }
 
-func parseNote(line string) (note, error) {
+func parseKnownChange(line string) (knownChange, error) {
 	f := strings.Split(line, " ")
 	if len(f) != 4 {
-		return note{}, fmt.Errorf("not a note: %q", line)
+		return knownChange{}, fmt.Errorf("not a change: %q", line)
 	}
 	revision, err := strconv.ParseInt(f[0], 10, 64)
-	return note{revision: revision, key: f[1], value: f[2], deleted: f[3] == "true"}, err
+	return knownChange{revision: revision, key: f[1], value: f[2], deleted: f[3] == "true"}, err
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// manifestDir is set in the environment of a test binary whose manifest cannot
-// be synced any more once it has written something.
+// manifestDir is an environment variable. It is set for the test binary when it runs as a process in which syncs of
+// the database's MANIFEST file fail after some writes.
 const manifestDir = "KEELSON_CHAOS_MANIFEST_DIR"
 
-// brokenManifest writes until the database's own background work fails.
+// brokenManifest writes until the background work of the database fails.
 func brokenManifest(dir string) error {
 	var broken atomic.Bool
 	fs := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -46,14 +46,14 @@ func brokenManifest(dir string) error {
 		if _, err := s.Commit(
 			context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/%d", i), value)}},
 		); err != nil {
-			select {} // what ends the process is the database's own goroutine
+			select {} // a goroutine of the database ends the process
 		}
 		fmt.Println(i)
 	}
 }
 
-// TestFatal proves that a failure in the database's background ends the process,
-// with a message, and loses nothing that was acknowledged.
+// TestFatal checks that an error in the background work of the database ends the process with a message, and that no
+// acknowledged write is lost.
 func TestFatal(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
@@ -63,7 +63,8 @@ func TestFatal(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(patience, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }).Stop() // it says where it is
+	// prints the stacks of all goroutines
+	defer time.AfterFunc(patience, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }).Stop()
 	if err := cmd.Wait(); err == nil {
 		t.Fatal("the process went on")
 	}

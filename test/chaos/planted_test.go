@@ -20,9 +20,8 @@ import (
 	"github.com/keelson-dev/keelson/test/history"
 )
 
-// TestPlantedBugs shows that a server with a fault does not pass: the fault is in
-// the disk, between cache and store, or in what is sent, and the checks must name
-// the promise that it breaks.
+// TestPlantedBugs checks that servers with a fault are found. The fault is in the disk, between cache and store, or in
+// the responses; the checks must name the promise that it breaks.
 func TestPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name   string
@@ -30,7 +29,7 @@ func TestPlantedBugs(t *testing.T) {
 		plant  func(m *machine)
 	}{
 		{"the disk says that it has synced and has not", history.ErrDurable, func(m *machine) {
-			m.losesAll = true // a torn log would be found when it is opened
+			m.losesAll = true // otherwise opening the store would report the incomplete log
 			m.drive = func(fs vfs.FS) vfs.FS { return lyingFS{fs} }
 		}},
 		{"the store comes back as it was some time ago", history.ErrRevision, func(m *machine) {
@@ -99,7 +98,7 @@ func TestPlantedBugs(t *testing.T) {
 				}
 			})
 		}},
-		{"leaving a selection is not told", history.ErrFiltered, func(m *machine) {
+		{"leaving a selection is not sent", history.ErrFiltered, func(m *machine) {
 			m.around = edited(func() func(string) []string {
 				return func(e string) []string {
 					return []string{strings.Replace(e, `{"type":"DELETED"`, `{"type":"MODIFIED"`, 1)}
@@ -120,7 +119,7 @@ func TestPlantedBugs(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			bug.plant(m)
-			m.s.Patience = 5 * time.Second // a watch that is not told the last event is waited for
+			m.s.Patience = 5 * time.Second // the check waits this long for the last event, which some faults drop
 			m.start()
 			m.s.Begin(true)
 			var found error
@@ -137,7 +136,7 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// lyingFS syncs nothing.
+// lyingFS is a file system whose syncs do nothing.
 type lyingFS struct{ vfs.FS }
 
 func (f lyingFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -150,7 +149,7 @@ func (f lyingFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCa
 	return f.wrap(newname, file, err)
 }
 
-// wrap lies about the log alone: a store whose other files are gone does not open.
+// wrap affects only the files of the log, because a store whose other files are missing cannot be opened.
 func (f lyingFS) wrap(name string, file vfs.File, err error) (vfs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return file, err
@@ -169,8 +168,8 @@ func (lyingFile) SyncTo(int64) (bool, error) { return true, nil }
 // faultyStore is a store with a fault.
 type faultyStore struct {
 	storage.Store
-	drop   int   // each watch drops one event of so many
-	behind int64 // its revision is so much too low
+	drop   int   // if not 0, each watch drops one of so many events
+	behind int64 // how much the reported revision is too low
 }
 
 func (s *faultyStore) Revision(ctx context.Context) (int64, error) {
@@ -210,7 +209,7 @@ func (w *faultyWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	return b, err
 }
 
-// everyThird edits every third event of a watch.
+// everyThird changes every third event of a watch.
 func everyThird(edit func(string) []string) func() func(string) []string {
 	return func() func(string) []string {
 		n := 0
@@ -223,8 +222,7 @@ func everyThird(edit func(string) []string) func() func(string) []string {
 	}
 }
 
-// edited changes the events of watches on their way to the client. editor is
-// called for each watch.
+// edited changes the events of watches before the client gets them. It calls editor once for each watch.
 func edited(editor func() func(string) []string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,12 +234,12 @@ func edited(editor func() func(string) []string) func(http.Handler) http.Handler
 	}
 }
 
-// editingWriter edits lines.
+// editingWriter changes lines.
 type editingWriter struct {
 	http.ResponseWriter
 	edit func(string) []string
 	mu   sync.Mutex // guards rest
-	rest []byte     // of a line
+	rest []byte     // the beginning of an incomplete line
 }
 
 func (w *editingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -264,7 +262,7 @@ func (w *editingWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// asked changes what watches ask for.
+// asked changes the parameters of watch requests.
 func asked(change func(url.Values)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -278,7 +276,7 @@ func asked(change func(url.Values)) func(http.Handler) http.Handler {
 	}
 }
 
-// shift moves the revision that a watch begins at.
+// shift changes the revision at which a watch begins.
 func shift(q url.Values, by int64) {
 	var from int64
 	if _, err := fmt.Sscan(q.Get("resourceVersion"), &from); err == nil && from > 5 {

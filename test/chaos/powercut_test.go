@@ -13,19 +13,18 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// TestPowerCut takes the file system as it would be after a power cut, at a random
-// moment under load: all that was synced, and a random part of what was not. The
-// store must open on it by itself and hold what had been told by then.
+// TestPowerCut copies the file system as it would be after a power cut at a random moment under load: all data that
+// was synced, and a random part of the rest. The store must open on it without help and have every acknowledged
+// change.
 func TestPowerCut(t *testing.T) {
 	rng := rig.Seeded(t)
-	l := newLedger()
+	l := newAcknowledgedChanges()
 	disk := vfs.NewCrashableMem()
 	for round := range rig.Rounds(12, 2000) {
 		disk = loadAndCut(t, rng, disk, l)
-		// Open it, and cut again at once: what the first start showed may not be
-		// lost by the second.
+		// Open it, and cut again at once: what the first start has read must not be lost in the second.
 		s := openOn(t, disk)
-		seen := map[int64]note{}
+		seen := map[int64]knownChange{}
 		ctx := t.Context()
 		current, err := s.Revision(ctx)
 		if err != nil {
@@ -38,13 +37,13 @@ func TestPowerCut(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		told := l.copy()
+		acknowledged := l.copy()
 		disk = cut(rng, disk)
-		s.Close() //nolint:errcheck // its disk is of the past
+		s.Close() //nolint:errcheck // its file system is no longer used
 		s = openOn(t, disk)
-		verify(t, s, told)
+		verify(t, s, acknowledged)
 		if round < 10 || round%100 == 99 {
-			t.Logf("round %d: %d changes told, %+v", round, l.size(), s.Stats())
+			t.Logf("round %d: %d changes acknowledged, %+v", round, l.size(), s.Stats())
 		}
 		l.forget(s.Stats().CompactedRevision)
 		if err := s.Close(); err != nil {
@@ -65,15 +64,14 @@ func openOn(t *testing.T, disk *vfs.MemFS) *embedded.Store {
 	return s
 }
 
-// cut returns the disk after a power cut. Now and then the system had written
-// directories by itself before: else every file that was ever deleted would come
-// back each time.
+// cut returns the disk after a power cut. Sometimes all directories are synced before, as the operating system does by
+// itself. Otherwise every file that was ever deleted would exist again after each cut.
 func cut(rng *rand.Rand, disk *vfs.MemFS) *vfs.MemFS {
 	if dir, err := disk.OpenDir("data"); err == nil {
 		if rng.IntN(10) == 0 {
-			dir.Sync() //nolint:errcheck // it is memory
+			dir.Sync() //nolint:errcheck // the file system is in memory
 		}
-		dir.Close() //nolint:errcheck // it is memory
+		dir.Close() //nolint:errcheck // the file system is in memory
 	}
 	return disk.CrashClone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: []int{0, 10, 50, 90, 100}[rng.IntN(5)],
@@ -81,10 +79,9 @@ func cut(rng *rand.Rand, disk *vfs.MemFS) *vfs.MemFS {
 	})
 }
 
-// loadAndCut runs writers and a watcher, with compaction, and returns the disk
-// after the cut. The store of before is closed. What l holds had been told before
-// the cut, except for what is added to it afterwards, which is thrown away.
-func loadAndCut(t *testing.T, rng *rand.Rand, disk *vfs.MemFS, l *ledger) *vfs.MemFS {
+// loadAndCut runs writers and a watcher, with compaction, and returns the disk after the cut. It closes the old store.
+// l has the changes that were acknowledged before the cut; later ones are not recorded.
+func loadAndCut(t *testing.T, rng *rand.Rand, disk *vfs.MemFS, l *acknowledgedChanges) *vfs.MemFS {
 	t.Helper()
 	s, err := embedded.Open(options(embedded.Options{
 		Dir: "data", FS: disk, HistoryWindow: 50 * time.Millisecond, CompactInterval: 10 * time.Millisecond,
@@ -94,9 +91,9 @@ func loadAndCut(t *testing.T, rng *rand.Rand, disk *vfs.MemFS, l *ledger) *vfs.M
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	var mu sync.Mutex // held by the cut, so that nobody is told during it
+	var mu sync.Mutex // held during the cut, so that no change is recorded meanwhile
 	over := false
-	tell := func(n note) {
+	record := func(n knownChange) {
 		mu.Lock()
 		defer mu.Unlock()
 		if over {
@@ -111,9 +108,9 @@ func loadAndCut(t *testing.T, rng *rand.Rand, disk *vfs.MemFS, l *ledger) *vfs.M
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		wg.Go(func() { write(ctx, s, i, tell) }) //nolint:errcheck // ends with ctx
+		wg.Go(func() { write(ctx, s, i, record) }) //nolint:errcheck // ends when ctx does
 	}
-	wg.Go(func() { watch(ctx, s, from+1, tell) }) //nolint:errcheck // ends with ctx
+	wg.Go(func() { watch(ctx, s, from+1, record) }) //nolint:errcheck // ends when ctx does
 	time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond))))
 	mu.Lock()
 	after := cut(rng, disk)

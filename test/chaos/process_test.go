@@ -17,22 +17,22 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// program is the server as a process, over restarts on one directory and port.
+// program is the server as a process. It is started again and again on one directory and port.
 type program struct {
 	binary string
 	dir    string
 	port   string
-	flags  []string // of serve, beside the usual
+	flags  []string // further flags of "keelson serve"
 	cmd    *exec.Cmd
 	stderr *strings.Builder
 }
 
 const token = "chaos-token"
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for something that must happen.
 const patience = time.Minute
 
-// programs is where the server is built, once for all tests.
+// programs is the directory of the server's binary, which is built once for all tests.
 var programs string
 
 var built = sync.OnceValues(func() (string, error) {
@@ -70,7 +70,7 @@ func (p *program) serveArguments() []string {
 		"--secure-port", p.port, "--token-auth-file", filepath.Join(p.dir, "tokens.csv")}, p.flags...)
 }
 
-// start returns the URL once the server says that it is up.
+// start starts the server and returns its URL when the server reports that it is ready.
 func (p *program) start() (string, error) {
 	p.stderr = &strings.Builder{}
 	p.cmd = exec.Command(p.binary, p.serveArguments()...)
@@ -83,7 +83,7 @@ func (p *program) start() (string, error) {
 		return "", err
 	}
 	process := p.cmd.Process
-	defer time.AfterFunc(patience, func() { _ = process.Kill() }).Stop() // ends the reading
+	defer time.AfterFunc(patience, func() { _ = process.Kill() }).Stop() // ends the reading of the output
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	_, url, found := strings.Cut(strings.TrimSpace(line), "https://")
 	if err != nil || !found {
@@ -95,19 +95,18 @@ func (p *program) start() (string, error) {
 	return "https://" + url, nil
 }
 
-// kill ends the process at once, if it runs.
+// kill ends the process at once if it is running.
 func (p *program) kill() {
 	if p.cmd != nil {
-		p.cmd.Process.Kill() //nolint:errcheck // it may have ended
-		p.cmd.Wait()         //nolint:errcheck // it was killed
+		p.cmd.Process.Kill() //nolint:errcheck // the process may have ended
+		p.cmd.Wait()         //nolint:errcheck // returns an error because the process was killed
 		p.cmd = nil
 	}
 }
 
-// TestKillServer kills the server's process under clients that write, read and
-// watch, over and over on the same directory. After each restart the history must
-// hold: nothing acknowledged is lost, no revision used again, no watch misses or
-// repeats an event.
+// TestKillServer kills the server's process while clients write, read and watch, again and again on the same
+// directory. After each restart the whole history is checked: no acknowledged write is lost, no revision is used
+// twice, no watch misses or repeats an event.
 func TestKillServer(t *testing.T) {
 	p := buildProgram(t)
 	transport := insecure()

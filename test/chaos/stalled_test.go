@@ -13,31 +13,30 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// TestStalledClients has fifty watchers stop reading while others go on, with more
-// written than connections and the cache's log can hold. What the others see is
-// checked as ever, memory does not grow with the watchers, and those that read on
-// get everything, in order.
+// TestStalledClients has fifty watchers that stop reading while other clients continue, and writes more than the
+// connections and the cache's log can hold. The history of the others is checked as in the other tests. Memory must
+// not grow with the number of watchers, and the watchers that continue reading must get every event in order.
 func TestStalledClients(t *testing.T) {
 	const (
 		stalled = 50
-		size    = 20_000 // of a value
+		size    = 20_000 // bytes of a value
 		writes  = 500
-		most    = 200 << 20 // bytes; a copy of all for each watcher is 500 MB
-		reading = 10        // of the watchers read on at the end, the others hang up
+		most    = 200 << 20 // bytes; one copy of all events for each watcher would be 500 MB
+		reading = 10        // so many watchers read to the end, the others close the connection
 	)
 	m := newMachine(t)
 	m.cache = cache.Options{WindowBytes: 1 << 20}
 	m.start()
 	m.s.Begin(true)
 	m.s.Padding = strings.Repeat("+", size)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // of all that follows
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // for the whole test
 	defer cancel()
 
 	release := make(chan struct{})
 	var watchers sync.WaitGroup
 	watches := make([]history.Watch, stalled)
 	errs := make([]error, stalled)
-	var stopped sync.WaitGroup // each has had an event, and reads no more
+	var stopped sync.WaitGroup // done when each watcher has got one event and has stopped reading
 	end := m.s.Fresh("end")
 	for i := range stalled {
 		stopped.Add(1)
@@ -45,7 +44,7 @@ func TestStalledClients(t *testing.T) {
 			w := history.Watch{Name: fmt.Sprintf("stalled %d", i), From: m.s.Log.From}
 			first := sync.OnceFunc(stopped.Done)
 			defer first()
-			errs[i] = m.s.Client(200+i).Watch(ctx, rig.WatchOptions{From: w.From, Told: func(e history.Event) bool {
+			errs[i] = m.s.Client(200+i).Watch(ctx, rig.WatchOptions{From: w.From, OnEvent: func(e history.Event) bool {
 				first()
 				select {
 				case <-release:
@@ -54,7 +53,8 @@ func TestStalledClients(t *testing.T) {
 				if i >= reading {
 					return false
 				}
-				e.State.Value = strings.Clone(e.State.Value[:min(len(e.State.Value), 20)]) // not 50 copies of all
+				// so that the test does not keep 50 copies of the values
+				e.State.Value = strings.Clone(e.State.Value[:min(len(e.State.Value), 20)])
 				w.Events = append(w.Events, e)
 				return e.Key != end
 			}})
@@ -63,7 +63,7 @@ func TestStalledClients(t *testing.T) {
 	}
 	c := m.s.Client(0)
 	c.Create(ctx, m.s.Fresh("begin"), m.s.Value(), "red")
-	stopped.Wait() // until their first event, or ctx ends them
+	stopped.Wait() // until each has got its first event, or ctx has ended
 	if ctx.Err() != nil {
 		t.Fatalf("%d watchers do not all get an event", stalled)
 	}
@@ -104,7 +104,7 @@ func TestStalledClients(t *testing.T) {
 	}
 }
 
-// heap is the memory in use.
+// heap returns the bytes of the heap in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

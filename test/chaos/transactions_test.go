@@ -14,9 +14,9 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// TestTransactions watches a store whose transactions change several keys, with
-// watchers that start at any revision and with a ring too small for them. The end of
-// a batch stands for a bookmark: no revision may be split by one.
+// TestTransactions watches a store whose transactions change several keys. The watchers start at any revision, and the
+// ring of recent changes is too small for them. The end of a batch counts as a bookmark: a batch must not end between
+// two events of one revision.
 func TestTransactions(t *testing.T) {
 	const writers, each = 4, 400
 	rng := rig.Seeded(t)
@@ -25,13 +25,13 @@ func TestTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // of all that follows
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // for the whole test
 	defer cancel()
 	var writing, watching sync.WaitGroup
 	var mu sync.Mutex // guards watches and errs
 	var watches []history.Watch
 	var errs []error
-	last := make(chan struct{}) // closed when all is written
+	last := make(chan struct{}) // closed when everything is written
 	follow := func(name, namespace string, from int64) {
 		w, err := watchStore(ctx, s, name, namespace, from, last)
 		mu.Lock()
@@ -68,8 +68,8 @@ func TestTransactions(t *testing.T) {
 	}
 	writing.Wait()
 	close(last)
-	// A watch that had everything before last was closed waits for more: this is
-	// in every namespace.
+	// A watch that had received everything before last was closed waits for another event. So the last transaction
+	// changes every namespace.
 	end := storage.Txn{Ops: []storage.Op{storage.Put("a/0", []byte("end")), storage.Put("b/1", []byte("end"))}}
 	if _, err := s.Commit(ctx, end); err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestTransactions(t *testing.T) {
 	t.Logf("%d changes in %d revisions, %d watches", len(l.Changes()), l.To()-1, len(watches))
 }
 
-// watchStore reads a namespace from after a revision until it has all that is there
-// when last is closed. Some change of the namespace must follow that.
+// watchStore reads the events of a namespace after a revision until it has all that exist when last is closed. Another
+// change of the namespace must follow.
 func watchStore(
 	ctx context.Context, s storage.Store, name, namespace string, from int64, last <-chan struct{},
 ) (history.Watch, error) {

@@ -1,11 +1,10 @@
-// Package history records what clients of an API server asked for and were told,
-// and checks that it is what the server promises. It is pure: it has no server, no
-// clock of its own but the one that a Recorder starts, and no goroutine.
+// Package history records the requests of clients of an API server and the responses that they got, and checks that
+// these keep the promises of the server. It has no server and starts no goroutines; its only clock is the one that
+// NewRecorder starts.
 //
-// There are three kinds of evidence. Ops are requests with their answers, known or
-// not. Watches are what watchers were sent. A Log is the server's own account of
-// every change, read back from it afterwards. Each check compares two of them or
-// looks at one alone; what it finds is a *Violation of one named promise:
+// There are three kinds of records. An Op is a request with its response, if there was one. A Watch is the events that
+// one watcher received. A Log has every change, as it was read back from the server afterwards. Each check looks at
+// one of them or compares two of them. An error of a check is a *Violation, which names the broken promise:
 //
 //	CheckLinearizable  reads and writes of each key, in real time, by porcupine
 //	CheckOrder         revisions of answers, in real time
@@ -13,5 +12,5 @@
 //	CheckWatch         one watch against itself and the log
 //	CheckResume        two watches of one selection against each other
 //
-// Values must be unique: no two writes of a run write the same one.
+// Values must be unique: no two writes of a run write the same value.
 package history

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// run is a whole history: what a perfect server would have answered and sent.
+// run is a whole history: the responses and events of a server without faults.
 type run struct {
 	ops     []Op
 	log     *Log
 	watches []Watch
 }
 
-// perfect makes the history of clients that take turns, with overlapping times.
+// perfect makes the history of clients whose requests take effect one after the other and overlap in time.
 func perfect(seed uint64, steps int) run {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	keys := []string{"a/1", "a/2", "b/1"}
@@ -36,7 +36,7 @@ func perfect(seed uint64, steps int) run {
 		}
 	}
 	for i := range steps {
-		moment := time.Duration(i) * time.Millisecond // of taking effect
+		moment := time.Duration(i) * time.Millisecond // at which the request takes effect
 		o := Op{
 			Client: i % 3, Kind: Kind(rng.IntN(6)), Key: keys[rng.IntN(3)], Value: fmt.Sprintf("v%d", i),
 			Label:  labels[rng.IntN(2)],
@@ -75,7 +75,7 @@ func perfect(seed uint64, steps int) run {
 		case o.If != 0 && o.If != before.Revision:
 			o.Outcome = Conflict
 		default:
-			lost := rng.IntN(6) // the answer, and sometimes the request
+			lost := rng.IntN(6) // 0 or 1: the client does not get the response; 0: the request has no effect either
 			if lost == 0 {
 				o.Outcome, o.Return = Unknown, Forever
 				break
@@ -103,7 +103,7 @@ func perfect(seed uint64, steps int) run {
 	return r
 }
 
-// watch is what a perfect watch from a revision is sent.
+// watch returns the events of a correct watch that begins after a revision.
 func (r run) watch(name string, s Selector, from int64) Watch {
 	w := Watch{Name: name, Selector: s, From: from, Through: r.log.To()}
 	for _, c := range r.log.Changes() {
@@ -154,7 +154,7 @@ func TestPartOfALog(t *testing.T) {
 	}
 }
 
-// find returns the index of an Op.
+// find returns the index of the first Op, at or after from, for which is returns true.
 func (r run) find(t *testing.T, from int, is func(Op) bool) int {
 	t.Helper()
 	i := slices.IndexFunc(r.ops[from:], is)
@@ -177,8 +177,8 @@ func (w Watch) find(t *testing.T, is func(int, Event) bool) int {
 
 func change(i int, e Event) bool { return i > 3 && e.Type != Bookmark }
 
-// TestPlantedBugs shows that each promise is checked: a history with one fault is
-// found to break that promise.
+// TestPlantedBugs shows that each promise is checked: it changes one thing in a correct history, and demands the error
+// of the promise that this breaks.
 func TestPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name   string
@@ -199,7 +199,7 @@ func TestPlantedBugs(t *testing.T) {
 				}
 				return false
 			})
-			r.ops[i].Call = r.ops[i].Return - time.Microsecond // when the new version had been read
+			r.ops[i].Call = r.ops[i].Return - time.Microsecond // after the new version had been read
 			r.ops[i].Read = old
 			again := r.ops[i]
 			again.Read = State{}
@@ -333,7 +333,7 @@ func TestPlantedBugs(t *testing.T) {
 			i := w.find(t, func(_ int, e Event) bool { return e.Type == Modified })
 			w.Events[i].Prev = &State{}
 		}},
-		{"leaving the selection is not told as a deletion", ErrFiltered, func(t *testing.T, r *run) {
+		{"leaving the selection is not sent as a deletion", ErrFiltered, func(t *testing.T, r *run) {
 			w := &r.watches[4]
 			i := w.find(t, func(_ int, e Event) bool { return e.Type == Deleted })
 			w.Events[i].Type = Modified
@@ -367,8 +367,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestSomeLostAnswersAreNeeded shows that an unknown answer stands for both: the
-// request may have had effect, and may not.
+// TestSomeLostAnswersAreNeeded shows that both possibilities of an unknown response are considered: the request may
+// have had an effect, or none.
 func TestSomeLostAnswersAreNeeded(t *testing.T) {
 	create := Op{Kind: Create, Key: "a/1", Value: "1", Revision: 5, Call: 1, Return: 2}
 	lost := Op{Kind: Replace, Key: "a/1", Value: "2", Outcome: Unknown, Call: 3, Return: Forever}
@@ -410,12 +410,12 @@ func TestRecorder(t *testing.T) {
 	if ops := r.Take(); len(ops) != 1 || ops[0].Outcome != Unknown || ops[0].Return != Forever {
 		t.Errorf("recorded after the end: %v", ops)
 	}
-	if r.Told(world, func() {}) || r.Told(r.World(), func() {}) {
-		t.Error("told by what was taken away")
+	if r.RecordIn(world, func() {}) || r.RecordIn(r.World(), func() {}) {
+		t.Error("something was recorded in a world that has ended")
 	}
 	r.Thaw()
-	if r.Told(world, func() {}) || !r.Told(r.World(), func() {}) {
-		t.Error("told by the old world, or not by the new one")
+	if r.RecordIn(world, func() {}) || !r.RecordIn(r.World(), func() {}) {
+		t.Error("something was recorded in the old world, or nothing in the new one")
 	}
 	r.Add(Op{Kind: Create, Call: time.Hour})
 	if ops := r.Take(); len(ops) != 1 {

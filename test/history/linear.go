@@ -9,15 +9,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is one key in the model.
+// register is the model of one key.
 type register struct {
 	exists bool
-	// revision of the object; 0 if it was written by a request whose answer did
-	// not come. A read settles it.
+	// revision of the object; 0 if it was written by a request whose response is unknown. The next read sets it.
 	revision int64
 	value    string
 	label    string
-	floor    int64 // all that follows has a higher revision
+	floor    int64 // every following change has a higher revision
 }
 
 func (r register) at(revision int64) bool {
@@ -30,8 +29,8 @@ func (r register) written(o Op) register {
 
 func (r register) deleted() register { return register{floor: r.floor} }
 
-// step returns the states that a request may leave a key in; none if the answer
-// cannot be. Of a List it is what the list says of that key.
+// step returns the states in which a request can leave the key. It returns none if the response is impossible in this
+// state. For a List, only the entry of this key is considered.
 func (r register) step(o Op) []register {
 	switch o.Outcome {
 	case Refused:
@@ -47,7 +46,7 @@ func (r register) step(o Op) []register {
 		}
 		return []register{r}
 	case Conflict:
-		// An Update of what is not there is Missing, a Create finds it there.
+		// An Update of a missing object returns Missing; a Create of an existing object returns Conflict.
 		if !r.exists || o.If != 0 && r.revision == o.If {
 			return nil
 		}
@@ -63,7 +62,7 @@ func (r register) step(o Op) []register {
 	return []register{after}
 }
 
-// attempt is what the request does if it is carried out in this state.
+// attempt returns the state after the request is carried out in this state, and whether it can be carried out.
 func (r register) attempt(o Op) (register, bool) {
 	switch o.Kind {
 	case Create:
@@ -90,11 +89,11 @@ func (r register) read(o Op) []register {
 		return nil
 	}
 	r.revision = o.Read.Revision
-	r.floor = max(r.floor, r.revision, o.Revision) // what comes next is above a list
+	r.floor = max(r.floor, r.revision, o.Revision) // the next change has a higher revision than the list
 	return []register{r}
 }
 
-// model gives porcupine the register; initial is what the key was at the start.
+// model returns the register as a model for porcupine; initial is the state of the key at the start.
 func model(initial register) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{initial} },
@@ -109,9 +108,9 @@ func model(initial register) porcupine.Model {
 	return m.ToModel()
 }
 
-// CheckLinearizable looks for an order of the requests of each key that explains
-// all answers. Lists are reads of every key. Keys start with base, which may be
-// nil. It gives up on a key after limit, which is a finding too.
+// CheckLinearizable searches, for each key, an order of the requests that explains all responses. A List counts as a
+// read of every key. Keys start with the states in base, which may be nil. If the search for a key takes longer than
+// limit, this is reported as a violation, too.
 func CheckLinearizable(ops []Op, base map[string]State, limit time.Duration) error {
 	var f findings
 	byKey := perKey(ops)
@@ -165,7 +164,7 @@ func perKey(ops []Op) map[string][]porcupine.Operation {
 	return out
 }
 
-// transcript is the end of a key's requests, in the order of their calls.
+// transcript returns the last requests of a key as text, in the order of their calls.
 func transcript(ops []porcupine.Operation) string {
 	const most = 40
 	ops = append([]porcupine.Operation(nil), ops...)

@@ -9,13 +9,13 @@ import (
 // Change is one change of one key.
 type Change struct {
 	Key     string
-	State   State // after the change; of a deletion only Revision
+	State   State // after the change; for a deletion only Revision is set
 	Deleted bool
-	Prev    State // before it
+	Prev    State // before the change
 }
 
-// Log is every change above revision From, in order, read from the server. Within
-// a revision there may be several.
+// Log has every change above revision From, in the order of revisions, as read from the server. One revision may have
+// several changes.
 type Log struct {
 	From    int64
 	base    map[string]State
@@ -36,13 +36,13 @@ func orEmpty(m map[string]State) map[string]State {
 	return m
 }
 
-// To is the revision up to which the log is complete.
+// To returns the revision up to which the log is complete.
 func (l *Log) To() int64 { return l.to }
 
-// Complete says that the log has all changes up to a revision.
+// Complete records that the log has all changes up to a revision.
 func (l *Log) Complete(to int64) { l.to = max(l.to, to) }
 
-// Append adds a change; Prev is filled in. Changes come in the order of revisions.
+// Append adds a change and sets its Prev. Changes must be added in the order of their revisions.
 func (l *Log) Append(c Change) error {
 	if n := len(l.changes); c.State.Revision <= l.From || n > 0 && c.State.Revision < l.changes[n-1].State.Revision {
 		return &Violation{ErrOrdered, "log", fmt.Sprintf("%+v comes after revision %d", c, l.to)}
@@ -61,8 +61,7 @@ func (l *Log) Append(c Change) error {
 	return nil
 }
 
-// AppendWatch adds the events of a watch of everything that begins where the log
-// ends.
+// AppendWatch adds the events of a watch without a selector that began at the end of the log.
 func (l *Log) AppendWatch(w Watch) error {
 	if w.From != l.to {
 		return fmt.Errorf("history: a watch from %d does not continue a log to %d", w.From, l.to)
@@ -87,16 +86,15 @@ func (l *Log) AppendWatch(w Watch) error {
 	return nil
 }
 
-// Changes are all changes of the log.
+// Changes returns all changes of the log.
 func (l *Log) Changes() []Change { return l.changes }
 
-// above are the changes above a revision.
+// above returns the changes above a revision.
 func (l *Log) above(revision int64) []Change {
 	return l.changes[sort.Search(len(l.changes), func(i int) bool { return l.changes[i].State.Revision > revision }):]
 }
 
-// LastOf returns the revision of the last change above from that concerns a
-// selection; from if there is none.
+// LastOf returns the revision of the last change above from that concerns a selection, or from if there is none.
 func (l *Log) LastOf(s Selector, from int64) int64 {
 	for _, c := range slices.Backward(l.above(from)) {
 		if _, ok := c.event(s); ok {
@@ -106,7 +104,7 @@ func (l *Log) LastOf(s Selector, from int64) int64 {
 	return from
 }
 
-// Since returns the part of the log above a revision as a log of its own.
+// Since returns a new log with the changes above a revision.
 func (l *Log) Since(revision int64) *Log {
 	part := &Log{From: revision, base: clone(l.last), changes: l.above(revision), last: l.last, to: l.to}
 	for _, c := range slices.Backward(part.changes) {
@@ -119,7 +117,7 @@ func (l *Log) Since(revision int64) *Log {
 	return part
 }
 
-// Map returns the log with f applied to every state that exists.
+// Map returns a new log in which f was applied to the state of every existing object.
 func (l *Log) Map(f func(State) State) *Log {
 	states := func(m map[string]State) map[string]State {
 		out := map[string]State{}
@@ -141,11 +139,11 @@ func (l *Log) Map(f func(State) State) *Log {
 	return out
 }
 
-// Last is the state at the end of the log.
+// Last returns the state at the end of the log.
 func (l *Log) Last() map[string]State { return l.last }
 
-// at calls f with the state at each of the given revisions, which ascend. The
-// state is only lent.
+// at calls f with the state at each of the revisions, which must be in ascending order. f must not keep or change the
+// state.
 func (l *Log) at(revisions []int64, f func(i int, state map[string]State)) {
 	state := orEmpty(clone(l.base))
 	next := 0
@@ -168,10 +166,9 @@ func (l *Log) At(revision int64) map[string]State {
 	return out
 }
 
-// CheckLog compares what was answered with the log: every acknowledged write is
-// there at its revision, every change was asked for, and every list is the state at
-// its revision. Ops beyond the log's span are left out, but for acknowledged writes
-// above it: those are lost.
+// CheckLog compares responses with the log: every acknowledged write must be there at its revision, every change must
+// have been requested, and every list must be the state at its revision. Requests outside of the revisions of the log
+// are ignored, except for acknowledged writes above its end: these are lost writes.
 func CheckLog(ops []Op, l *Log) error {
 	var f findings
 	asked := map[string]Op{}      // by value
@@ -180,7 +177,7 @@ func CheckLog(ops []Op, l *Log) error {
 	for _, c := range l.changes {
 		byRevision[c.State.Revision] = append(byRevision[c.State.Revision], c)
 	}
-	told := map[int64]Op{}
+	answered := map[int64]Op{}
 	for _, o := range ops {
 		if o.Outcome == Done || o.Outcome == Unknown {
 			switch o.Kind {
@@ -193,10 +190,10 @@ func CheckLog(ops []Op, l *Log) error {
 		if o.Outcome != Done || !o.Kind.writes() || o.Kind == Delete || o.Revision <= l.From {
 			continue
 		}
-		if before, ok := told[o.Revision]; ok {
+		if before, ok := answered[o.Revision]; ok {
 			f.add(ErrRevision, "log", "%v and %v", before, o)
 		}
-		told[o.Revision] = o
+		answered[o.Revision] = o
 		want := State{o.Revision, o.Value, o.Label}
 		found := false
 		for _, c := range byRevision[o.Revision] {
@@ -218,15 +215,15 @@ func CheckLog(ops []Op, l *Log) error {
 			continue
 		}
 		if o, ok := asked[c.State.Value]; !ok || o.Key != c.Key || o.Label != c.State.Label {
-			f.add(ErrInvented, "log", "%+v; asked for by %s", c, askers(ops, c.State.Value))
+			f.add(ErrInvented, "log", "%+v; asked for by %s", c, requestsFor(ops, c.State.Value))
 		}
 	}
 	checkLists(ops, l, &f)
 	return f.err()
 }
 
-// askers shows the requests to write a value, with what they were answered.
-func askers(ops []Op, value string) string {
+// requestsFor returns the requests that wrote a value, with their responses, as text.
+func requestsFor(ops []Op, value string) string {
 	shown := "nobody"
 	for _, o := range ops {
 		if o.Value == value && o.Kind.writes() {
@@ -273,26 +270,26 @@ func checkLists(ops []Op, l *Log, f *findings) {
 	})
 }
 
-// CheckOrder checks revisions against real time, over all keys: a write that was
-// requested after another answer has a higher revision, and a consistent list one
-// at least as high; one that asks for an exact revision is left out.
+// CheckOrder compares revisions with real time, over all keys: a write that was sent after another response must have
+// a higher revision than that response, a consistent list at least the same revision. Lists at an exact revision are
+// ignored.
 func CheckOrder(ops []Op) error {
 	var f findings
-	var told []Op
+	var answered []Op
 	for _, o := range ops {
 		if o.Outcome == Done && o.Revision != 0 && (o.Kind.writes() || o.Kind == List && o.If == 0) {
-			told = append(told, o)
+			answered = append(answered, o)
 		}
 	}
-	byCall := append([]Op(nil), told...)
+	byCall := append([]Op(nil), answered...)
 	sort.Slice(byCall, func(i, j int) bool { return byCall[i].Call < byCall[j].Call })
-	sort.Slice(told, func(i, j int) bool { return told[i].Return < told[j].Return })
-	var highest Op // of those that have returned
+	sort.Slice(answered, func(i, j int) bool { return answered[i].Return < answered[j].Return })
+	var highest Op // with the highest revision of the requests that have returned
 	next := 0
 	for _, o := range byCall {
-		for ; next < len(told) && told[next].Return < o.Call; next++ {
-			if told[next].Revision > highest.Revision {
-				highest = told[next]
+		for ; next < len(answered) && answered[next].Return < o.Call; next++ {
+			if answered[next].Revision > highest.Revision {
+				highest = answered[next]
 			}
 		}
 		if o.Revision < highest.Revision || o.Revision == highest.Revision && o.Kind.writes() {

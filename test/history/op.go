@@ -16,30 +16,30 @@ type State struct {
 	Label    string // the value of the one label that selectors look at
 }
 
-// Exists says that there is an object.
+// Exists returns whether there is an object.
 func (s State) Exists() bool { return s.Revision != 0 }
 
-// Kind is what an Op asks for.
+// Kind is the kind of a request.
 type Kind int
 
 // Kinds of requests.
 const (
 	Create  Kind = iota
-	Update       // a PUT that states the revision it replaces
-	Replace      // a PUT or PATCH without one
-	Delete       // with a revision in Op.If, or without
-	Get          // consistent: sees all that was answered before
-	List         // consistent, or of exactly the revision in Op.If
+	Update       // a PUT with the resourceVersion that it replaces
+	Replace      // a PUT or PATCH without a resourceVersion
+	Delete       // with a precondition on the revision in Op.If, or without one
+	Get          // consistent: sees the effect of every request that was answered before
+	List         // consistent, or at exactly the revision in Op.If
 )
 
 func (k Kind) String() string {
 	return [...]string{"create", "update", "replace", "delete", "get", "list"}[k]
 }
 
-// writes says that the request changes something.
+// writes returns whether a request of this kind changes something.
 func (k Kind) writes() bool { return k <= Delete }
 
-// Outcome is what the client knows afterwards.
+// Outcome is what the client knows about the effect of a request.
 type Outcome int
 
 // Outcomes of requests.
@@ -47,37 +47,35 @@ const (
 	Done     Outcome = iota // 2xx
 	Conflict                // 409: the object exists, or is at another revision
 	Missing                 // 404
-	Refused                 // answered that nothing changed, for a reason of no interest
-	Unknown                 // no answer, or one that does not say
+	Refused                 // the response says that nothing was changed, for another reason
+	Unknown                 // there was no response, or it does not say whether something was changed
 )
 
 func (o Outcome) String() string {
 	return [...]string{"done", "conflict", "missing", "refused", "unknown"}[o]
 }
 
-// Forever is the Return of an Op that may still take effect at any time.
+// Forever is the Return of an Op that may still take effect at any later time.
 const Forever = time.Duration(math.MaxInt64)
 
-// Op is one request and its answer.
+// Op is one request and its response.
 type Op struct {
 	Client int
 	Kind   Kind
-	Key    string // namespace/name; of a List the namespace, "" for all
-	Value  string // written
-	Label  string // written
-	If     int64  // the revision that Update, Delete or List ask for; 0 is none
+	Key    string // namespace/name; for a List the namespace, "" for all
+	Value  string // that is written
+	Label  string // that is written
+	If     int64  // the revision in the request of Update, Delete or List; 0 if there is none
 
-	// Call and Return bound when the request took effect, since the recorder's
-	// start.
+	// The request took effect between Call and Return, which are times since the start of the recorder.
 	Call, Return time.Duration
 
 	Outcome Outcome
-	Status  int // of the answer; 0 if there was none
-	// Revision is that of the object written, or of the list. A deletion's is
-	// not known: 0.
+	Status  int // of the response; 0 if there was none
+	// Revision of the written object or of the list; 0 for a deletion, whose revision is not in the response.
 	Revision int64
-	Read     State            // of Get
-	Items    map[string]State // of List, by key
+	Read     State            // by a Get
+	Items    map[string]State // of a List, by key
 }
 
 func (o Op) String() string {
@@ -102,26 +100,25 @@ func (o Op) String() string {
 	return fmt.Sprintf("%s [%v, %s]", s, o.Call.Round(time.Microsecond), until)
 }
 
-// Recorder collects Ops of concurrent clients.
+// Recorder collects the Ops of concurrent clients.
 type Recorder struct {
 	start time.Time
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	ops    []Op
 	frozen bool
-	since  time.Duration // it is frozen
-	worlds int           // that began or ended
+	since  time.Duration // the time of Freeze; 0 if the recorder is not frozen
+	worlds int           // the number of calls of Freeze and Thaw
 }
 
-// NewRecorder starts a recorder's clock.
+// NewRecorder returns a Recorder and starts its clock.
 func NewRecorder() *Recorder { return &Recorder{start: time.Now()} }
 
-// Now is the time on the recorder's clock, which never goes back.
+// Now returns the time on the recorder's clock, which never goes backwards.
 func (r *Recorder) Now() time.Duration { return time.Since(r.start) }
 
-// Add takes an Op that has ended. The Return of an Unknown write is not believed:
-// it is Forever until Settle. While the recorder is frozen every write is Unknown,
-// and what was not asked before is not taken.
+// Add records an Op that has ended. The Return of an Unknown write becomes Forever, until Settle is called. While the
+// recorder is frozen, every write becomes Unknown, and requests that were sent after Freeze are not recorded.
 func (r *Recorder) Add(op Op) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,16 +137,17 @@ func (r *Recorder) Add(op Op) {
 	r.ops = append(r.ops, op)
 }
 
-// World names the present world: it ends with Freeze, and Thaw begins another.
+// World returns the number of the current server incarnation ("world"). Freeze ends a world, and Thaw begins the next
+// one.
 func (r *Recorder) World() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.worlds
 }
 
-// Told calls f, which notes what a client was told by the server of a world,
-// unless that world was taken away; it returns whether it did.
-func (r *Recorder) Told(world int, f func()) bool {
+// RecordIn calls f, which records something that a client received from the server of a world, unless that world has
+// ended. It returns whether it has called f.
+func (r *Recorder) RecordIn(world int, f func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.frozen || r.worlds != world {
@@ -159,9 +157,8 @@ func (r *Recorder) Told(world int, f func()) bool {
 	return true
 }
 
-// Freeze calls f at a moment at which nobody is told anything. What is told
-// afterwards does not count until Thaw, because f took the world away that says it
-// (a power cut).
+// Freeze calls f while no other record is added. Nothing that is received afterwards counts until Thaw is called,
+// because f has ended the world that sends it (by a power cut).
 func (r *Recorder) Freeze(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +167,7 @@ func (r *Recorder) Freeze(f func()) {
 	r.worlds++
 }
 
-// Thaw ends Freeze. All clients must have added what they had in flight.
+// Thaw ends Freeze. All clients must have added their requests in flight before.
 func (r *Recorder) Thaw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,9 +175,8 @@ func (r *Recorder) Thaw() {
 	r.worlds++
 }
 
-// Settle says that the process that was asked is gone: what was in flight has
-// taken effect by now or never will. All clients must have added what they had in
-// flight.
+// Settle records that the server process has ended: requests in flight have taken effect by now, or never will. All
+// clients must have added their requests in flight before.
 func (r *Recorder) Settle() {
 	now := r.Now()
 	r.mu.Lock()
@@ -192,7 +188,7 @@ func (r *Recorder) Settle() {
 	}
 }
 
-// Take returns what was recorded since the last call.
+// Take returns the Ops that were recorded since the last call.
 func (r *Recorder) Take() []Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,7 +197,7 @@ func (r *Recorder) Take() []Op {
 	return out
 }
 
-// Counts says how many Ops of each kind and outcome there are.
+// Counts returns the number of Ops of each kind and outcome.
 func Counts(ops []Op) map[string]int {
 	out := map[string]int{}
 	for _, o := range ops {

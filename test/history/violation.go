@@ -5,42 +5,40 @@ import (
 	"fmt"
 )
 
-// The promises. A check that fails returns a *Violation that wraps one of them.
+// These errors are the promises. A check that fails returns a *Violation that wraps one of them.
 var (
-	// ErrLinearizable: each read and write takes effect at one moment between its
-	// request and its answer.
+	// ErrLinearizable: each read and write takes effect at one moment between its request and its response.
 	ErrLinearizable = errors.New("not linearizable")
 	// ErrDurable: an acknowledged write is never lost.
 	ErrDurable = errors.New("an acknowledged write is lost")
-	// ErrRevision: a revision stands for one change, and later requests get
-	// higher ones.
+	// ErrRevision: a revision stands for one change, and later requests get higher revisions.
 	ErrRevision = errors.New("a revision is used again or goes back")
-	// ErrInvented: nothing happens that no client asked for.
+	// ErrInvented: no change happens that no client has requested.
 	ErrInvented = errors.New("a change that nobody asked for")
 	// ErrSnapshot: a list is the state at its revision.
 	ErrSnapshot = errors.New("a list is not the state at its revision")
 
 	// ErrOrdered: events come in the order of their revisions.
 	ErrOrdered = errors.New("watch: events out of order")
-	// ErrUnique: no event comes twice.
+	// ErrUnique: no event is sent twice.
 	ErrUnique = errors.New("watch: an event comes twice")
-	// ErrReliable: no event between the first and the last is left out.
+	// ErrReliable: no event between the first and the last event is missing.
 	ErrReliable = errors.New("watch: an event is missing")
-	// ErrAtomic: a bookmark does not come amid the events of one revision.
+	// ErrAtomic: a bookmark is never sent between the events of one revision.
 	ErrAtomic = errors.New("watch: a revision is split")
-	// ErrResumable: a watch from a revision that was seen goes on right after it.
+	// ErrResumable: a watch from a revision that a client has seen continues directly after it.
 	ErrResumable = errors.New("watch: not resumed where it was left")
-	// ErrBookmarkable: nothing at or below a bookmark comes after it.
+	// ErrBookmarkable: after a bookmark, no event at or below its revision is sent.
 	ErrBookmarkable = errors.New("watch: a bookmark does not hold")
 	// ErrPrevious: a deletion carries the last state of the object, at the
 	// deletion's revision.
 	ErrPrevious = errors.New("watch: not the object's last state")
-	// ErrFiltered: a selecting watch is the filter of the whole history: an
-	// object that enters the selection is added, one that leaves is deleted.
+	// ErrFiltered: a watch with a selector gets the filtered events of the whole history: an object that enters the
+	// selection is ADDED, an object that leaves it is DELETED.
 	ErrFiltered = errors.New("watch: not the filter of the history")
 )
 
-// Violation says which promise was broken, and how.
+// Violation describes which promise was broken, where and how.
 type Violation struct {
 	Promise error // one of the errors above
 	Where   string
@@ -51,7 +49,7 @@ func (v *Violation) Error() string { return fmt.Sprintf("%v: %s: %s", v.Promise,
 
 func (v *Violation) Unwrap() error { return v.Promise }
 
-// findings collects violations, up to a number that can be read.
+// findings collects violations. It keeps at most mostFindings, so that the output can be read.
 type findings struct {
 	list []error
 	more int

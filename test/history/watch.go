@@ -16,12 +16,12 @@ const (
 	Bookmark EventType = "BOOKMARK"
 )
 
-// Event is what a watcher was sent. A bookmark has only a revision.
+// Event is an event of a watch. A bookmark has only a revision.
 type Event struct {
 	Type  EventType
 	Key   string
-	State State // of a deletion: the last state, at the deletion's revision
-	// Prev is the state before, where a watcher is told; nil where not.
+	State State // for a deletion: the last state, with the revision of the deletion
+	// Prev is the previous state, if the API sends it to watchers; otherwise nil.
 	Prev *State
 }
 
@@ -29,14 +29,14 @@ func (e Event) String() string { return fmt.Sprintf("%s %s %+v", e.Type, e.Key, 
 
 func (e Event) plain() Event { e.Prev = nil; return e }
 
-// Selector is what a watcher wants; empty fields select all.
+// Selector selects the objects of a watch; empty fields select all.
 type Selector struct {
 	Namespace string
 	Name      string
 	Label     string
 }
 
-// Matches says whether an object is selected. One that does not exist is not.
+// Matches returns whether an object is selected. An object that does not exist is not selected.
 func (s Selector) Matches(key string, state State) bool {
 	namespace, name, _ := strings.Cut(key, "/")
 	return state.Exists() &&
@@ -49,7 +49,7 @@ func (s Selector) String() string {
 	return fmt.Sprintf("%s/%s[%s]", s.Namespace, s.Name, s.Label)
 }
 
-// event is what the change is to a watcher, if it is anything.
+// event returns the event that a watch with a selector gets for the change, and whether it gets one.
 func (c Change) event(s Selector) (Event, bool) {
 	is, was := !c.Deleted && s.Matches(c.Key, c.State), s.Matches(c.Key, c.Prev)
 	e := Event{Type: Modified, Key: c.Key, State: c.State}
@@ -68,19 +68,19 @@ func (c Change) event(s Selector) (Event, bool) {
 type Watch struct {
 	Name     string // for messages
 	Selector Selector
-	// From is the revision after which it begins.
+	// From is the revision after which the watch begins.
 	From int64
-	// Initial is the state at From, where the watch was sent it; nil where not.
+	// Initial is the state at From, if the server sent it; otherwise nil.
 	Initial map[string]State
 	Events  []Event
-	// Through is a revision up to which the watch must have been sent everything,
-	// beyond what its events say; 0 is none.
+	// Through is a revision up to which the watch must have received everything, even if its own events do not show
+	// that; 0 if there is none.
 	Through int64
 }
 
-// End is the revision up to which the watch claims to be complete. Its last event
-// may be of a revision with several, so only what lies below that is certain
-// without a bookmark; with one change a revision, Ends with it.
+// End returns the highest revision that the watch has evidence of. If the last event is no bookmark, further events of
+// its revision may be missing: then the watch is only known to be complete below End, unless each revision has a
+// single change.
 func (w Watch) End() int64 {
 	end := max(w.From, w.Through)
 	for _, e := range w.Events {
@@ -89,7 +89,7 @@ func (w Watch) End() int64 {
 	return end
 }
 
-// CheckWatch checks a watch by itself and against the log, as far as that reaches.
+// CheckWatch checks a watch alone, and against the log up to the log's end.
 func CheckWatch(w Watch, l *Log) error {
 	var f findings
 	where := fmt.Sprintf("%s of %v from %d", w.Name, w.Selector, w.From)
@@ -98,7 +98,7 @@ func CheckWatch(w Watch, l *Log) error {
 	return f.err()
 }
 
-// position names an event.
+// position identifies an event in the history.
 type position struct {
 	revision int64
 	key      string
@@ -218,12 +218,12 @@ func CheckResume(a, b Watch) error {
 		default:
 			continue
 		}
-		break // what follows is shifted
+		break // all following events are shifted
 	}
 	return f.err()
 }
 
-// between are the events above from up to to.
+// between returns the events above revision from, up to and including revision to.
 func (w Watch) between(from, to int64) []Event {
 	var out []Event
 	for _, e := range w.Events {

@@ -22,19 +22,19 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// apiWorld is a server with what the test remembers of it.
+// apiWorld is a server with the state that the test keeps about it.
 type apiWorld struct {
 	World
 	store     storage.Store
 	server    *rig.Server
 	base      int64
 	uids      map[string]string
-	continues []string         // of lists that were cut, "" once used up
-	revisions map[string]int64 // of objects, by path
+	continues []string         // the continue tokens of incomplete lists; "" after the token was used
+	revisions map[string]int64 // the resourceVersions of objects, by path
 }
 
-// API runs random requests against a server in each world and returns where they
-// part, a *Difference.
+// API sends random requests to a server in each world. It returns a *Difference at the first response that is not the
+// same in all worlds.
 func API(t *testing.T, seed uint64, steps int, worlds ...World) error {
 	t.Helper()
 	list := make([]*apiWorld, len(worlds))
@@ -81,7 +81,7 @@ func (w *apiWorld) serve(t *testing.T) {
 	}
 }
 
-// requests makes them.
+// requests generates random requests.
 type requests struct {
 	rng       *rand.Rand
 	step      int
@@ -90,7 +90,7 @@ type requests struct {
 	continues int
 }
 
-// resource is one that requests are about.
+// resource is a resource that requests are about.
 type resource struct {
 	version, kind, plural string
 	namespaced            bool
@@ -134,7 +134,7 @@ func (r resource) path(namespace, name string) string {
 	return p
 }
 
-// request is one request; its revision is put in by each world.
+// request is one request. Each world inserts its own revisions.
 type request struct {
 	method, path string
 	query        url.Values
@@ -142,7 +142,8 @@ type request struct {
 	accept       string
 	body         map[string]any
 	patch        any
-	// revision of the object in the body: of has, wrong, none.
+	// revision says which resourceVersion the body has: "has" is that of the object, "wrong" an older one, "none" none
+	// at all.
 	revision string
 }
 
@@ -195,8 +196,8 @@ func (g *requests) next() (string, run) {
 	}
 }
 
-// compact has the store forget what came before a revision: reads there are answered
-// 410 from then on, and so are the pages of lists that began there.
+// compact compacts the store. Then reads of older revisions are answered 410, and so are the next pages of lists that
+// began at an older revision.
 func (g *requests) compact() (string, run) {
 	g.compacted = max(g.compacted, g.current-g.rng.Int64N(100))
 	to := g.compacted
@@ -294,7 +295,7 @@ func (g *requests) get(r resource, namespace, name string) request {
 	return request{method: http.MethodGet, path: r.path(namespace, name), accept: g.accept()}
 }
 
-// list lists: now, at an old revision, not older than the present one, in pages.
+// list makes a list request: of the latest state, at an old revision, not older than the current one, or in pages.
 func (g *requests) list(r resource, namespace string) (string, run) {
 	req := request{
 		method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), accept: g.accept(), query: url.Values{},
@@ -348,7 +349,7 @@ func (g *requests) selectors(q url.Values) {
 	}
 }
 
-// watch watches from a revision to the present, which a new object marks.
+// watch starts a watch at a revision and reads events until a newly created object arrives.
 func (g *requests) watch(r resource, namespace string) (string, run) {
 	mark := fmt.Sprintf("mark%d", g.step)
 	object := g.object(r, namespace, mark)
@@ -359,8 +360,8 @@ func (g *requests) watch(r resource, namespace string) (string, run) {
 	if g.rng.IntN(2) == 0 {
 		q.Set("labelSelector", "color=red")
 	}
-	// 0 stands for the present state first. What is compacted may still be in the log of
-	// a cache, or not.
+	// Revision 0 would begin with the current state. Compacted revisions are not used: the log of a cache may still
+	// have their changes.
 	relative := max(g.current-g.rng.Int64N(60), g.compacted)
 	initial := g.rng.IntN(4) == 0
 	req := request{method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), query: q, accept: g.accept()}
@@ -384,7 +385,7 @@ func (g *requests) watch(r resource, namespace string) (string, run) {
 	}
 }
 
-// stream reads events until one names mark.
+// stream reads events until one has the name mark.
 func (w *apiWorld) stream(t *testing.T, r request, mark string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -405,7 +406,7 @@ func (w *apiWorld) stream(t *testing.T, r request, mark string) string {
 	}
 }
 
-// ask sends a request with this world's revisions.
+// ask sends a request with the revisions of this world.
 func (w *apiWorld) ask(ctx context.Context, t *testing.T, r request) *http.Response {
 	t.Helper()
 	var content any = r.patch
@@ -451,7 +452,7 @@ func (w *apiWorld) ask(ctx context.Context, t *testing.T, r request) *http.Respo
 	return resp
 }
 
-// with returns an object with a resourceVersion.
+// with returns a copy of an object with a resourceVersion.
 func with(o map[string]any, revision string) map[string]any {
 	out, meta := map[string]any{}, map[string]any{}
 	for k, v := range o {
@@ -479,7 +480,7 @@ func (w *apiWorld) send(t *testing.T, r request) (int, []byte) {
 	return resp.StatusCode, answer
 }
 
-// remember keeps the revision of an object that was written or read.
+// remember stores the revision of an object that was written or read.
 func (w *apiWorld) remember(r request, answer []byte) {
 	var o struct {
 		Metadata struct {
@@ -498,7 +499,7 @@ func (w *apiWorld) remember(r request, answer []byte) {
 	}
 }
 
-// normal returns an answer without what must differ between worlds.
+// normal returns a response without the values that may differ between worlds.
 func (w *apiWorld) normal(t *testing.T, answer []byte) string {
 	t.Helper()
 	var v any
@@ -530,8 +531,8 @@ func (w *apiWorld) mapped(field string, v any) any {
 		for i, inner := range v {
 			v[i] = w.mapped(field, inner)
 		}
-		// Causes of a conflict of several managers have no order; managers have that
-		// of their times, which a world may reach in another second than the next.
+		// The causes of a conflict with several managers have no defined order: managers are sorted by their times,
+		// and the second may have changed in one world but not in another.
 		if field == "causes" || field == "managedFields" {
 			slices.SortFunc(v, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		}
@@ -543,7 +544,7 @@ func (w *apiWorld) mapped(field string, v any) any {
 		case "continue":
 			return "(continue)"
 		case "message":
-			if strings.Contains(v, "ersion") { // revisions are among its numbers
+			if strings.Contains(v, "ersion") { // the text contains a revision
 				v = integers.ReplaceAllStringFunc(v, w.relative)
 			}
 		case "cells":
@@ -562,7 +563,8 @@ func (w *apiWorld) mapped(field string, v any) any {
 	return v
 }
 
-// relative counts a revision from the world's first. Smaller numbers are none.
+// relative returns a revision as the difference to the first revision of the world. It leaves smaller numbers
+// unchanged.
 func (w *apiWorld) relative(v string) string {
 	if n, err := strconv.ParseInt(v, 10, 64); err == nil && n >= w.base {
 		return fmt.Sprintf("+%d", n-w.base)

@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Faults are stores with a fault in front of a healthy one, by what is wrong.
+// Faults returns functions that put a fault in front of a correct store, by a description of the fault.
 func Faults() map[string]func(storage.Store) storage.Store {
 	return map[string]func(storage.Store) storage.Store{
 		"reads of an old revision are of the present": func(s storage.Store) storage.Store { return &presentStore{s} },
@@ -37,7 +37,7 @@ func (s *presentStore) Get(ctx context.Context, key string, revision int64) (sto
 
 type droppingStore struct {
 	storage.Store
-	prev bool // drops the state before instead
+	prev bool // removes the previous state from events instead of whole events
 }
 
 func (s *droppingStore) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
@@ -53,7 +53,7 @@ type droppingWatcher struct {
 func (w *droppingWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	b, err := w.Watcher.Next(ctx)
 	if n := len(b.Events); n > 0 {
-		events := slices.Clone(b.Events) // they are shared
+		events := slices.Clone(b.Events) // because other readers share the slice
 		if events[0].Prev = (storage.Entry{}); !w.prev {
 			events = events[1:]
 		}

@@ -1,10 +1,9 @@
-// Package metamorphic runs the same random operations in several worlds (stores of
-// different kinds and sizes, with caches of different sizes before them or none)
-// and demands the same answers in all of them, errors and revisions included.
+// Package metamorphic runs the same random operations in several worlds and demands the same results in all of them,
+// including errors and revisions. A world is a store of some kind, with or without a cache in front of it.
 //
-// The worlds take each step together, so the first difference is where they part.
-// What must differ is mapped: a revision counts from the world's first, UIDs are
-// numbered as they appear, times are left out.
+// All worlds carry out each step before the next one begins, so the first difference shows the step that caused it.
+// Values that have to differ are normalized: revisions are counted from the first revision of a world, UIDs are
+// numbered in the order in which they appear, and times are left out.
 package metamorphic
 
 import (
@@ -20,19 +19,18 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// World is a store, and how it is cached.
+// World is a store and the configuration of its cache.
 type World struct {
 	Name string
-	// Open returns a store that no other test uses and leaves closing it to
-	// t.Cleanup.
+	// Open returns a store that no other test uses. It registers closing it with t.Cleanup.
 	Open func(t *testing.T) storage.Store
-	// Reopen closes a store and opens it on the same data; nil leaves it as it is.
+	// Reopen closes a store and opens it again on the same data. If Reopen is nil, the store stays open.
 	Reopen func(t *testing.T, s storage.Store) storage.Store
-	// Cache has the sizes of the API's cache.
+	// Cache has the sizes of the cache.
 	Cache cache.Options
 }
 
-// Seed returns the seed of a test, random unless KEELSON_METAMORPHIC_SEED says.
+// Seed returns the seed of a test: the value of KEELSON_METAMORPHIC_SEED, or a random one.
 func Seed(t *testing.T) uint64 {
 	t.Helper()
 	seed := uint64(number("KEELSON_METAMORPHIC_SEED", int(time.Now().UnixNano())))
@@ -40,8 +38,8 @@ func Seed(t *testing.T) uint64 {
 	return seed
 }
 
-// Steps returns the length of a test: short, with KEELSON_LONG long, unless
-// KEELSON_METAMORPHIC_STEPS says otherwise.
+// Steps returns the number of steps of a test: the value of KEELSON_METAMORPHIC_STEPS, or long if KEELSON_LONG is set,
+// otherwise short.
 func Steps(short, long int) int {
 	if os.Getenv("KEELSON_LONG") != "" {
 		short = long
@@ -56,10 +54,10 @@ func number(name string, without int) int {
 	return without
 }
 
-// Difference is where worlds part.
+// Difference is the error for the first step with different results.
 type Difference struct {
 	Step   int
-	What   string // was asked for
+	What   string // the operation
 	Worlds [2]string
 	Answer [2]string
 }
@@ -68,7 +66,7 @@ func (d *Difference) Error() string {
 	return fmt.Sprintf("step %d: %s\n%s: %s\n%s: %s", d.Step, d.What, d.Worlds[0], d.Answer[0], d.Worlds[1], d.Answer[1])
 }
 
-// compare returns a *Difference if the worlds' answers to a step are not the same.
+// compare returns a *Difference if the results of a step are not the same in all worlds.
 func compare(step int, what string, worlds []World, answers []string) error {
 	for i, a := range answers {
 		if a != answers[0] {
@@ -78,10 +76,10 @@ func compare(step int, what string, worlds []World, answers []string) error {
 	return nil
 }
 
-// pick returns one of a list.
+// pick returns a random element of a list.
 func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
 
-// clip keeps messages readable.
+// clip shortens a text for messages.
 func clip(s string) string {
 	const most = 3000
 	if len(s) > most {

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// worlds are those of every test. Etcd's are in test/etcd.
+// worlds returns the worlds of every test in this package. Those with etcd are in test/etcd.
 func worlds(t *testing.T) []World {
 	dropping := embeddedWorld("memory, cache dropped at once", cache.Options{IdleDrop: 2 * time.Millisecond}, inMemory)
 	dropping.Reopen = nil
@@ -37,7 +37,7 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// TestPlantedDifferences shows that a world with a fault is told apart.
+// TestPlantedDifferences shows that a world with a fault is found.
 func TestPlantedDifferences(t *testing.T) {
 	healthy := Memory()
 	for name, fault := range Faults() {

@@ -11,17 +11,17 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// storeWorld is a store with what the test remembers of it.
+// storeWorld is a store with the state that the test keeps about it.
 type storeWorld struct {
 	World
 	store   storage.Store
-	base    int64 // its revision at the start
+	base    int64 // the revision of the store at the start
 	watches []storage.Watcher
-	through []int64 // revision up to which each was read
+	through []int64 // the revision up to which each watch was read
 }
 
-// Stores runs random operations of storage.Store in all worlds and returns where they part, a
-// *Difference.
+// Stores runs random operations of storage.Store in all worlds. It returns a *Difference at the first result that is
+// not the same in all worlds.
 func Stores(t *testing.T, seed uint64, steps int, worlds ...World) error {
 	t.Helper()
 	ctx := t.Context()
@@ -56,7 +56,7 @@ func Stores(t *testing.T, seed uint64, steps int, worlds ...World) error {
 	return nil
 }
 
-// generator makes operations. Revisions count from the world's first.
+// generator generates random operations. Its revisions are counted from the first revision of the world.
 type generator struct {
 	rng       *rand.Rand
 	step      int
@@ -65,7 +65,7 @@ type generator struct {
 	watches   int
 }
 
-// root is where all keys are, as a store with a prefix of its own demands.
+// root is the prefix of all keys, which a store with a key prefix of its own requires.
 const root = "/registry/"
 
 var storeKeys = []string{
@@ -76,7 +76,7 @@ var storeKeys = []string{
 
 func (g *generator) key() string { return pick(g.rng, storeKeys...) }
 
-// revision is one to ask for: 0 for the latest, mostly a readable one.
+// revision returns a revision for a request. latest means revision 0; other revisions can be read in most cases.
 func (g *generator) revision() (relative int64, latest bool) {
 	switch g.rng.IntN(10) {
 	case 0, 1, 2:
@@ -124,8 +124,7 @@ func (g *generator) next() (string, func(context.Context, *testing.T, *storeWorl
 	return g.commit()
 }
 
-// commit makes a transaction. Its conditions name a revision by what the key has:
-// each world looks that up.
+// commit makes a transaction. Its conditions refer to the revision that a key has; each world looks up its own.
 func (g *generator) commit() (string, func(context.Context, *testing.T, *storeWorld) string) {
 	type condition struct {
 		key   string
@@ -226,8 +225,8 @@ func (g *generator) compact() (string, func(context.Context, *testing.T, *storeW
 	}
 }
 
-// watch starts a watch. The revision is one that is there: what a watch from a
-// compacted one fails with, and when, is the conformance suite's.
+// watch starts a watch at a revision that is not compacted. The conformance suite of stores tests with which error,
+// and when, a watch from a compacted revision fails.
 func (g *generator) watch() (string, func(context.Context, *testing.T, *storeWorld) string) {
 	prefix := root + pick(g.rng, "", "a", "a/", "a/1", "b/", "none")
 	from := max(g.current-g.rng.Int64N(40), g.compacted) + 1
@@ -244,7 +243,7 @@ func (g *generator) watch() (string, func(context.Context, *testing.T, *storeWor
 	}
 }
 
-// follow reads a watch to the present. Where batches end is each store's own.
+// follow reads a watch up to the current revision. The boundaries of batches may differ between stores.
 func (g *generator) follow() (string, func(context.Context, *testing.T, *storeWorld) string) {
 	i := g.rng.IntN(g.watches)
 	current := g.current
@@ -253,11 +252,11 @@ func (g *generator) follow() (string, func(context.Context, *testing.T, *storeWo
 		ctx context.Context, _ *testing.T, w *storeWorld,
 	) string {
 		if w.through[i] < compacted && w.through[i] < current {
-			return "overtaken" // it may be told so, or deliver what it had read before
+			return "overtaken" // the store may report the compaction, or deliver the events that it had already read
 		}
 		out := ""
 		for w.through[i] < current {
-			if _, err := w.store.Revision(ctx); err != nil { // asks for progress
+			if _, err := w.store.Revision(ctx); err != nil { // makes the store send a progress notification
 				return w.plainError(err)
 			}
 			b, err := w.watches[i].Next(ctx)

@@ -16,7 +16,7 @@ import (
 func embeddedWorld(name string, c cache.Options, adjust func(t *testing.T, o *embedded.Options)) World {
 	open := func(t *testing.T, o embedded.Options) storage.Store {
 		o.Logger = slog.New(slog.DiscardHandler)
-		o.HistoryWindow = -1 // nothing is compacted but by the test
+		o.HistoryWindow = -1 // only the test compacts
 		s, err := embedded.Open(o)
 		if err != nil {
 			t.Fatal(err)
@@ -24,7 +24,7 @@ func embeddedWorld(name string, c cache.Options, adjust func(t *testing.T, o *em
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	var o embedded.Options // of the world's one store
+	var o embedded.Options // of the only store in this world
 	return World{
 		Name: name, Cache: c,
 		Open: func(t *testing.T) storage.Store {
@@ -51,15 +51,15 @@ func tiny(_ *testing.T, o *embedded.Options) {
 
 func inMemory(_ *testing.T, o *embedded.Options) { o.InMemory = true }
 
-// NoObjects leaves the objects of every resource in the store.
+// NoObjects is a cache that leaves the objects of every resource in the store.
 var NoObjects = cache.Memory{SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)}
 
-// Restless loads a resource when it is read and drops it when it is written.
+// Restless is a cache that loads a resource at each read and drops it at each write.
 var Restless = cache.Memory{SmallObjects: -1, UnreadBytes: -1, HalfLife: time.Millisecond}
 
-// Memory is the embedded engine in memory.
+// Memory returns a world with the embedded engine in memory.
 func Memory() World {
 	w := embeddedWorld("memory", cache.Options{}, inMemory)
-	w.Reopen = nil // it would be empty
+	w.Reopen = nil // a store in memory would be empty
 	return w
 }

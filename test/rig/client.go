@@ -16,23 +16,23 @@ import (
 	"github.com/keelson-dev/keelson/test/history"
 )
 
-// labelName is the label that histories look at, dataName where the value is.
+// labelName is the label that selectors use; the value of an object is under dataName.
 const (
 	labelName = "color"
 	dataName  = "v"
 )
 
-// Client reads and writes ConfigMaps and records what it was told.
+// Client reads and writes ConfigMaps and records the responses.
 type Client struct {
 	ID   int
 	HTTP *http.Client
-	// Base returns where the server is at the moment.
+	// Base returns the current URL of the server.
 	Base  func() string
 	Token string
 	Rec   *history.Recorder
 }
 
-// object is what a ConfigMap is here.
+// object is the part of a ConfigMap that the tests use.
 type object struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
@@ -60,7 +60,7 @@ func newObject(key, value, label string, revision int64) *object {
 
 func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
-// foreign says that the object is one that a server writes by itself.
+// foreign returns whether the object was written by the server itself.
 func (o *object) foreign() bool { return strings.HasPrefix(o.Metadata.Namespace, "kube-") }
 
 func (o *object) state() history.State {
@@ -80,8 +80,8 @@ func path(key string) string {
 	return p
 }
 
-// send asks and returns the status, 0 if there was no whole answer. sent is false
-// if the request cannot have reached the server.
+// send sends a request and returns the status, or 0 if there was no complete response. sent is false if the request
+// cannot have reached the server.
 func (c *Client) send(
 	ctx context.Context, method, path, contentType string, body any,
 ) (status int, answer []byte, sent bool) {
@@ -121,7 +121,7 @@ func (c *Client) request(ctx context.Context, method, path string, body io.Reade
 	return r, err
 }
 
-// do carries an Op out and records it with its answer.
+// do sends the request of an Op and records the Op with its response.
 func (c *Client) do(ctx context.Context, op history.Op, method, path, contentType string, body any) history.Op {
 	op.Client, op.Call = c.ID, c.Rec.Now()
 	status, answer, sent := c.send(ctx, method, path, contentType, body)
@@ -139,7 +139,7 @@ func (c *Client) do(ctx context.Context, op history.Op, method, path, contentTyp
 	case status == http.StatusConflict && (op.Kind == history.Create || op.If != 0):
 		op.Outcome = history.Conflict
 	case status == http.StatusConflict:
-		op.Outcome = history.Refused // too many others wrote
+		op.Outcome = history.Refused // there were too many conflicts with other writes
 	default:
 		op.Outcome = history.Unknown
 	}
@@ -147,7 +147,7 @@ func (c *Client) do(ctx context.Context, op history.Op, method, path, contentTyp
 	return op
 }
 
-// take reads the answer of what was done.
+// take sets the fields of an Op from the body of a successful response.
 func take(op *history.Op, answer []byte) error {
 	switch op.Kind {
 	case history.Delete:
@@ -191,7 +191,7 @@ func (c *Client) Create(ctx context.Context, key, value, label string) history.O
 		http.MethodPost, path(namespace), plainJSON, newObject(key, value, label, 0))
 }
 
-// Update replaces an object that is at a revision; 0 is any.
+// Update replaces an object that has the given revision; 0 means any revision.
 func (c *Client) Update(ctx context.Context, key, value, label string, revision int64) history.Op {
 	op := history.Op{Kind: history.Update, Key: key, Value: value, Label: label, If: revision}
 	if revision == 0 {
@@ -200,7 +200,7 @@ func (c *Client) Update(ctx context.Context, key, value, label string, revision 
 	return c.do(ctx, op, http.MethodPut, path(key), plainJSON, newObject(key, value, label, revision))
 }
 
-// Patch changes an object by a merge patch, whatever its revision.
+// Patch changes an object of any revision by a merge patch.
 func (c *Client) Patch(ctx context.Context, key, value, label string) history.Op {
 	patch := map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{labelName: label}},
@@ -210,7 +210,7 @@ func (c *Client) Patch(ctx context.Context, key, value, label string) history.Op
 		http.MethodPatch, path(key), "application/merge-patch+json", patch)
 }
 
-// Delete deletes an object that is at a revision; 0 is any.
+// Delete deletes an object that has the given revision; 0 means any revision.
 func (c *Client) Delete(ctx context.Context, key string, revision int64) history.Op {
 	var body any
 	if revision != 0 {
@@ -224,12 +224,13 @@ func (c *Client) Delete(ctx context.Context, key string, revision int64) history
 	)
 }
 
-// Get reads an object, consistently.
+// Get reads the latest version of an object.
 func (c *Client) Get(ctx context.Context, key string) history.Op {
 	return c.do(ctx, history.Op{Kind: history.Get, Key: key}, http.MethodGet, path(key), "", nil)
 }
 
-// List lists a namespace, or all for "": consistently, or at a revision.
+// List lists a namespace ("" means all namespaces): the latest state if revision is 0, otherwise exactly that
+// revision.
 func (c *Client) List(ctx context.Context, namespace string, revision int64) history.Op {
 	p := path(namespace)
 	if revision != 0 {
@@ -238,7 +239,7 @@ func (c *Client) List(ctx context.Context, namespace string, revision int64) his
 	return c.do(ctx, history.Op{Kind: history.List, Key: namespace, If: revision}, http.MethodGet, p, "", nil)
 }
 
-// CreateNamespace makes a namespace unless it is there.
+// CreateNamespace creates a namespace unless it exists.
 func (c *Client) CreateNamespace(ctx context.Context, name string) error {
 	o := &object{APIVersion: "v1", Kind: "Namespace"}
 	o.Metadata.Name = name
@@ -249,7 +250,7 @@ func (c *Client) CreateNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// WatchError is what a watch was ended with.
+// WatchError is an ERROR event that has ended a watch.
 type WatchError struct {
 	Code    int
 	Message string
@@ -257,17 +258,17 @@ type WatchError struct {
 
 func (e *WatchError) Error() string { return fmt.Sprintf("watch: %d: %s", e.Code, e.Message) }
 
-// WatchOptions say how a watch is asked for.
+// WatchOptions are the parameters of a watch.
 type WatchOptions struct {
 	Selector history.Selector
-	// From is the revision after which it begins; 0 asks for the state first.
+	// From is the revision after which the watch begins; 0 means that the server sends the current state first.
 	From int64
-	// Seconds is when the server ends it, 0 some time.
+	// Seconds is the timeoutSeconds parameter; 0 leaves the duration to the server.
 	Seconds int
-	// Told is called with each event, Began with the revision of the state that
-	// the watch began with. Both return false to end the watch.
-	Told  func(history.Event) bool
-	Began func(revision int64, state map[string]history.State) bool
+	// OnStart is called with the initial state and its revision, OnEvent with each event. A return value of false ends
+	// the watch.
+	OnStart func(revision int64, state map[string]history.State) bool
+	OnEvent func(history.Event) bool
 }
 
 func (o *WatchOptions) url() string {
@@ -290,8 +291,8 @@ func (o *WatchOptions) url() string {
 	return path(o.Selector.Namespace) + "?" + q.Encode()
 }
 
-// Watch watches until the server or a function ends it, or ctx. The error is nil
-// then, and else a *WatchError or that of the connection.
+// Watch watches until the server, one of the functions, or ctx ends it. It returns nil in these cases, a *WatchError
+// for an ERROR event, or the error of the connection.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -309,7 +310,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) error {
 		return &WatchError{resp.StatusCode, string(b)}
 	}
 	decode := json.NewDecoder(resp.Body)
-	var state map[string]history.State // while the initial events come
+	var state map[string]history.State // collects the initial events
 	if o.From == 0 {
 		state = map[string]history.State{}
 	}
@@ -343,14 +344,14 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) error {
 		more := true
 		switch {
 		case state != nil && e.Type == history.Bookmark && obj.Metadata.Annotations["k8s.io/initial-events-end"] == "true":
-			more = o.Began(e.State.Revision, state)
+			more = o.OnStart(e.State.Revision, state)
 			state = nil
 		case state != nil:
 			state[e.Key] = e.State
 		case e.Type == history.Bookmark:
-			more = o.Told(history.Event{Type: history.Bookmark, State: history.State{Revision: e.State.Revision}})
+			more = o.OnEvent(history.Event{Type: history.Bookmark, State: history.State{Revision: e.State.Revision}})
 		default:
-			more = o.Told(e)
+			more = o.OnEvent(e)
 		}
 		if !more {
 			return nil

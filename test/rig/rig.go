@@ -1,6 +1,5 @@
-// Package rig runs the API's verbs over any store inside a test, and has the
-// client that tests of histories use: it knows what it can conclude from an answer,
-// and records it.
+// Package rig serves the verbs of the API over any store inside a test. It also has the client of the tests that
+// record histories: from each response the client concludes what the request can have changed, and records it.
 package rig
 
 import (
@@ -21,20 +20,20 @@ import (
 // Options configure a Server.
 type Options struct {
 	Store storage.Store
-	// Cache has the sizes of the cache; its Store is not used.
+	// Cache has the configuration of the cache; its Store is not used.
 	Cache cache.Options
-	// Around may put a handler around the verbs.
+	// Around may wrap the handler of the verbs.
 	Around func(http.Handler) http.Handler
 }
 
-// Server is the verbs on a port, without authentication and admission.
+// Server serves the verbs on a port, without authentication and admission.
 type Server struct {
 	URL   string
 	http  *httptest.Server
 	cache *cache.Cache
 }
 
-// Serve starts a server. The store stays the caller's.
+// Serve starts a server. The caller has to close the store.
 func Serve(o Options) (*Server, error) {
 	o.Cache.Store, o.Cache.Logger = o.Store, slog.New(slog.DiscardHandler)
 	c := cache.New(o.Cache)
@@ -60,7 +59,7 @@ func Serve(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close cuts all connections and ends the server.
+// Close closes all connections and ends the server.
 func (s *Server) Close() {
 	s.http.CloseClientConnections()
 	s.cache.Close()

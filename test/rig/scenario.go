@@ -16,43 +16,42 @@ import (
 	"github.com/keelson-dev/keelson/test/history"
 )
 
-// namespaces have the objects; the followers choose among them.
+// namespaces are the namespaces of the objects; each watcher selects one or all of them.
 var namespaces = []string{"chaos-a", "chaos-b"}
 
-// Colors are the values of the label that followers select by.
+// Colors are the values of the label that watchers select by.
 var Colors = []string{"red", "blue", ""}
 
-// Scenario is clients that write, read and watch over HTTP while the server is
-// taken away and comes back, round after round. Every round is checked against the
-// whole history.
+// Scenario is a load of clients that write, read and watch over HTTP, while the server is stopped and started, round
+// after round. After every round the new part of the history is checked.
 type Scenario struct {
 	Rng   *rand.Rand
 	Rec   *history.Recorder
 	Token string
-	// Round counts from 0; who runs the scenario sets it.
+	// Round counts from 0; the test increments it.
 	Round int
-	// Gentle says that no request is given up before Patience ends: then nothing is
-	// left under way.
+	// Gentle means that no request is cancelled before Patience has passed, so that no request is in flight at the end
+	// of a round.
 	Gentle bool
 	// Padding makes values longer.
 	Padding string
-	// Patience is how long is waited for what must happen. It is no measurement.
+	// Patience is how long the scenario waits for something that must happen before it reports an error.
 	Patience time.Duration
-	// Log is what has happened, up to the last Check.
+	// Log has all changes up to the last Check.
 	Log *history.Log
 
 	t    *testing.T
 	http *http.Client
-	// bases are where the servers are, none while there is none; honest is a server
-	// of the same store without planted faults.
+	// bases are the URLs of the servers, empty while no server runs. honest is the URL of a server on the same store
+	// without planted faults.
 	bases  atomic.Pointer[[]string]
 	honest atomic.Pointer[string]
 
 	followers []*Informer
-	stop      context.CancelFunc // of the followers
+	stop      context.CancelFunc // stops the watchers
 	running   sync.WaitGroup
 
-	checked int // requests
+	checked int // the number of checked requests
 	past    []history.Op
 	values  atomic.Int64
 	totals  map[string]int
@@ -68,8 +67,8 @@ func number(name string, without int) int {
 	return without
 }
 
-// Rounds returns the length of a loop: short, with KEELSON_LONG long, unless
-// KEELSON_CHAOS_ROUNDS says otherwise.
+// Rounds returns the number of rounds of a test: the value of KEELSON_CHAOS_ROUNDS, or long if KEELSON_LONG is set,
+// otherwise short.
 func Rounds(short, long int) int {
 	if os.Getenv("KEELSON_LONG") != "" {
 		short = long
@@ -77,8 +76,7 @@ func Rounds(short, long int) int {
 	return number("KEELSON_CHAOS_ROUNDS", short)
 }
 
-// Seeded returns a source of random choices, seeded at random unless
-// KEELSON_CHAOS_SEED says.
+// Seeded returns a source of random choices. The seed is the value of KEELSON_CHAOS_SEED, or random.
 func Seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(number("KEELSON_CHAOS_SEED", int(time.Now().UnixNano())))
@@ -86,7 +84,7 @@ func Seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// NewScenario makes a scenario of a test; where the server is, At says.
+// NewScenario returns a scenario. The test calls At to set the URLs of the servers.
 func NewScenario(t *testing.T, rng *rand.Rand, client *http.Client) *Scenario {
 	s := &Scenario{
 		t: t, Rng: rng, Rec: history.NewRecorder(), http: client, totals: map[string]int{}, Patience: time.Minute,
@@ -101,8 +99,8 @@ func NewScenario(t *testing.T, rng *rand.Rand, client *http.Client) *Scenario {
 	return s
 }
 
-// At says where the servers are now: one without planted faults, and those that
-// clients use, each client one of them.
+// At sets the URLs of the servers: honest is a server without planted faults; bases are the servers that clients use,
+// each client one of them.
 func (s *Scenario) At(honest string, bases ...string) {
 	s.bases.Store(&bases)
 	s.honest.Store(&honest)
@@ -126,8 +124,7 @@ func (s *Scenario) auditor() *Client {
 	return c
 }
 
-// Begin makes the namespaces, and starts the followers where the log starts. The
-// server must be up.
+// Begin creates the namespaces and starts the watchers at the first revision of the log. The server must be running.
 func (s *Scenario) Begin(follow bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -192,7 +189,7 @@ func (s *Scenario) Load(ctx context.Context, writers, readers int) {
 	wg.Wait()
 }
 
-// key is of an object of this round, or of the last one, or of all rounds.
+// key returns a random key: of this round, of the last round, or of the objects that exist in all rounds.
 func (s *Scenario) key(rng *rand.Rand) string {
 	namespace := namespaces[rng.IntN(len(namespaces))]
 	if rng.IntN(20) == 0 {
@@ -207,14 +204,14 @@ func roundKey(namespace string, round, i int) string {
 	return fmt.Sprintf("%s/r%d-%d", namespace, round, i)
 }
 
-// Fresh returns a key that nothing had before.
+// Fresh returns a key that no object has had before.
 func (s *Scenario) Fresh(name string) string {
 	return fmt.Sprintf("%s/%s-%d", namespaces[0], name, s.values.Add(1))
 }
 
 func (s *Scenario) Value() string { return fmt.Sprintf("v%d%s", s.values.Add(1), s.Padding) }
 
-// write writes once. Some requests are given up soon: their answers are unknown.
+// write sends one random write. It cancels some requests early, so that their responses are unknown.
 func (s *Scenario) write(ctx context.Context, c *Client, rng *rand.Rand) {
 	if !s.Gentle && rng.IntN(25) == 0 {
 		short, cancel := context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
@@ -259,8 +256,8 @@ func (s *Scenario) read(ctx context.Context, c *Client, rng *rand.Rand) {
 	}
 }
 
-// Check extends the log to the present and checks what was recorded since the last
-// time; the server must be up, and nobody may be writing.
+// Check extends the log up to the current revision and checks what was recorded since the last call. The server must
+// be running, and no other client may be writing.
 func (s *Scenario) Check() error {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), s.Patience)
@@ -293,7 +290,7 @@ func (s *Scenario) Check() error {
 	return errors.Join(append(errs, s.checkFollowers(ctx))...)
 }
 
-// highest keeps one answer of the highest revision: later ones must be above.
+// highest returns the response with the highest revision. Later responses must have higher revisions.
 func highest(ops, past []history.Op) []history.Op {
 	var best history.Op
 	for _, o := range append(past, ops...) {
@@ -304,10 +301,10 @@ func highest(ops, past []history.Op) []history.Op {
 	return []history.Op{best}
 }
 
-// extend reads the log on, up to a write made for it.
+// extend extends the log up to the revision of a write that it makes.
 func (s *Scenario) extend(ctx context.Context) error {
 	c := s.auditor()
-	// What the next round does not write is taken away, so that lists stay short.
+	// It deletes the objects of earlier rounds, so that lists stay short.
 	for _, namespace := range namespaces {
 		for i := range objects {
 			if key := roundKey(namespace, s.Round-1, i); s.Round > 0 && s.Round%10 != 0 {
@@ -336,17 +333,17 @@ func (s *Scenario) extend(ctx context.Context) error {
 	return s.Log.AppendWatch(w)
 }
 
-// watchTo watches everything above a revision up to another one.
+// watchTo watches all changes above revision from, up to revision to.
 func (s *Scenario) watchTo(ctx context.Context, c *Client, from, to int64) (history.Watch, error) {
 	w := history.Watch{Name: "audit", From: from, Through: to}
-	err := c.Watch(ctx, WatchOptions{From: from, Told: func(e history.Event) bool {
+	err := c.Watch(ctx, WatchOptions{From: from, OnEvent: func(e history.Event) bool {
 		w.Events = append(w.Events, e)
 		return e.State.Revision < to
 	}})
 	return w, err
 }
 
-// resume watches from a revision of the last round that was seen.
+// resume starts a watch at a revision of the last round that a client has seen.
 func (s *Scenario) resume(ctx context.Context, part *history.Log) error {
 	changes := part.Changes()
 	seen := changes[s.Rng.IntN(len(changes))].State.Revision
@@ -360,8 +357,8 @@ func (s *Scenario) resume(ctx context.Context, part *history.Log) error {
 	return history.CheckWatch(w, s.Log)
 }
 
-// checkFollowers waits until the followers have what concerns them, and checks the
-// watches that have ended.
+// checkFollowers waits until the watchers have received all changes that concern them, and checks the watches that
+// have ended.
 func (s *Scenario) checkFollowers(ctx context.Context) error {
 	for _, f := range s.followers {
 		for want := s.Log.LastOf(f.Selector, s.Log.From); f.Seen() < want; time.Sleep(time.Millisecond) {
@@ -401,7 +398,7 @@ func (s *Scenario) checkEnded() error {
 	return nil
 }
 
-// End stops the followers and checks what they had open.
+// End stops the watchers and checks their last watches.
 func (s *Scenario) End() error {
 	s.stop()
 	s.running.Wait()

@@ -19,7 +19,7 @@ const (
 	applyType     = "application/apply-patch+yaml"
 )
 
-// requestLimit bounds a request that is no watch.
+// requestLimit is the timeout of requests, except for watches.
 const requestLimit = time.Minute
 
 // client is one HTTP/2 connection.
@@ -35,7 +35,7 @@ func newClient(url string) *client {
 	return &client{url: url, http: &http.Client{Transport: t}, end: t.CloseIdleConnections}
 }
 
-// open sends a request; the caller reads and closes the body of the answer.
+// open sends a request. The caller must read and close the body of the response.
 func (c *client) open(ctx context.Context, method, path, contentType string, body []byte) (*http.Response, error) {
 	var reader io.Reader
 	if body != nil {
@@ -52,7 +52,7 @@ func (c *client) open(ctx context.Context, method, path, contentType string, bod
 	return c.http.Do(r)
 }
 
-// statusError is an answer that is not a success.
+// statusError is the error for a response that is no success.
 type statusError struct {
 	request string
 	code    int
@@ -61,8 +61,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%s: %d %s", e.request, e.code, e.body) }
 
-// send sends a request and returns the body of the answer, or an error unless the
-// answer is a success.
+// send sends a request and returns the body of the response. It returns an error if the response is no success.
 func (c *client) send(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()

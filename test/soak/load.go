@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// run is a load under way.
+// run is a running load.
 type run struct {
 	o       *options
 	server  *server
 	kinds   []*kind
 	byName  map[string]*kind
 	figures *figures
-	next    map[*kind]*atomic.Int64 // the slot that is replaced next
-	touched atomic.Int64            // counts the changes of objects that stay
-	locks   []sync.Mutex            // each guards some slots' generations, see lock
+	next    map[*kind]*atomic.Int64 // the slot whose object is replaced next
+	touched atomic.Int64            // the number of changes of objects that are not replaced
+	locks   []sync.Mutex            // each guards the generations of some slots, see lock
 }
 
 func newRun(o *options, s *server) *run {
@@ -35,7 +35,7 @@ func newRun(o *options, s *server) *run {
 	return r
 }
 
-// live returns how many objects there are at any time.
+// live returns the number of objects that exist at any time.
 func (r *run) live() int {
 	sum := 0
 	for _, k := range r.kinds {
@@ -44,7 +44,7 @@ func (r *run) live() int {
 	return sum
 }
 
-// lock keeps others from replacing the object of a slot.
+// lock locks a slot, so that nobody else replaces its object.
 func (r *run) lock(slot int) *sync.Mutex {
 	mu := &r.locks[slot%len(r.locks)]
 	mu.Lock()
@@ -53,7 +53,7 @@ func (r *run) lock(slot int) *sync.Mutex {
 
 func now() string { return strconv.FormatInt(time.Now().UnixNano(), 10) }
 
-// prepare makes the namespace, the custom resource and all objects.
+// prepare creates the namespace, the custom resource and all objects.
 func (r *run) prepare(ctx context.Context) error {
 	c := newClient(r.server.url)
 	defer c.end()
@@ -80,9 +80,10 @@ func (r *run) prepare(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// warmUp replaces objects of each kind until so many bytes were written. The server keeps the recent changes of each
-// resource up to a bound in bytes; kinds that are written seldom would take hours to reach it, and memory would grow
-// until then. Somebody has to watch meanwhile: what the server keeps of a deletion grows when it is first sent.
+// warmUp replaces objects of each kind until a number of bytes were written. The server keeps the recent changes of
+// each resource up to a limit in bytes. Resources that are seldom written would reach it only after hours, and memory
+// would grow until then. There have to be watchers meanwhile, because the stored form of a deletion grows when it is
+// first sent.
 func (r *run) warmUp(ctx context.Context) error {
 	c := newClient(r.server.url)
 	defer c.end()
@@ -133,7 +134,7 @@ func (r *run) fill(ctx context.Context, c *client, k *kind) error {
 	return <-errs
 }
 
-// load warms up, runs everything until the time is over, and returns the samples.
+// load warms up, runs all clients until the time is over, and returns the samples.
 func (r *run) load(ctx context.Context, csv, progress io.Writer) ([]sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -156,10 +157,10 @@ func (r *run) load(ctx context.Context, csv, progress io.Writer) ([]sample, erro
 	return r.sampleUntil(ctx, began, csv, progress)
 }
 
-// write makes the writes at the rate, spread evenly. When the server is so slow that
-// all workers wait, writes are left out; the rate that is reported shows it.
+// write makes writes at the configured rate, evenly distributed. If all workers are waiting for the server, writes are
+// left out; the reported rate shows this.
 func (r *run) write(ctx context.Context) {
-	work := make(chan struct{}, r.o.rate) // a second's
+	work := make(chan struct{}, r.o.rate) // the writes of one second
 	var wg sync.WaitGroup
 	const connections = 4
 	for i := range connections {
@@ -182,7 +183,7 @@ func (r *run) write(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-			// A change is two writes in the cases that replace: see change.
+			// A replacement is two writes (see change), so there are fewer changes than writes.
 			for due := int(time.Since(began).Seconds() * float64(r.o.rate) / writesPerChange); sent < due; sent++ {
 				select {
 				case work <- struct{}{}:
@@ -195,14 +196,14 @@ func (r *run) write(ctx context.Context) {
 	wg.Wait()
 }
 
-// A change is one of ten: four replace an object, which is two writes.
+// Four of ten changes replace an object, which takes two writes.
 const (
 	changes         = 10
 	replacing       = 4
 	writesPerChange = float64(changes+replacing) / changes
 )
 
-// change makes one change of the mix.
+// change makes one change.
 func (r *run) change(ctx context.Context, c *client, rng *rand.Rand) {
 	switch n := rng.IntN(changes); n {
 	case 0, 1, 2, 3:
@@ -229,7 +230,7 @@ func (r *run) done(_ []byte, err error) {
 	r.figures.wrote(err)
 }
 
-// pick chooses a kind of which an object is replaced.
+// pick returns a random kind, one of whose objects is to be replaced.
 func (r *run) pick(rng *rand.Rand) *kind {
 	sum := 0
 	for _, k := range r.kinds {
@@ -244,8 +245,8 @@ func (r *run) pick(rng *rand.Rand) *kind {
 	panic("the weights are less than their sum")
 }
 
-// replace deletes the object of the slot that was replaced longest ago and creates
-// its successor. It returns the size of that.
+// replace deletes the object of the slot that was replaced longest ago and creates a new one. It returns the size of
+// the new object.
 func (r *run) replace(ctx context.Context, c *client, k *kind) int {
 	slot := int((r.next[k].Add(1) - 1) % int64(k.slots))
 	defer r.lock(slot).Unlock()
@@ -278,12 +279,11 @@ func revisionOf(object []byte) string {
 	var o struct {
 		Metadata struct{ ResourceVersion string }
 	}
-	_ = json.Unmarshal(object, &o) // without it, the next update fails and says so
+	_ = json.Unmarshal(object, &o) // if it fails, the next update fails with a conflict
 	return o.Metadata.ResourceVersion
 }
 
-// touch patches an object with a new annotation and what rest says, which has a verb
-// for a value that is new.
+// touch patches an object with a new annotation and with rest, a format in which a verb stands for a new value.
 func (r *run) touch(ctx context.Context, c *client, k *kind, rng *rand.Rand, subresource, contentType, rest string) {
 	slot := rng.IntN(k.slots)
 	defer r.lock(slot).Unlock()

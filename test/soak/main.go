@@ -1,10 +1,8 @@
-// Command soak loads a server for an hour and reports whether anything grows. It
-// starts the server as a child process on a new data directory, writes objects of
-// several kinds at a constant rate while the number of live objects stays the same,
-// and has watchers, readers, and clients that come and go beside it. Every ten seconds
-// it notes what the server uses and how fast it answers, in a CSV file. At the end it
-// prints two Markdown tables: the figures by intervals, and for each figure whether it
-// was flat. docs/reliability.md has the results.
+// Command soak loads a server for an hour and reports whether anything grows. It starts the server as a child process
+// on a new data directory. It writes objects of several kinds at a constant rate, while the number of live objects
+// stays the same; watchers, readers, and clients that connect and disconnect run at the same time. Every ten seconds
+// it writes the server's resource usage and latencies to a CSV file. At the end it prints two Markdown tables: the
+// figures by intervals, and for each figure whether it was flat. docs/reliability.md has the results.
 //
 //	go run ./test/soak -duration 1h -csv soak.csv > soak.md
 package main

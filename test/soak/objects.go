@@ -10,22 +10,22 @@ import (
 
 const namespace = "soak"
 
-// timeAnnotation has the moment at which a write was sent, in nanoseconds, from which
-// watchers see how long its event took.
+// timeAnnotation is an annotation with the time at which a write was sent, in nanoseconds. Watchers compute from it
+// how long the event took.
 const timeAnnotation = "soak.keelson.dev/sent"
 
-// kind is objects of one kind: as many as slots, at any time. An object is replaced
-// by deleting it and creating one of another name.
+// kind describes the objects of one kind. The number of slots is the number of objects at any time. An object is
+// replaced by deleting it and creating one with another name.
 type kind struct {
 	name  string // of the resource
 	path  string // of the collection in the namespace
 	slots int
-	// weight is the share of writes that replace objects of this kind.
+	// weight is the kind's share of the writes that replace objects.
 	weight int
 	body   func(name, sent string) string
-	// generation is what each slot's name ends with, which changes when it is replaced.
+	// generation is the end of the name of each slot's object, which changes when the object is replaced.
 	generation []int
-	// revision is the resourceVersion of each slot's object, of kinds that are updated.
+	// revision is the resourceVersion of each slot's object, for kinds that are updated.
 	revision []string
 }
 
@@ -33,7 +33,7 @@ func (k *kind) object(slot int) string {
 	return fmt.Sprintf("%s-%d-%d", k.name, slot, k.generation[slot])
 }
 
-// filler is text that does not compress well, as configuration does not.
+// filler is text that compresses about as badly as configuration does.
 func filler(size int, seed uint64) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-_=/ "
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -44,7 +44,7 @@ func filler(size int, seed uint64) string {
 	return b.String()
 }
 
-// kinds returns what the load is made of, with so many times the usual objects.
+// kinds returns the kinds of the load; scale multiplies the number of objects.
 func kinds(scale float64) []*kind {
 	metadata := func(name, sent string) string {
 		return fmt.Sprintf(`"metadata":{"name":%q,"labels":{"app":"soak"},"annotations":{%q:%q}}`, name, timeAnnotation, sent)
@@ -105,7 +105,7 @@ func leaseBody(name, sent, revision string) string {
 		name, revision, timeAnnotation, sent, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 }
 
-// definition makes the custom resource.
+// definition is the CustomResourceDefinition of the load.
 const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.soak.keelson.dev"},
 "spec":{"group":"soak.keelson.dev","scope":"Namespaced","names":{"plural":"widgets","singular":"widget",
 	"kind":"Widget","listKind":"WidgetList"},

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// readsASecond is how many objects are read.
+// readsASecond is the number of GET requests in a second.
 const readsASecond = 50
 
-// get reads objects at random.
+// get reads random objects.
 func (r *run) get(ctx context.Context) {
 	c := newClient(r.server.url)
 	defer c.end()
@@ -36,13 +36,13 @@ func (r *run) get(ctx context.Context) {
 		_, err := c.send(ctx, http.MethodGet, path, "", nil)
 		var status *statusError
 		if errors.As(err, &status) && status.code == http.StatusNotFound {
-			continue // it was replaced meanwhile
+			continue // it was replaced in the meantime
 		}
 		r.read(ctx, &r.figures.gets, began, err)
 	}
 }
 
-// read notes how long a read took, or that it failed.
+// read records how long a read took, or that it failed.
 func (r *run) read(ctx context.Context, d *durations, began time.Time, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -53,7 +53,7 @@ func (r *run) read(ctx context.Context, d *durations, began time.Time, err error
 	}
 }
 
-// listMeta is what is read of a list.
+// listMeta is the part of a list that the reader uses.
 type listMeta struct {
 	Metadata struct {
 		ResourceVersion, Continue string
@@ -62,8 +62,8 @@ type listMeta struct {
 	Items []json.RawMessage
 }
 
-// page reads whole collections page by page, with a pause between two pages: a token
-// has to be good for the whole list while objects change.
+// page reads whole collections page by page, with a pause between two pages: a continue token must work until the end
+// of the list while objects change.
 func (r *run) page(ctx context.Context) {
 	c := newClient(r.server.url)
 	defer c.end()
@@ -96,8 +96,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// comeAndGo has a new client connect every half second, list, watch for some seconds,
-// and leave.
+// comeAndGo starts a new client every half second, which connects, lists, watches for some seconds, and disconnects.
 func (r *run) comeAndGo(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(r.o.seed, 1<<33))
 	for ctx.Err() == nil {
@@ -126,7 +125,7 @@ func (r *run) visit(ctx context.Context, k *kind, stay time.Duration) {
 	r.follow(ctx, c, k, list.Metadata.ResourceVersion)
 }
 
-// count returns how many objects there are of all kinds.
+// count returns the number of existing objects of all kinds.
 func (r *run) count(ctx context.Context, c *client) (int, error) {
 	sum := 0
 	for _, k := range r.kinds {
@@ -143,8 +142,8 @@ func (r *run) count(ctx context.Context, c *client) (int, error) {
 	return sum, nil
 }
 
-// watch watches a kind as an informer does: it goes on where it was when the watch
-// ends, and lists anew when that is too old.
+// watch watches a kind in the same way as an informer: when the watch ends, it continues at the last revision, and
+// lists again if that revision is too old.
 func (r *run) watch(ctx context.Context, k *kind) {
 	c := newClient(r.server.url)
 	defer c.end()
@@ -167,8 +166,8 @@ func (r *run) watch(ctx context.Context, k *kind) {
 	}
 }
 
-// follow watches from a revision until ctx or the server ends it. It returns the
-// revision to go on from, "" if there is none.
+// follow watches from a revision until ctx or the server ends the watch. It returns the revision at which to continue,
+// or "" if a new list is needed.
 func (r *run) follow(ctx context.Context, c *client, k *kind, revision string) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -199,14 +198,14 @@ func (r *run) follow(ctx context.Context, c *client, k *kind, revision string) s
 			}
 		}
 		if err := decoder.Decode(&event); err != nil {
-			return revision // the server ended the watch, or ctx
+			return revision // the server or ctx has ended the watch
 		}
 		switch event.Type {
 		case "ERROR":
 			r.figures.failed(&statusError{request: "watch " + k.name, code: event.Object.Code, body: event.Object.Message})
 			return ""
 		case "ADDED", "MODIFIED":
-			// A deletion, and what comes before it, has the time of the object's last change.
+			// A deletion, and a write that only sets the deletionTimestamp, has the annotation of the write before it.
 			sent, err := strconv.ParseInt(event.Object.Metadata.Annotations[timeAnnotation], 10, 64)
 			if err == nil && event.Object.Metadata.DeletionTimestamp == "" {
 				r.figures.lags.add(time.Since(time.Unix(0, sent)))

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// durations collects how long things took since they were last taken.
+// durations collects durations between two calls of take.
 type durations struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards all fields
 	all []time.Duration
 }
 
@@ -26,7 +26,7 @@ func (d *durations) add(t time.Duration) {
 	d.mu.Unlock()
 }
 
-// take returns the median and the 99th percentile in milliseconds, and begins anew.
+// take returns the median and the 99th percentile in milliseconds, and removes all durations.
 func (d *durations) take() (p50, p99 float64) {
 	d.mu.Lock()
 	all := d.all
@@ -42,11 +42,11 @@ func (d *durations) take() (p50, p99 float64) {
 	return at(50), at(99)
 }
 
-// figures is what the clients count.
+// figures are the counts of the clients.
 type figures struct {
 	gets, pages, lags durations
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	writes   int
 	failures int
 	messages map[string]int // kinds of failures, over the whole run
@@ -65,12 +65,12 @@ func (f *figures) wrote(err error) {
 	f.mu.Unlock()
 }
 
-// failed counts something that failed.
+// failed counts a failure.
 func (f *figures) failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failures++
-	// Names and numbers of objects do not make a failure one of another kind.
+	// Names and numbers of objects are removed, so that failures of one kind are counted together.
 	message := strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
 			return -1
@@ -83,7 +83,7 @@ func (f *figures) failed(err error) {
 	}
 }
 
-// takeCounts returns the counts since they were last taken.
+// takeCounts returns the counts since the last call.
 func (f *figures) takeCounts() (writes, failures int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *figures) takeCounts() (writes, failures int) {
 	return writes, failures
 }
 
-// errorsSeen returns what failed, with how often.
+// errorsSeen returns the kinds of failures and how often each occurred.
 func (f *figures) errorsSeen() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,17 +103,16 @@ func (f *figures) errorsSeen() []string {
 	return out
 }
 
-// column is a figure of a sample.
+// column describes one figure of a sample.
 type column struct {
 	name string // with the unit
-	// floor is what a difference is not worth mentioning, in the unit: the figure is
-	// flat if it changes by less.
+	// floor is a change in the unit of the figure that does not matter: a figure that changes by less is flat.
 	floor float64
-	// judged says that the figure has to be flat.
+	// judged means that the figure has to be flat.
 	judged bool
 }
 
-// columns is the order of a sample's values.
+// columns are the figures of a sample in their order.
 func columns() []column {
 	return []column{
 		{name: "anonymous memory (MiB)", floor: 4, judged: true},
@@ -134,13 +133,13 @@ func columns() []column {
 	}
 }
 
-// sample is the figures of one moment.
+// sample has the figures at one moment.
 type sample struct {
-	at     time.Duration // since the load began
-	values []float64     // as columns has them
+	at     time.Duration // since the start of the load
+	values []float64     // in the order of columns
 }
 
-// sampleUntil takes samples until ctx ends. It fails if the server ends before.
+// sampleUntil takes samples until ctx ends. It fails if the server ends before that.
 func (r *run) sampleUntil(ctx context.Context, began time.Time, csv, progress io.Writer) ([]sample, error) {
 	c := newClient(r.server.url)
 	defer c.end()
@@ -205,8 +204,7 @@ func (r *run) sample(
 	}}, p.cpu
 }
 
-// scrape reads the number of goroutines and the bytes of heap in use from the
-// server's metrics.
+// scrape reads the number of goroutines and the bytes of heap in use from the metrics of the server.
 func scrape(ctx context.Context, c *client) (goroutines, heap float64, err error) {
 	answer, err := c.send(ctx, http.MethodGet, "/metrics", "", nil)
 	if err != nil {

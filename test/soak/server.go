@@ -31,7 +31,7 @@ type server struct {
 	err          error
 }
 
-// build compiles the server of this checkout.
+// build compiles the server of this source tree.
 func build(ctx context.Context, dir string) (string, error) {
 	program := filepath.Join(dir, "keelson")
 	c := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/keelson-dev/keelson/cmd/keelson")
@@ -77,7 +77,7 @@ func startServer(ctx context.Context, o *options, errOut io.Writer) (*server, er
 	hello := make(chan string, 1)
 	go func() {
 		lines := bufio.NewReader(stdout)
-		line, _ := lines.ReadString('\n') // an empty line tells as much as the error
+		line, _ := lines.ReadString('\n') // the start has failed if the line is empty
 		hello <- line
 		_, _ = io.Copy(io.Discard, lines)
 		s.err = s.cmd.Wait()
@@ -99,9 +99,9 @@ func startServer(ctx context.Context, o *options, errOut io.Writer) (*server, er
 	return nil, err
 }
 
-// stop ends the server in peace, or at once if that takes too long.
+// stop ends the server with SIGTERM, or kills it if that takes too long.
 func (s *server) stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended
 	select {
 	case <-s.ended:
 	case <-time.After(stopLimit):
@@ -111,7 +111,7 @@ func (s *server) stop() {
 	_ = s.log.Close()
 }
 
-// procFigures is what /proc tells of a process; zero where there is none.
+// procFigures are figures from /proc about a process; they are zero on systems without /proc.
 type procFigures struct {
 	anonymous   int64 // bytes of resident anonymous memory
 	descriptors int
@@ -131,7 +131,7 @@ func readProc(pid int) procFigures {
 	descriptors, _ := os.ReadDir(filepath.Join(dir, "fd"))
 	p.descriptors = len(descriptors)
 	stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-	// The second field is the command in parentheses and may have spaces.
+	// The second field is the command in parentheses, which may contain spaces.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	const utime, stime, tick = 11, 12, 10 * time.Millisecond
 	if fields := strings.Fields(rest); len(fields) > stime {
@@ -143,17 +143,17 @@ func readProc(pid int) procFigures {
 	return p
 }
 
-// diskUsage returns the bytes of the blocks of all files below a directory. The
-// engine deletes files while they are walked over; those count as nothing.
+// diskUsage returns the bytes of the blocks of all files below a directory. Files that the engine deletes meanwhile
+// are not counted.
 func diskUsage(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // it was deleted meanwhile
+			return nil //nolint:nilerr // it was deleted in the meantime
 		}
 		info, err := d.Info()
 		if err != nil {
-			return nil //nolint:nilerr // it was deleted meanwhile
+			return nil //nolint:nilerr // it was deleted in the meantime
 		}
 		const block = 512
 		if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// flatShare is how much of its mean a figure may change over the time that is judged
-// and still be called flat.
+// flatShare is the share of its mean by which a figure may change over the judged time and still be called flat.
 const flatShare = 0.05
 
-// slope returns the change of a figure for each second, by the method of Theil and
-// Sen: the median of the slopes between all pairs of samples. A quarter of the samples
-// may lie anywhere without a great effect, as those of a compaction do.
+// slope returns the change of a figure per second, by the method of Theil and Sen: the median of the slopes between
+// all pairs of samples. Up to a quarter of the samples may be outliers without a great effect on it, for example those
+// during a compaction.
 func slope(seconds, values []float64) float64 {
 	var slopes []float64
 	for i := range values {
@@ -50,16 +49,15 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// trend is what became of a figure over the last three quarters of a run.
+// trend is the development of a figure over the last three quarters of a run.
 type trend struct {
 	mean, least, most float64
 	change            float64 // slope times duration
 	verdict           string
 }
 
-// judge says whether a figure was flat over the last three quarters of the samples:
-// whether the slope changes it by less than flatShare of its mean, or by less than the
-// floor, over that time.
+// judge returns whether a figure was flat over the last three quarters of the samples: whether its slope changes it,
+// over that time, by less than flatShare of its mean or by less than the floor.
 func judge(c column, samples []sample, index int) trend {
 	samples = samples[len(samples)/4:]
 	var seconds, values []float64
@@ -124,8 +122,7 @@ func report(out io.Writer, o *options, samples []sample, failures []string) erro
 	return err
 }
 
-// intervals prints the means of the figures, a row for each interval. Errors are
-// added up.
+// intervals prints the means of the figures, one row for each interval. Errors are added up.
 func intervals(b *strings.Builder, length time.Duration, samples []sample) {
 	b.WriteString("| minutes |")
 	for _, c := range columns() {

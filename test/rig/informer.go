@@ -11,26 +11,26 @@ import (
 	"github.com/keelson-dev/keelson/test/history"
 )
 
-// Informer watches a selection for the length of a test as an informer does: when
-// a watch ends it begins the next one where it was.
+// Informer watches a selection for the duration of a test in the same way as a client-go informer: when a watch ends,
+// it starts the next one at the revision that it has seen.
 type Informer struct {
 	Name     string
 	Selector history.Selector
 	Client   *Client
-	Seconds  int // that each watch lasts, at most; 0 is as the server likes
+	Seconds  int // the timeoutSeconds of each watch; 0 leaves it to the server
 
-	last atomic.Int64 // revision seen
+	last atomic.Int64 // the last revision that was seen
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	ended   []history.Watch
 	current history.Watch
 	errs    []error
 }
 
-// Start begins at a revision; 0 lets the server begin with its state.
+// Start sets the first revision; with 0 the server sends its current state first.
 func (f *Informer) Start(from int64) { f.last.Store(from) }
 
-// Seen is the revision of the last event or bookmark.
+// Seen returns the revision of the last event or bookmark.
 func (f *Informer) Seen() int64 { return f.last.Load() }
 
 // Run watches until ctx ends.
@@ -56,10 +56,11 @@ func (f *Informer) Run(ctx context.Context) {
 	}
 }
 
+// once runs the n-th watch until it ends.
 func (f *Informer) once(ctx context.Context, n int) error {
 	world := f.Client.Rec.World()
 	begin := func(from int64, state map[string]history.State) bool {
-		return f.told(world, func() {
+		return f.record(world, func() {
 			f.current = history.Watch{
 				Name: fmt.Sprintf("%s, watch %d", f.Name, n), Selector: f.Selector, From: from, Initial: state,
 			}
@@ -71,9 +72,9 @@ func (f *Informer) once(ctx context.Context, n int) error {
 		return nil
 	}
 	return f.Client.Watch(ctx, WatchOptions{
-		Selector: f.Selector, From: from, Seconds: f.Seconds, Began: begin,
-		Told: func(e history.Event) bool {
-			return f.told(world, func() {
+		Selector: f.Selector, From: from, Seconds: f.Seconds, OnStart: begin,
+		OnEvent: func(e history.Event) bool {
+			return f.record(world, func() {
 				f.current.Events = append(f.current.Events, e)
 				f.last.Store(max(f.Seen(), e.State.Revision))
 			})
@@ -81,15 +82,17 @@ func (f *Informer) once(ctx context.Context, n int) error {
 	})
 }
 
-func (f *Informer) told(world int, note func()) bool {
-	return f.Client.Rec.Told(world, func() {
+// record calls note, which changes the fields guarded by mu, unless the world has ended. It returns whether it has
+// called note.
+func (f *Informer) record(world int, note func()) bool {
+	return f.Client.Rec.RecordIn(world, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		note()
 	})
 }
 
-// Ended returns, and forgets, the watches that have ended, and what went wrong.
+// Ended returns the watches that have ended since the last call, and the errors.
 func (f *Informer) Ended() ([]history.Watch, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package chaos proves the store's guarantees while it is killed and while the
-// disk loses what was not synced.
+// Package chaos tests the guarantees of the store while its process is killed, and while the disk loses data that was
+// not synced.
 package chaos
 
 import (
@@ -16,80 +16,82 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// note is one change that somebody was told of.
-type note struct {
+// knownChange is one change that a writer or watcher knows of.
+type knownChange struct {
 	revision int64
 	key      string
-	value    string // "" and deleted for a deletion
+	value    string // "" with deleted set for a deletion
 	deleted  bool
 }
 
-func (n note) String() string {
+func (n knownChange) String() string {
 	return fmt.Sprintf("%d %s %s %t", n.revision, n.key, n.value, n.deleted)
 }
 
-// ledger collects what the outside world knows. It outlives the stores.
-type ledger struct {
-	mu    sync.Mutex
-	notes map[int64]note
-	total int   // notes, with those that were forgotten
-	floor int64 // notes up to it were forgotten
+// acknowledgedChanges collects all changes that writers and watchers know of. It is used for many stores on the same
+// data, one after the other.
+type acknowledgedChanges struct {
+	mu      sync.Mutex
+	changes map[int64]knownChange
+	total   int   // the number of changes, including forgotten ones
+	floor   int64 // changes up to this revision were forgotten
 }
 
-func newLedger() *ledger { return &ledger{notes: map[int64]note{}} }
+func newAcknowledgedChanges() *acknowledgedChanges {
+	return &acknowledgedChanges{changes: map[int64]knownChange{}}
+}
 
-// add takes a note; a revision told twice must be the same change.
-func (l *ledger) add(n note) error {
+// add records a change. If a revision is recorded twice, it must be the same change.
+func (l *acknowledgedChanges) add(n knownChange) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if before, ok := l.notes[n.revision]; ok && before != n {
+	if before, ok := l.changes[n.revision]; ok && before != n {
 		return fmt.Errorf("revision %d stands for two changes: %v and %v", n.revision, before, n)
 	}
-	if _, ok := l.notes[n.revision]; !ok && n.revision > l.floor {
-		l.notes[n.revision] = n
+	if _, ok := l.changes[n.revision]; !ok && n.revision > l.floor {
+		l.changes[n.revision] = n
 		l.total++
 	}
 	return nil
 }
 
-// forget drops what was verified and has been compacted since, so that many rounds
-// do not take ever longer. The last note stays: revisions may not go back.
-func (l *ledger) forget(compacted int64) {
+// forget drops changes that were verified and are compacted now, so that rounds do not take longer and longer. It keeps
+// the last change, because revisions must not go back.
+func (l *acknowledgedChanges) forget(compacted int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := int64(0)
-	for r := range l.notes {
+	for r := range l.changes {
 		last = max(last, r)
 	}
 	l.floor = max(l.floor, min(compacted, last-1))
-	for r := range l.notes {
+	for r := range l.changes {
 		if r <= l.floor {
-			delete(l.notes, r)
+			delete(l.changes, r)
 		}
 	}
 }
 
-// size is how many changes were told so far.
-func (l *ledger) size() int {
+// size returns the number of recorded changes.
+func (l *acknowledgedChanges) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
 }
 
-func (l *ledger) copy() map[int64]note {
+func (l *acknowledgedChanges) copy() map[int64]knownChange {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make(map[int64]note, len(l.notes))
-	for r, n := range l.notes {
+	out := make(map[int64]knownChange, len(l.changes))
+	for r, n := range l.changes {
 		out[r] = n
 	}
 	return out
 }
 
-// verify proves that s holds every note, at its revision, that its history is
-// whole and that its state is what its history leads to. All transactions have one
-// operation, so a revision is one change.
-func verify(t *testing.T, s storage.Store, notes map[int64]note) {
+// verify checks that s has every change at its revision, that its history has no gaps, and that its state is the result
+// of its history. Every transaction has one operation, so a revision is one change.
+func verify(t *testing.T, s storage.Store, changes map[int64]knownChange) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -99,7 +101,7 @@ func verify(t *testing.T, s storage.Store, notes map[int64]note) {
 	}
 	history, state := replay(ctx, t, s, current)
 	compacted := s.Stats().CompactedRevision
-	for r, n := range notes {
+	for r, n := range changes {
 		switch {
 		case r > current:
 			t.Errorf("lost: %v; the store is at revision %d", n, current)
@@ -107,7 +109,7 @@ func verify(t *testing.T, s storage.Store, notes map[int64]note) {
 			t.Errorf("lost: %v; the store has %v", n, history[r])
 		}
 	}
-	// All at one revision: keys expire meanwhile.
+	// All reads are at one revision, because keys may expire in the meantime.
 	result, err := s.Range(ctx, storage.RangeRequest{Revision: current})
 	if err != nil {
 		t.Fatal(err)
@@ -130,11 +132,11 @@ func same(a, b storage.Entry) bool {
 		bytes.Equal(a.Value, b.Value)
 }
 
-// replay reads the whole history up to a revision, and checks that each event
-// continues the one before.
+// replay reads the whole history up to a revision, and checks that each event begins with the state after the previous
+// one.
 func replay(
 	ctx context.Context, t *testing.T, s storage.Store, current int64,
-) (map[int64]note, map[string]storage.Entry) {
+) (map[int64]knownChange, map[string]storage.Entry) {
 	t.Helper()
 	base := max(s.Stats().CompactedRevision, 1)
 	start, err := s.Range(ctx, storage.RangeRequest{Revision: base})
@@ -145,7 +147,7 @@ func replay(
 	for _, e := range start.Entries {
 		state[e.Key] = e
 	}
-	history := map[int64]note{}
+	history := map[int64]knownChange{}
 	if base == current {
 		return history, state
 	}
@@ -164,7 +166,7 @@ func replay(
 		for _, e := range b.Events {
 			r := e.Entry.ModRevision
 			if r > current {
-				break // a key expired meanwhile
+				break // a key has expired in the meantime
 			}
 			if r != next {
 				t.Fatalf("history goes from revision %d to %d", next-1, r)
@@ -173,7 +175,7 @@ func replay(
 			if !same(e.Prev, state[e.Entry.Key]) {
 				t.Errorf("event at %d has previous %v, want %v", r, e.Prev, state[e.Entry.Key])
 			}
-			history[r] = noteOf(e)
+			history[r] = knownChangeOf(e)
 			if e.Deleted {
 				delete(state, e.Entry.Key)
 			} else {
@@ -187,13 +189,12 @@ func replay(
 	return history, state
 }
 
-func noteOf(e storage.Event) note {
-	return note{revision: e.Entry.ModRevision, key: e.Entry.Key, value: string(e.Entry.Value), deleted: e.Deleted}
+func knownChangeOf(e storage.Event) knownChange {
+	return knownChange{revision: e.Entry.ModRevision, key: e.Entry.Key, value: string(e.Entry.Value), deleted: e.Deleted}
 }
 
-// write makes changes to the keys of one writer until it fails, and tells each
-// that was acknowledged.
-func write(ctx context.Context, s storage.Store, writer int, tell func(note)) error {
+// write changes the keys of one writer until an error occurs. It calls record for each acknowledged change.
+func write(ctx context.Context, s storage.Store, writer int, record func(knownChange)) error {
 	for n := 0; ; n++ {
 		key := fmt.Sprintf("/w%d/%d", writer, n%17)
 		op := storage.Put(key, fmt.Appendf(nil, "%d-%d-%d", writer, n, time.Now().UnixNano()))
@@ -210,16 +211,16 @@ func write(ctx context.Context, s storage.Store, writer int, tell func(note)) er
 			return err
 		}
 		if op.Delete {
-			// It changed nothing if the key was not there, and then r is somebody
-			// else's; what it did, the watcher tells.
+			// A deletion of a missing key changes nothing, and then r is the revision of another change. The watcher
+			// reports the deletions that have changed something.
 			continue
 		}
-		tell(note{revision: r, key: key, value: string(op.Value)})
+		record(knownChange{revision: r, key: key, value: string(op.Value)})
 	}
 }
 
-// watch tells every event from revision from on.
-func watch(ctx context.Context, s storage.Store, from int64, tell func(note)) error {
+// watch calls record for every event from revision from on.
+func watch(ctx context.Context, s storage.Store, from int64, record func(knownChange)) error {
 	w, err := s.Watch(ctx, "", from)
 	if err != nil {
 		return err
@@ -231,7 +232,7 @@ func watch(ctx context.Context, s storage.Store, from int64, tell func(note)) er
 			return err
 		}
 		for _, e := range b.Events {
-			tell(noteOf(e))
+			record(knownChangeOf(e))
 		}
 	}
 }
@@ -239,7 +240,7 @@ func watch(ctx context.Context, s storage.Store, from int64, tell func(note)) er
 func options(o embedded.Options) embedded.Options {
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	o.SweepInterval = 20 * time.Millisecond
-	o.MemTableBytes = 256 << 10 // flushes and compacts
+	o.MemTableBytes = 256 << 10 // small, so that the engine flushes and compacts often
 	if o.HistoryWindow == 0 {
 		o.HistoryWindow = -1
 	}
