@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// plainCodec keeps values as they are; the first 8 bytes name the node.
+// plainCodec does not change values; the first 8 bytes are the name of the node.
 type plainCodec struct{ labels []Label }
 
 func (c plainCodec) Read(_ string, value []byte, _ int64) (Header, error) {
@@ -21,7 +21,7 @@ func (c plainCodec) Read(_ string, value []byte, _ int64) (Header, error) {
 
 func (c plainCodec) Restamp(data []byte, _ int64) ([]byte, error) { return data, nil }
 
-// nodeCodec has one indexed field.
+// nodeCodec has one indexed field, the node.
 type nodeCodec struct{ plainCodec }
 
 func (c nodeCodec) Read(key string, value []byte, revision int64) (Header, error) {
@@ -30,7 +30,7 @@ func (c nodeCodec) Read(key string, value []byte, revision int64) (Header, error
 	return h, err
 }
 
-// filled is a store with n objects, without history.
+// filled returns a store with n objects and without a history.
 func filled(n int, value func(i int) []byte) *fakeStore {
 	s := newFakeStore()
 	for i := range n {
@@ -84,7 +84,7 @@ func BenchmarkAscend(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/object")
 }
 
-func BenchmarkFormHit(b *testing.B) {
+func BenchmarkEncodingHit(b *testing.B) {
 	_, r, s := benchResource(b, 100)
 	o, _ := s.Get("default/object-0000050")
 	other := []byte("x")
@@ -96,7 +96,7 @@ func BenchmarkFormHit(b *testing.B) {
 	}
 }
 
-func BenchmarkFormAdd(b *testing.B) {
+func BenchmarkEncodingAdd(b *testing.B) {
 	_, r, s := benchResource(b, 100_000)
 	var objects []*Object
 	s.Ascend("", "", func(o *Object) bool { objects = append(objects, o); return true })
@@ -108,8 +108,8 @@ func BenchmarkFormAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is the feed's work on one event of one resource with 10,000
-// objects and that many cursors that it does not concern.
+// BenchmarkAppend measures how the feed applies one event of a resource with 10,000 objects and as many cursors, none
+// of which the event matches.
 func BenchmarkAppend(b *testing.B) {
 	for _, cursors := range []int{0, 200, 10_000} {
 		b.Run(fmt.Sprint(cursors, "-others"), func(b *testing.B) {
@@ -128,7 +128,8 @@ func BenchmarkAppend(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				at++
 				changes[0].Entry = storage.Entry{
-					Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%10_000), Value: value, ModRevision: at, CreateRevision: 1,
+					Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%10_000), Value: value, ModRevision: at,
+					CreateRevision: 1,
 				}
 				r.receive(changes, at)
 			}
@@ -136,9 +137,10 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// waitingCursors starts goroutines that follow cursors until the returned
-// function is called.
-func waitingCursors(tb testing.TB, r *Resource, from int64, n int, in func(i int) Interest, delivered *atomic.Int64) (stop func()) {
+// waiting returns the number of postings for which a cursor waits.
+func waitingCursors(
+	tb testing.TB, r *Resource, from int64, n int, in func(i int) Interest, delivered *atomic.Int64,
+) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for i := range n {
@@ -162,7 +164,7 @@ func waitingCursors(tb testing.TB, r *Resource, from int64, n int, in func(i int
 	return func() { cancel(); all.Wait() }
 }
 
-// BenchmarkFanOut measures from an event's receipt to its delivery to all.
+// BenchmarkFanOut measures from the arrival of an event to its delivery to all cursors.
 func BenchmarkFanOut(b *testing.B) {
 	for _, batch := range []int{1, 16} {
 		for _, cursors := range []int{200, 10_000} {
@@ -182,7 +184,8 @@ func BenchmarkFanOut(b *testing.B) {
 					for j := range changes {
 						at++
 						changes[j].Entry = storage.Entry{
-							Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%10_000), Value: value, ModRevision: at, CreateRevision: 1,
+							Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%10_000), Value: value, ModRevision: at,
+							CreateRevision: 1,
 						}
 					}
 					r.receive(changes, at)
@@ -205,8 +208,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// BenchmarkMemory reports what an object costs beyond its data, and a cursor that
-// waits beyond its goroutine. It is not a matter of time.
+// BenchmarkMemory reports the memory of an object without its data, and of a waiting cursor without its goroutine. The
+// time of the benchmark has no meaning.
 func BenchmarkMemory(b *testing.B) {
 	const objects, cursors = 100_000, 10_000
 	value := []byte("node-000" + string(make([]byte, 200)))
@@ -275,7 +278,8 @@ func BenchmarkViewAt(b *testing.B) {
 	for i := range 10_000 {
 		at++
 		changes = append(changes, storage.Event{Entry: storage.Entry{
-			Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%100_000), Value: make([]byte, 400), ModRevision: at, CreateRevision: 1,
+			Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%100_000), Value: make([]byte, 400), ModRevision: at,
+			CreateRevision: 1,
 		}})
 	}
 	for i := range changes {

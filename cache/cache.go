@@ -6,6 +6,17 @@
 // is interested in (package interest). The objects of a resource are held in a copy-on-write tree (package index)
 // if they are few or are read often (see Memory); otherwise they are read from the store. Readers take a View,
 // which hides this difference, and hold no lock while they use it.
+//
+// Files, in the order to read them:
+//
+//   - cache.go: Cache and its configuration; feed.go: the watch of the store that feeds it.
+//   - object.go: Object and Event; unread.go: objects whose stored value cannot be read.
+//   - resource.go: Resource, and how a change is applied; load.go: loading its objects; memory.go and demand.go:
+//     whether its objects are in memory.
+//   - view.go and snapshot.go: reading; count.go: the number of objects after a page; sharedreads.go: reads of old
+//     revisions that requests share.
+//   - cursor.go: watching; history.go: watching from a revision before the log.
+//   - encodings.go and chunks.go: cached encodings of objects and of chunks of lists.
 package cache
 
 import (
@@ -34,21 +45,19 @@ var ErrRemoved = errors.New("cache: the resource was removed")
 // Codec decodes the stored values of one resource. Its methods may be called concurrently and should not decode
 // whole objects.
 type Codec interface {
-	// Read turns a stored value into what is kept. key is the whole key in the
-	// store. The result may share memory with value. An object that cannot be
-	// read is kept with its error, see Object.Err, and is tried again later.
+	// Read decodes a stored value. key is the whole key in the store. The result may share memory with value. If Read
+	// fails, the cache stores an unread object, see Object.Err, and tries again later.
 	//
-	// Read never waits for another program: the changes of all resources wait
-	// while it runs. For a value that needs something from one it fails with an
-	// error that wraps a *storage.PendingError, with which the cache obtains it,
-	// and then calls Read again.
+	// Read must not wait for another program, because the changes of all resources wait while it runs. If it needs
+	// something from one, such as a key of a KMS plug-in, it returns an error that wraps a *storage.PendingError. The
+	// cache obtains what is needed with it, and then calls Read again.
 	Read(key string, value []byte, revision int64) (Header, error)
 	// Restamp returns a copy of data, as made by Read, with another
 	// resourceVersion.
 	Restamp(data []byte, revision int64) ([]byte, error)
 }
 
-// Header is the result of Codec.Read for a stored value.
+// Header is the decoded part of an object that the cache needs.
 type Header struct {
 	Labels []Label  // sorted by key; interned by the codec
 	Fields []string // values of the indexed fields, in the order of Config.Indexes
@@ -70,19 +79,19 @@ type Config struct {
 // Options configure a Cache.
 type Options struct {
 	Store storage.Store
-	// FormBudget bounds the bytes of the forms kept beside objects, over all
-	// resources; 0 is 512 MiB. Groups may take an eighth of it beside.
+	// EncodingBudget bounds the cached encodings of the objects of all resources, in bytes; 0 means 512 MiB. The
+	// encodings of chunks may take an eighth of it in addition.
 	EncodingBudget int64
-	// WindowBytes bounds what a resource's log keeps alive, in bytes; 0 is
-	// 32 MiB. The events of the last revision are kept whatever their size.
+	// WindowBytes bounds the memory that the log of a resource keeps in use, in bytes; 0 means 32 MiB. The events of
+	// the last revision are always kept.
 	WindowBytes int64
-	// Histories bounds the streams of old changes that are open at the same time;
-	// the caches of a process share it. nil is a bound for this cache alone.
+	// Histories bounds the open streams of old changes. The caches of a process share it; nil makes one for this
+	// cache only.
 	Histories *Histories
 	// Memory says which resources have their objects in memory.
 	Memory Memory
-	// IdleDrop is how long a resource that nobody reads or watches stays
-	// in memory, its log included, within a factor of two; 0 is for ever.
+	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
+	// log, within a factor of two; 0 means never.
 	IdleDrop time.Duration
 	Logger   *slog.Logger
 }
@@ -190,8 +199,8 @@ func (c *Cache) Remove(prefix string) {
 	c.mu.Lock()
 	r := c.resources[prefix]
 	if r != nil {
-		// Before the feed passes it by: a reader that sees what the feed applied
-		// sees this too.
+		// This is set before the resource is deleted from the map, so that a reader of a revision that the feed applied
+		// without this resource sees that the resource was removed.
 		r.ended.CompareAndSwap(nil, &ErrRemoved)
 	}
 	delete(c.resources, prefix)
@@ -217,7 +226,7 @@ func (c *Cache) Await(ctx context.Context, revision int64) error { return c.awai
 // Applied returns the revision up to which the logs of all resources are complete.
 func (c *Cache) Applied() int64 { return c.feed.applied.Load() }
 
-// FormBytes is the size of the forms that are kept with objects and groups.
+// EncodingBytes returns the size of the cached encodings of objects and chunks.
 func (c *Cache) EncodingBytes() int64 { return c.encodings.used.Load() + c.chunks.used.Load() }
 
 // err returns the reason why the cache ended, nil while it runs.
@@ -306,7 +315,7 @@ func (c *Cache) await(ctx context.Context, revision int64) error {
 	if w == nil {
 		return c.err()
 	}
-	// The change waited for is most often on its way already.
+	// Usually the change arrives within a short time, without a progress request.
 	timer := time.NewTimer(2 * time.Millisecond)
 	defer timer.Stop()
 	for {
@@ -323,6 +332,7 @@ func (c *Cache) await(ctx context.Context, revision int64) error {
 	}
 }
 
+// awaitError returns the error of a wait for revision that ended with ctx.
 func (c *Cache) awaitError(ctx context.Context, revision int64) error {
 	applied := c.feed.applied.Load()
 	if applied >= revision {
@@ -335,6 +345,7 @@ func (c *Cache) awaitError(ctx context.Context, revision int64) error {
 	return &storage.FutureRevisionError{Revision: revision, Current: current}
 }
 
+// requestProgress makes the store send its current revision, if its watches support that.
 func (c *Cache) requestProgress() {
 	if p := c.feed.watch.Load(); p != nil {
 		if w, ok := (*p).(ProgressRequester); ok {
@@ -354,11 +365,11 @@ type waiter struct {
 	ready    chan struct{} // closed when applied, or when the cache failed
 }
 
-// add returns nil if the revision is already applied.
+// add adds a waiter for a revision. It returns nil if the revision is already applied or the cache has ended.
 func (ws *waiters) add(c *Cache, revision int64) *waiter {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	// Checked under the lock: whoever moves applied looks at the list after.
+	// This is checked under the lock, because advance changes applied before it looks at the list.
 	if c.feed.applied.Load() >= revision || c.err() != nil {
 		return nil
 	}
@@ -367,6 +378,7 @@ func (ws *waiters) add(c *Cache, revision int64) *waiter {
 	return w
 }
 
+// remove removes a waiter that does not wait any more.
 func (ws *waiters) remove(w *waiter) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -397,6 +409,7 @@ func (ws *waiters) wake(applied int64) {
 	ws.list = rest
 }
 
+// fail wakes all waiters after the cache has ended.
 func (ws *waiters) fail() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

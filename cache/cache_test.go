@@ -24,7 +24,7 @@ func podConfig() Config {
 	return Config{Resource: "pods", Prefix: podPrefix, Namespaced: true, Indexes: []string{"node"}, Codec: fakeCodec{}}
 }
 
-// eachStore runs a test over the fake store and over the embedded one.
+// eachStore runs a test with the fake store and with the embedded one.
 func eachStore(t *testing.T, test func(t *testing.T, s storage.Store)) {
 	t.Run("fake", func(t *testing.T) { test(t, newFakeStore()) })
 	t.Run("embedded", func(t *testing.T) {
@@ -75,7 +75,7 @@ func snapshot(t testing.TB, r *Resource, min int64) Snapshot {
 	return s
 }
 
-// showLatest lists the objects of a view of the latest state, and says its revision.
+// showLatest returns the objects and the revision of a view of the latest state.
 func showLatest(t testing.TB, r *Resource) (lines []string, revision int64) {
 	t.Helper()
 	v, err := r.View(t.Context(), Latest)
@@ -92,7 +92,7 @@ func showLatest(t testing.TB, r *Resource) (lines []string, revision int64) {
 	return lines, v.Revision()
 }
 
-// settle waits until no load, and nothing that follows a drop, is under way.
+// settle waits until no load and no release of dropped objects is in progress.
 func settle(t testing.TB, r *Resource) {
 	t.Helper()
 	eventually(t, "no load and no drop is under way", func() bool {
@@ -102,7 +102,7 @@ func settle(t testing.TB, r *Resource) {
 	})
 }
 
-// eventually waits until something is so, for half a minute at most.
+// eventually waits until a condition is true, for at most half a minute.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -112,7 +112,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// showAt lists the objects of a view.
+// showAt returns the objects of a view of a revision.
 func showAt(ctx context.Context, r *Resource, revision int64) (lines []string, err error) {
 	v, err := r.ViewAt(ctx, revision)
 	if err != nil {
@@ -138,7 +138,7 @@ func watch(t testing.TB, r *Resource, from int64, in Interest) *Cursor {
 	return c
 }
 
-// describe writes an event as a line that two runs can be compared by.
+// describe returns an event as a line, by which two runs are compared.
 func describe(e *Event) string {
 	show := func(o *Object) string {
 		if o == nil {
@@ -159,7 +159,7 @@ func show(s Snapshot) (lines []string) {
 
 func showObject(o *Object) string { return fmt.Sprintf("%s@%d=%s", o.Key, o.CreateRevision, o.Data) }
 
-// record is what really happened, as the store tells it.
+// record has the changes of the store, from a watch of the store itself.
 type record struct{ events []storage.Event }
 
 func readRecord(t *testing.T, s storage.Store, through int64) *record {
@@ -239,15 +239,15 @@ func (rec *record) state(revision int64) (lines []string) {
 	return lines
 }
 
-// Writers, readers and watchers at once; afterwards all that was read is held
-// against what the store says happened. A small window makes cursors read history.
-func TestEverybodySeesWhatHappened(t *testing.T) {
+// TestConcurrentReadersAndWatchers runs writers, readers and watchers at the same time. Afterwards everything that they
+// read is compared with the changes of the store. A small window makes cursors read the history.
+func TestConcurrentReadersAndWatchers(t *testing.T) {
 	for name, memory := range memories {
 		t.Run(name, func(t *testing.T) { everybodySeesWhatHappened(t, memory) })
 	}
 }
 
-// memories have all objects in memory, none, and now these and now those.
+// memories are configurations that have all objects in memory, none, and changing ones.
 var memories = map[string]Memory{
 	"held":     {},
 	"stored":   {SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)},
@@ -325,7 +325,8 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 		finished, finish := context.WithCancel(t.Context())
 		interests := []Interest{
 			{}, {}, {Namespace: "ns1"}, {Index: "node", Value: "n2"}, {Namespace: "ns0", Name: "p7"}, {Name: "p41"},
-			{Namespace: "ns2", Index: "node", Value: "n4"}, {Index: "node", Value: "nowhere"}, {Namespace: "ns1", Name: "p1", Index: "node", Value: "n1"},
+			{Namespace: "ns2", Index: "node", Value: "n4"}, {Index: "node", Value: "nowhere"},
+			{Namespace: "ns1", Name: "p1", Index: "node", Value: "n1"},
 		}
 		follow := func(from int64, in Interest, slow bool) {
 			w := &seen{from: from, in: in, upTo: from}
@@ -362,9 +363,9 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 						t.Errorf("%+v: event %d above %d", in, e.Revision, revision)
 					}
 					if o := e.Object; o != nil {
-						form, err := r.Encoded(o, 2, func() ([]byte, error) { return append([]byte("form of "), o.Data...), nil })
-						if err != nil || string(form) != "form of "+string(o.Data) {
-							t.Errorf("form %q of %q, %v", form, o.Data, err)
+						encoding, err := r.Encoded(o, 2, func() ([]byte, error) { return append([]byte("encoding of "), o.Data...), nil })
+						if err != nil || string(encoding) != "encoding of "+string(o.Data) {
+							t.Errorf("encoding %q of %q, %v", encoding, o.Data, err)
 						}
 					}
 					if p := e.Prev; p != nil {
@@ -450,18 +451,20 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 		}
 		for _, one := range shots {
 			if want := rec.state(one.revision); !slices.Equal(one.lines, want) {
-				t.Fatalf("snapshot at %d: %d objects, want %d%s", one.revision, len(one.lines), len(want), difference(one.lines, want))
+				t.Fatalf(
+					"snapshot at %d: %d objects, want %d%s", one.revision, len(one.lines), len(want), difference(one.lines, want),
+				)
 			}
 		}
 		settle(t, r)
-		checkForms(t, c)
+		checkEncodings(t, c)
 		r.usage.used.Store(false)
 		r.drop()
 		if st := r.Stats(); st.Followed || st.Cursors != 0 || st.Interests != 0 {
 			t.Errorf("after all left: %+v", st)
 		}
 		if n := c.EncodingBytes(); n != 0 {
-			t.Errorf("%d bytes of forms of nothing", n)
+			t.Errorf("%d bytes of encodings of nothing", n)
 		}
 	})
 }
@@ -482,8 +485,8 @@ func difference(got, want []string) string {
 	return ""
 }
 
-// checkForms holds the account of forms against a count of all that are kept.
-func checkForms(t *testing.T, c *Cache) {
+// checkEncodings compares the charge of the cached encodings with their real size.
+func checkEncodings(t *testing.T, c *Cache) {
 	t.Helper()
 	objects := make(map[*Object]bool)
 	for _, r := range c.all() {
@@ -508,14 +511,14 @@ func checkForms(t *testing.T, c *Cache) {
 		}
 	}
 	if got := c.EncodingBytes(); got != total {
-		t.Errorf("forms account for %d bytes, there are %d", got, total)
+		t.Errorf("encodings account for %d bytes, there are %d", got, total)
 	}
 	if c.EncodingBytes() > c.encodings.limit+1000 {
-		t.Errorf("%d bytes of forms, limit %d", c.EncodingBytes(), c.encodings.limit)
+		t.Errorf("%d bytes of encodings, limit %d", c.EncodingBytes(), c.encodings.limit)
 	}
 }
 
-func TestLeavingAnInterestIsSeen(t *testing.T) {
+func TestEventOfNoLongerMatchingObject(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		c := newCache(t, s, nil)
 		r := c.Resource(podConfig())
@@ -535,9 +538,9 @@ func TestLeavingAnInterestIsSeen(t *testing.T) {
 	})
 }
 
-// A cursor that nothing matches is current at the tail, whatever has fallen off
-// the log since.
-func TestIdleCursorStaysAtTheTail(t *testing.T) {
+// TestIdleCursorStaysCurrent checks that a cursor without matching events is current at the end of the log, whatever
+// has been removed from the log.
+func TestIdleCursorStaysCurrent(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.WindowBytes = 1 })
 	r := c.Resource(podConfig())
@@ -620,7 +623,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// Events that come while a resource loads are neither lost nor doubled.
+// TestChangesDuringLoad checks that events that arrive during a load are neither lost nor applied twice.
 func TestChangesDuringLoad(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		for i := range 1500 {
@@ -671,8 +674,8 @@ func TestChangesDuringLoad(t *testing.T) {
 	})
 }
 
-// After the store compacted what the feed had still to see, cursors get the
-// difference as events.
+// TestRelist checks that cursors get the difference as events after the store compacted changes that the feed had not
+// seen.
 func TestRelist(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
@@ -752,7 +755,7 @@ func TestRelist(t *testing.T) {
 	}
 }
 
-func TestBrokenWatchGoesOn(t *testing.T) {
+func TestBrokenWatchIsReopened(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
@@ -868,15 +871,17 @@ func TestUnreadableObject(t *testing.T) {
 	}
 }
 
-// TestUnreadableObjectConcernsFieldWatchers: what could not be read when it came may
-// be of any field, and of another than what follows it.
-func TestUnreadableObjectConcernsFieldWatchers(t *testing.T) {
+// TestUnreadableObjectMatchesFieldWatchers checks that the events of an unread object are delivered to watchers of any
+// field value, because its fields are unknown.
+func TestUnreadableObjectMatchesFieldWatchers(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
 	put(t, s, "a/p", "n1|red|x")
 	from := snapshot(t, r, 0).Revision()
-	one, two := watch(t, r, from, Interest{Index: "node", Value: "n1"}), watch(t, r, from, Interest{Index: "node", Value: "n2"})
+	one, two := watch(
+		t, r, from, Interest{Index: "node", Value: "n1"},
+	), watch(t, r, from, Interest{Index: "node", Value: "n2"})
 	elsewhere := watch(t, r, from, Interest{Namespace: "b", Index: "node", Value: "n2"})
 	put(t, s, "a/new", "nonsense")
 	snapshot(t, r, put(t, s, "a/new", "n3|red|x"))
@@ -895,7 +900,7 @@ func TestUnreadableObjectConcernsFieldWatchers(t *testing.T) {
 	}
 }
 
-func TestOffers(t *testing.T) {
+func TestAddEncoding(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
@@ -924,10 +929,10 @@ func TestOffers(t *testing.T) {
 	if len(r.pending.objects) != 0 {
 		t.Errorf("%d offers left", len(r.pending.objects))
 	}
-	checkForms(t, c)
+	checkEncodings(t, c)
 }
 
-func TestFormBudget(t *testing.T) {
+func TestEncodingBudget(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 100 * 1000 })
 	r := c.Resource(podConfig())
@@ -937,17 +942,17 @@ func TestFormBudget(t *testing.T) {
 	now, _ := c.Current(t.Context())
 	snap := snapshot(t, r, now)
 	hot, _ := snap.Get("a/p500")
-	form := func() ([]byte, error) { return make([]byte, 900), nil }
+	encoding := func() ([]byte, error) { return make([]byte, 900), nil }
 	hits := 0
 	for range 3 {
 		snap.Ascend("", "", func(o *Object) bool {
 			if _, ok := hot.CachedEncoding(1); ok {
 				hits++
 			}
-			if _, err := r.Encoded(o, 1, form); err != nil {
+			if _, err := r.Encoded(o, 1, encoding); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.Encoded(hot, 1, form); err != nil {
+			if _, err := r.Encoded(hot, 1, encoding); err != nil {
 				t.Fatal(err)
 			}
 			return true
@@ -957,9 +962,9 @@ func TestFormBudget(t *testing.T) {
 		t.Errorf("what is used all the time was there %d of 3000 times", hits)
 	}
 	if n := c.EncodingBytes(); n > 100*1000+2000 || n < 80*1000 {
-		t.Errorf("%d bytes of forms", n)
+		t.Errorf("%d bytes of encodings", n)
 	}
-	checkForms(t, c)
+	checkEncodings(t, c)
 	if _, err := r.Encoded(hot, 9, func() ([]byte, error) { return nil, errBroken }); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}
@@ -1002,7 +1007,7 @@ func TestSnapshotQueries(t *testing.T) {
 	}
 }
 
-// The bound in bytes holds for large objects too, whose forms live on with them.
+// TestLogOfLargeObjectsIsBounded checks that the log is also bounded in bytes for large objects with cached encodings.
 func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 	const size, writes, bound = 1 << 20, 40, 4 << 20
 	s := newFakeStore()
@@ -1018,7 +1023,9 @@ func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 		}
 		kept = append(kept, o)
 		if st := r.Stats(); st.WindowBytes > bound && st.Events > 1 {
-			t.Fatalf("after %d writes the log has %d events and keeps %d bytes, more than %d", i+1, st.Events, st.WindowBytes, bound)
+			t.Fatalf(
+				"after %d writes the log has %d events and keeps %d bytes, more than %d", i+1, st.Events, st.WindowBytes, bound,
+			)
 		}
 	}
 	if n := c.EncodingBytes(); n > bound+2*size {
@@ -1027,8 +1034,7 @@ func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// slowLoadStore answers the next reads as if their revision had been compacted
-// meanwhile.
+// slowLoadStore answers the next reads as if their revision had been compacted meanwhile.
 type slowLoadStore struct {
 	*fakeStore
 	failures atomic.Int64 // how many reads still fail
@@ -1041,7 +1047,7 @@ func (s *slowLoadStore) Range(ctx context.Context, r storage.RangeRequest) (stor
 	return s.fakeStore.Range(ctx, r)
 }
 
-// A load that the store's compaction overtakes begins again after a pause.
+// TestLoadPausesAfterCompaction checks that a load whose revision was compacted is tried again after a pause.
 func TestLoadPausesAfterCompaction(t *testing.T) {
 	s := &slowLoadStore{fakeStore: newFakeStore()}
 	s.failures.Store(1 << 40)

@@ -11,24 +11,23 @@ import (
 	"github.com/keelson-dev/keelson/cache/index"
 )
 
-// Group is some neighbours of a Snapshot, in key order. What was made of all of them
-// together, such as their text compressed, can be kept with those that stand in one
-// leaf of the tree: a change of any of them makes another leaf.
+// Chunk is a few neighbouring objects of a Snapshot, in the order of their keys. An encoding of all of them together,
+// such as their compressed text, can be cached if the chunk is a whole leaf of the tree. A change of one of the objects
+// creates another leaf, so a cached encoding never has to be invalidated.
 type Chunk struct {
 	Objects []*Object // must not be changed
 	cached  *index.LeafCache
 }
 
-// Groups yields the objects of Ascend in groups of up to some dozens, until yield
-// returns false.
+// Chunks yields the objects of Ascend in chunks of up to 32, until yield returns false.
 func (s Snapshot) Chunks(from, prefix string, yield func(Chunk) bool) {
-	s.objects.All().Leaves(from, prefix, func(objects []*Object, note *index.LeafCache) bool {
-		return yield(Chunk{objects, note})
+	s.objects.All().Leaves(from, prefix, func(objects []*Object, leaf *index.LeafCache) bool {
+		return yield(Chunk{objects, leaf})
 	})
 }
 
-// GroupForm is Form for what is made of a group. Nothing is kept of a group that is
-// only a part of a leaf.
+// EncodedChunk returns an encoding of a chunk: the cached one, or else the result of encode, which is cached. Nothing
+// is cached for a chunk that is only a part of a leaf.
 func (r *Resource) EncodedChunk(chunk Chunk, id EncodingID, encode func() ([]byte, error)) ([]byte, error) {
 	if chunk.cached == nil {
 		return encode()
@@ -45,8 +44,8 @@ func (r *Resource) EncodedChunk(chunk Chunk, id EncodingID, encode func() ([]byt
 	return data, err
 }
 
-// AskedAgain says whether groups were asked for as this form before, and not long
-// ago, and notes that they are now.
+// NoteRequest records a request for chunks in an encoding. It reports whether there was one before, in the last five to
+// ten minutes.
 func (r *Resource) NoteRequest(id EncodingID) bool {
 	log := &r.requests
 	log.mu.Lock()
@@ -59,43 +58,43 @@ func (r *Resource) NoteRequest(id EncodingID) bool {
 	return again
 }
 
-// asked notes the forms that groups were asked for.
+// requestLog has the encodings in which chunks were requested in the current and the previous period of unusedAfter.
 type requestLog struct {
-	mu                sync.Mutex // guards now and before
+	mu                sync.Mutex // guards current and previous
 	current, previous []EncodingID
 }
 
-// forget leaves what was asked for since the last call.
+// rotate begins a new period.
 func (a *requestLog) rotate() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.current, a.previous = nil, a.current
 }
 
-// unusedAfter is for how long forms of objects and groups are kept that nobody asks
-// for, within a factor of two.
+// unusedAfter is how long encodings of objects and chunks are kept without being requested, within a factor of two.
 const unusedAfter = 5 * time.Minute
 
-// groups bounds what is kept with groups and forgets what is not used. A group goes
-// with the last tree that has its leaf, so that a change costs no search here: the
-// clock has but weak pointers, and what a group was charged is given back once the
-// collector has found it.
+// chunkBudget bounds the encodings of chunks, and drops those that are not used. A chunk is garbage when no tree has
+// its leaf any more, so a change of an object does not have to find the chunks. Therefore the clock has only weak
+// pointers, and the charge of a chunk is given back after the garbage collector has found it.
 type chunkBudget struct {
 	limit int64
 	used  atomic.Int64
 
-	mu    sync.Mutex // guards clock and what changes in groups
+	mu    sync.Mutex // guards clock and cachedChunk.queued
 	clock []weak.Pointer[cachedChunk]
 }
 
+// cachedChunk is the encodings of one chunk.
 type cachedChunk struct {
 	encodings atomic.Pointer[[]encoded]
-	used      atomic.Bool // used since the clock last came by
-	// queued says that the clock knows it. Guarded by groups.mu.
+	used      atomic.Bool // used since the clock last passed
+	// queued means that the chunk is on the clock. Guarded by chunkBudget.mu.
 	queued bool
-	charge *atomic.Int64 // of its forms in groups.used
+	charge *atomic.Int64 // bytes of its encodings in chunkBudget.used
 }
 
+// encoding returns an encoding and marks the chunk as used, or returns false.
 func (c *cachedChunk) encoding(id EncodingID) ([]byte, bool) {
 	list := c.encodings.Load()
 	if list == nil {
@@ -112,7 +111,7 @@ func (c *cachedChunk) encoding(id EncodingID) ([]byte, bool) {
 	return nil, false
 }
 
-// add keeps a form of the group at note, unless it is there already.
+// add caches an encoding of the chunk of a leaf, unless it is there already.
 func (b *chunkBudget) add(cache *index.LeafCache, id EncodingID, data []byte) {
 	cost := int64(len(data)) + encodingOverhead
 	if cost > b.limit/4 {
@@ -144,22 +143,23 @@ func (b *chunkBudget) add(cache *index.LeafCache, id EncodingID, data []byte) {
 	}
 }
 
+// newChunk returns a chunk that gives its charge back when it is garbage collected.
 func (b *chunkBudget) newChunk() *cachedChunk {
 	c := &cachedChunk{charge: new(atomic.Int64)}
 	runtime.AddCleanup(c, func(charge *atomic.Int64) { b.used.Add(-charge.Swap(0)) }, c.charge)
 	return c
 }
 
-// expire forgets the groups that were not used since it, or pass, last came by.
+// expire drops the encodings of chunks that were not used since the last call of expire or forgetUnused.
 func (b *chunkBudget) expire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forgetUnused(-1)
 }
 
-// pass goes over the clock, the oldest first, and forgets groups that were not used
-// since it last came by until no more than target is used. It goes round once, so
-// that others stay until the next time. The caller holds mu.
+// forgetUnused goes over the clock, the oldest chunk first, and drops the encodings of chunks that were not used since
+// it last passed, until at most target bytes are used. It goes around once, so the others stay until the next call. The
+// caller holds mu.
 func (b *chunkBudget) forgetUnused(target int64) {
 	for n := len(b.clock); n > 0 && b.used.Load() > target; n-- {
 		p := b.clock[0]

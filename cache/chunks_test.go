@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// joined is what the tests make of a group: it tells the objects and revisions.
+// joined is the encoding of chunks in these tests: the keys and revisions of the objects.
 func joined(g Chunk) string {
 	var b strings.Builder
 	for _, o := range g.Objects {
@@ -19,8 +19,8 @@ func joined(g Chunk) string {
 	return b.String()
 }
 
-// groupText puts a form of all groups together, and counts how many were made.
-func groupText(t *testing.T, r *Resource, s Snapshot, from, prefix string, id EncodingID) (text string, made int) {
+// chunkText returns the encodings of all chunks, and how many of them were made by this call.
+func chunkText(t *testing.T, r *Resource, s Snapshot, from, prefix string, id EncodingID) (text string, made int) {
 	t.Helper()
 	s.Chunks(from, prefix, func(g Chunk) bool {
 		part, err := r.EncodedChunk(g, id, func() ([]byte, error) { made++; return []byte(joined(g)), nil })
@@ -42,7 +42,7 @@ func objectsText(s Snapshot, from, prefix string) string {
 	return joined(Chunk{Objects: all})
 }
 
-func TestGroupsFollowChanges(t *testing.T) {
+func TestChunksFollowChanges(t *testing.T) {
 	const n = 1000
 	s := newFakeStore()
 	var last int64
@@ -52,14 +52,14 @@ func TestGroupsFollowChanges(t *testing.T) {
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
 	snap := snapshot(t, r, last)
-	if _, made := groupText(t, r, snap, "", "", EncodingID(1)); made == 0 || made > n/8 {
-		t.Fatalf("%d groups of %d objects were made", made, n)
+	if _, made := chunkText(t, r, snap, "", "", EncodingID(1)); made == 0 || made > n/8 {
+		t.Fatalf("%d chunks of %d objects were made", made, n)
 	}
-	if _, made := groupText(t, r, snap, "", "", EncodingID(1)); made != 0 {
-		t.Errorf("%d groups were made again", made)
+	if _, made := chunkText(t, r, snap, "", "", EncodingID(1)); made != 0 {
+		t.Errorf("%d chunks were made again", made)
 	}
-	if _, made := groupText(t, r, snap, "", "", EncodingID(2)); made == 0 {
-		t.Error("another form was there before it was made")
+	if _, made := chunkText(t, r, snap, "", "", EncodingID(2)); made == 0 {
+		t.Error("another encoding was there before it was made")
 	}
 	for i := range 200 {
 		key := fmt.Sprintf("ns%d/p%04d", i%3, i*7919%n)
@@ -69,30 +69,30 @@ func TestGroupsFollowChanges(t *testing.T) {
 			last = put(t, s, key, fmt.Sprint("node1|red|", i))
 		}
 		snap := snapshot(t, r, last)
-		text, made := groupText(t, r, snap, "", "", EncodingID(1))
+		text, made := chunkText(t, r, snap, "", "", EncodingID(1))
 		if text != objectsText(snap, "", "") {
-			t.Fatalf("change %d: the groups are not the objects", i)
+			t.Fatalf("change %d: the chunks are not the objects", i)
 		}
 		if made > 3 {
-			t.Fatalf("change %d: %d groups were made for one change", i, made)
+			t.Fatalf("change %d: %d chunks were made for one change", i, made)
 		}
 		for _, span := range [][2]string{{"ns1/p0333", ""}, {"", "ns1/"}, {"ns1/p0333", "ns1/"}, {"", "ns9/"}} {
-			if text, _ := groupText(t, r, snap, span[0], span[1], EncodingID(1)); text != objectsText(snap, span[0], span[1]) {
-				t.Fatalf("change %d: from %q, prefix %q: the groups are not the objects", i, span[0], span[1])
+			if text, _ := chunkText(t, r, snap, span[0], span[1], EncodingID(1)); text != objectsText(snap, span[0], span[1]) {
+				t.Fatalf("change %d: from %q, prefix %q: the chunks are not the objects", i, span[0], span[1])
 			}
 		}
 	}
 	// An old snapshot still has its own.
-	if text, made := groupText(t, r, snap, "", "", EncodingID(1)); text != objectsText(snap, "", "") || made != 0 {
-		t.Errorf("%d groups of the first snapshot were made again", made)
+	if text, made := chunkText(t, r, snap, "", "", EncodingID(1)); text != objectsText(snap, "", "") || made != 0 {
+		t.Errorf("%d chunks of the first snapshot were made again", made)
 	}
 	if c.chunks.used.Load() == 0 {
 		t.Error("nothing is charged")
 	}
 }
 
-// What is not used goes, and what is gone is not charged.
-func TestGroupsAreForgotten(t *testing.T) {
+// TestUnusedChunksAreDropped checks that chunks that are not used are dropped, and that dropped chunks are not charged.
+func TestUnusedChunksAreDropped(t *testing.T) {
 	s := newFakeStore()
 	var last int64
 	for i := range 500 {
@@ -101,28 +101,28 @@ func TestGroupsAreForgotten(t *testing.T) {
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
 	snap := snapshot(t, r, last)
-	groupText(t, r, snap, "", "", 1)
+	chunkText(t, r, snap, "", "", 1)
 	c.chunks.expire() // used since the last time
-	if _, made := groupText(t, r, snap, "", "", 1); made != 0 {
-		t.Errorf("%d used groups were forgotten", made)
+	if _, made := chunkText(t, r, snap, "", "", 1); made != 0 {
+		t.Errorf("%d used chunks were forgotten", made)
 	}
 	c.chunks.expire()
 	c.chunks.expire()
 	if used := c.chunks.used.Load(); used != 0 || len(c.chunks.clock) != 0 {
-		t.Errorf("%d bytes are charged for nothing, %d groups on the clock", used, len(c.chunks.clock))
+		t.Errorf("%d bytes are charged for nothing, %d chunks on the clock", used, len(c.chunks.clock))
 	}
-	_, made := groupText(t, r, snap, "", "", 1)
+	_, made := chunkText(t, r, snap, "", "", 1)
 	if made == 0 {
-		t.Error("forgotten groups are there")
+		t.Error("forgotten chunks are there")
 	}
-	// Every object is written again: the groups before go with the last snapshot. (Some
+	// Every object is written again: the chunks before go with the last snapshot. (Some
 	// texts are longer, since revisions are.)
 	before := c.chunks.used.Load()
 	for i := range 500 {
 		last = put(t, s, fmt.Sprintf("ns/p%04d", i), "node1|red|1")
 	}
 	snap = snapshot(t, r, last)
-	groupText(t, r, snap, "", "", 1)
+	chunkText(t, r, snap, "", "", 1)
 	const patience = 10 * time.Second
 	for end := time.Now().Add(patience); c.chunks.used.Load() > before*5/4; runtime.GC() {
 		if time.Now().After(end) {
@@ -133,7 +133,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 	runtime.KeepAlive(snap)
 }
 
-func TestGroupsAreBounded(t *testing.T) {
+func TestChunksAreBounded(t *testing.T) {
 	s := newFakeStore()
 	var last int64
 	for i := range 2000 {
@@ -147,8 +147,8 @@ func TestGroupsAreBounded(t *testing.T) {
 	for id := range EncodingID(4) {
 		wg.Go(func() {
 			for range 20 {
-				if text, _ := groupText(t, r, snap, "", "", id); text != objectsText(snap, "", "") {
-					t.Error("the groups are not the objects")
+				if text, _ := chunkText(t, r, snap, "", "", id); text != objectsText(snap, "", "") {
+					t.Error("the chunks are not the objects")
 				}
 			}
 		})
@@ -164,7 +164,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
-func TestAskedAgain(t *testing.T) {
+func TestNoteRequest(t *testing.T) {
 	r := newCache(t, newFakeStore(), nil).Resource(podConfig())
 	var got []bool
 	for _, step := range []string{"ask", "ask", "forget", "ask", "forget", "forget", "ask"} {
@@ -174,7 +174,7 @@ func TestAskedAgain(t *testing.T) {
 		}
 		got = append(got, r.NoteRequest(3))
 		if r.NoteRequest(4) && len(got) == 1 {
-			t.Error("another form was asked for")
+			t.Error("another encoding was asked for")
 		}
 	}
 	if want := []bool{false, true, true, false}; !slices.Equal(got, want) {

@@ -6,15 +6,15 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// rests remembers how many objects follow the pages of lists. The number after a page is that after the page before
-// it, minus the objects of the page, so a page that is read from the store need not count them.
+// remainingCounts remembers how many objects follow the pages of lists. The number after a page is the number after the
+// previous page minus the objects of the page, so that a page that is read from the store need not count them.
 type remainingCounts struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards counts and oldest
 	counts map[remainingKey]int64
-	oldest []remainingKey // in the order in which they came
+	oldest []remainingKey // the keys of counts in the order in which they were added
 }
 
-// restKey identifies the rest of a list: the keys with a prefix from a key on, at a revision.
+// remainingKey identifies the remaining objects of a list: the keys with a prefix, not below from, at a revision.
 type remainingKey struct {
 	revision     int64
 	prefix, from string // whole keys of the store
@@ -46,8 +46,8 @@ func (m *remainingCounts) put(k remainingKey, n int64) {
 	m.counts[k] = n
 }
 
-// countAt computes the number of objects of a followed resource from their number at the revision from which its
-// changes are counted.
+// countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
+// number are already counted in the state. Then the current number is known.
 func (r *Resource) countAt(from int64) {
 	result, err := r.cache.store.Range(r.cache.background.ctx, storage.RangeRequest{
 		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), Revision: from, CountOnly: true,
@@ -74,7 +74,7 @@ func (r *Resource) countAt(from int64) {
 	r.mu.Unlock()
 }
 
-// numberAt returns the number of objects at a revision, if the log has it.
+// numberAt returns the number of objects at a revision. It returns false if the log does not reach back to it.
 func (r *Resource) numberAt(revision int64) (int64, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

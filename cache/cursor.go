@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// cursorBatch is how many events Next returns at most, but for those of the
-	// last one's revision.
+	// cursorBatch is how many events Next returns at most. It returns more only to complete a revision.
 	cursorBatch = 128
-	// cursorScan is how many events of the log a cursor looks at before it lets
-	// the feed in.
+	// cursorScan is how many events of the log a cursor looks at before it releases the lock for the feed.
 	cursorScan = 1024
 )
 
@@ -63,14 +61,14 @@ type Cursor struct {
 	resource *Resource
 	interest Interest
 	field    int   // of in.Index, -1 for none
-	from     int64 // events up to it are not wanted, or have been returned
+	from     int64 // events up to this revision are not requested, or have been returned
 
-	posting *interest.Posting[wakeup] // nil: the log itself
-	next    uint64                    // position in the log of the first event not looked at
-	// revision is that up to which the cursor is complete.
+	posting *interest.Posting[wakeup] // nil if the cursor reads the whole log
+	next    uint64                    // position in the log of the first event that was not looked at
+	// revision is the revision up to which Next has returned all events.
 	revision int64
-	// behind says that the store's history is read instead of the log. wait is the
-	// cursor's place among those who wait for it, nil if it does not.
+	// behind means that the cursor reads the history of the store instead of the log. wait is its entry in
+	// Histories.waits, or nil if it does not wait.
 	behind bool
 	wait   *historyWait
 
@@ -309,13 +307,13 @@ func (c *Cursor) matchesEvent(e *Event) bool {
 	return e.Object != nil && c.matches(e.Object) || e.Prev != nil && c.matches(e.Prev)
 }
 
-// matches says whether an object may match the interest: the fields of one that
-// could not be read are not known.
+// matches reports whether an object may match the interest. The fields of an unread object are unknown, so they match.
 func (c *Cursor) matches(o *Object) bool {
 	return c.matchesNames(o.Namespace, o.Name) &&
 		(c.field < 0 || o.Err() != nil || c.field < len(o.Fields) && o.Fields[c.field] == c.interest.Value)
 }
 
 func (c *Cursor) matchesNames(namespace, name string) bool {
-	return (c.interest.Namespace == "" || c.interest.Namespace == namespace) && (c.interest.Name == "" || c.interest.Name == name)
+	return (c.interest.Namespace == "" || c.interest.Namespace == namespace) &&
+		(c.interest.Name == "" || c.interest.Name == name)
 }

@@ -9,25 +9,25 @@ import (
 // Memory configures which resources have their objects in memory and which are read from the store. The zero value
 // of each field means the default.
 //
-// A small resource is always held in memory. A larger one is held while it is read often: each read is charged what
+// A small resource is always in memory. A larger one is in memory while it is read often: each read is charged what
 // it costs to serve it from the store, the charges fade with time, and when they reach the charge of one read of
 // all objects, the objects are loaded. This solves the ski rental problem: it never costs more than twice the best
 // choice in hindsight. If large resources that are read seldom together use too much memory, the one that uses most
 // for its reads is dropped.
 type Memory struct {
-	// SmallObjects and SmallBytes bound a resource that is always held. 0 is 1,000
-	// objects and 4 MiB; negative: no resource is.
+	// SmallObjects and SmallBytes bound a resource that is always in memory. 0 means 1,000 objects and 4 MiB. A
+	// negative value means that no resource is always in memory.
 	SmallObjects int
 	SmallBytes   int64
-	// UnreadBytes bounds what large resources may take together of which little is
-	// read. 0 is 16 MiB; negative is nothing.
+	// UnreadBytes bounds the memory of all large resources together that are seldom read. 0 means 16 MiB; a negative
+	// value means that none of them stays in memory.
 	UnreadBytes int64
-	// LogBytes bounds the log of a resource whose objects are not held. 0 is 8 MiB.
+	// LogBytes bounds the log of a resource whose objects are not in memory. 0 means 8 MiB.
 	LogBytes int64
-	// LoadAfter is how often a resource is to be read as a whole, in charges, before
-	// it is loaded; 0 is once. Infinity: no read loads a large resource.
+	// LoadAfter is the demand at which a large resource is loaded, divided by the number of its objects. 0 means 1, the
+	// charge of reading each object once. With infinity no read loads a large resource.
 	LoadAfter float64
-	// HalfLife is how long it takes a charge to fade to its half; 0 is a minute.
+	// HalfLife is the time in which a charge fades to half. 0 means one minute.
 	HalfLife time.Duration
 }
 
@@ -53,7 +53,7 @@ func (m Memory) withDefaults() Memory {
 	return m
 }
 
-// small reports whether a resource of that size is always held.
+// small reports whether a resource of that size is always in memory.
 func (m *Memory) small(objects int, bytes int64) bool {
 	return objects <= m.SmallObjects && bytes <= m.SmallBytes
 }

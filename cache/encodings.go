@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// FormID names a form of an object beyond its Data: another encoding, another
-// version, a table row. The caller numbers them.
+// EncodingID identifies an encoding of an object other than its Data: another media type, another version, a row of a
+// table. The caller of the cache assigns the numbers.
 type EncodingID uint16
 
-// Form returns a form of an object, from what is kept beside it or from make,
-// whose result is then kept if the budget allows. The result is shared and must
-// not be changed. make may run in several callers at once and does so outside of
-// any lock. A hit takes no lock and allocates nothing.
+// Encoded returns an encoding of an object: the cached one, or else the result of encode, which is cached if the budget
+// allows. The result is shared and must not be changed. Several callers may run encode at the same time, outside of any
+// lock. If the encoding is cached, Encoded takes no lock and does not allocate.
 func (r *Resource) Encoded(o *Object, id EncodingID, encode func() ([]byte, error)) ([]byte, error) {
 	if data, ok := o.CachedEncoding(id); ok {
 		return data, nil
@@ -25,7 +24,7 @@ func (r *Resource) Encoded(o *Object, id EncodingID, encode func() ([]byte, erro
 	return data, err
 }
 
-// Kept returns a form if it is there.
+// CachedEncoding returns an encoding if it is cached, and false otherwise.
 func (o *Object) CachedEncoding(id EncodingID) ([]byte, bool) {
 	a := o.attached.Load()
 	if a == nil {
@@ -46,37 +45,39 @@ func (o *Object) CachedEncoding(id EncodingID) ([]byte, bool) {
 	return nil, false
 }
 
-// kept is what an object carries beyond itself. It is made when first needed and
-// is small: the budget's clock holds it, not the object.
+// attachment is the mutable part of an object. It is created when it is first needed. It is a separate allocation so
+// that the budget's clock keeps only the attachment alive and not the object.
 type attachment struct {
-	encodings  atomic.Pointer[[]encoded] // closedForms once the object left the cache
-	used       atomic.Bool               // used since the clock's hand last passed
-	queued     atomic.Bool               // the clock knows it
-	unread     *unread                   // of an object that could not be read; does not change
-	unbudgeted bool                      // no budget knows the forms, see Object.free
+	encodings  atomic.Pointer[[]encoded] // closedEncodings after the object left the cache
+	used       atomic.Bool               // used since the hand of the clock last passed
+	queued     atomic.Bool               // the attachment is on the clock
+	unread     *unread                   // set if the object could not be read; immutable
+	unbudgeted bool                      // the budget does not count these encodings, see Object.allowUnbudgeted
 }
 
+// encoded is one cached encoding.
 type encoded struct {
 	id   EncodingID
 	data []byte
 }
 
-// closedForms takes no more forms.
+// closedEncodings is the list of an object that has left the cache. No encoding is added to it.
 var closedEncodings = new([]encoded)
 
-// noForms belongs to all objects that keep no forms. It does not change.
+// closedAttachment is shared by all objects whose encodings are never cached. It is immutable.
 var closedAttachment = func() *attachment {
 	k := new(attachment)
 	k.encodings.Store(closedEncodings)
 	return k
 }()
 
-// freeForms belongs to all free objects that have no forms yet. It does not change.
+// unbudgetedAttachment is shared by all unbudgeted objects without encodings. It is immutable.
 var unbudgetedAttachment = &attachment{unbudgeted: true}
 
-// formOverhead is charged for each form beside its bytes.
+// encodingOverhead is charged for each encoding in addition to its bytes.
 const encodingOverhead = 64
 
+// encodingsSize returns what the budget is charged for a list of encodings, in bytes.
 func encodingsSize(list *[]encoded) (n int64) {
 	if list == nil {
 		return 0
@@ -87,7 +88,7 @@ func encodingsSize(list *[]encoded) (n int64) {
 	return n
 }
 
-// formBytes is the size of the forms that are kept beside an object now.
+// encodingBytes returns the size of the encodings that are cached with the object now.
 func (o *Object) encodingBytes() int64 {
 	if a := o.attached.Load(); a != nil {
 		return encodingsSize(a.encodings.Load())
@@ -95,8 +96,9 @@ func (o *Object) encodingBytes() int64 {
 	return 0
 }
 
-// budget bounds the bytes of all forms. Objects with forms stand on a clock whose
-// hand takes the forms of those that were not used since it last came by.
+// encodingBudget bounds the bytes of all cached encodings with the clock algorithm: the attachments are in a ring, and
+// a hand goes around. It clears the mark of those that were used since its last round, and drops the encodings of the
+// others.
 type encodingBudget struct {
 	limit int64
 	used  atomic.Int64
@@ -108,8 +110,7 @@ type encodingBudget struct {
 	recent recentEncodings
 }
 
-// add keeps a form with the object, unless the object has left the cache or has
-// that form already.
+// add caches an encoding, unless the object has left the cache or already has it.
 func (b *encodingBudget) add(o *Object, id EncodingID, data []byte) {
 	a := b.attach(o, id, data)
 	if a == nil {
@@ -121,7 +122,7 @@ func (b *encodingBudget) add(o *Object, id EncodingID, data []byte) {
 	}
 }
 
-// enqueue puts what is kept of an object on the clock.
+// enqueue puts an attachment on the clock, unless it is there.
 func (b *encodingBudget) enqueue(a *attachment) {
 	if a.queued.CompareAndSwap(false, true) {
 		b.mu.Lock()
@@ -130,8 +131,8 @@ func (b *encodingBudget) enqueue(a *attachment) {
 	}
 }
 
-// attach puts a form beside the object, and returns nil if the budget has nothing to
-// do with that.
+// attach adds an encoding to the attachment of an object, and charges it to the budget. It returns nil if it added
+// nothing, or if the budget does not count the object's encodings.
 func (b *encodingBudget) attach(o *Object, id EncodingID, data []byte) *attachment {
 	if int64(len(data)) > b.limit/4 {
 		return nil
@@ -170,25 +171,26 @@ func (b *encodingBudget) attach(o *Object, id EncodingID, data []byte) *attachme
 	}
 }
 
-// maxYoung bounds the bytes of forms that nobody has used yet.
+// maxRecentBytes bounds the bytes of encodings that were made by writes and not requested yet.
 const maxRecentBytes = 4 << 20
 
-// young are the objects with a form that their writer made, in the order of the
-// writes. Those who watch use it soon or never, and most objects are not read as what
-// they were written as: a form that was not used when many younger ones have come is
-// forgotten, and one that was goes on the clock.
+// recentEncodings are the objects with an encoding that a write made, in the order of the writes. Watchers use such an
+// encoding within a moment or never, and most objects are not read in the encoding of their write. So an encoding that
+// is still unused when maxRecentBytes of newer ones have been added is dropped, and one that was used is put on the
+// clock.
 type recentEncodings struct {
 	mu    sync.Mutex // guards what follows
 	queue []recentEncoding
 	bytes int64
 }
 
+// recentEncoding is one entry of the queue; cost is its charge in bytes.
 type recentEncoding struct {
 	object *Object
 	cost   int64
 }
 
-// addYoung is add for a form that nobody has asked for.
+// addRecent is like add, for an encoding that nobody has requested yet.
 func (b *encodingBudget) addRecent(o *Object, id EncodingID, data []byte) {
 	if b.attach(o, id, data) == nil {
 		return
@@ -208,6 +210,8 @@ func (b *encodingBudget) addRecent(o *Object, id EncodingID, data []byte) {
 	}
 }
 
+// promoteOrForget puts the encodings of an object that leaves the queue on the clock if they were used, and otherwise
+// drops them.
 func (b *encodingBudget) promoteOrForget(o *Object) {
 	a := o.attached.Load()
 	if a == nil || a.queued.Load() {
@@ -219,14 +223,14 @@ func (b *encodingBudget) promoteOrForget(o *Object) {
 	}
 	old := a.encodings.Load()
 	if old == closedEncodings || !a.encodings.CompareAndSwap(old, nil) {
-		return // left the cache, or got another form and with that its place on the clock
+		return // o left the cache, or has got another encoding, with which it was put on the clock
 	}
 	b.used.Add(-encodingsSize(old))
-	// What is attached to k meanwhile is on the clock, but not found again.
+	// An encoding that is added to a at the same time is on the clock, but o does not refer to it any more.
 	o.attached.CompareAndSwap(a, nil)
 }
 
-// release gives up the forms of an object that has left the cache, for good.
+// release drops the encodings of an object that has left the cache. No encoding is added to it later.
 func (b *encodingBudget) release(o *Object) {
 	a := o.attached.Load()
 	if a == nil {
@@ -248,8 +252,8 @@ func (b *encodingBudget) release(o *Object) {
 	}
 }
 
-// evict moves the hand until the forms fit again. It gives up when another
-// goroutine is at it or after a bounded number of steps: the next form continues.
+// evict moves the hand until the encodings fit in the budget. It gives up if another goroutine is doing so, or after a
+// bounded number of steps; the next added encoding continues.
 func (b *encodingBudget) evict() {
 	const steps = 256
 	if !b.mu.TryLock() {
@@ -269,15 +273,15 @@ func (b *encodingBudget) evict() {
 	}
 }
 
-// pass forgets the forms at a place of the clock, unless they were used since the last
-// time, and says whether it did: another place is there then. The caller holds mu.
+// forgetUnused drops the encodings at a position of the clock, unless they were used since the hand last passed. If it
+// drops them, it returns true, and another attachment is moved to the position. The caller holds mu.
 func (b *encodingBudget) forgetUnused(place int) bool {
 	a := b.clock[place]
 	if a.encodings.Load() != closedEncodings {
 		if a.used.Swap(false) {
 			return false
 		}
-		// From here on a new form puts it on the clock again.
+		// From here on a new encoding puts the attachment on the clock again.
 		a.queued.Store(false)
 		old := a.encodings.Load()
 		if old == closedEncodings || !a.encodings.CompareAndSwap(old, nil) {
@@ -292,8 +296,8 @@ func (b *encodingBudget) forgetUnused(place int) bool {
 	return true
 }
 
-// expire forgets the forms that were not used since it, or the hand, last came by:
-// what nobody asks for any more gives its memory back though there is no want of it.
+// expire drops the encodings that were not used since the last call of expire or the last pass of the hand. It frees
+// the memory of encodings that nobody requests any more, even if the budget is not exhausted.
 func (b *encodingBudget) expire() {
 	const steps = 4096 // under the lock, which writers wait for
 	b.mu.Lock()
@@ -308,7 +312,7 @@ func (b *encodingBudget) expire() {
 	}
 }
 
-// sweep forgets the objects that have left the cache.
+// forgetReleased removes the objects that have left the cache from the clock.
 func (b *encodingBudget) forgetReleased() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -323,29 +327,30 @@ func (b *encodingBudget) forgetReleased() {
 	b.hand = 0
 }
 
-// offers are forms that writers made of objects whose event is yet to come.
+// pendingEncodings are encodings that writes made of objects whose event has not arrived from the feed yet.
 type pendingEncodings struct {
-	mu      sync.Mutex // guards pending
+	mu      sync.Mutex // guards objects
 	objects map[string]pendingObject
 }
 
+// pendingObject is the encodings of one object at one revision.
 type pendingObject struct {
 	revision  int64
 	encodings []encoded
 }
 
-// maxOffers bounds the pending offers of a resource.
+// maxPendingObjects bounds the pending objects of a resource.
 const maxPendingObjects = 1024
 
-// Offer hands over a form that a writer made anyway of the object that it wrote
-// under key (below the prefix) at revision. It is kept if that state is the
-// current one, or becomes it soon. A resource that is unused drops it.
+// AddEncoding adds an encoding that a write made, of the object that it wrote under key (below the prefix) at revision.
+// The encoding is cached if the object at that revision is in the cache, or when it arrives soon. It is dropped if the
+// resource is unused.
 func (r *Resource) AddEncoding(key string, revision int64, id EncodingID, data []byte) {
 	pending := &r.pending
 	pending.mu.Lock()
 	defer pending.mu.Unlock()
-	// The feed publishes a state before it asks for offers, so either it is
-	// seen here or the feed will see what is entered here.
+	// The feed publishes a state before it takes the pending encodings. So either this call sees the state, or the
+	// feed sees the entry that this call makes.
 	st := r.state.Load()
 	if st == nil {
 		return
@@ -373,8 +378,7 @@ func (r *Resource) AddEncoding(key string, revision int64, id EncodingID, data [
 	pending.objects[key] = p
 }
 
-// written returns the object that is in memory of what was written under a key at a
-// revision, nil if there is none.
+// writtenObject returns the object that was written under a key at a revision, or nil if it is not in memory.
 func (r *Resource) writtenObject(st *state, key string, revision int64) *Object {
 	if st.loaded {
 		if o, ok := st.objects.All().Get(key); ok && o.Revision == revision {
@@ -392,8 +396,8 @@ func (r *Resource) writtenObject(st *state, key string, revision int64) *Object 
 	return nil
 }
 
-// take attaches pending offers to the objects of events and forgets those that
-// came too late.
+// attach caches the pending encodings of the objects of events, and drops pending ones up to revision that did not
+// match.
 func (pending *pendingEncodings) attach(b *encodingBudget, events []*Event, revision int64) {
 	pending.mu.Lock()
 	defer pending.mu.Unlock()
@@ -419,6 +423,7 @@ func (pending *pendingEncodings) attach(b *encodingBudget, events []*Event, revi
 	}
 }
 
+// clear drops all pending encodings.
 func (pending *pendingEncodings) clear() {
 	pending.mu.Lock()
 	defer pending.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// fakeStore is a store without a disk, whose watches can be held and broken.
+// fakeStore is a store in memory, whose watches can be held and broken.
 type fakeStore struct {
 	mu        sync.Mutex
 	revision  int64
@@ -159,7 +159,7 @@ func (s *fakeStore) Close() error {
 	return nil
 }
 
-// hold keeps watchers from getting anything until it is called with false.
+// hold makes watchers receive nothing until it is called with false.
 func (s *fakeStore) hold(held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *fakeStore) hold(held bool) {
 	s.move()
 }
 
-// breakWatches ends the watches there are with an error that says nothing.
+// breakWatches ends the open watches with an unspecific error.
 func (s *fakeStore) breakWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,9 @@ func (w *fakeWatcher) Next(ctx context.Context) (storage.Batch, error) {
 		}
 		if w.from <= s.revision && !s.held {
 			b := storage.Batch{Revision: s.revision}
-			i, _ := slices.BinarySearchFunc(s.history, w.from, func(e storage.Event, r int64) int { return int(e.Entry.ModRevision - r) })
+			i, _ := slices.BinarySearchFunc(
+				s.history, w.from, func(e storage.Event, r int64) int { return int(e.Entry.ModRevision - r) },
+			)
 			for _, e := range s.history[i:] {
 				if len(b.Events) >= 50 && e.Entry.ModRevision > b.Revision {
 					break
@@ -253,8 +255,8 @@ func (w *fakeWatcher) Close() error {
 	return nil
 }
 
-// fakeCodec reads values of the form "node|color|payload"; an object's data is
-// "revision:value". node is the indexed field, color a label.
+// fakeCodec reads values of the format "node|color|payload"; the data of an object is "revision:value". node is the
+// indexed field, color a label.
 type fakeCodec struct{}
 
 var errUnreadable = errors.New("unreadable")

@@ -62,6 +62,7 @@ func (c *Cache) retry(what string, do func() error) bool {
 	}
 }
 
+// pause waits for d. It returns false if the cache is closed before.
 func (c *Cache) pause(d time.Duration) bool {
 	select {
 	case <-c.background.ctx.Done():
@@ -76,6 +77,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, storage.ErrClosed) || errors.Is(err, storage.ErrFailed)
 }
 
+// isCompacted reports whether the store has compacted the requested revision.
 func isCompacted(err error) bool {
 	var compacted *storage.CompactedError
 	return errors.As(err, &compacted)
@@ -118,13 +120,13 @@ func (c *Cache) advance(revision int64) {
 // demux sorts the events of a batch by resource. Only the feed uses it and Resource.incoming.
 type demux struct{ touched []*Resource }
 
+// split appends each event to the incoming events of its resources, and the resources to touched.
 func (d *demux) split(c *Cache, events []storage.Event) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for i := range events {
 		key := events[i].Entry.Key
-		// Prefixes end with a slash. One may lie below another, so that a key
-		// can be in several resources, as it would be in their ranges.
+		// Prefixes end with a slash. One prefix may begin with another, so a key can be in several resources.
 		for at, depth := 0, 0; depth < c.maxDepth; depth++ {
 			next := strings.IndexByte(key[at:], '/')
 			if next < 0 {
@@ -141,6 +143,7 @@ func (d *demux) split(c *Cache, events []storage.Event) {
 	}
 }
 
+// reset empties the incoming events of the touched resources, and does not keep large buffers.
 func (d *demux) reset() {
 	for _, r := range d.touched {
 		clear(r.incoming)
@@ -200,6 +203,7 @@ func newPages(prefix, from string, revision int64, wanted int) *pages {
 	return p
 }
 
+// setLimit bounds the entries of the next page by limit and by the number of wanted entries.
 func (p *pages) setLimit(limit int) {
 	p.request.Limit = limit
 	if p.wanted > 0 {
@@ -225,7 +229,7 @@ func (p *pages) next(ctx context.Context, store storage.Store) ([]storage.Entry,
 		bytes += len(page.Entries[i].Value)
 	}
 	if p.wanted > 0 {
-		// Who wanted fewer and goes on wants those that match something.
+		// A caller that reads on after the wanted number looks for objects that match a selector.
 		p.wanted = max(p.wanted-n, firstPage)
 	}
 	p.setLimit(min(max(pageBytes/(bytes/n+1), 1), maxPage))

@@ -16,35 +16,37 @@ import (
 // expensive for a store: etcd holds up to a thousand revisions with their previous values in memory for each
 // stream, for as long as its reader is slow. So a process has few streams, and cursors share them:
 //
-//   - A reader is one open stream of one resource. It keeps the last few megabytes that
-//     it delivered, decoded once. A cursor whose place is among them is served from there.
-//   - A cursor at the end of what a reader has delivered, or beyond it, has the reader go
-//     on. Cursors further ahead are served when the reader comes by.
-//   - A cursor that no reader will come by waits for a free place, and opens a reader at
-//     the lowest revision that cursors of its resource wait for. Many cursors that resume
-//     at about the same revision need one reader.
-//   - A cursor whose client does not read asks for nothing. A reader that nobody asks is
-//     closed: after idleReader, and at once if cursors wait for a place. So is a reader
-//     that was open for readerTurn while others waited for that long.
-//   - A cursor that got no place within historyPatience ends with *storage.CompactedError:
-//     its client lists anew.
+//   - A reader is one open stream of one resource. It keeps the last megabytes of events that it read, each decoded at
+//     most once. A cursor whose next event is among them is served from there.
+//   - A cursor at or above the last revision of a reader requests that the reader reads on. Cursors at higher revisions
+//     are served when the reader reaches them.
+//   - A cursor that no reader will reach waits until a reader may be opened. That reader begins at the lowest revision
+//     for which a cursor of the resource waits, so many cursors that resume at about the same revision need one reader.
+//   - A cursor whose client does not read its connection requests nothing. A reader without requests is closed after
+//     readerIdleTimeout, or at once if cursors wait. A reader is also closed if it was open for maxReaderTurn while
+//     other cursors waited for that long.
+//   - A cursor that got no reader within historyPatience ends with a *storage.CompactedError. Its client then lists
+//     again.
+//
+// Example: the limit is one reader, and three cursors of Pods wait at revisions 100, 105 and 900. A reader is opened at
+// 100. It serves the first cursor with the events from 101 on, the second one when it has read 105, and the third one
+// when it has read 900.
 
 const (
 	// maxReaders is how many streams a process has open by default.
 	maxReaders = 4
-	// readerBytes is how much of what it delivered a reader keeps, in stored bytes.
+	// readerBytes bounds the events that a reader keeps, in bytes of their stored values.
 	readerBytes = 8 << 20
-	// takeBytes is how much a cursor is given at once, but for whole revisions.
+	// serveBytes is how many bytes of events a cursor gets at once. It gets more only to complete a revision.
 	serveBytes = 256 << 10
 
 	readerIdleTimeout = time.Second
 	maxReaderTurn     = 2 * time.Second
 	historyPatience   = 30 * time.Second
-	// nearby is for how long a reader that others ask to go on waits for those whom it
-	// has just served, and how long a cursor waits for a reader that is to come by
-	// before it asks for a place of its own.
+	// readerGrace is how long a reader waits for the cursors that it has just served before it reads on for others, and
+	// how long a cursor waits for a reader that will reach it before it requests one of its own.
 	readerGrace = 100 * time.Millisecond
-	// tendEvery is the least time between two looks at all cursors that wait.
+	// checkInterval is the shortest time between two checks of all waiting cursors.
 	checkInterval = 20 * time.Millisecond
 )
 
@@ -59,8 +61,8 @@ type Histories struct {
 	mu          sync.Mutex // guards what follows and what is in readers and waits
 	readers     []*historyReader
 	waits       []*historyWait // in the order in which they came
-	lastServed  time.Time      // when a cursor was last given something
-	lastChecked time.Time
+	lastServed  time.Time      // when a cursor was last served
+	lastChecked time.Time      // when assignAll last ran
 }
 
 // NewHistories returns a limit of n streams; 0 means four.
@@ -71,18 +73,19 @@ func NewHistories(limit int) *Histories {
 	return &Histories{limit: limit}
 }
 
-// pastEvent is a change from the store's history. All cursors share it, and the event
-// that is made of it when the first of them wants it.
+// historyEvent is a change from the history of the store. All cursors share it, and the event that read makes of it at
+// the first call.
 type historyEvent struct {
 	change storage.Event
 	event  atomic.Pointer[Event]
 }
 
+// size returns the bytes of the stored values, and the overhead of an event.
 func (p *historyEvent) size() int64 {
 	return int64(len(p.change.Entry.Value)+len(p.change.Prev.Value)) + eventOverhead
 }
 
-// read makes the event. No forms of its objects are kept.
+// read returns the event of the change. The encodings of its objects are not cached.
 func (p *historyEvent) read(r *Resource) *Event {
 	if e := p.event.Load(); e != nil {
 		return e
@@ -108,24 +111,24 @@ type historyWait struct {
 	since    time.Time
 	done     bool // the cursor does not wait any more, or was served
 
-	ready chan struct{} // closed once what follows is set
-	// events are those after revision up to upTo, which has all of them.
+	ready chan struct{} // closed after the following fields are set
+	// events are all events after revision up to upTo.
 	events []*historyEvent
 	upTo   int64
 	err    error
 }
 
-// reader is an open stream of old changes of one resource.
+// historyReader is an open stream of old changes of one resource.
 type historyReader struct {
 	histories *Histories
 	resource  *Resource
 	ctx       context.Context
 	cancel    context.CancelFunc
-	requested chan struct{} // capacity 1: look whether somebody asks for more
+	requested chan struct{} // capacity 1: a cursor may need more events
 
 	// Guarded by Histories.mu.
 	openedAt time.Time
-	servedAt time.Time // when a cursor last took from it
+	servedAt time.Time // when the reader last served a cursor
 	closed   bool
 	events   []*historyEvent // all changes after low up to head
 	bytes    int64
@@ -133,7 +136,7 @@ type historyReader struct {
 	head     int64
 }
 
-// enter makes a cursor wait.
+// enter adds a waiting cursor.
 func (h *Histories) enter(w *historyWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +151,7 @@ func (h *Histories) leave(w *historyWait) {
 	w.done = true
 }
 
-// tend serves or assigns all waiting cursors. Each of them calls it from time to time.
+// check serves or assigns all waiting cursors, at most once per checkInterval. Each waiting cursor calls it repeatedly.
 func (h *Histories) check() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,6 +160,7 @@ func (h *Histories) check() {
 	}
 }
 
+// assignAll serves or assigns all waiting cursors. The caller holds mu.
 func (h *Histories) assignAll(now time.Time) {
 	h.lastChecked = now
 	h.waits = slices.DeleteFunc(h.waits, func(w *historyWait) bool { return w.done })
@@ -167,7 +171,7 @@ func (h *Histories) assignAll(now time.Time) {
 	}
 }
 
-// place serves a cursor, or makes sure that a reader will serve it.
+// assign serves a cursor, or makes sure that a reader will serve it. The caller holds mu.
 func (h *Histories) assign(w *historyWait, now time.Time) {
 	expected := false
 	for _, rd := range h.readers {
@@ -189,7 +193,7 @@ func (h *Histories) assign(w *historyWait, now time.Time) {
 		return
 	}
 	if now.Sub(w.since) > historyPatience && h.lastServed.After(w.since) {
-		// Others were served all the time. If nobody was, the store does not answer.
+		// Other cursors were served meanwhile. If none was, the store does not answer, and waiting may still succeed.
 		h.end(w, errNoReader)
 		return
 	}
@@ -242,6 +246,7 @@ func (h *Histories) open(r *Resource, now time.Time) {
 	}
 }
 
+// willReach reports whether an open reader will reach the revision of a waiting cursor soon.
 func (h *Histories) willReach(w *historyWait, now time.Time) bool {
 	return slices.ContainsFunc(h.readers, func(rd *historyReader) bool {
 		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
@@ -327,6 +332,7 @@ func (rd *historyReader) closeIdle() {
 	time.AfterFunc(readerIdleTimeout, rd.closeIdle)
 }
 
+// stream reads the history while cursors request more, until the reader is closed.
 func (rd *historyReader) stream() error {
 	r := rd.resource
 	w, err := r.cache.store.Watch(rd.ctx, r.config.Prefix, rd.head+1)
@@ -355,13 +361,14 @@ func (rd *historyReader) awaitDemand() bool {
 		timer.Reset(readerGrace / 2)
 		select {
 		case <-rd.requested:
-		case <-timer.C: // those further ahead may be next
+		case <-timer.C: // it may be time to read on for the cursors at higher revisions
 		case <-rd.ctx.Done():
 			return false
 		}
 	}
 }
 
+// isDemanded reports whether a cursor waits for events after the last one that was read.
 func (rd *historyReader) isDemanded(now time.Time) bool {
 	h := rd.histories
 	h.mu.Lock()
@@ -370,14 +377,15 @@ func (rd *historyReader) isDemanded(now time.Time) bool {
 		if w.done || w.resource != rd.resource {
 			continue
 		}
-		if w.revision == rd.head || w.revision > rd.head && (rd.servedAt.Equal(rd.openedAt) || now.Sub(rd.servedAt) >= readerGrace) {
+		ahead := rd.servedAt.Equal(rd.openedAt) || now.Sub(rd.servedAt) >= readerGrace
+		if w.revision == rd.head || w.revision > rd.head && ahead {
 			return true
 		}
 	}
 	return false
 }
 
-// add keeps what the stream delivered and serves those who wait for it.
+// add appends a batch of the stream and serves the cursors that wait for it.
 func (rd *historyReader) add(batch storage.Batch) {
 	h := rd.histories
 	h.mu.Lock()
@@ -395,21 +403,21 @@ func (rd *historyReader) add(batch storage.Batch) {
 	rd.trim(before)
 }
 
-// forget drops what is too much of the first n events.
+// trim drops the oldest of the first n events, as long as the events take more than readerBytes.
 func (rd *historyReader) trim(n int) {
 	drop := 0
 	for ; drop < n && rd.bytes > readerBytes; drop++ {
 		rd.bytes -= rd.events[drop].size()
 		rd.low = rd.events[drop].change.Entry.ModRevision
 	}
-	// Whole revisions.
+	// Only complete revisions are dropped.
 	for ; drop > 0 && drop < len(rd.events) && rd.events[drop].change.Entry.ModRevision == rd.low; drop++ {
 		rd.bytes -= rd.events[drop].size()
 	}
 	rd.events = slices.Delete(rd.events, 0, drop)
 }
 
-// fail ends the waits of those whom a failure of the stream concerns. The caller holds
+// fail ends the waits of the cursors that need the events that the stream could not deliver. The caller holds
 // Histories.mu.
 func (rd *historyReader) fail(err error) {
 	var compacted *storage.CompactedError
@@ -439,8 +447,7 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 		c.wait = &historyWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
 		r.cache.histories.enter(c.wait)
 	}
-	// A while, so that the log is looked at again even if the history has nothing to
-	// deliver.
+	// The wait is bounded, so that the cursor looks at the log again even if the history delivers nothing.
 	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	select {
@@ -489,8 +496,7 @@ func (c *Cursor) rejoinLog() bool {
 	if ok {
 		c.behind = false
 		c.next = r.changes.log.After(c.revision)
-		// The store may have delivered to the cursor what the feed has yet to
-		// append to the log.
+		// The history may have returned events to the cursor that the feed has not appended to the log yet.
 		c.from = max(c.from, c.revision)
 	}
 	r.mu.RUnlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// streamCounter is a store that counts the streams of old changes that are open.
+// streamCounter is a store that counts the open streams of old changes.
 type streamCounter struct {
 	*fakeStore
 
@@ -54,7 +54,7 @@ func (w *countedWatcher) Close() error {
 	return w.Watcher.Close()
 }
 
-// countingCodec counts what it reads.
+// countingCodec counts the values that it reads.
 type countingCodec struct {
 	fakeCodec
 	reads *atomic.Int64
@@ -65,7 +65,7 @@ func (c countingCodec) Read(key string, value []byte, revision int64) (Header, e
 	return c.fakeCodec.Read(key, value, revision)
 }
 
-// oldHistory is a cache that began after so many updates of two resources.
+// oldHistory returns a cache that started after a number of updates of two resources.
 func oldHistory(t *testing.T, updates int) (s *streamCounter, pods, others *Resource, reads *atomic.Int64) {
 	t.Helper()
 	s = &streamCounter{fakeStore: newFakeStore()}
@@ -120,8 +120,8 @@ func readOn(ctx context.Context, cursor *Cursor, n int, last int64) error {
 	return nil
 }
 
-// TestHistoryStreamsAreFew: watchers of old revisions share few streams, hold none while
-// they are stalled, and are all served everything.
+// TestHistoryStreamsAreFew checks that watchers of old revisions share few streams, hold none while they are stalled,
+// and get all events.
 func TestHistoryStreamsAreFew(t *testing.T) {
 	const updates, watchers = 600, 40
 	s, pods, others, _ := oldHistory(t, updates)
@@ -163,8 +163,8 @@ func TestHistoryStreamsAreFew(t *testing.T) {
 	}
 }
 
-// TestResumingTogether: many watchers that resume at about the same revision need about
-// one stream, and each change is read once.
+// TestResumingTogether checks that many watchers that resume at about the same revision need about one stream, and that
+// each change is read once.
 func TestResumingTogether(t *testing.T) {
 	const updates, watchers = 300, 200
 	s, pods, _, reads := oldHistory(t, updates)
@@ -190,7 +190,7 @@ func TestResumingTogether(t *testing.T) {
 	}
 }
 
-// TestHistoryWithSelectors: what is shared is filtered for each.
+// TestHistoryWithSelectors checks that the events of a shared stream are filtered for each watcher.
 func TestHistoryWithSelectors(t *testing.T) {
 	const updates = 300
 	_, pods, _, _ := oldHistory(t, updates)
@@ -206,8 +206,8 @@ func TestHistoryWithSelectors(t *testing.T) {
 	})
 }
 
-// TestHistoryAfterFailures: a stream that breaks is opened again, and one that
-// compaction overtook ends those who need it.
+// TestHistoryAfterFailures checks that a broken stream is opened again, and that a compacted one ends the watchers that
+// need it.
 func TestHistoryAfterFailures(t *testing.T) {
 	const updates = 300
 	s, pods, _, _ := oldHistory(t, updates)
@@ -240,11 +240,13 @@ func TestHistoryAfterFailures(t *testing.T) {
 	}
 }
 
-// TestHistoryPlaces has readers and cursors at given times, without streams: who gets a
-// place, and who is sent away.
-func TestHistoryPlaces(t *testing.T) {
+// TestHistoryReaders simulates readers and cursors at given times, without streams: which cursor gets a reader, and
+// which one is refused.
+func TestHistoryReaders(t *testing.T) {
 	c := newCache(t, newFakeStore(), nil)
-	mine, other := c.Resource(podConfig()), c.Resource(Config{Resource: "others", Prefix: Root + "others/", Codec: fakeCodec{}})
+	mine, other := c.Resource(podConfig()), c.Resource(
+		Config{Resource: "others", Prefix: Root + "others/", Codec: fakeCodec{}},
+	)
 	now := time.Now()
 	for name, test := range map[string]struct {
 		waited           time.Duration
@@ -253,16 +255,24 @@ func TestHistoryPlaces(t *testing.T) {
 		servedAny        time.Duration // ago, of anybody
 		sentAway, closed bool
 	}{
-		"the reader is busy":               {waited: time.Second, opened: time.Second, wanted: true},
-		"the reader is idle":               {waited: time.Millisecond, opened: time.Second, served: time.Second, closed: true},
-		"its clients are about to ask":     {waited: time.Millisecond, opened: time.Second, served: time.Millisecond},
-		"it has had its turn":              {waited: 3 * time.Second, opened: 3 * time.Second, wanted: true, closed: true},
-		"its turn is over, nobody waits":   {waited: time.Second, opened: 3 * time.Second, wanted: true},
-		"no place for long":                {waited: time.Minute, opened: 3 * time.Second, wanted: true, servedAny: time.Second, sentAway: true},
-		"the store does not serve anybody": {waited: time.Minute, opened: 3 * time.Second, wanted: true, servedAny: 2 * time.Minute, closed: true},
+		"the reader is busy": {waited: time.Second, opened: time.Second, wanted: true},
+		"the reader is idle": {
+			waited: time.Millisecond, opened: time.Second, served: time.Second, closed: true,
+		},
+		"its clients are about to ask":   {waited: time.Millisecond, opened: time.Second, served: time.Millisecond},
+		"it has had its turn":            {waited: 3 * time.Second, opened: 3 * time.Second, wanted: true, closed: true},
+		"its turn is over, nobody waits": {waited: time.Second, opened: 3 * time.Second, wanted: true},
+		"no place for long": {
+			waited: time.Minute, opened: 3 * time.Second, wanted: true, servedAny: time.Second, sentAway: true,
+		},
+		"the store does not serve anybody": {
+			waited: time.Minute, opened: 3 * time.Second, wanted: true, servedAny: 2 * time.Minute, closed: true,
+		},
 	} {
 		h := NewHistories(1)
-		rd := &historyReader{histories: h, resource: other, cancel: func() {}, requested: make(chan struct{}, 1), low: 5, head: 10}
+		rd := &historyReader{
+			histories: h, resource: other, cancel: func() {}, requested: make(chan struct{}, 1), low: 5, head: 10,
+		}
 		rd.openedAt, rd.servedAt, h.lastServed = now.Add(-test.opened), now.Add(-test.served), now.Add(-test.servedAny)
 		h.readers = []*historyReader{rd}
 		if test.wanted {

@@ -10,30 +10,30 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// minLoadPause and maxLoadPause bound the pause before a load begins again because
-// the store compacted what it was reading. Each pause is twice the one before.
+// minLoadPause and maxLoadPause bound the pause before a load is tried again because the store compacted the revision
+// that was read. Each pause is twice as long as the one before.
 const (
 	minLoadPause = 50 * time.Millisecond
 	maxLoadPause = 5 * time.Second
 )
 
-// loading is a load in progress: of all objects, or of a few to find out whether there are more.
+// load is a load in progress: of all objects, or of the first ones to find out whether the resource is small.
 type load struct {
 	done chan struct{} // closed at the end
-	err  error         // why it failed; valid once done
-	// whole says that all objects are wanted, however many there are.
+	err  error         // set before done is closed if the load failed
+	// all means that all objects are required, however many there are.
 	all atomic.Bool
 
-	// Guarded by Resource.write: the events that the feed brought meanwhile to a
-	// resource that was unused, and the revision that the load must reach because
-	// the feed missed some.
+	// The following fields are guarded by Resource.write. events are the changes that the feed received during the load
+	// of an unused resource, up to revision. The objects must be read at atLeast or a later revision, because the feed
+	// missed changes before it.
 	events   []storage.Event
 	revision int64
 	atLeast  int64
 }
 
-// ready returns once the resource is followed or, if whole is set, held. A load
-// goes on when the caller that began it no longer waits.
+// waitLoaded waits until the resource is followed or, if all is true, loaded. It starts a load if none is in progress.
+// The load continues if ctx ends.
 func (r *Resource) waitLoaded(ctx context.Context, all bool) error {
 	for {
 		r.write.Lock()
@@ -61,8 +61,7 @@ func (r *Resource) waitLoaded(ctx context.Context, all bool) error {
 	}
 }
 
-// begin returns the load that is under way, or begins one; nil if the cache is
-// closed. The caller holds write.
+// startLoad returns the load in progress, or starts one. It returns nil if the cache is closed. The caller holds write.
 func (r *Resource) startLoad(all bool) *load {
 	l := r.loading
 	if l == nil {
@@ -80,8 +79,8 @@ func (r *Resource) startLoad(all bool) *load {
 	return l
 }
 
-// run loads the resource. What changes meanwhile is collected by receive: all of
-// it from before the store is read on, so nothing is missed between the two.
+// runLoad loads the resource. receive collects the changes since before the store is read, so no change is missed
+// between the read objects and the log.
 func (r *Resource) runLoad(load *load) {
 	select {
 	case <-r.cache.feed.started:
@@ -92,14 +91,14 @@ func (r *Resource) runLoad(load *load) {
 		var f fetchResult
 		f, err = r.fetch(r.cache.background.ctx, load)
 		if err == nil && r.state.Load() != nil {
-			// The log has all changes that the objects have.
+			// The log must have all changes up to the revision of the objects.
 			err = r.cache.await(r.cache.background.ctx, f.revision)
 		}
 		if err == nil && r.install(load, f) || err != nil && !isCompacted(err) {
 			break
 		}
-		// It took longer than the store keeps history, or the log. Where that
-		// repeats, the pauses leave the store time for others.
+		// The load took longer than the store or the log keeps history. If that happens again and again, the growing
+		// pauses limit the load of the store.
 		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
 			"resource", r.config.Resource, "after", wait, "error", err)
 		if !r.cache.pause(wait) {
@@ -119,16 +118,16 @@ func (r *Resource) runLoad(load *load) {
 	close(load.done)
 }
 
-// fetched is what a load read: all objects, or only that there are many.
+// fetchResult is what a load read from the store: all objects, or only the first ones of a large resource.
 type fetchResult struct {
-	all      bool
+	all      bool // objects contains all objects
 	objects  index.Set[*Object]
-	bytes    int64
+	bytes    int64 // memory of the objects
 	revision int64
 }
 
-// fetch reads the objects from the store. Unless all are wanted it ends when they
-// are too many for a small resource.
+// fetch reads the objects from the store. Unless the load requires all of them, it stops when there are more than a
+// small resource has.
 func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	var bytes int64
 	n := 0
@@ -142,8 +141,8 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	return fetchResult{all: all, objects: edit.Done(), bytes: bytes, revision: revision}, err
 }
 
-// install ends a load with what it read. It returns false if that is not recent
-// enough, or does not suffice any more.
+// install ends a load with the objects that were read. It returns false if they are too old, or if all objects are
+// required and only some were read; the load must then be repeated.
 func (r *Resource) install(load *load, f fetchResult) bool {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -162,7 +161,8 @@ func (r *Resource) install(load *load, f fetchResult) bool {
 	return true
 }
 
-// enter makes an unused resource held or followed. The caller holds write.
+// enter makes an unused resource loaded or followed. events are the changes up to revision that were received during
+// the load. The caller holds write.
 func (r *Resource) enter(f fetchResult, revision int64, events []storage.Event) {
 	r.usage.used.Store(true)
 	st := &state{revision: f.revision, loaded: f.all, from: f.revision}
@@ -182,9 +182,9 @@ func (r *Resource) enter(f fetchResult, revision int64, events []storage.Event) 
 	}
 }
 
-// hold makes a followed resource held, with objects that are at most as new as the
-// log. It returns false if the log does not reach back to them. The caller holds
-// write.
+// installObjects makes a followed resource loaded. The objects were read at the revision of the log's end or before,
+// and the later events of the log are applied to them. It returns false if the log does not reach back to their
+// revision. The caller holds write.
 func (r *Resource) installObjects(f fetchResult) bool {
 	st := r.state.Load()
 	if st.loaded {
@@ -207,7 +207,7 @@ func (r *Resource) installObjects(f fetchResult) bool {
 			old, _ := edit.Put(o.Key, o)
 			bytes += o.memoryBytes() - old.memoryBytes()
 		case o != nil:
-			// One object for the log and the tree, with its forms.
+			// The tree and the log share one object with its encodings.
 			if same, ok := edit.Get(o.Key); ok && same.Revision == o.Revision && o.unread() == nil {
 				edit.Put(o.Key, o)
 			}

@@ -4,16 +4,16 @@ import (
 	"time"
 )
 
-// judgeEvery is the number of bytes by which a resource grows until judge is called again.
+// checkInterval returns the number of bytes by which the objects of a resource grow between two calls of checkMemory.
 func (m *Memory) checkInterval() int64 { return min(max(m.UnreadBytes, 0)/16, 1<<20) }
 
-// wanted adds the charges of reads and returns the faded sum.
+// addDemand adds the charges of reads to the demand, and returns the demand.
 func (r *Resource) addDemand(charge float64) float64 {
 	return r.usage.demand.add(time.Now(), r.cache.memory.HalfLife, charge+float64(r.usage.reads.Swap(0)))
 }
 
-// charge adds the charges of reads that the store has served. It starts a load if reading all objects into memory
-// would have been cheaper.
+// charge adds the charges of reads that the store has served. It starts a load if reading all objects into memory would
+// have been cheaper.
 func (r *Resource) charge(cost float64) {
 	sum := r.addDemand(cost)
 	m := &r.cache.memory
@@ -30,7 +30,8 @@ func (r *Resource) charge(cost float64) {
 	}
 }
 
-// leave changes a held resource to a followed one: its objects are then only in the store. The caller holds write.
+// dropObjects changes a loaded resource to a followed one: its objects are then only in the store. The caller holds
+// write.
 func (r *Resource) dropObjects() {
 	st := r.state.Load()
 	next := &state{revision: st.revision, counted: true, count: int64(st.objects.All().Len())}
@@ -48,7 +49,7 @@ func (r *Resource) dropObjects() {
 	r.trim(next)
 	r.mu.Unlock()
 	r.checkedBytes = 0
-	// There may be many. Who still reads them may keep a form with one meanwhile.
+	// There may be many objects. Readers that still use them may cache encodings until the release.
 	r.releasing.Add(1)
 	r.cache.spawn(func() {
 		r.releaseEncodings(st.objects, logged)
@@ -56,7 +57,9 @@ func (r *Resource) dropObjects() {
 	})
 }
 
-// judge drops the objects of seldom read resources if they use too much memory. The caller holds write.
+// checkMemory drops the objects of this resource if large resources that are seldom read use too much memory, and this
+// one is the most expensive of them. It does so only after the objects have grown by checkInterval. The caller holds
+// write.
 func (r *Resource) checkMemory() {
 	m := &r.cache.memory
 	st := r.state.Load()
@@ -120,7 +123,7 @@ func (c *Cache) dropSeldomRead() {
 	}
 }
 
-// interrupt restarts the log of a followed resource at a revision, because earlier changes are unknown. Its cursors
+// restartLog restarts the log of a followed resource at revision base, because earlier changes are unknown. Its cursors
 // must then read the history of the store. The caller holds write.
 func (r *Resource) restartLog(base int64) {
 	r.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Object is one object at one revision. It is immutable; encodings of it are kept beside it, see Resource.Form.
+// Object is one object at one revision. It is immutable; encodings of it are cached with it, see Resource.Encoded.
 type Object struct {
 	Key             string // below the resource's prefix: "namespace/name" or "name"
 	Namespace, Name string // substrings of Key
@@ -15,14 +15,13 @@ type Object struct {
 	CreateRevision  int64
 	Labels          []Label
 	Fields          []string
-	Data            []byte // the served bytes, resourceVersion included
+	Data            []byte // the served bytes in the stored encoding, resourceVersion included
 
 	attached atomic.Pointer[attachment]
 }
 
-// Err says why the stored value could not be read when the object came to the cache;
-// such an object has neither labels, fields nor data. It is nil for all others. See
-// Resource.Readable.
+// Err returns the error with which the stored value could not be read when the object came to the cache. Such an object
+// has no labels, fields or data; Resource.Readable tries to read it again. Err returns nil for all other objects.
 func (o *Object) Err() error {
 	if u := o.unread(); u != nil {
 		return u.err
@@ -30,14 +29,14 @@ func (o *Object) Err() error {
 	return nil
 }
 
-// read returns the object of a stored entry. like is another state of the same object, or nil; the two share the
+// read returns the object of a stored entry. like is another revision of the same object, or nil; the two share the
 // memory of the key.
 func (r *Resource) read(e storage.Entry, like *Object) *Object {
 	o := &Object{Revision: e.ModRevision, CreateRevision: e.CreateRevision}
 	if like != nil {
 		o.Key, o.Namespace, o.Name = like.Key, like.Namespace, like.Name
 	} else {
-		// A copy: the entry's key may be part of something larger.
+		// The key is copied because it may be a slice of a larger buffer.
 		o.Key = strings.Clone(e.Key[len(r.config.Prefix):])
 		o.Namespace, o.Name = r.names(o.Key)
 	}
@@ -50,21 +49,22 @@ func (r *Resource) read(e storage.Entry, like *Object) *Object {
 	return o
 }
 
-// readLoose returns an object that the cache does not refer to. No forms of it are kept.
+// readDetached returns an object that the cache does not refer to. Its encodings are not cached.
 func (r *Resource) readDetached(e storage.Entry) *Object {
 	o := r.read(e, nil)
 	o.detach()
 	return o
 }
 
-// free lets forms be kept with an object that is not in the cache, for as long as
-// somebody has it. No budget knows them.
+// allowUnbudgeted makes o, which the cache does not refer to, keep its encodings for as long as o itself is referred
+// to. The budget does not count them.
 func (o *Object) allowUnbudgeted() {
 	if !o.attached.CompareAndSwap(nil, unbudgetedAttachment) {
 		o.attached.Load().encodings.Store(closedEncodings) // it could not be read
 	}
 }
 
+// detach makes o keep no encodings.
 func (o *Object) detach() {
 	if !o.attached.CompareAndSwap(nil, closedAttachment) {
 		o.attached.Load().encodings.Store(closedEncodings)
@@ -88,19 +88,19 @@ type Event struct {
 	Prev     *Object // before; nil if it was created
 
 	resource *Resource
-	// alone says that the log alone has Object: neither the objects that are held nor a
-	// later event do. Guarded by Resource.mu.
+	// logOnly means that only the log refers to Object: neither the loaded objects nor a later event do. Guarded by
+	// Resource.mu.
 	logOnly bool
-	// prevAt is made on demand and shared. Once the event has left the log it
-	// is gone, and what is made then is not shared.
+	// prevAt is the result of PrevAt, which is made at the first call and shared. It is goneObject after the event has
+	// left the log; from then on each call makes a result of its own.
 	prevAt atomic.Pointer[Object]
 }
 
 // goneObject is the value of Event.prevAt for an event that has left the log.
 var goneObject = new(Object)
 
-// PrevAt returns the previous object with the event's revision: what a DELETED
-// carries. The event must have a Prev.
+// PrevAt returns the previous object with the revision of the event, as a DELETED event contains it. The event must
+// have a Prev. The error is the one of reading the previous object or of Codec.Restamp.
 func (e *Event) PrevAt() (*Object, error) {
 	o := e.prevAt.Load()
 	if o != nil && o != goneObject {
@@ -129,7 +129,7 @@ func (e *Event) PrevAt() (*Object, error) {
 	return o, nil
 }
 
-// object returns the object after the event, or before it for a deletion.
+// latest returns the object after the event, or for a deletion the one before it.
 func (e *Event) latest() *Object {
 	if e.Object != nil {
 		return e.Object
@@ -137,7 +137,7 @@ func (e *Event) latest() *Object {
 	return e.Prev
 }
 
-// release lets go of the forms that only the log kept alive.
+// releaseEncodings drops the encodings of the objects that only the log kept in memory.
 func (e *Event) releaseEncodings() {
 	if e.Prev != nil {
 		e.resource.cache.encodings.release(e.Prev)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// writeWithForm writes an object whose writer made a form of it.
-func writeWithForm(t *testing.T, s *fakeStore, r *Resource, i, size int) *Object {
+// writeWithEncoding writes an object together with an encoding that the write made.
+func writeWithEncoding(t *testing.T, s *fakeStore, r *Resource, i, size int) *Object {
 	t.Helper()
 	key := fmt.Sprintf("ns/p%05d", i)
 	revision := put(t, s, key, "node1|red|0")
@@ -18,8 +18,8 @@ func writeWithForm(t *testing.T, s *fakeStore, r *Resource, i, size int) *Object
 	return o
 }
 
-// What writers made is kept while it is young, and longer if it was used.
-func TestYoungFormsAreForgotten(t *testing.T) {
+// TestUnusedRecentEncodingsAreDropped checks that the encodings that writes made are cached while they are recent.
+func TestUnusedRecentEncodingsAreDropped(t *testing.T) {
 	const n, size = 200, 1 << 10
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 64 * size })
@@ -27,14 +27,14 @@ func TestYoungFormsAreForgotten(t *testing.T) {
 	snapshot(t, r, 0) // loads it: an offer of what is not loaded is dropped
 	var objects []*Object
 	for i := range n {
-		objects = append(objects, writeWithForm(t, s, r, i, size))
+		objects = append(objects, writeWithEncoding(t, s, r, i, size))
 	}
 	for i, o := range objects {
 		k := o.attached.Load()
-		if young := i >= n-4; young && (k == nil || k.encodings.Load() == nil) {
-			t.Errorf("form %d of %d is gone", i, n)
+		if recent := i >= n-4; recent && (k == nil || k.encodings.Load() == nil) {
+			t.Errorf("encoding %d of %d is gone", i, n)
 		} else if i < n-8 && k != nil {
-			t.Errorf("form %d of %d, which nobody used, is there", i, n)
+			t.Errorf("encoding %d of %d, which nobody used, is there", i, n)
 		}
 	}
 	if used := c.encodings.used.Load(); used > 8*(size+encodingOverhead) {
@@ -42,7 +42,8 @@ func TestYoungFormsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestUsedFormsOutliveTheYoung(t *testing.T) {
+// TestUsedRecentEncodingsStay checks that an encoding that was used stays cached after it is not recent any more.
+func TestUsedRecentEncodingsStay(t *testing.T) {
 	const size = 1 << 10
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 64 * size })
@@ -50,28 +51,30 @@ func TestUsedFormsOutliveTheYoung(t *testing.T) {
 	snapshot(t, r, 0)
 	var first *Object
 	for i := range 100 {
-		o := writeWithForm(t, s, r, i, size)
+		o := writeWithEncoding(t, s, r, i, size)
 		if i == 0 {
 			first = o
 			if _, ok := o.CachedEncoding(1); !ok {
-				t.Fatal("the form is not there")
+				t.Fatal("the encoding is not there")
 			}
 		}
 	}
 	if _, ok := first.CachedEncoding(1); !ok {
-		t.Error("a form that was used is gone")
+		t.Error("a used encoding is not cached any more")
 	}
-	// It goes when nobody asks for it for long.
+	// It is dropped when it is not requested for a long time.
 	c.encodings.expire()
 	c.encodings.expire()
 	if _, ok := first.CachedEncoding(1); ok {
-		t.Error("a form is kept for nobody")
+		t.Error("an encoding that nobody requests is cached")
 	}
 	used := c.encodings.used.Load()
 	c.encodings.recent.mu.Lock()
-	young := c.encodings.recent.bytes
+	recent := c.encodings.recent.bytes
 	c.encodings.recent.mu.Unlock()
-	if used != young || len(c.encodings.clock) != 0 {
-		t.Errorf("%d bytes are charged, %d of them for young forms; %d on the clock", used, young, len(c.encodings.clock))
+	if used != recent || len(c.encodings.clock) != 0 {
+		t.Errorf(
+			"%d bytes are charged, %d of them for recent encodings; %d on the clock", used, recent, len(c.encodings.clock),
+		)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// eventOverhead is charged for an event beside the data it keeps alive: the event,
-// the object before it and their places in the log and postings.
+// eventOverhead is charged for an event in addition to the data that it keeps in memory: the event itself, the previous
+// object, and their entries in the log and in posting lists.
 const eventOverhead = 512
 
 // Resource is the cache of one resource. It is in one of three modes, which Memory decides:
@@ -86,7 +86,7 @@ type state struct {
 	from    int64
 }
 
-// number returns the number of objects, and false if it is unknown.
+// number returns the number of objects, or false if it is unknown.
 func (st *state) number() (int64, bool) {
 	if st.loaded {
 		return int64(st.objects.All().Len()), true
@@ -100,17 +100,17 @@ func newResource(c *Cache, config Config) *Resource {
 
 // Stats describes a resource.
 type Stats struct {
-	Followed    bool  // there is a log
+	Followed    bool  // the resource has a log
 	Loaded      bool  // all objects are in memory
 	Revision    int64 // of the last change, or of the load
 	Objects     int   // in the store; valid if Counted
 	Counted     bool
-	Bytes       int64 // what the objects in memory take
-	Events      int   // in the log
-	WindowBytes int64 // what the log keeps alive
+	Bytes       int64 // memory of the loaded objects
+	Events      int   // number in the log
+	WindowBytes int64 // bytes that the log keeps in memory
 	Cursors     int
-	Interests   int   // different ones that cursors have
-	Loads       int64 // of all objects, since the resource was made
+	Interests   int   // number of different interests of the cursors
+	Loads       int64 // number of loads of all objects
 }
 
 // Stats returns the current statistics of the resource. It does not count as a use.
@@ -130,6 +130,7 @@ func (r *Resource) Stats() Stats {
 	return s
 }
 
+// err returns the reason why the resource or the cache ended, or nil.
 func (r *Resource) err() error {
 	if p := r.ended.Load(); p != nil {
 		return *p
@@ -211,8 +212,8 @@ func (r *Resource) wakeAll() {
 	r.waking = r.waking[:0]
 }
 
-// change makes the event of a change, nil if it changes nothing, and applies it: to
-// the edit of the objects that are held, or to the number of those that are not.
+// change makes the event of a change and applies it: to edit if the objects are loaded, and otherwise to the number of
+// objects in next. It returns nil for the deletion of an object that does not exist.
 func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Event) *Event {
 	key := c.Entry.Key[len(r.config.Prefix):]
 	e := &Event{Revision: c.Entry.ModRevision, resource: r}
@@ -247,11 +248,11 @@ func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Eve
 	return e
 }
 
-// objectOverhead is charged for an object that is held beside its data: the object,
-// its labels and fields, and its place in the trees.
+// objectOverhead is charged for a loaded object in addition to its data: the Object, its labels and fields, and its
+// entries in the trees.
 const objectOverhead = 400
 
-// heldBytes returns the memory of an object that is held, without forms; 0 for nil.
+// memoryBytes returns the memory of a loaded object without its encodings; 0 for nil.
 func (o *Object) memoryBytes() int64 {
 	if o == nil {
 		return 0
@@ -261,14 +262,15 @@ func (o *Object) memoryBytes() int64 {
 
 func (r *Resource) wakePosting(p *interest.Posting[wakeup]) { r.wake(&p.User) }
 
-// wake opens a gate. Its channel is closed after mu is released.
+// wake notifies the cursors that wait at w. Its channel is closed after mu is released, see wakeAll. The caller holds
+// write and mu.
 func (r *Resource) wake(g *wakeup) {
 	if ch := g.reset(); ch != nil {
 		r.waking = append(r.waking, ch)
 	}
 }
 
-// trimmed lets go of an event that has left the log.
+// releaseEvent releases what an event that has left the log kept in memory. The caller holds mu.
 func (r *Resource) releaseEvent(position uint64, e *Event) {
 	r.changes.interests.Drop(position, e.subject())
 	e.releaseEncodings()
@@ -277,9 +279,9 @@ func (r *Resource) releaseEvent(position uint64, e *Event) {
 	}
 }
 
-// cost is what the log is charged for an event: what lives on only because the
-// log holds it. That is the object before with its forms, a second copy of that
-// object in a deletion, and the object after where objects are not held.
+// cost returns what the log is charged for an event: the memory that is in use only because of the event. That is the
+// previous object with its encodings, a second copy of the previous object for a deletion (see PrevAt), and the object
+// itself if the objects are not loaded.
 func (e *Event) cost() int64 {
 	n := int64(eventOverhead)
 	if e.Prev != nil {
@@ -294,6 +296,7 @@ func (e *Event) cost() int64 {
 	return n
 }
 
+// subject returns the properties of the event by which package interest finds the cursors.
 func (e *Event) subject() interest.Subject {
 	o := e.latest()
 	s := interest.Subject{Key: o.Key, Namespace: o.Namespace, Name: o.Name}
@@ -307,10 +310,9 @@ func (e *Event) subject() interest.Subject {
 	return s
 }
 
-// relist brings a resource to the store's state at revision base, which is above all
-// that the feed has applied. The difference to the objects that are held is entered
-// in the log; without them nobody knows it, and the log begins anew. A load under
-// way is told to reach base.
+// relist brings the resource to the state of the store at revision base, which is above all that the feed has applied.
+// If the objects are loaded, their difference is appended to the log. Otherwise the difference is unknown, and the log
+// is restarted. A load in progress must then reach base.
 func (r *Resource) relist(ctx context.Context, base int64) error {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -335,8 +337,7 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 				return true
 			}
 			if old.CreateRevision != e.CreateRevision {
-				// Another object of that name: the old one was deleted
-				// before this one was created.
+				// This is another object of the same name, so the old one was deleted before.
 				changes = append(changes, storage.Event{
 					Deleted: true,
 					Entry:   storage.Entry{Key: e.Key, ModRevision: e.CreateRevision - 1},
@@ -368,7 +369,7 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 	return nil
 }
 
-// inUse says whether the resource was in use since the last call.
+// inUse reports whether the resource was read since the last call, or has cursors.
 func (r *Resource) inUse() bool {
 	if r.usage.used.Swap(false) || r.state.Load() == nil {
 		return true
@@ -378,14 +379,14 @@ func (r *Resource) inUse() bool {
 	return r.changes.cursors > 0
 }
 
-// drop unloads the resource unless somebody watches it.
+// drop makes the resource unused unless it has cursors or was just read.
 func (r *Resource) drop() {
 	r.write.Lock()
 	defer r.write.Unlock()
 	r.unload(false)
 }
 
-// end unloads the resource for good and wakes its cursors.
+// end makes the resource unused for good, because of err, and wakes its cursors.
 func (r *Resource) end(err error) {
 	r.ended.CompareAndSwap(nil, &err)
 	r.write.Lock()
@@ -393,7 +394,7 @@ func (r *Resource) end(err error) {
 	r.unload(true)
 }
 
-// unload lets go of all objects and of the log. The caller holds write.
+// unload drops all objects and the log, if force is set or the resource is not in use. The caller holds write.
 func (r *Resource) unload(force bool) {
 	r.mu.Lock()
 	st := r.state.Load()
@@ -418,8 +419,7 @@ func (r *Resource) unload(force bool) {
 	}
 }
 
-// releaseForms gives up the forms of objects that are not held any more, but of
-// those that something else keeps.
+// releaseEncodings drops the encodings of objects that are not loaded any more, except of those in keep.
 func (r *Resource) releaseEncodings(objects index.Set[*Object], keep map[*Object]bool) {
 	objects.All().Ascend("", "", func(o *Object) bool {
 		if !keep[o] {
@@ -430,7 +430,7 @@ func (r *Resource) releaseEncodings(objects index.Set[*Object], keep map[*Object
 	r.cache.encodings.forgetReleased()
 }
 
-// spawn runs f unless the cache is closed; Close waits for it.
+// spawn runs f on a goroutine that Close waits for. It returns false if the cache is closed.
 func (c *Cache) spawn(f func()) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -5,27 +5,29 @@ import (
 	"sync"
 )
 
-// scans has the reads of whole old states that are under way, so that those who ask
-// for the same one share it. A read ends when all who wait for it are gone.
+// sharedReads has the reads of all objects at an old revision that are in progress, so that requests for the same
+// revision share one read. A read is cancelled when no request waits for it any more.
 type sharedReads struct {
-	mu      sync.Mutex // guards running and its members' users
+	mu      sync.Mutex // guards running and sharedRead.users
 	running map[sharedReadKey]*sharedRead
 }
 
+// sharedReadKey identifies a read: its revision, the first key, and the prefix of the keys.
 type sharedReadKey struct {
 	revision     int64
 	from, prefix string
 }
 
+// sharedRead is one read in progress.
 type sharedRead struct {
-	users   int
+	users   int // number of requests that wait
 	cancel  context.CancelFunc
-	done    chan struct{} // closed at the end; what follows is valid then
+	done    chan struct{} // closed at the end; objects and err are valid then
 	objects []*Object
 	err     error
 }
 
-// all returns all objects of a view of an old state, shared with others.
+// objects returns all objects of a view of an old revision. The slice is shared and must not be changed.
 func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string) ([]*Object, error) {
 	key := sharedReadKey{v.revision, from, prefix}
 	s.mu.Lock()
@@ -48,7 +50,7 @@ func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string)
 	}
 }
 
-// begin starts a read; false if the cache is closed. The caller holds mu.
+// start starts a read. It returns false if the cache is closed. The caller holds mu.
 func (s *sharedReads) start(key sharedReadKey, read *sharedRead, v *View) bool {
 	r := v.resource
 	ctx, cancel := context.WithCancel(r.cache.background.ctx)
@@ -71,7 +73,7 @@ func (s *sharedReads) start(key sharedReadKey, read *sharedRead, v *View) bool {
 	return true
 }
 
-// leave ends a read that nobody waits for any more.
+// leave removes a request from a read, and cancels the read if it was the last one.
 func (s *sharedReads) leave(key sharedReadKey, read *sharedRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,17 +7,16 @@ import (
 	"github.com/keelson-dev/keelson/cache/index"
 )
 
-// Snapshot is a resource at one revision. It does not change, costs nothing to
-// keep for the time of a request and may be used by several goroutines.
+// Snapshot is the objects of a resource at one revision. It is immutable, so several goroutines may use it. It keeps
+// the objects of its revision in memory, and is meant to be used for the time of one request.
 type Snapshot struct {
 	objects  index.Set[*Object]
 	revision int64
 	indexes  []string
 }
 
-// Snapshot returns the resource at min or a later revision; 0 is whatever is there.
-// It has all objects loaded, however many there are: View is for those who need only
-// some. It waits for min as View does.
+// Snapshot returns a snapshot at revision min or a later one; with 0 at the revision in memory. It loads all objects,
+// however many there are; a caller that needs only some of them uses View. It waits for min as View does.
 func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
 	for {
 		if err := r.waitLoaded(ctx, true); err != nil {
@@ -29,15 +28,15 @@ func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
 	}
 }
 
-// snapshotOf returns a snapshot at min or a later revision, which it waits for; false
-// if the objects are not in memory.
+// snapshotOf waits for revision min and returns a snapshot at min or a later revision. It returns false if the objects
+// are not in memory.
 func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, error) {
 	r.markUsed()
 	for {
 		if err := r.err(); err != nil {
 			return Snapshot{}, false, err
 		}
-		// In this order: a state read after applied has all changes up to it.
+		// The order matters: a state that is loaded after applied contains all changes up to applied.
 		applied := r.cache.feed.applied.Load()
 		st := r.state.Load()
 		switch {
@@ -48,7 +47,7 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 				return Snapshot{}, false, err
 			}
 		default:
-			// One that was removed meanwhile may lack the latest changes.
+			// A resource that was removed meanwhile may lack the latest changes.
 			if err := r.err(); err != nil {
 				return Snapshot{}, false, err
 			}
@@ -57,12 +56,13 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 	}
 }
 
+// snapshot returns a snapshot of objects at revision.
 func (r *Resource) snapshot(objects index.Set[*Object], revision int64) Snapshot {
 	return Snapshot{objects, revision, r.config.Indexes}
 }
 
-// since returns the state and the events above revision that led to it. The last
-// result is false if the log does not know them, or they are more than most.
+// eventsSince returns the current state and the events after revision that led to it. It returns false if the log does
+// not have all of them, or if they are more than limit.
 func (r *Resource) eventsSince(revision int64, limit int) (*state, []*Event, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -81,8 +81,8 @@ func (r *Resource) eventsSince(revision int64, limit int) (*state, []*Event, boo
 	return st, events, true
 }
 
-// undo takes events back, the last one first. Keeping a tree per event instead
-// would keep the nodes that each write copied, some kilobytes an event.
+// undo returns the objects before events, by reverting the events from the last to the first. The alternative, a tree
+// for each event, would keep the nodes that each write copied: some kilobytes an event.
 func undo(objects index.Set[*Object], events []*Event) index.Set[*Object] {
 	if len(events) == 0 {
 		return objects
@@ -98,28 +98,27 @@ func undo(objects index.Set[*Object], events []*Event) index.Set[*Object] {
 	return edit.Done()
 }
 
-// Revision is the revision that the snapshot shows.
+// Revision returns the revision of the snapshot.
 func (s Snapshot) Revision() int64 { return s.revision }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (s Snapshot) Len() int { return s.objects.All().Len() }
 
-// Get returns the object with a key (below the resource's prefix).
+// Get returns the object with a key (below the prefix of the resource).
 func (s Snapshot) Get(key string) (*Object, bool) { return s.objects.All().Get(key) }
 
-// Ascend calls yield in key order with the objects whose keys begin with prefix
-// and are at or above from, until it returns false. A namespace is the prefix
-// "namespace/".
+// Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
+// yield returns false. The prefix of a namespace is "namespace/".
 func (s Snapshot) Ascend(from, prefix string, yield func(*Object) bool) {
 	s.objects.All().Ascend(from, prefix, yield)
 }
 
-// CountPrefix returns how many objects Ascend would yield with these arguments,
-// at the cost of two look-ups. Mind the order of the arguments: prefix first.
+// CountPrefix returns how many objects Ascend would yield, at the cost of two look-ups. Note that the prefix is the
+// first argument here.
 func (s Snapshot) CountPrefix(prefix, from string) int { return s.objects.All().Count(from, prefix) }
 
-// Index is Ascend over the objects whose indexed field of that name has that
-// value. It returns false, and yields nothing, if there is no such index.
+// Index is like Ascend, for the objects whose indexed field of that name has that value. It yields nothing and returns
+// false if there is no such index.
 func (s Snapshot) Index(name, value, from, prefix string, yield func(*Object) bool) bool {
 	i := slices.Index(s.indexes, name)
 	if i < 0 {

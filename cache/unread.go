@@ -13,41 +13,39 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// An object whose stored value cannot be read, most often because the key that it is
-// encrypted with is not at hand, is kept unread: with its stored bytes and the error.
-// Nothing that other objects need waits for it. It becomes readable in two ways:
+// If a stored value cannot be read, most often because the key with which it is encrypted is not available, the cache
+// stores an unread object: the stored bytes and the error. Other objects never wait for it. It is read again in two
+// ways:
 //
-//   - Somebody asks for it (Resource.Readable) and waits for the key.
-//   - The resource's resolver, a goroutine that runs while the resource has unread
-//     objects, obtains what they need, in the background and with pauses that grow.
+//   - A request calls Resource.Readable, which waits for the key.
+//   - The resolver of the resource, a goroutine that runs while the resource has unread objects, obtains what they
+//     need, with growing pauses between attempts.
 //
-// The readable twin is kept beside the unread object, for those who hold the unread
-// one (an event of the log, an old snapshot), and the resolver puts it into the tree in
-// its place. There an index of its own lists the unread objects.
+// The readable object is stored in unread.resolved, for events and snapshots that refer to the unread object. The
+// resolver also replaces the unread object in the tree, where an additional index lists the unread objects.
 
 const (
 	// maxObtaining is how many needs of a resource are obtained at the same time.
 	maxObtaining = 4
 	// obtainTimeout bounds one attempt of the resolver.
 	obtainTimeout = 10 * time.Second
-	// Attempts that fail are repeated after a pause that doubles from firstRetry to
-	// lastRetry.
+	// A failed attempt is repeated after a pause, which doubles from firstRetry to lastRetry.
 	firstRetry, lastRetry = 50 * time.Millisecond, 10 * time.Second
-	// resolverPause is the least time between two looks at the unread objects.
+	// resolverPause is the shortest time between two passes over the unread objects.
 	resolverPause = 10 * time.Millisecond
 )
 
-// unread is what is kept of a value that could not be read. Only twin changes.
+// unread is the stored value of an object that could not be read. Only resolved changes.
 type unread struct {
-	value    []byte                // as stored
-	err      error                 // why
-	pending  *storage.PendingError // what it needs; nil if that is not known
-	resolved atomic.Pointer[Object]
+	value    []byte                 // as stored
+	err      error                  // why
+	pending  *storage.PendingError  // what it needs; nil if that is not known
+	resolved atomic.Pointer[Object] // the readable object, after it was read
 }
 
-// leaveUnread makes o an object that could not be read.
+// markUnread makes o an unread object with its stored value and the error of reading it.
 func (r *Resource) markUnread(o *Object, value []byte, err error) {
-	// A copy: the value may be part of something larger, and is kept for long.
+	// The value is copied because it may be a slice of a larger buffer, which would stay in memory.
 	u := &unread{value: bytes.Clone(value), err: err}
 	if !errors.As(err, &u.pending) {
 		r.cache.logger.Error("cache: a stored object cannot be read",
@@ -56,7 +54,7 @@ func (r *Resource) markUnread(o *Object, value []byte, err error) {
 	o.attached.Store(&attachment{unread: u})
 }
 
-// unread returns what is kept of an object that could not be read, nil for others.
+// unread returns the stored value of an unread object, or nil for others.
 func (o *Object) unread() *unread {
 	if k := o.attached.Load(); k != nil {
 		return k.unread
@@ -64,7 +62,7 @@ func (o *Object) unread() *unread {
 	return nil
 }
 
-// size is how many bytes of its value an object keeps alive.
+// size returns how many bytes of its value an object keeps in memory.
 func (o *Object) size() int64 {
 	if u := o.unread(); u != nil {
 		return int64(len(u.value))
@@ -72,8 +70,7 @@ func (o *Object) size() int64 {
 	return int64(len(o.Data))
 }
 
-// Now returns the object that can be read in place of one that could not be, if
-// somebody has read it since; else it returns o itself.
+// Resolved returns the readable object in place of an unread one, if it was read meanwhile. Otherwise it returns o.
 func (o *Object) Resolved() *Object {
 	if u := o.unread(); u != nil {
 		if resolved := u.resolved.Load(); resolved != nil {
@@ -83,9 +80,8 @@ func (o *Object) Resolved() *Object {
 	return o
 }
 
-// Readable returns o, or what can be read in its place: for an object that could not be
-// read when it came, it tries again, and waits until ctx ends for what that takes. The
-// error is the codec's, or that of obtaining what the codec needs.
+// Readable returns o if it is readable. For an unread object it tries to read it again, waits for what that needs until
+// ctx ends, and returns the readable object. The error is that of the codec, or of obtaining what the codec needs.
 func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 	if o = o.Resolved(); o.unread() == nil {
 		return o, nil
@@ -102,7 +98,7 @@ func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 	return object, nil
 }
 
-// readAgain reads an unread object and keeps the result beside it.
+// readAgain reads an unread object and stores the result in unread.resolved.
 func (r *Resource) readAgain(o *Object) (*Object, error) {
 	u := o.unread()
 	h, err := r.config.Codec.Read(r.config.Prefix+o.Key, u.value, o.Revision)
@@ -117,20 +113,19 @@ func (r *Resource) readAgain(o *Object) (*Object, error) {
 	if !u.resolved.CompareAndSwap(nil, object) {
 		return u.resolved.Load(), nil
 	}
-	// Nothing is kept beside the twin of an object that has left the cache. Whoever
-	// lets o go after this line sees the twin.
+	// No encodings are cached with the readable object if o has left the cache. A release of o after this line sees
+	// u.resolved.
 	if o.attached.Load().encodings.Load() == closedEncodings {
 		r.cache.encodings.release(object)
 	}
 	return object, nil
 }
 
-// unreadField is the value of the last index of a tree for unread objects. No field has
-// this text. They have it in all indexes, so that no place depends on their number.
+// unreadField is the value of all indexed fields of an unread object, which is not a possible text of a field. All
+// indexes have it, so that the cost of an index does not depend on the number of unread objects.
 const unreadField = "\x00unread"
 
-// newObjects returns an empty tree for the resource: its indexes, and one beyond them
-// that lists the unread objects.
+// newObjectSet returns an empty set for the resource, with its indexes and one more that lists the unread objects.
 func (r *Resource) newObjectSet() index.Set[*Object] {
 	n := len(r.config.Indexes) + 1
 	listed := make([]string, n)
@@ -145,13 +140,13 @@ func (r *Resource) newObjectSet() index.Set[*Object] {
 	})
 }
 
-// unreadOf is the tree of the unread objects of a tree that newObjects began.
+// unreadObjects returns the unread objects of a set that was made from newObjectSet.
 func (r *Resource) unreadObjects(objects index.Set[*Object]) index.Tree[*Object] {
 	return objects.WithField(len(r.config.Indexes), unreadField)
 }
 
-// Unread returns how many objects of the snapshot could not be read when it was taken.
-// Its indexes lack them, and so do the forms of its groups.
+// Unread returns how many objects of the snapshot could not be read when it was taken. They are in no index, and not in
+// the encodings of chunks.
 func (s Snapshot) Unread() int {
 	if s.objects.All().Len() == 0 {
 		return 0
@@ -159,8 +154,7 @@ func (s Snapshot) Unread() int {
 	return s.objects.WithField(len(s.indexes), unreadField).Len()
 }
 
-// Unread returns how many objects of the resource cannot be read now, as far as they
-// are in memory.
+// Unread returns how many of the loaded objects are unread now.
 func (r *Resource) Unread() int {
 	if st := r.state.Load(); st != nil && st.loaded {
 		return r.unreadObjects(st.objects).Len()
@@ -168,26 +162,26 @@ func (r *Resource) Unread() int {
 	return 0
 }
 
-// RetryUnread has all objects that could not be read tried again, soon and in the
-// background: what they need may be there now.
+// RetryUnread makes the resolvers try all unread objects again soon, in the background, because what they need may be
+// available now.
 func (c *Cache) RetryUnread() {
 	for _, r := range c.all() {
 		r.resolver.wake(true)
 	}
 }
 
-// resolver is a resource's work on its unread objects.
+// resolver is the state of the background goroutine that resolves the unread objects of a resource.
 type resolver struct {
-	// running says that the goroutine runs. Guarded by Resource.write.
+	// running means that the goroutine runs. Guarded by Resource.write.
 	running bool
 
-	mu    sync.Mutex    // guards what follows
+	mu    sync.Mutex    // guards woken and all
 	woken chan struct{} // made by the first run; capacity 1
-	all   bool          // try everything, whatever failed before
+	all   bool          // try all unread objects, including those whose error has no known need
 }
 
-// wake has the resolver, if it runs, look at the unread objects; all has it try all of
-// them, also those that it would leave for later.
+// wake makes the resolver, if it runs, look at the unread objects. With all it tries all of them, also those that wait
+// for their next attempt.
 func (w *resolver) wake(all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,6 +202,7 @@ func (w *resolver) begin() <-chan struct{} {
 	return w.woken
 }
 
+// takeAll returns and resets all.
 func (w *resolver) takeAll() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,8 +211,7 @@ func (w *resolver) takeAll() bool {
 	return all
 }
 
-// resolveUnread starts the resolver, or tells it, if the resource has unread objects.
-// The caller holds write.
+// resolveUnread starts or wakes the resolver if the resource has unread objects. The caller holds write.
 func (r *Resource) resolveUnread() {
 	if r.Unread() == 0 {
 		return
@@ -230,20 +224,20 @@ func (r *Resource) resolveUnread() {
 	r.resolver.running = r.cache.spawn(func() { r.resolve(woken) })
 }
 
-// need is something that unread objects need, and how obtaining it went so far.
+// need is something that unread objects need, such as a key, and the state of obtaining it.
 type need struct {
 	obtaining bool
 	failures  int
-	next      time.Time // of the next attempt
+	next      time.Time // time of the next attempt
 }
 
-// obtained is the end of an attempt.
+// obtained is the result of an attempt to obtain a need.
 type obtained struct {
 	need string
 	err  error
 }
 
-// resolve is the resolver: it runs until no object is unread or the cache is closed.
+// resolve runs until no object is unread or the cache is closed.
 func (r *Resource) resolve(woken <-chan struct{}) {
 	run := resolving{r: r, needs: map[string]*need{}, results: make(chan obtained, maxObtaining)}
 	timer := time.NewTimer(0)
@@ -268,7 +262,7 @@ func (r *Resource) resolve(woken <-chan struct{}) {
 	}
 }
 
-// resolved ends the resolver, unless an object came to be unread meanwhile.
+// stopResolver marks the resolver as stopped. It returns false if there are unread objects again.
 func (r *Resource) stopResolver() bool {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -279,16 +273,16 @@ func (r *Resource) stopResolver() bool {
 	return true
 }
 
-// resolving is one run of the resolver. It belongs to its goroutine, but for results.
+// resolving is the state of one run of the resolver. Only its goroutine uses it, except for results.
 type resolving struct {
 	r         *Resource
 	needs     map[string]*need
 	obtaining int
-	results   chan obtained // has room for all that are under way
+	results   chan obtained // capacity maxObtaining, so that a send never blocks
 }
 
-// step reads again what can be read, begins to obtain what is due, and returns for how
-// long there is nothing to do. It returns false if nothing is unread.
+// step reads the objects that can be read, starts the attempts that are due, and returns how long to wait for the next
+// one. It returns false if no object is unread.
 func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool) {
 	st := s.r.state.Load()
 	if st == nil || !st.loaded {
@@ -320,7 +314,7 @@ func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool
 	return wait, more
 }
 
-// obtain begins an attempt if one is due, and returns when to look again.
+// obtain starts an attempt if it is due, and returns how long to wait for the next one.
 func (s *resolving) obtain(p *storage.PendingError, now time.Time) time.Duration {
 	n := s.needs[p.Need]
 	if n == nil {
@@ -343,7 +337,7 @@ func (s *resolving) obtain(p *storage.PendingError, now time.Time) time.Duration
 	return math.MaxInt64
 }
 
-// finish notes how an attempt went and reads what became readable.
+// finish records the result of an attempt, and reads the objects that became readable.
 func (s *resolving) finish(result obtained, now time.Time) {
 	n := s.needs[result.need]
 	n.obtaining = false
@@ -368,8 +362,7 @@ func (s *resolving) finish(result obtained, now time.Time) {
 	n.failures++
 }
 
-// readAll reads the objects with a need that was obtained. It returns an error of one
-// that cannot be read all the same.
+// readAll reads the objects whose need was obtained. It returns an error if one of them still cannot be read.
 func (s *resolving) readAll(need string) (failed error) {
 	st := s.r.state.Load()
 	if st == nil || !st.loaded {
@@ -392,8 +385,8 @@ func (s *resolving) readAll(need string) (failed error) {
 	return failed
 }
 
-// adopt puts twins into the tree in place of the unread objects, where those are still
-// there. It is no change of the objects: the revision stays, and there is no event.
+// replaceUnread replaces unread objects by their readable ones, if they are still loaded. The objects do not change by
+// that: the revision remains the same, and there is no event.
 func (r *Resource) replaceUnread(resolved map[*Object]*Object) {
 	if len(resolved) == 0 {
 		return
@@ -407,10 +400,10 @@ func (r *Resource) replaceUnread(resolved map[*Object]*Object) {
 	next := new(state)
 	*next = *st
 	edit := st.objects.Edit()
-	for o, twin := range resolved {
+	for o, object := range resolved {
 		if now, ok := edit.Get(o.Key); ok && now == o {
-			edit.Put(twin.Key, twin)
-			next.bytes += twin.memoryBytes() - o.memoryBytes()
+			edit.Put(object.Key, object)
+			next.bytes += object.memoryBytes() - o.memoryBytes()
 		}
 	}
 	next.objects = edit.Done()

@@ -13,9 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// lockedCodec is fakeCodec for values that may begin with "KEY>": they can be read
-// while the key is open. Keys that begin with "lost" are not asked for, as if no
-// provider had them.
+// lockedCodec is a fakeCodec for values that may begin with "KEY>". These can be read while the key is open. Keys that
+// begin with "lost" have no PendingError, as if no provider had them.
 type lockedCodec struct {
 	fakeCodec
 
@@ -27,7 +26,9 @@ type lockedCodec struct {
 }
 
 func newLockedCodec() *lockedCodec {
-	return &lockedCodec{open: map[string]bool{}, there: map[string]bool{}, came: make(chan struct{}), asked: map[string]int{}}
+	return &lockedCodec{
+		open: map[string]bool{}, there: map[string]bool{}, came: make(chan struct{}), asked: map[string]int{},
+	}
 }
 
 var errLost = errors.New("no provider has the key")
@@ -50,7 +51,7 @@ func (c *lockedCodec) Read(key string, value []byte, revision int64) (Header, er
 	})
 }
 
-// obtain hangs until the key is there.
+// obtain waits until the key is open.
 func (c *lockedCodec) obtain(ctx context.Context, name string) error {
 	c.mu.Lock()
 	c.asked[name]++
@@ -69,7 +70,7 @@ func (c *lockedCodec) obtain(ctx context.Context, name string) error {
 	return nil
 }
 
-// unlock has a key come to be there; those that are lost are simply open.
+// unlock opens a key.
 func (c *lockedCodec) unlock(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +106,8 @@ func indexed(s Snapshot, value string) (keys []string) {
 	return keys
 }
 
-// TestFeedDoesNotWaitForKeys: what cannot be read yet holds nobody else, and comes to
-// be readable, with its labels and index entries, when its key is there.
+// TestFeedDoesNotWaitForKeys checks that an object that cannot be read does not delay others, and becomes readable with
+// its labels and index entries when its key is open.
 func TestFeedDoesNotWaitForKeys(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
@@ -178,11 +179,11 @@ func TestFeedDoesNotWaitForKeys(t *testing.T) {
 			t.Errorf("%s was asked for %d times", name, n)
 		}
 	}
-	checkForms(t, c)
+	checkEncodings(t, c)
 }
 
-// TestReadableByAReader: a reader that waited has the others read as well.
-func TestReadableByAReader(t *testing.T) {
+// TestReadableResolvesOthers checks that a call of Readable that waited for a key makes other objects readable too.
+func TestReadableResolvesOthers(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
 	codec := newLockedCodec()
@@ -200,7 +201,7 @@ func TestReadableByAReader(t *testing.T) {
 	awaitRead(t, r, 0)
 }
 
-// TestRetryUnread: what was lost is tried again when somebody says so.
+// TestRetryUnread checks that RetryUnread reads objects again whose error has no known need.
 func TestRetryUnread(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
@@ -216,8 +217,8 @@ func TestRetryUnread(t *testing.T) {
 	}
 }
 
-// TestUnreadAgainstPlain: with keys that come in any order, amid changes, the resource
-// ends as if nothing had ever been locked.
+// TestUnreadAgainstPlain opens keys in random order during changes, and checks that the resource ends in the same state
+// as one without locked values.
 func TestUnreadAgainstPlain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newFakeStore()
@@ -272,5 +273,5 @@ func TestUnreadAgainstPlain(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", key, o, value)
 		}
 	}
-	checkForms(t, c)
+	checkEncodings(t, c)
 }

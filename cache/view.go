@@ -8,34 +8,32 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// View is a resource as of one revision. It answers from memory where the objects
-// are there, and else reads them from the store, no more than are asked for.
+// View is the objects of a resource at one revision. It reads from memory if the objects are loaded, and otherwise no
+// more than requested from the store.
 //
-// A view of the latest state gets its revision from the first read, and keeps it
-// for those that follow. A view is used by one goroutine, for the time of one
-// request; its methods fail with *storage.CompactedError once the store has
-// forgotten its revision, and with the errors of Resource.View.
+// The first read of a view of the latest state fixes the revision of the view. A view is used by one goroutine, for the
+// time of one request. Its methods return a *storage.CompactedError after the store has compacted its revision, and the
+// errors of Resource.View.
 type View struct {
 	resource *Resource
-	// held says that snap answers everything.
+	// loaded means that snapshot answers all reads.
 	loaded   bool
 	snapshot Snapshot
-	// min is what View was asked for, and revision that of the reads from the store,
-	// 0 until the first one.
+	// min is the revision that the caller required. revision is that of the reads from the store, 0 before the first
+	// one.
 	min, revision int64
-	// exact says that the revision was asked for.
+	// exact means that the caller chose the revision, see ViewAt.
 	exact bool
-	// present is the state in memory, which has most objects of a recent revision.
+	// memory is the state in memory when the view was made. Objects that have not changed since are taken from it.
 	memory *state
 }
 
-// Latest asks Resource.View for everything that was committed before the call.
+// Latest requires a view that contains all changes that were committed before Resource.View was called.
 const Latest = -1
 
-// View returns a view at revision min or a later one; 0 is any state, Latest the
-// latest one. It waits for min until ctx ends: past its deadline the error is a
-// *storage.FutureRevisionError if the store has not reached min, and else the
-// context's.
+// View returns a view at revision min or a later one. 0 means any revision, Latest the latest one. It waits for min
+// until ctx ends. After the deadline of ctx the error is a *storage.FutureRevisionError if the store has not reached
+// min, and otherwise the error of ctx.
 func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 	for {
 		if err := r.err(); err != nil {
@@ -72,14 +70,13 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 	}
 }
 
-// undoEvents is how many events are taken back in memory for a view of the past: more
-// cost more than reading a page from the store.
+// undoEvents is how many events are reverted in memory for a view of an old revision. Reverting more costs more than
+// reading a page from the store.
 const undoEvents = 512
 
-// ViewAt returns a view of the resource exactly as it was at revision, which has to
-// be positive. It fails with *storage.CompactedError when the store has forgotten
-// that, whatever is still in memory: all servers on a store answer alike. A revision
-// that has not happened is waited for as View does.
+// ViewAt returns a view of the resource exactly at revision, which must be positive. It returns a
+// *storage.CompactedError if the store has compacted the revision, even if the objects are still in memory, so that all
+// servers on a store give the same answer. It waits for a future revision as View does.
 func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	if err := r.err(); err != nil {
 		return nil, err
@@ -93,7 +90,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	if err := r.cache.await(ctx, revision); err != nil {
 		return nil, err
 	}
-	// No object has this key, but its revision is checked.
+	// No object has this key. The store only checks the revision.
 	if _, _, err := r.cache.store.Get(ctx, r.config.Prefix, revision); err != nil {
 		return nil, err
 	}
@@ -113,8 +110,7 @@ func (r *Resource) markUsed() {
 	}
 }
 
-// Revision is the revision that the view shows. A view of the latest state may not
-// know it before something was read.
+// Revision returns the revision of the view. For a view of the latest state it may be 0 until the first read.
 func (v *View) Revision() int64 {
 	if v.loaded {
 		return v.snapshot.revision
@@ -122,13 +118,13 @@ func (v *View) Revision() int64 {
 	return v.revision
 }
 
-// Held says that all objects are in memory: Snapshot has them.
+// Loaded reports whether all objects are in memory, so that Snapshot returns them.
 func (v *View) Loaded() bool { return v.loaded }
 
-// Snapshot is what a view shows whose objects are in memory.
+// Snapshot returns the objects of a view for which Loaded returns true.
 func (v *View) Snapshot() Snapshot { return v.snapshot }
 
-// Get returns the object with a key (below the resource's prefix).
+// Get returns the object with a key (below the prefix of the resource), or false if there is none.
 func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
 	r := v.resource
 	if v.loaded {
@@ -148,7 +144,7 @@ func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
 	return v.object(e), true, nil
 }
 
-// readFailed returns the error of a read of the store.
+// readFailed returns the error of a failed read of the store: err, or the reason why the resource ended.
 func (r *Resource) readFailed(err error) error {
 	if ended := r.err(); ended != nil {
 		return ended
@@ -156,7 +152,7 @@ func (r *Resource) readFailed(err error) error {
 	return err
 }
 
-// object returns the object of an entry, the one in memory where that is the same.
+// object returns the object of an entry: the one in memory if it has the same revision, or else a new one.
 func (v *View) object(e storage.Entry) *Object {
 	r := v.resource
 	if v.memory != nil && v.memory.loaded {
@@ -169,13 +165,11 @@ func (v *View) object(e storage.Entry) *Object {
 	return o
 }
 
-// Few tells Ascend and Index that the caller goes through all objects and keeps few.
+// Streaming is a limit for Ascend and Index: the caller reads all objects one after the other and retains only few.
 const Streaming = -1
 
-// Ascend calls yield in key order with the objects whose keys begin with prefix and
-// are at or above from, until it returns false. most is how many objects the caller
-// may want; 0 is all of them, to be kept together, and Few all of them, one after the
-// other.
+// Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
+// yield returns false. most is how many objects the caller may want. 0 means all, which the caller retains together.
 func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
 	end, err := v.startScan(ctx, from, prefix, most)
 	if err != nil {
@@ -197,11 +191,10 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 	return v.read(ctx, from, prefix, most, yield)
 }
 
-// scan begins a read of many objects, and returns what ends it. It has the resource
-// loaded first where all of its latest state is asked for, or so much of it that
-// reading that from the store is charged half as much as a load: the caller keeps as
-// many objects in memory anyway. A read that keeps few objects reads the store, but two
-// of them at the same time may as well have the objects loaded.
+// startScan prepares a read of many objects, and returns a function that must be called at its end. It first loads the
+// resource if the caller reads all of its latest state, or so much of it that the charge is half that of a load: the
+// caller then retains as many objects as a load anyway. A Streaming read is served from the store, unless another one
+// is in progress; then the resource is loaded.
 func (v *View) startScan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
 	r := v.resource
 	end = func() {}
@@ -223,9 +216,8 @@ func (v *View) startScan(ctx context.Context, from, prefix string, most int) (en
 	return end, v.loadAll(ctx)
 }
 
-// worthLoad says whether a read of all objects below prefix raises the sum of charges
-// to half of that at which the resource is loaded. It counts no more objects than that
-// takes.
+// isLoadCheaper reports whether a read of all objects below prefix raises the demand to half of the one at which the
+// resource is loaded. It counts no more objects than necessary.
 func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	r := v.resource
 	n, known := v.memory.number()
@@ -243,7 +235,7 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	return float64(result.Count) >= missing, r.readFailed(err)
 }
 
-// chargeOf is what an object is charged in a read of so many; 0 is all.
+// chargeOf returns the charge for each object of a read of most objects; 0 is all.
 func chargeOf(most int) float64 {
 	if most > 0 {
 		return pageCharge
@@ -251,7 +243,7 @@ func chargeOf(most int) float64 {
 	return scanCharge
 }
 
-// holdAll has the whole resource loaded, and the view answer from memory.
+// loadAll loads the resource. Then the view reads from memory.
 func (v *View) loadAll(ctx context.Context) error {
 	r := v.resource
 	at, err := v.min, error(nil)
@@ -265,7 +257,7 @@ func (v *View) loadAll(ctx context.Context) error {
 	return err
 }
 
-// read reads objects from the store, in pages.
+// read reads objects from the store, page by page.
 func (v *View) read(ctx context.Context, from, prefix string, most int, yield func(*Object) bool) error {
 	r := v.resource
 	charge := chargeOf(most)
@@ -289,10 +281,9 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 	return nil
 }
 
-// Index is Ascend over the objects whose indexed field of that name has that value, and
-// over those that cannot be read, of which nobody knows.
-// In the store they are found by looking at all; most is how many of those. It returns false, and yields
-// nothing, if there is no such index.
+// Index is like Ascend, for the objects whose indexed field of that name has that value, and for all unread objects,
+// whose fields are unknown. A read from the store looks at all objects; most limits the number it looks at. Index
+// yields nothing and returns false if there is no such index.
 func (v *View) Index(
 	ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool,
 ) (bool, error) {
@@ -324,9 +315,9 @@ func (v *View) Index(
 	return true, v.read(ctx, from, prefix, most, yieldMatching)
 }
 
-// Rest is how many objects below prefix are at or above next, of which there has to be
-// one. A page that began at from has shown the objects before them, shown in number. A
-// large number may be an estimate: nobody goes through many objects to count them.
+// Remaining returns how many objects with prefix are not below next; there must be at least one. The page before next
+// began at from and returned shown objects. A large number may be an estimate, because counting many objects is
+// expensive.
 func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
 	r := v.resource
 	at := r.config.Prefix
@@ -343,8 +334,8 @@ func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown i
 	return n, err
 }
 
-// countRest is Rest for a view of the store: what is known of the page before it, or
-// of the whole resource, saves counting.
+// countRemaining computes Remaining for a view of the store. It avoids counting if the number after the previous page
+// or the number of all objects is known.
 func (v *View) countRemaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
 	r := v.resource
 	at := r.config.Prefix
@@ -366,12 +357,10 @@ func (v *View) countRemaining(ctx context.Context, prefix, from, next string, sh
 	return max(result.Count, v.estimateRemaining(prefix, next, shown)), nil
 }
 
-// maxCounted bounds the objects that are counted for one page. Beyond it the number of
-// those that remain is estimated from the present state.
+// maxCounted bounds how many objects are counted for one page. A larger number is estimated from the state in memory.
 const maxCounted = 10_000
 
-// presentRest is about how many objects there are at or above next now; 0 if that is
-// not known.
+// estimateRemaining returns the current number of objects that are not below next. It returns 0 if that is unknown.
 func (v *View) estimateRemaining(prefix, next string, shown int) int64 {
 	switch st := v.memory; {
 	case st == nil:

@@ -16,14 +16,14 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// page is what one list of a view shows.
+// page is the result of one list of a view.
 type page struct {
 	keys     []string
 	revision int64
 	rest     int64
 }
 
-// listPage lists up to limit objects as rest does.
+// listPage lists up to limit objects in the same way as package rest.
 func listPage(ctx context.Context, v *View, from, prefix string, limit int) (p page, err error) {
 	most := 0
 	if limit > 0 {
@@ -46,13 +46,13 @@ func listPage(ctx context.Context, v *View, from, prefix string, limit int) (p p
 	return p, err
 }
 
-// last is the key of the last object shown.
+// last returns the key of the last object of the page.
 func (p *page) last() string {
 	key, _, _ := strings.Cut(p.keys[len(p.keys)-1], "@")
 	return key
 }
 
-// countingStore counts what is read of a store.
+// countingStore counts the entries that are read from a store.
 type countingStore struct {
 	storage.Store
 	entries, counts, counted atomic.Int64
@@ -72,8 +72,8 @@ func (s *countingStore) Range(ctx context.Context, r storage.RangeRequest) (stor
 	return result, err
 }
 
-// TestViewsOfMemoryAndStoreAgree makes random changes and asks caches that hold all
-// objects, none, and now these and now those, for the same views.
+// TestViewsOfMemoryAndStoreAgree makes random changes, and compares the views of caches with all objects in memory,
+// with none, and with changing ones.
 func TestViewsOfMemoryAndStoreAgree(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		names := make([]string, 0, len(memories))
@@ -118,7 +118,7 @@ func TestViewsOfMemoryAndStoreAgree(t *testing.T) {
 	})
 }
 
-// askView says all that a view answers.
+// askView returns the answers of all methods of a view.
 func askView(ctx context.Context, r *Resource, at int64, from, prefix, node, key string, limit int) string {
 	view := func() (*View, error) {
 		if at == Latest {
@@ -156,9 +156,9 @@ func askView(ctx context.Context, r *Resource, at int64, from, prefix, node, key
 
 func pick[T any](random *rand.Rand, list ...T) T { return list[random.IntN(len(list))] }
 
-// TestPagesOfThePastCostWhatTheyShow: neither a page behind the log nor an exact read
-// goes through the resource, and what follows a page is counted once.
-func TestPagesOfThePastCostWhatTheyShow(t *testing.T) {
+// TestOldPagesCostWhatTheyReturn checks that neither a page before the log nor an exact read goes through the whole
+// resource, and that the objects after a page are counted once.
+func TestOldPagesCostWhatTheyReturn(t *testing.T) {
 	const objects, limit = 6000, 100
 	for name, memory := range memories {
 		t.Run(name, func(t *testing.T) {
@@ -203,8 +203,8 @@ func TestPagesOfThePastCostWhatTheyShow(t *testing.T) {
 	}
 }
 
-// TestOnePageDoesNotCountAll: what follows a page of an old state is estimated where
-// counting it would go through all.
+// TestOnePageDoesNotCountAll checks that the number of objects after a page of an old state is estimated if counting it
+// would read all of them.
 func TestOnePageDoesNotCountAll(t *testing.T) {
 	const objects = 2 * maxCounted
 	for name, memory := range memories {
@@ -235,9 +235,9 @@ func TestOnePageDoesNotCountAll(t *testing.T) {
 	}
 }
 
-// TestReadsOfAWholeOldStateAreShared: many who ask for the same at once cost one read,
-// which ends when they leave.
-func TestReadsOfAWholeOldStateAreShared(t *testing.T) {
+// TestReadsOfAnOldRevisionAreShared checks that many requests for all objects of an old revision share one read, which
+// is cancelled when all requests have ended.
+func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
 	const objects, readers = 3000, 20
 	fake := filled(objects, func(int) []byte { return []byte("n1|red|x") })
 	s := &countingStore{Store: fake, hold: make(chan struct{})}
@@ -299,8 +299,8 @@ func TestReadsOfAWholeOldStateAreShared(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsReads: a large resource that is written stays in the store, reads of
-// it load it, and without reads it leaves.
+// TestMemoryFollowsReads checks that writes do not load a large resource, that reads load it, and that it is dropped
+// without reads.
 func TestMemoryFollowsReads(t *testing.T) {
 	const objects = 3000
 	fake := newFakeStore()
@@ -366,12 +366,12 @@ func TestMemoryFollowsReads(t *testing.T) {
 	if st := r.Stats(); st.Loaded || st.Objects != objects-1 {
 		t.Errorf("not read for long: %+v", st)
 	}
-	checkForms(t, c)
+	checkEncodings(t, c)
 }
 
-// TestListsOfANamespaceLoad: a list of all objects of a namespace is answered from the
-// store if they are a small part of a large resource, and from memory if a read of
-// them from the store would be charged half as much as a load.
+// TestListsOfANamespaceLoad checks that a list of all objects of a namespace is answered from the store if they are a
+// small part of a large resource, and from memory if a read of them from the store would be charged half as much as a
+// load.
 func TestListsOfANamespaceLoad(t *testing.T) {
 	const objects, few = 600, 50
 	fake := newFakeStore()
@@ -415,9 +415,9 @@ func TestListsOfANamespaceLoad(t *testing.T) {
 	}
 }
 
-// TestInterruptedLog: the cursors of a resource that is not held get no event twice or
-// too few when the store forgets what the feed had still to see.
-func TestInterruptedLog(t *testing.T) {
+// TestRestartedLog checks that the cursors of a followed resource get each event once when the store compacts changes
+// that the feed has not seen.
+func TestRestartedLog(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.Memory = memories["stored"] })
 	r := c.Resource(podConfig())
@@ -445,9 +445,9 @@ func TestInterruptedLog(t *testing.T) {
 	eventually(t, "one object is counted", func() bool { st := r.Stats(); return st.Objects == 1 && st.Counted })
 }
 
-// TestWhatIsCompactedIsGone: a log that still has a revision does not serve it once
-// the store has forgotten it.
-func TestWhatIsCompactedIsGone(t *testing.T) {
+// TestCompactedRevisionIsNotServed checks that a log that still has a revision does not serve it after the store has
+// compacted it.
+func TestCompactedRevisionIsNotServed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		for name, memory := range memories {
 			r := newCache(t, s, func(o *Options) { o.Memory = memory }).Resource(podConfig())
@@ -470,7 +470,7 @@ func TestWhatIsCompactedIsGone(t *testing.T) {
 	})
 }
 
-// TestDemandFades holds the running sum of charges against the sum of each.
+// TestDemandFades compares the running sum of charges with the sum of all faded charges.
 func TestDemandFades(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	const halfLife = time.Minute
@@ -495,8 +495,8 @@ func TestDemandFades(t *testing.T) {
 	}
 }
 
-// TestRestsAreBounded: the oldest are forgotten.
-func TestRestsAreBounded(t *testing.T) {
+// TestRemainingCountsAreBounded checks that the oldest counts are dropped.
+func TestRemainingCountsAreBounded(t *testing.T) {
 	var m remainingCounts
 	var kept []int64
 	for i := range int64(3 * maxRemainingCounts) {
@@ -508,7 +508,8 @@ func TestRestsAreBounded(t *testing.T) {
 			kept = append(kept, i)
 		}
 	}
-	if len(kept) != maxRemainingCounts || len(m.counts) != maxRemainingCounts || !slices.Contains(kept, 3*maxRemainingCounts-1) {
+	if len(kept) != maxRemainingCounts || len(m.counts) != maxRemainingCounts ||
+		!slices.Contains(kept, 3*maxRemainingCounts-1) {
 		t.Errorf("%d of %d kept", len(kept), maxRemainingCounts)
 	}
 }

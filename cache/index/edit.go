@@ -2,7 +2,7 @@ package index
 
 import "slices"
 
-// put sets key to v on behalf of edit owner and returns what it replaced.
+// put sets key to v for the edit owner, and returns the previous value.
 func (t *Tree[V]) put(owner uint64, key string, v V) (old V, replaced bool) {
 	if t.root == nil {
 		t.root = &node[V]{owner: owner, count: 1, keys: []string{key}, values: []V{v}}
@@ -22,7 +22,7 @@ func (t *Tree[V]) put(owner uint64, key string, v V) (old V, replaced bool) {
 	return p.old, p.replaced
 }
 
-// remove deletes key on behalf of edit owner and returns what it held.
+// remove deletes key for the edit owner, and returns its value.
 func (t *Tree[V]) remove(owner uint64, key string) (old V, removed bool) {
 	if old, removed = t.Get(key); !removed {
 		return old, false
@@ -38,19 +38,19 @@ func (t *Tree[V]) remove(owner uint64, key string) (old V, removed bool) {
 	return old, true
 }
 
-// putting is one put on its way down and up the tree.
+// putOperation contains the parameters and results of one put while it goes down and up the tree.
 type putOperation[V any] struct {
 	owner     uint64
 	key       string
 	value     V
 	old       V
 	replaced  bool
-	separator string // of the right half, where put returned one
+	separator string // smallest key of the right half, set if put returned one
 }
 
-// put returns the node that takes n's place and, where n had to be split, its
-// right half. last says that n is on the tree's right edge: there a split leaves
-// the left half full, since keys that arrive in order only ever go to the right.
+// put returns the writable node in place of n and, if n had to be split, the right half. last means that n is on the
+// right edge of the tree. There a split leaves the left half full, because keys that are added in ascending order never
+// go to the left half again.
 func (p *putOperation[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
 	n = n.writable(p.owner)
 	if n.children == nil {
@@ -77,6 +77,7 @@ func (p *putOperation[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
 	return n, p.split(n, mid)
 }
 
+// putLeaf is put for a leaf that may be changed.
 func (p *putOperation[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
 	i := lowerBound(n.keys, p.key)
 	if i < len(n.keys) && n.keys[i] == p.key {
@@ -104,7 +105,7 @@ func (p *putOperation[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
 	return right
 }
 
-// split moves what n has from mid on to a new node.
+// split moves the entries of n from mid on to a new node, and returns it.
 func (p *putOperation[V]) split(n *node[V], mid int) *node[V] {
 	right := &node[V]{owner: p.owner}
 	right.keys = append(right.keys, n.keys[mid:]...)
@@ -126,13 +127,13 @@ func (p *putOperation[V]) split(n *node[V], mid int) *node[V] {
 	return right
 }
 
-// truncate shortens s and forgets what was beyond.
+// truncate shortens s to n entries and clears the rest for the garbage collector.
 func truncate[T any](s []T, n int) []T {
 	clear(s[n:])
 	return s[:n]
 }
 
-// own returns n if edit owner made it, and else a copy that owner may change.
+// writable returns n if the edit owner made it, and otherwise a copy that the edit may change.
 func (n *node[V]) writable(owner uint64) *node[V] {
 	if n.owner == owner {
 		return n
@@ -146,12 +147,12 @@ func (n *node[V]) writable(owner uint64) *node[V] {
 	return mine
 }
 
-// roomy copies s with space for one more: the write it is copied for may add.
+// copyWithRoom copies s with room for one more entry, because the write may add one.
 func copyWithRoom[T any](s []T) []T {
 	return append(make([]T, 0, min(len(s)+1, maxEntries)), s...)
 }
 
-// remove deletes key, which is there, and returns the node in n's place.
+// remove deletes key, which must be there, and returns the node in place of n.
 func (n *node[V]) remove(owner uint64, key string) *node[V] {
 	n = n.writable(owner)
 	n.count--
@@ -175,7 +176,8 @@ func (n *node[V]) remove(owner uint64, key string) *node[V] {
 	return n
 }
 
-// join makes one node of kids i and i+1 if that leaves room to grow.
+// merge merges the children i and i+1. It returns false and does nothing if the merged node would be more than three
+// quarters full, because it would soon be split again.
 func (n *node[V]) merge(owner uint64, i int) bool {
 	left, right := n.children[i], n.children[i+1]
 	if len(left.keys)+len(right.keys) > maxEntries*3/4 {

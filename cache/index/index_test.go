@@ -15,7 +15,7 @@ type item struct {
 
 func itemFields(i *item) []string { return i.fields }
 
-// twin is the obvious set: a map that is sorted when read.
+// twin is the simple implementation that a Set is compared with: a map that is sorted when it is read.
 type twin map[string]*item
 
 func (m twin) clone() twin {
@@ -43,17 +43,17 @@ func collect(t Tree[*item], from, prefix string) (out []*item) {
 	return out
 }
 
-// leaves collects values leaf by leaf. A note tells the values that its leaf had when
-// it was made: it must be that of the same values ever after.
+// leaves collects values leaf by leaf. It caches the values of each leaf in its LeafCache, and checks that a cached
+// value always belongs to the same values.
 func leaves(t *testing.T, tree Tree[*item], from, prefix string) (out []*item) {
 	t.Helper()
-	tree.Leaves(from, prefix, func(values []*item, note *LeafCache) bool {
+	tree.Leaves(from, prefix, func(values []*item, cache *LeafCache) bool {
 		if len(values) == 0 {
 			t.Fatal("a leaf without values")
 		}
-		if note != nil {
-			if noted := note.LoadOrStore(slices.Clone(values)).([]*item); !slices.Equal(noted, values) {
-				t.Fatalf("a leaf's note is about other values")
+		if cache != nil {
+			if cached := cache.LoadOrStore(slices.Clone(values)).([]*item); !slices.Equal(cached, values) {
+				t.Fatalf("the LeafCache of a leaf has other values")
 			}
 		}
 		out = append(out, values...)
@@ -62,7 +62,7 @@ func leaves(t *testing.T, tree Tree[*item], from, prefix string) (out []*item) {
 	return out
 }
 
-// compare checks a set against its twin, whole and in part.
+// compare compares a set with its twin, as a whole and in parts.
 func compare(t *testing.T, s Set[*item], m twin, from, prefix string) {
 	t.Helper()
 	check := func(what string, tree Tree[*item], keep func(*item) bool) {
@@ -123,7 +123,8 @@ func checkNode(t *testing.T, n *node[*item], low, high string) int {
 		t.Fatalf("node of %d keys", len(n.keys))
 	}
 	if n.children == nil {
-		if n.count != len(n.keys) || len(n.values) != len(n.keys) || !slices.IsSorted(n.keys) || n.keys[0] < low || n.keys[len(n.keys)-1] >= high {
+		if n.count != len(n.keys) || len(n.values) != len(n.keys) || !slices.IsSorted(n.keys) || n.keys[0] < low ||
+			n.keys[len(n.keys)-1] >= high {
 			t.Fatalf("bad leaf %q in [%q, %q), count %d", n.keys, low, high, n.count)
 		}
 		return 1
@@ -150,8 +151,7 @@ func checkNode(t *testing.T, n *node[*item], low, high string) int {
 	return height + 1
 }
 
-// play runs a sequence of operations on a set and its twin; earlier states must
-// stay as they were.
+// play runs a sequence of operations on a set and its twin. Earlier sets must not change.
 func play(t *testing.T, script []byte) {
 	type moment struct {
 		set  Set[*item]
@@ -223,7 +223,7 @@ func FuzzSet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { play(t, script[:min(len(script), 2000)]) })
 }
 
-// Orders of insertion and removal that shape a tree in ways chance does not.
+// TestShapes inserts and removes keys in orders that random operations rarely have.
 func TestShapes(t *testing.T) {
 	const n = 5000
 	orders := map[string]func(i int) int{

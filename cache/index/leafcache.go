@@ -2,13 +2,12 @@ package index
 
 import "sync/atomic"
 
-// Note holds what a reader keeps beside a leaf about the values in it. A leaf does
-// not change: a tree with another value in its place has another leaf there, without
-// a note. What is noted goes with the last tree that has the leaf. The zero value is
-// empty; it may be used by several goroutines.
+// LeafCache holds one value that a reader computed from the values of a leaf. Leaves are immutable: a change creates
+// another leaf with an empty LeafCache. So the cached value is garbage together with the last tree that has the leaf.
+// The zero value is empty. Several goroutines may use it.
 type LeafCache struct{ value atomic.Pointer[any] }
 
-// Load returns what is noted, nil for nothing.
+// Load returns the cached value, or nil.
 func (n *LeafCache) Load() any {
 	if p := n.value.Load(); p != nil {
 		return *p
@@ -16,7 +15,7 @@ func (n *LeafCache) Load() any {
 	return nil
 }
 
-// Keep notes v unless something is noted, and returns what is.
+// LoadOrStore returns the cached value if there is one. Otherwise it stores v and returns it.
 func (n *LeafCache) LoadOrStore(v any) any {
 	if n.value.CompareAndSwap(nil, &v) {
 		return v
@@ -24,9 +23,8 @@ func (n *LeafCache) LoadOrStore(v any) any {
 	return n.Load()
 }
 
-// Leaves yields what Ascend does, leaf by leaf, until yield returns false. The note
-// is that of the leaf, and nil where only a part of its values is asked for. The
-// values must not be changed.
+// Leaves yields the values of Ascend leaf by leaf, until yield returns false. cache is the one of the leaf, or nil if
+// only a part of the values of the leaf is yielded. The values must not be changed.
 func (t Tree[V]) Leaves(from, prefix string, yield func(values []V, note *LeafCache) bool) {
 	if t.root != nil {
 		t.root.leaves(max(from, prefix), prefix, yield)

@@ -1,38 +1,39 @@
 package index
 
-// Set is a tree of values by key with secondary indexes: for each indexed field
-// and each of its values, a tree of the values that have it. A Set never changes;
-// Edit makes another one that shares what stays the same.
+// Set is a tree of values by key with secondary indexes: for each indexed field and each of its values, a tree of the
+// values that have it. A Set is immutable; Edit makes another one, which shares the unchanged nodes.
+//
+// Example: a Set of Pods with an index of the field spec.nodeName has one tree of all Pods by key, and one tree from
+// node names to trees of the Pods of that node.
 type Set[V any] struct {
 	all      Tree[V]
 	fields   []Tree[Tree[V]]
 	fieldsOf func(V) []string
-	// edits numbers the edits that led here. Every node of the set was made by
-	// an edit of at most that number, so the next edit's number is its own.
+	// edits is the number of edits that led to this set. Every node of the set was made by an edit with at most that
+	// number. So a node with the number of the next edit was made by that edit, which may change it.
 	edits uint64
 }
 
-// NewSet returns an empty set with that many secondary indexes. fields gives a
-// value's field values in the order of the indexes; a value with fewer is left
-// out of the others. A value's fields must not change.
+// NewSet returns an empty set with a number of secondary indexes. fields returns the values of the indexed fields of a
+// value in the order of the indexes; if it returns fewer, the value is missing in the other indexes. The fields of a
+// value must not change.
 func NewSet[V any](indexes int, fields func(V) []string) Set[V] {
 	return Set[V]{fields: make([]Tree[Tree[V]], indexes), fieldsOf: fields}
 }
 
-// All is the tree of all values by key.
+// All returns the tree of all values by key.
 func (s Set[V]) All() Tree[V] { return s.all }
 
-// By is the tree of the values whose field of that index has that value.
+// WithField returns the tree of the values whose field of an index has that value.
 func (s Set[V]) WithField(index int, value string) Tree[V] {
 	t, _ := s.fields[index].Get(value)
 	return t
 }
 
-// Values returns how many different values the field of an index has.
+// FieldValues returns the number of different values of the field of an index.
 func (s Set[V]) FieldValues(index int) int { return s.fields[index].Len() }
 
-// Edit starts a series of changes. Nodes are copied once an edit, however many
-// of its changes touch them.
+// Edit starts an edit of the set. A node is copied once in an edit, even if several changes touch it.
 func (s Set[V]) Edit() *Edit[V] {
 	e := &Edit[V]{set: s}
 	e.set.edits++
@@ -43,10 +44,10 @@ func (s Set[V]) Edit() *Edit[V] {
 // Edit is a series of changes to a Set. It is used by one goroutine.
 type Edit[V any] struct{ set Set[V] }
 
-// Get returns the value of key as the edit has it so far.
+// Get returns the value of key after the changes that the edit has made.
 func (e *Edit[V]) Get(key string) (V, bool) { return e.set.all.Get(key) }
 
-// Put sets key to v and returns the value it replaces.
+// Put sets key to v and returns the value that it replaces.
 func (e *Edit[V]) Put(key string, v V) (old V, replaced bool) {
 	s := &e.set
 	old, replaced = s.all.put(s.edits, key, v)
@@ -91,6 +92,7 @@ func (e *Edit[V]) Done() Set[V] {
 	return s
 }
 
+// addToIndex adds v to the tree of a value of an indexed field.
 func (e *Edit[V]) addToIndex(index int, value, key string, v V) {
 	s := &e.set
 	t, _ := s.fields[index].Get(value)
@@ -101,6 +103,7 @@ func (e *Edit[V]) addToIndex(index int, value, key string, v V) {
 	}
 }
 
+// removeFromIndex removes key from the tree of a value of an indexed field.
 func (e *Edit[V]) removeFromIndex(index int, value, key string) {
 	s := &e.set
 	t, _ := s.fields[index].Get(value)

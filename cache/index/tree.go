@@ -1,36 +1,42 @@
-// Package index holds the current state of a resource: a copy-on-write tree of
-// values ordered by key, and secondary indexes over them. Everything in it is a
-// pure data structure. A Tree or a Set that was handed out never changes, so it
-// may be read by any number of goroutines without a lock.
+// Package index contains the current state of a resource: a copy-on-write tree of values ordered by key, and secondary
+// indexes of these values. It is a pure data structure without locks, goroutines or I/O. A Tree or a Set never changes,
+// so any number of goroutines may read it without a lock.
+//
+// Files, in the order to read them: tree.go (reading a tree), edit.go (changing nodes), set.go (a tree with indexes and
+// how it is edited), leafcache.go (values that readers cache with a leaf).
 package index
 
 import "strings"
 
 const (
-	// maxFan bounds the entries of a node. A write copies one node a level;
-	// 32 keeps such a copy below a kilobyte and a million entries in 5 levels.
+	// maxEntries bounds the entries of a node. A write copies one node per level. With 32 entries such a copy takes
+	// less than a kilobyte, and a million entries need 5 levels.
 	maxEntries = 32
-	// minFan is the size below which a node looks for a neighbour to join.
+	// A node with fewer than minEntries entries is merged with a neighbour if possible.
 	minEntries = 8
 )
 
-// Tree is an ordered map from string to V. The zero value is empty. Reading
-// takes no lock and makes no garbage; changes go through an Edit of a Set.
+// Tree is an ordered map from string to V, a B+ tree whose nodes are copied when they change. The zero value is empty.
+// Reading takes no lock and does not allocate. Only an Edit of a Set changes a tree.
 type Tree[V any] struct{ root *node[V] }
 
-// node is a leaf (kids is nil; keys and vals run in parallel) or an inner node
-// (keys[i] is at most the smallest key below kids[i] and above every key below
-// kids[i-1]; keys[0] is not looked at). All leaves have the same depth.
+// node is a leaf or an inner node. A leaf has no children, and vals[i] is the value of keys[i]. In an inner node
+// keys[i] is not above the smallest key of children[i] and above every key of children[i-1]; keys[0] is not used. All
+// leaves have the same depth.
 //
-// A node whose owner is the running edit's number was made by that edit, is not
-// yet visible to anybody else and may be changed in place.
+// A node whose owner is the number of the running edit was made by that edit, is not visible to others yet, and may be
+// changed in place.
+//
+// Example: after the keys 00 to 99 were added in this order, the root has the leaves [00..31], [32..63], [64..95] and
+// [96..99], and the keys "", "32", "64" and "96". An edit that puts key 40 copies the root and the second leaf, and
+// shares the others.
 type node[V any] struct {
 	owner    uint64
-	count    int // entries below
+	count    int // number of entries below the node
 	keys     []string
 	values   []V
 	children []*node[V]
-	cache    LeafCache // of a leaf
+	cache    LeafCache // used by leaves only
 }
 
 // Len returns the number of entries.
@@ -57,16 +63,15 @@ func (t Tree[V]) Get(key string) (v V, ok bool) {
 	return v, false
 }
 
-// Ascend calls yield in key order with the values whose keys begin with prefix
-// and are at or above from, until yield returns false.
+// Ascend calls yield in the order of keys with the values whose keys begin with prefix and are not below from, until
+// yield returns false.
 func (t Tree[V]) Ascend(from, prefix string, yield func(V) bool) {
 	if t.root != nil {
 		t.root.ascend(max(from, prefix), prefix, yield)
 	}
 }
 
-// Count returns how many keys begin with prefix and are at or above from. Its
-// cost is that of two look-ups.
+// Count returns how many keys begin with prefix and are not below from, at the cost of two look-ups.
 func (t Tree[V]) Count(from, prefix string) int {
 	if t.root == nil {
 		return 0
@@ -74,7 +79,7 @@ func (t Tree[V]) Count(from, prefix string) int {
 	return max(0, t.root.countThrough(prefix)-t.root.countBelow(max(from, prefix)))
 }
 
-// lowerBound returns the position of the first key at or above key.
+// lowerBound returns the position of the first key that is not below key.
 func lowerBound(keys []string, key string) int {
 	low, high := 0, len(keys)
 	for low < high {
@@ -88,7 +93,7 @@ func lowerBound(keys []string, key string) int {
 	return low
 }
 
-// child returns the position of the kid that holds key, if any does.
+// childIndex returns the position of the child that contains key if any child does.
 func (n *node[V]) childIndex(key string) int {
 	low, high := 1, len(n.keys)
 	for low < high {
@@ -135,7 +140,7 @@ func (n *node[V]) ascend(from, prefix string, yield func(V) bool) bool {
 	return true
 }
 
-// below counts the keys under key.
+// countBelow returns the number of keys below key.
 func (n *node[V]) countBelow(key string) int {
 	total := 0
 	for n.children != nil {
@@ -148,7 +153,7 @@ func (n *node[V]) countBelow(key string) int {
 	return total + lowerBound(n.keys, key)
 }
 
-// through counts the keys that are under prefix or begin with it.
+// countThrough returns the number of keys that are below prefix or begin with it.
 func (n *node[V]) countThrough(prefix string) int {
 	if prefix == "" {
 		return n.count
@@ -164,8 +169,7 @@ func (n *node[V]) countThrough(prefix string) int {
 	return total + upperBound(n.keys, prefix)
 }
 
-// upperBound returns the position of the first key beyond all keys that begin
-// with prefix.
+// upperBound returns the position of the first key above all keys that begin with prefix.
 func upperBound(keys []string, prefix string) int {
 	low, high := 0, len(keys)
 	for low < high {

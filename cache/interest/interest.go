@@ -1,13 +1,15 @@
-// Package interest finds those whom an event concerns without asking each of
-// them. For every interest that somebody has it keeps a posting list: the
-// positions, in the resource's log, of the events that may match. An event is
-// entered under its object's old and its new state, so that one that leaves an
-// interest is found there too.
+// Package interest finds the cursors that an event matches without evaluating each cursor. For every interest of a
+// cursor it has a posting list: the positions of the events in the log that may match. An event is added by the old and
+// by the new state of its object, so a cursor also gets the event of an object that stops matching.
+//
+// Example: two cursors have the interest {field 0 = "node1"}, and one has {Namespace "kube-system"}. An event at
+// position 7 moves a Pod of the namespace default from node1 to node2. It is added to the posting list of node1, which
+// the two cursors share, and to no other list. So only these two cursors wake.
 //
 // The package is a pure data structure: no lock, clock, goroutine or I/O.
 package interest
 
-// Kind says by what an interest selects. Kinds from 0 on are the indexed fields.
+// Kind is the property by which an interest selects objects. Kinds from 0 on are the indexed fields.
 type Kind int
 
 const (
@@ -16,46 +18,43 @@ const (
 	Object                     // the object with that key
 )
 
+// namedKinds is the number of kinds that have a name above.
 const namedKinds = 3
 
-// Key names an interest.
+// Key identifies an interest.
 type Key struct {
 	Kind  Kind
 	Value string
 }
 
-// Subject is what an event is about.
+// Subject has the properties of an event that interests select by.
 type Subject struct {
 	Key, Namespace, Name string
-	// Old and New are the values of the indexed fields before and after; nil
-	// where the object did not exist.
+	// Old and New are the values of the indexed fields before and after the event, nil if the object did not exist.
 	Old, New []string
-	// Unknown says that the values before or after could not be read: the event
-	// may concern any interest by a field.
+	// Unreadable means that the fields before or after are unknown, so the event may match any interest in a field.
 	Unreadable bool
 }
 
-// Index holds the posting lists. W is what the user keeps with each of them. The
-// zero value is ready for use.
+// Index holds the posting lists. W is data of the user in each posting. The zero value is ready for use.
 type Index[W any] struct {
 	postings       map[Key]*Posting[W]
-	postingsOfKind []int // how many postings there are of each kind
+	postingsOfKind []int // number of postings of each kind, at kind + namedKinds
 }
 
-// Posting is the list of one interest.
+// Posting is the posting list of one interest.
 type Posting[W any] struct {
-	User W // the user's
+	User W // data of the user of the package
 
 	key       Key
 	users     int
 	floor     uint64
 	positions []uint64 // ascending
-	head      int      // positions before it are gone
+	head      int      // positions[:head] are dropped
 }
 
-// Acquire returns the posting of an interest; it lists what is entered from
-// position next on, or more if somebody else had it already. Each call wants a
-// Release.
+// Acquire returns the posting of an interest. It lists the events from position next on, or earlier ones too if the
+// interest had a posting already. Release must be called for each call.
 func (x *Index[W]) Acquire(key Key, next uint64) *Posting[W] {
 	p := x.postings[key]
 	if p == nil {
@@ -70,7 +69,7 @@ func (x *Index[W]) Acquire(key Key, next uint64) *Posting[W] {
 	return p
 }
 
-// Release gives a posting back; the last one to do so removes it.
+// Release ends the use of a posting. The last user's call removes it.
 func (x *Index[W]) Release(p *Posting[W]) {
 	if p.users--; p.users == 0 {
 		delete(x.postings, p.key)
@@ -78,7 +77,7 @@ func (x *Index[W]) Release(p *Posting[W]) {
 	}
 }
 
-// Len is the number of postings.
+// Len returns the number of postings.
 func (x *Index[W]) Len() int { return len(x.postings) }
 
 // Each calls yield with every posting.
@@ -88,6 +87,7 @@ func (x *Index[W]) Each(yield func(*Posting[W])) {
 	}
 }
 
+// count changes the number of postings of a kind.
 func (x *Index[W]) count(kind Kind, by int) {
 	i := int(kind) + namedKinds
 	for len(x.postingsOfKind) <= i {
@@ -96,8 +96,8 @@ func (x *Index[W]) count(kind Kind, by int) {
 	x.postingsOfKind[i] += by
 }
 
-// Append enters the event at position, which is above all before it, in the
-// postings it concerns, and calls touched with each of them once.
+// Append adds the event at position to the matching postings, and calls touched once for each of them. position must be
+// above all earlier ones.
 func (x *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W])) {
 	x.matching(s, func(p *Posting[W]) {
 		p.positions = append(p.positions, position)
@@ -107,12 +107,12 @@ func (x *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W]))
 	})
 }
 
-// Drop takes the event at position, the oldest one, out of the postings again.
+// Drop removes the event at position, which must be the oldest one, from the postings.
 func (x *Index[W]) Drop(position uint64, s Subject) {
 	x.matching(s, func(p *Posting[W]) { p.drop(position) })
 }
 
-// each calls yield once with every posting that the subject concerns.
+// matching calls yield once for each posting that the event matches.
 func (x *Index[W]) matching(s Subject, yield func(*Posting[W])) {
 	x.visit(Namespace, s.Namespace, yield)
 	x.visit(Name, s.Name, yield)
@@ -135,6 +135,7 @@ func (x *Index[W]) matching(s Subject, yield func(*Posting[W])) {
 	}
 }
 
+// visit calls yield with the posting of one interest, if there is one.
 func (x *Index[W]) visit(kind Kind, value string, yield func(*Posting[W])) {
 	i := int(kind) + namedKinds
 	if i >= len(x.postingsOfKind) || x.postingsOfKind[i] == 0 {
@@ -145,12 +146,10 @@ func (x *Index[W]) visit(kind Kind, value string, yield func(*Posting[W])) {
 	}
 }
 
-// Floor is the position from which on the posting is complete: every event there
-// that concerns the interest is listed, as long as it is in the log.
+// Floor returns the position from which on the posting lists all matching events that are in the log.
 func (p *Posting[W]) Floor() uint64 { return p.floor }
 
-// Since returns the listed positions at or above position, in order. The slice is
-// valid until the next change.
+// Since returns the listed positions from position on, in ascending order. The slice is valid until the next change.
 func (p *Posting[W]) Since(position uint64) []uint64 {
 	live := p.positions[p.head:]
 	if n := len(live); n == 0 || live[n-1] < position {
@@ -168,6 +167,7 @@ func (p *Posting[W]) Since(position uint64) []uint64 {
 	return live[low:]
 }
 
+// drop removes the oldest position if it is position.
 func (p *Posting[W]) drop(position uint64) {
 	if p.head == len(p.positions) || p.positions[p.head] != position {
 		return // from before the posting was made

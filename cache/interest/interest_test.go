@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// concerns is what the index must find: old or new state matches.
+// concerns reports whether the old or the new state of an event matches an interest.
 func concerns(k Key, s Subject) bool {
 	switch k.Kind {
 	case Namespace:
@@ -27,8 +27,7 @@ type holder struct {
 	since   uint64
 }
 
-// play enters and drops events while interests come and go, and compares every
-// posting with a walk over all events.
+// play adds and drops events while interests come and go, and compares every posting with a search in all events.
 func play(t *testing.T, script []byte) {
 	var x Index[int]
 	var events []Subject
@@ -126,7 +125,7 @@ func FuzzIndex(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) { play(t, script[:min(len(script), 2000)]) })
 }
 
-// The cost of an event does not depend on how many interests it does not match.
+// BenchmarkAppend shows that the cost of an event does not depend on the number of interests that it does not match.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

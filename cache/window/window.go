@@ -1,20 +1,22 @@
-// Package window holds the log of a resource's recent events: a ring bounded in
-// bytes, in which every event has a position and a revision. It knows from which
-// revisions a reader can go on without missing anything.
+// Package window contains the log of the recent events of a resource: a ring bounded in bytes, in which every event has
+// a position and a revision. It knows from which revisions a reader can continue without missing an event.
+//
+// Example: the log was reset at revision 100, and got events with the revisions 103, 103 and 107 at the positions 0, 1
+// and 2. It covers every revision from 100 on. After(103) is position 2. When Trim removes the positions 0 and 1, the
+// log covers revisions from 103 on only.
 //
 // The package is a pure data structure: no lock, clock, goroutine or I/O.
 package window
 
-// Log is a run of events in the order in which they happened. Positions count up
-// from 0 for the whole life of the log; an event keeps its position until it is
-// trimmed.
+// Log is a sequence of events in the order in which they happened. Positions count up from 0 for the whole life of the
+// log, and an event keeps its position until it is removed.
 type Log[E any] struct {
-	ring        []entry[E] // a power of two long; position p lies at p & (len-1)
-	first, next uint64
-	start       int64 // every event with a revision above it is in the log
-	last        int64 // no event with a revision above it is in the log
+	ring        []entry[E] // the length is a power of two; position p is at p & (len-1)
+	first, next uint64     // positions of the oldest event and of the next one
+	start       int64      // all events with a higher revision are in the log
+	last        int64      // no event in the log has a higher revision
 	gaps        []gap
-	bytes       int64
+	bytes       int64 // sum of the sizes of the events
 }
 
 type entry[E any] struct {
@@ -23,24 +25,22 @@ type entry[E any] struct {
 	size     int64
 }
 
-// hole is a span of revisions, both ends exclusive, of which the log has the
-// outcome but not every event.
+// gap is a range of revisions, without both ends, for which the log has the resulting changes but not every event.
 type gap struct{ after, before int64 }
 
-// Reset empties the log; what follows is complete for revisions above start.
-// Positions go on counting.
+// Reset empties the log. From then on it must get all events with revisions above start. Positions continue.
 func (l *Log[E]) Reset(start int64) {
 	*l = Log[E]{first: l.next, next: l.next, start: start, last: start}
 }
 
-// Skip leaves a position out, so that a reader at the end of the log can tell that
-// the log was begun anew. The log must be empty.
+// Skip skips one position, so that a reader at the end of the log can tell that the log was restarted. The log must be
+// empty.
 func (l *Log[E]) Skip() {
 	l.first++
 	l.next++
 }
 
-// Resize changes what keeping each event costs.
+// Resize sets the sizes of all events.
 func (l *Log[E]) Resize(size func(event E) int64) {
 	l.bytes = 0
 	for p := l.first; p < l.next; p++ {
@@ -50,8 +50,8 @@ func (l *Log[E]) Resize(size func(event E) int64) {
 	}
 }
 
-// Append adds an event, which must not have a lower revision than the one before,
-// and returns its position. size is what keeping the event costs, in bytes.
+// Append adds an event and returns its position. The revision must not be below that of the previous event. size is the
+// memory that the event keeps in use, in bytes.
 func (l *Log[E]) Append(revision, size int64, event E) uint64 {
 	if int(l.next-l.first) == len(l.ring) {
 		l.grow()
@@ -64,6 +64,7 @@ func (l *Log[E]) Append(revision, size int64, event E) uint64 {
 	return at
 }
 
+// grow doubles the ring.
 func (l *Log[E]) grow() {
 	ring := make([]entry[E], max(16, 2*len(l.ring)))
 	for p := l.first; p < l.next; p++ {
@@ -72,19 +73,20 @@ func (l *Log[E]) grow() {
 	l.ring = ring
 }
 
+// at returns the entry of a position.
 func (l *Log[E]) at(position uint64) *entry[E] {
 	return &l.ring[position&uint64(len(l.ring)-1)]
 }
 
-// Trim removes the oldest events while the log is larger than limit bytes, and tells
-// dropped of each. The events of the last revision stay, whatever they weigh.
+// Trim removes the oldest events while the log is larger than limit bytes, and calls dropped for each. It does not
+// remove events of the last revision.
 func (l *Log[E]) Trim(limit int64, dropped func(position uint64, event E)) {
 	for l.bytes > limit && l.Len() > 0 && l.at(l.first).revision < l.last {
 		l.drop(dropped)
 	}
 }
 
-// Clear removes all events and tells dropped of each, the oldest first.
+// Clear removes all events and calls dropped for each, the oldest first.
 func (l *Log[E]) Clear(dropped func(position uint64, event E)) {
 	for l.Len() > 0 {
 		l.drop(dropped)
@@ -105,17 +107,17 @@ func (l *Log[E]) drop(dropped func(position uint64, event E)) {
 	dropped(position, event)
 }
 
-// Hole says that between the two revisions (exclusive) only the outcome is known:
-// events of that span that were or will be appended lead from the state at after
-// to the state at before, but a reader that is somewhere in between cannot join.
+// AddGap records that the log does not have every event between two revisions (exclusive). The events of that range in
+// the log, appended before or later, lead from the state at after to the state at before. A reader that knows the state
+// of a revision inside the range cannot continue from the log.
 func (l *Log[E]) AddGap(after, before int64) {
 	if before-after > 1 {
 		l.gaps = append(l.gaps, gap{after, before})
 	}
 }
 
-// Covers says whether a reader that knows everything up to revision can go on
-// with the events of the log that have a higher revision.
+// Covers reports whether a reader that knows everything up to revision can continue with the events of the log that
+// have a higher revision.
 func (l *Log[E]) Covers(revision int64) bool {
 	if revision < l.start {
 		return false
@@ -128,8 +130,7 @@ func (l *Log[E]) Covers(revision int64) bool {
 	return true
 }
 
-// After returns the position of the first event with a revision above revision;
-// Next if there is none.
+// After returns the position of the first event with a higher revision, or Next if there is none.
 func (l *Log[E]) After(revision int64) uint64 {
 	low, high := l.first, l.next
 	for low < high {
@@ -143,23 +144,23 @@ func (l *Log[E]) After(revision int64) uint64 {
 	return low
 }
 
-// Get returns the event at a position from First on and below Next.
+// Get returns the event at a position, which must be in [First, Next).
 func (l *Log[E]) Get(position uint64) E { return l.at(position).event }
 
 // Revision returns the revision of the event at a position.
 func (l *Log[E]) Revision(position uint64) int64 { return l.at(position).revision }
 
-// First is the position of the oldest event.
+// First returns the position of the oldest event.
 func (l *Log[E]) First() uint64 { return l.first }
 
-// Next is the position that the next event will have.
+// Next returns the position that the next event will get.
 func (l *Log[E]) Next() uint64 { return l.next }
 
-// Start is the revision above which the log has every event.
+// Start returns the revision above which the log has every event.
 func (l *Log[E]) Start() int64 { return l.start }
 
-// Len is the number of events.
+// Len returns the number of events.
 func (l *Log[E]) Len() int { return int(l.next - l.first) }
 
-// Bytes is the sum of the sizes of the events.
+// Bytes returns the sum of the sizes of the events.
 func (l *Log[E]) Bytes() int64 { return l.bytes }

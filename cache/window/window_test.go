@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// twin is the obvious log: a slice of all that ever happened and a count of what
-// was trimmed.
+// twin is the simple implementation that a Log is compared with: a slice of all events and the number of removed ones.
 type twin struct {
 	all     []record
 	trimmed int
@@ -100,7 +99,10 @@ func play(t *testing.T, script []byte) {
 			slow.all = append(slow.all, record{revision, int64(b), i})
 		}
 		if log.Bytes() != slow.bytes() || log.Len() != len(slow.live()) || log.Start() != slow.start {
-			t.Fatalf("bytes %d len %d start %d, want %d %d %d", log.Bytes(), log.Len(), log.Start(), slow.bytes(), len(slow.live()), slow.start)
+			t.Fatalf(
+				"bytes %d len %d start %d, want %d %d %d", log.Bytes(), log.Len(), log.Start(), slow.bytes(), len(slow.live()),
+				slow.start,
+			)
 		}
 		for _, r := range []int64{0, slow.start - 1, slow.start, revision - 7, revision - 1, revision, revision + 5} {
 			if log.Covers(r) != slow.covers(r) {
