@@ -18,8 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// BenchmarkCommit creates keys from 64 goroutines. BenchmarkFloor writes the same
-// bytes as bare synced Pebble batches, one a key, which Pebble groups by itself.
+// BenchmarkCommit creates keys from 64 goroutines. BenchmarkPebbleCommit, in comparison, writes the same bytes as
+// synced Pebble batches, one per key, which Pebble groups by itself.
 func BenchmarkCommit(b *testing.B) {
 	for _, size := range []int{300, 2500} {
 		b.Run(fmt.Sprintf("create/%dB", size), func(b *testing.B) {
@@ -28,7 +28,7 @@ func BenchmarkCommit(b *testing.B) {
 				key := fmt.Sprintf("/registry/configmaps/default/name-%010d", i)
 				_, err := s.Commit(context.Background(), storage.Txn{
 					Conditions: []storage.Condition{{Key: key}},
-					Ops:        []storage.Op{storage.Put(key, noise(size, i))},
+					Ops:        []storage.Op{storage.Put(key, compressibleBytes(size, i))},
 				})
 				return err
 			})
@@ -39,7 +39,9 @@ func BenchmarkCommit(b *testing.B) {
 			fill(b, s, keys, size)
 			parallel(b, 64, func(i int64) error {
 				key := fmt.Sprintf("/registry/pods/default/name-%010d", i*7919%keys)
-				_, err := s.Commit(context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(key, noise(size, i))}})
+				_, err := s.Commit(
+					context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(key, compressibleBytes(size, i))}},
+				)
 				return err
 			})
 		})
@@ -66,7 +68,7 @@ func BenchmarkCommit(b *testing.B) {
 			key := fmt.Sprintf("/registry/configmaps/default/name-%010d", i)
 			_, err := s.Commit(ctx, storage.Txn{
 				Conditions: []storage.Condition{{Key: key}},
-				Ops:        []storage.Op{storage.Put(key, noise(300, i))},
+				Ops:        []storage.Op{storage.Put(key, compressibleBytes(300, i))},
 			})
 			return err
 		})
@@ -76,13 +78,16 @@ func BenchmarkCommit(b *testing.B) {
 	b.Run("create/300B/one", func(b *testing.B) {
 		s := mustOpen(b, Options{Dir: b.TempDir()})
 		parallel(b, 1, func(i int64) error {
-			_, err := s.Commit(context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/k/%d", i), noise(300, i))}})
+			_, err := s.Commit(
+				context.Background(),
+				storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/k/%d", i), compressibleBytes(300, i))}},
+			)
 			return err
 		})
 	})
 }
 
-func BenchmarkFloor(b *testing.B) {
+func BenchmarkPebbleCommit(b *testing.B) {
 	for _, size := range []int{300, 2500} {
 		b.Run(fmt.Sprintf("pebble/%dB", size), func(b *testing.B) {
 			o := (&Options{Dir: b.TempDir()}).withDefaults()
@@ -92,7 +97,9 @@ func BenchmarkFloor(b *testing.B) {
 			}
 			defer db.Close()
 			parallel(b, 64, func(i int64) error {
-				return db.Set(fmt.Appendf(nil, "/registry/configmaps/default/name-%010d", i), noise(size, i), pebble.Sync)
+				return db.Set(
+					fmt.Appendf(nil, "/registry/configmaps/default/name-%010d", i), compressibleBytes(size, i), pebble.Sync,
+				)
 			})
 		})
 	}
@@ -175,8 +182,7 @@ func BenchmarkOpenEmpty(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleMemory reports the resident memory of the whole test process with
-// one idle store.
+// BenchmarkIdleMemory reports the resident memory of the whole test process with one idle store.
 func BenchmarkIdleMemory(b *testing.B) {
 	before := residentBytes(b)
 	s := mustOpen(b, Options{Dir: b.TempDir()})
@@ -223,8 +229,8 @@ func parallel(b *testing.B, workers int, op func(i int64) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 }
 
-// noise is a value that compresses about as objects do.
-func noise(size int, seed int64) []byte {
+// compressibleBytes returns a value that compresses about as well as API objects do.
+func compressibleBytes(size int, seed int64) []byte {
 	b := make([]byte, 0, size+32)
 	for x := uint64(seed)*0x9e3779b97f4a7c15 + 1; len(b) < size; {
 		x ^= x << 13
@@ -243,7 +249,9 @@ func fill(b *testing.B, s *Store, keys, size int) {
 		wg.Go(func() {
 			for i := w; i < keys && errs[w] == nil; i += 16 {
 				key := fmt.Sprintf("/registry/pods/default/name-%010d", i)
-				_, errs[w] = s.Commit(context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(key, noise(size, int64(i)))}})
+				_, errs[w] = s.Commit(
+					context.Background(), storage.Txn{Ops: []storage.Op{storage.Put(key, compressibleBytes(size, int64(i)))}},
+				)
 			}
 		})
 	}

@@ -11,66 +11,66 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// storeClock keeps two times that the wall clock cannot move:
+// storeClock measures two times that changes of the wall clock do not affect:
 //
-//   - the store time, by which keys expire. It begins at the wall clock's time when the
-//     store is new, and goes on by the time that really passes. While no process has the
-//     store open, it goes on by what the wall clock says, by maxCredit at most: a clock
-//     that was set forward looks just like a long stop.
-//   - the uptime, by which history is kept: for how long processes have had the store
-//     open, all together.
+//   - The store time, by which keys expire. It starts at the wall-clock time when the store is created, and advances
+//     by the time that really passes. While no process has the store open, it advances with the wall clock, but by
+//     maxStoppedCredit at most, because a clock that was set forward cannot be distinguished from a long stop.
+//   - The uptime, by which history is kept: the total time during which processes have had the store open.
 //
-// Both are saved in the database, so that many short processes count like a long one. An
-// example: a store at 12:00 whose wall clock is set forward by a day. One minute later
-// the store time is 12:01, and an Event that expires at 13:00 is still there; deadlines
-// of new keys are reckoned from 12:01 too.
+// Both are saved in the database, so that many short processes count like a long one. Example: the wall clock of a
+// store is set forward by a day at 12:00. One minute later the store time is 12:01, and an Event that expires at 13:00
+// still exists. The deadlines of new keys are computed from 12:01, too.
 type storeClock struct {
 	wall      func() time.Time
 	monotonic func() time.Duration
 
-	mu     sync.Mutex // guards what follows
-	read   time.Duration
-	time   int64         // store time, Unix milliseconds, without the part of a millisecond in rest
-	rest   time.Duration // below one millisecond
-	uptime time.Duration
-	lead   time.Duration // of the wall clock over the store time, as last logged
+	mu          sync.Mutex    // guards the fields below, except lastSaved
+	lastReading time.Duration // result of monotonic when the times were advanced last
+	time        int64         // store time in Unix milliseconds, without remainder
+	remainder   time.Duration // of the store time; below one millisecond
+	uptime      time.Duration
+	loggedLead  time.Duration // lead of the wall clock over the store time that was logged last
+
+	// lastSaved says when the clock was saved last, and at which revision. Only checkClock uses it.
+	lastSaved revisionSample
 }
 
-// maxCredit bounds what a stop counts for times to live. A server that was stopped for
-// longer removes what expired meanwhile so much later.
-const maxCredit = 10 * time.Minute
+// maxStoppedCredit is the longest stop of the server that counts for times to live. After a stop that was longer, keys
+// are removed later by the difference.
+const maxStoppedCredit = 10 * time.Minute
 
-// clockTolerance is how far the wall clock may move away from the store time before
-// that is logged.
+// clockTolerance is the largest difference between the changes of the wall clock and of the store time that is not
+// logged.
 const clockTolerance = time.Minute
 
-// savedClock is what the database has of the clock.
+// savedClock is the state of the clock in the database.
 type savedClock struct {
 	time, wall int64 // Unix milliseconds
 	uptime     time.Duration
 }
 
-// newStoreClock begins where saved ends; nil is a store that has no saved clock.
+// newStoreClock returns a clock that continues from saved. saved is nil if the store has no saved clock.
 func newStoreClock(wall func() time.Time, monotonic func() time.Duration, saved *savedClock) *storeClock {
-	c := &storeClock{wall: wall, monotonic: monotonic, read: monotonic(), time: wall().UnixMilli()}
+	c := &storeClock{wall: wall, monotonic: monotonic, lastReading: monotonic(), time: wall().UnixMilli()}
 	if saved != nil {
-		stopped := min(max(c.time-saved.wall, 0), maxCredit.Milliseconds())
+		stopped := min(max(c.time-saved.wall, 0), maxStoppedCredit.Milliseconds())
 		c.time, c.uptime = saved.time+stopped, saved.uptime
 	}
-	c.lead = c.ahead()
+	c.loggedLead = c.wallLead()
 	return c
 }
 
-// advance moves both times on to now. A monotonic clock that goes back, which only one
-// made for a test does, moves nothing. The caller holds mu.
+// advance advances both times to now. If the monotonic clock goes back, which only happens in tests, they do not
+// change. The caller holds mu.
 func (c *storeClock) advance() {
 	now := c.monotonic()
-	passed := max(now-c.read, 0)
-	c.read = now
+	passed := max(now-c.lastReading, 0)
+	c.lastReading = now
 	c.uptime += passed
-	passed += c.rest
+	passed += c.remainder
 	c.time += passed.Milliseconds()
-	c.rest = passed % time.Millisecond
+	c.remainder = passed % time.Millisecond
 }
 
 // now returns the store time in Unix milliseconds.
@@ -81,45 +81,44 @@ func (c *storeClock) now() int64 {
 	return c.time
 }
 
-// up returns the uptime.
-func (c *storeClock) up() time.Duration {
+// readUptime returns the uptime now.
+func (c *storeClock) readUptime() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
 	return c.uptime
 }
 
-// ahead returns by how much the wall clock is ahead of the store time. The caller holds
-// mu, or is the only one to know c.
-func (c *storeClock) ahead() time.Duration {
+// wallLead returns the wall-clock time minus the store time. The caller holds mu, or no other goroutine has c yet.
+func (c *storeClock) wallLead() time.Duration {
 	return time.Duration(c.wall().UnixMilli()-c.time) * time.Millisecond
 }
 
-// moved returns by how much the wall clock was set forward (or back, if negative) since
-// moved last returned something else than 0; 0 while that is within the tolerance.
-func (c *storeClock) moved() time.Duration {
+// wallClockSet returns by how much the wall clock was set forward (negative: back) since the last call that returned
+// something other than 0. It returns 0 while that is within the tolerance.
+func (c *storeClock) wallClockSet() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
-	by := c.ahead() - c.lead
+	by := c.wallLead() - c.loggedLead
 	if by.Abs() <= clockTolerance {
 		return 0
 	}
-	c.lead += by
+	c.loggedLead += by
 	return by
 }
 
-// saved returns what to save now.
-func (c *storeClock) saved() savedClock {
+// snapshot returns the current state of the clock, for saving.
+func (c *storeClock) snapshot() savedClock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.advance()
 	return savedClock{time: c.time, wall: c.wall().UnixMilli(), uptime: c.uptime}
 }
 
-// onWall returns a deadline, which is a store time, as a time of the wall clock of then.
-// What differs by less than a second is one clock read twice.
-func (c savedClock) onWall(deadline int64) int64 {
+// toWallTime converts a deadline from store time to the wall-clock time at which c was saved. If the clocks differ by
+// less than a second, they are the same clock read twice, and the deadline is returned unchanged.
+func (c savedClock) toWallTime(deadline int64) int64 {
 	lag := c.wall - c.time
 	if deadline == 0 || max(lag, -lag) < 1000 || lag > math.MaxInt64-deadline {
 		return deadline
@@ -153,8 +152,8 @@ func decodeClock(b []byte) (savedClock, error) {
 	return savedClock{n[0], n[1], time.Duration(n[2]) * time.Millisecond}, nil
 }
 
-// savedClock reads the clock of the processes before; nil if there is none.
-func (s *Store) savedClock() (*savedClock, error) {
+// readSavedClock returns the clock that an earlier process saved; nil if there is none.
+func (s *Store) readSavedClock() (*savedClock, error) {
 	b, closer, err := s.db.Get([]byte(metaClock))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
@@ -170,10 +169,9 @@ func (s *Store) savedClock() (*savedClock, error) {
 	return &saved, nil
 }
 
-// openClock begins the clock where the process before saved it, and says so if a stop
-// does not count in full.
-func (s *Store) openClock() error {
-	saved, err := s.savedClock()
+// loadClock creates the clock from the saved one. It logs if a stop does not count in full.
+func (s *Store) loadClock() error {
+	saved, err := s.readSavedClock()
 	if err != nil {
 		return err
 	}
@@ -183,9 +181,9 @@ func (s *Store) openClock() error {
 	}
 	stopped := time.Duration(s.opts.Clock().UnixMilli()-saved.wall) * time.Millisecond
 	switch {
-	case stopped > maxCredit:
+	case stopped > maxStoppedCredit:
 		s.opts.Logger.Info("by the wall clock the server was stopped for long; only part of that counts for times to live, "+
-			"because a clock that was set forward looks the same", "stopped", stopped, "counted", maxCredit)
+			"because a clock that was set forward looks the same", "stopped", stopped, "counted", maxStoppedCredit)
 	case stopped < -clockTolerance:
 		s.opts.Logger.Warn("the wall clock was set back while the server was stopped; "+
 			"times to live go on from where they were", "by", -stopped)
@@ -193,11 +191,11 @@ func (s *Store) openClock() error {
 	return nil
 }
 
-// watchClock logs when the wall clock was set, and saves the clock: each second while
-// that decides when history or keys go, otherwise now and then. It is not synced: after a
-// power cut the clock is a little behind, and things go a little later.
-func (s *Store) watchClock() {
-	if by := s.clock.moved(); by > 0 {
+// checkClock logs when the wall clock was set, and saves the clock: once a second while keys or history can expire by
+// it, otherwise once a minute. The write is not synced: after a power cut the clock is a little behind, so that expiry
+// is a little late.
+func (s *Store) checkClock() {
+	if by := s.clock.wallClockSet(); by > 0 {
 		s.opts.Logger.Warn("the wall clock was set forward, or the machine was asleep; "+
 			"times to live go on by the time that really passed", "by", by)
 	} else if by < 0 {
@@ -205,8 +203,9 @@ func (s *Store) watchClock() {
 	}
 	const idle = time.Minute
 	durable := s.hub.durable.Load()
-	up := s.clock.up()
-	if durable == s.clockSaved.revision && durable == s.compacted.Load() && up < s.clockSaved.time+idle {
+	up := s.clock.readUptime()
+	if durable == s.clock.lastSaved.revision && durable == s.history.compacted.Load() &&
+		up < s.clock.lastSaved.uptime+idle {
 		return
 	}
 	if s.pipeline.failure.Load() != nil || s.space.level.Load() == spaceCritical {
@@ -214,8 +213,8 @@ func (s *Store) watchClock() {
 	}
 	b := s.db.NewBatch()
 	defer b.Close()
-	must(b.Set([]byte(metaClock), s.clock.saved().encode(), nil))
-	if s.write(b) == nil {
-		s.clockSaved = mark{up, durable}
+	mustSucceed(b.Set([]byte(metaClock), s.clock.snapshot().encode(), nil))
+	if s.applyUnsynced(b) == nil {
+		s.clock.lastSaved = revisionSample{up, durable}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// twoClocks are a wall clock that can be set, and the time that really passes.
+// twoClocks contains a wall clock that tests can set, and a clock of the time that really passes.
 type twoClocks struct{ wall, real fakeClock }
 
 func newTwoClocks() *twoClocks {
@@ -33,8 +33,7 @@ func (c *twoClocks) monotonic() time.Duration {
 	return time.Duration(c.real.ms.Load()) * time.Millisecond
 }
 
-// TestStoreClock compares the clock, over random steps and restarts, with what is written
-// down about both times.
+// TestStoreClock takes random steps and restarts, and compares the clock with the times that the steps add up to.
 func TestStoreClock(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -51,8 +50,8 @@ func TestStoreClock(t *testing.T) {
 				wantTime, wantUp = wantTime+d.Milliseconds(), wantUp+d
 			case 2: // the wall clock is set
 				clocks.wall.advance(d - 30*time.Minute)
-			default: // the process ends, and another begins; the monotonic clock begins anew
-				saved, err := decodeClock(c.saved().encode())
+			default: // the process is restarted; the monotonic clock starts at another value
+				saved, err := decodeClock(c.snapshot().encode())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -62,20 +61,20 @@ func TestStoreClock(t *testing.T) {
 				clocks.wall.advance(d)
 				clocks.real.ms.Store(rng.Int64N(1e6))
 				c = newStoreClock(clocks.wall.now, clocks.monotonic, &saved)
-				wantTime += min(max(d, 0), maxCredit).Milliseconds()
+				wantTime += min(max(d, 0), maxStoppedCredit).Milliseconds()
 			}
 			if got := c.now(); got != wantTime {
 				t.Fatalf("store time %d, want %d", got, wantTime)
 			}
-			if got := c.up(); got != wantUp {
+			if got := c.readUptime(); got != wantUp {
 				t.Fatalf("uptime %v, want %v", got, wantUp)
 			}
 		}
 	}
 }
 
-// TestClockSetForward: times to live go by the time that passes, whatever the wall clock
-// says, and the log says what happened.
+// TestClockSetForward checks that times to live are measured by the time that passes, whatever the wall clock is set
+// to, and that the log reports the change.
 func TestClockSetForward(t *testing.T) {
 	clocks := newTwoClocks()
 	log := &lockedBuffer{}
@@ -122,7 +121,7 @@ func TestClockSetForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, err := range exported.Records(t.Context()) {
-		// A snapshot is read by another clock: what was left is left.
+		// A snapshot is restored under another clock, so the remaining time to live must be the same on the wall clock.
 		left := time.Duration(r.Deadline-clocks.wall.ms.Load()) * time.Millisecond
 		if err != nil || left < 50*time.Minute || left > 50*time.Minute+time.Second {
 			t.Errorf("%s is exported with %v left, %v", r.Key, left, err)
@@ -151,7 +150,7 @@ func TestClockSetForward(t *testing.T) {
 	check("with the hour over, stop included", 0)
 }
 
-// lockedBuffer can be read while it is written.
+// lockedBuffer is a buffer that can be read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -169,10 +168,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestHistoryLeavesOverManyProcesses: the window is counted over processes of which none
-// lives as long, and whatever happens to the wall clock between two of them, it is counted
-// neither too fast nor not at all.
-func TestHistoryLeavesOverManyProcesses(t *testing.T) {
+// TestHistoryWindowAcrossProcesses checks that the history window is measured over several processes that each run for
+// less than the window, and that changes of the wall clock between them neither shorten nor extend it.
+func TestHistoryWindowAcrossProcesses(t *testing.T) {
 	for name, set := range map[string]time.Duration{
 		"the wall clock goes on": time.Second, "it is set forward": 1000 * time.Hour, "it is set back": -1000 * time.Hour,
 	} {
@@ -197,7 +195,7 @@ func TestHistoryLeavesOverManyProcesses(t *testing.T) {
 				// The first change, at revision 2, was made when the uptime was 0.
 				if got := s.Stats().CompactedRevision; got >= 2 && up < window {
 					t.Errorf("compacted to %d after %v", got, up)
-				} else if got < 2 && up > window+window/marksPerWindow {
+				} else if got < 2 && up > window+window/samplesPerWindow {
 					t.Errorf("compacted to %d after %v", got, up)
 				}
 				if err := s.Close(); err != nil {

@@ -1,42 +1,57 @@
-// Package embedded is the storage engine that lives inside the process: a
-// revisioned key-value store on Pebble, in one data directory or in memory.
+// Package embedded is the storage engine that runs inside the server process: a key-value store with revisions on the
+// database Pebble, in one data directory or in memory.
+//
+// # Terms
+//
+// In this package compaction means the compaction of history, as in etcd: old versions of keys are deleted. Pebble uses
+// the same word for the rewriting of its tables; here that is called a merge. The store time and the uptime are two
+// clocks that the wall clock cannot change; see storeClock.
 //
 // # Life of a change
 //
-// Commit queues a request. One builder goroutine takes whatever waits, checks
-// each transaction's conditions against the newest state (durable or not yet),
-// assigns revisions in order and hands ONE Pebble batch to the log. One syncer
-// goroutine waits until that batch is durable and then publishes it: it appends
-// the events to the ring, moves the durable revision, wakes the watchers that
-// match and answers the callers. While one group is being synced the next one
-// is built, so one fsync carries many transactions (group commit) and the
-// builder is not idle meanwhile (pipelining).
+// Commit queues a request. The builder goroutine takes the queued requests, checks the conditions of each transaction
+// against the newest state (durable or not yet), assigns revisions in order and hands ONE Pebble batch to the log. The
+// syncer goroutine waits until that batch is durable and then publishes it: it appends the events to the ring, advances
+// the durable revision, wakes the watchers whose prefix matches and answers the callers. While one group is being
+// synced the next one is built. So one fsync makes many transactions durable (group commit), and the builder does not
+// wait for the disk (pipelining).
+//
+// Example: A and B commit while the group of an earlier transaction is being synced. The builder plans A as revision 7
+// and B as revision 8, and applies one batch with both. When that batch is durable, the syncer publishes revisions 7
+// and 8 and answers A and B.
 //
 // # Invariants
 //
-//   - Durable first. Every read is bounded by the durable revision, which only
-//     the syncer moves, after the sync that covers it. Pebble itself shows a
-//     batch earlier; that is harmless because every version carries its revision.
-//   - Answers are facts. A conflict that rests on a change not yet durable is
-//     answered when that change is, and with ErrFailed if it never is.
-//   - Revisions are contiguous while the process lives. They jump only at Open
-//     (Options.MinRevision), and a jump compacts what lies below it.
-//   - A failed sync fails that commit and every later one. Reads go on at the
-//     last durable revision.
-//   - Compaction first moves the compaction revision, then deletes. A reader opens
-//     its Pebble iterator first and checks the compaction revision after: what it
-//     then sees is whole.
-//   - History and keys with a time to live go by the store's own clock (clock.go): by the
-//     time that passes, not by what the wall clock is set to.
-//   - The merges of tables by the database never take the last half of the reserve of free
-//     space (gate.go), and what compaction sets free comes back without further writes
-//     (reclaim.go). When merges find no space, puts are refused rather than held up.
+//   - Durable first. Every read is limited by the durable revision, which only the syncer advances, after the sync
+//     that covers it. Pebble itself makes a batch visible earlier. That does no harm, because every version has its
+//     revision.
+//   - Answers are final. A conflict with a change that is not durable yet is answered when that change is durable,
+//     and with ErrFailed if it never becomes durable.
+//   - Revisions have no gaps while the process runs. They jump only at Open (Options.MinRevision), and a jump
+//     compacts all older revisions.
+//   - A failed sync fails its commit and every later one. Reads continue at the last durable revision.
+//   - Compaction first advances the compaction revision and then deletes. A reader first opens its Pebble iterator
+//     and then checks the compaction revision. So the iterator contains every version that the reader may ask for.
+//   - The history window and times to live are measured by the store's own clock (clock.go): by the time that passes,
+//     not by what the wall clock is set to.
+//   - Merges never use the last half of the reserve of free space (mergescheduler.go), and the space of compacted
+//     history is freed without further writes (reclaim.go). If merges have no space, puts are refused; they do not
+//     block.
 //
 // # Layout
 //
-// See layout.go. A value is written once. Point reads of the newest version are
-// a prefix seek guarded by Bloom filters over whole keys (10 bits a key, read at
-// every level), so that there is no index of keys in memory: a million keys cost
-// about 1.3 MB of filters, most of it on disk, instead of 100 MB of map; a create
-// of a new key reads no data block.
+// See layout.go. A value is written once. A read of the newest version of a key is a prefix seek with a Bloom filter
+// over whole keys (10 bits per key, at every level), so that no index of keys is needed in memory: the filters of a
+// million keys take about 1.3 MB, mostly on disk, where a map of the keys would take 100 MB of memory. The creation of
+// a new key reads no data block.
+//
+// # Order of the files
+//
+//   - Data: layout.go and comparer.go (records and their order), options.go, engine.go (Store, Open, Commit, Close).
+//   - Writes: pipeline.go (group commit), plan.go (conditions, revisions and the batch of a group).
+//   - Reads: read.go (Get and Range), watch.go (watchers), ring.go (recent changes in memory), logreader.go (older
+//     changes, from the log).
+//   - Time: clock.go, expiry.go (times to live), samples.go (which revision was current when), compact.go.
+//   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.
+//   - Damage and copies: corruption.go, revisionfile.go, verify.go, export.go (also Reader and Import).
 package embedded

@@ -15,40 +15,40 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// gateFS holds back the syncs of the write-ahead log while it is shut, and fails
-// them after fail.
-type gateFS struct {
+// syncGateFS is a file system that blocks the syncs of the write-ahead log while it is shut. After set with an error
+// the syncs fail.
+type syncGateFS struct {
 	vfs.FS
 	mu      sync.Mutex
 	changed *sync.Cond
 	shut    bool
 	err     error
-	waiting int // syncs held back
+	waiting int // number of blocked syncs
 	syncs   atomic.Int64
 }
 
-func newGateFS(fs vfs.FS) *gateFS {
-	g := &gateFS{FS: fs}
+func newSyncGateFS(fs vfs.FS) *syncGateFS {
+	g := &syncGateFS{FS: fs}
 	g.changed = sync.NewCond(&g.mu)
 	return g
 }
 
-func (g *gateFS) set(shut bool, err error) {
+func (g *syncGateFS) set(shut bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut, g.err = shut, err
 	g.changed.Broadcast()
 }
 
-// isShut tells whether no log sync can have ended just now.
-func (g *gateFS) isShut() bool {
+// isShut returns whether syncs are blocked, so that no sync of the log can have ended just now.
+func (g *syncGateFS) isShut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.shut
 }
 
-// held waits until a sync is held back.
-func (g *gateFS) held(t *testing.T) {
+// waitForSync waits until a sync is blocked.
+func (g *syncGateFS) waitForSync(t *testing.T) {
 	t.Helper()
 	for range 10_000 {
 		g.mu.Lock()
@@ -62,7 +62,7 @@ func (g *gateFS) held(t *testing.T) {
 	t.Fatal("no sync was asked for")
 }
 
-func (g *gateFS) pass() error {
+func (g *syncGateFS) pass() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting++
@@ -75,54 +75,53 @@ func (g *gateFS) pass() error {
 	return g.err
 }
 
-func (g *gateFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
+func (g *syncGateFS) wrap(name string, f vfs.File, err error) (vfs.File, error) {
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return f, err
 	}
-	return &gateFile{File: f, gate: g}, nil
+	return &syncGateFile{File: f, gate: g}, nil
 }
 
-func (g *gateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (g *syncGateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := g.FS.Create(name, category)
 	return g.wrap(name, f, err)
 }
 
-func (g *gateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (g *syncGateFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := g.FS.ReuseForWrite(oldname, newname, category)
 	return g.wrap(newname, f, err)
 }
 
-func (g *gateFS) Unwrap() vfs.FS { return g.FS }
+func (g *syncGateFS) Unwrap() vfs.FS { return g.FS }
 
-type gateFile struct {
+type syncGateFile struct {
 	vfs.File
-	gate *gateFS
+	gate *syncGateFS
 }
 
-func (f *gateFile) Sync() error {
+func (f *syncGateFile) Sync() error {
 	if err := f.gate.pass(); err != nil {
 		return err
 	}
 	return f.File.Sync()
 }
 
-func (f *gateFile) SyncData() error {
+func (f *syncGateFile) SyncData() error {
 	if err := f.gate.pass(); err != nil {
 		return err
 	}
 	return f.File.SyncData()
 }
 
-func (f *gateFile) SyncTo(int64) (bool, error) { return false, nil }
+func (f *syncGateFile) SyncTo(int64) (bool, error) { return false, nil }
 
 func put(key, value string) storage.Txn {
 	return storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}}
 }
 
-// TestNothingVisibleBeforeSync holds the sync of a commit back and looks for
-// anything that shows the commit meanwhile.
+// TestNothingVisibleBeforeSync blocks the sync of a commit and checks that no method shows the commit meanwhile.
 func TestNothingVisibleBeforeSync(t *testing.T) {
-	gate := newGateFS(vfs.NewMem())
+	gate := newSyncGateFS(vfs.NewMem())
 	s := mustOpen(t, Options{FS: gate, Dir: "d"})
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -152,14 +151,14 @@ func TestNothingVisibleBeforeSync(t *testing.T) {
 		}
 	}
 	commit(put("/a", "1"), fine)
-	gate.held(t)
-	// A conflict with what is durable is answered while the sync lasts.
+	gate.waitForSync(t)
+	// A conflict with durable state is answered while the sync is blocked.
 	var conflict *storage.ConflictError
 	_, err = s.Commit(ctx, storage.Txn{Conditions: []storage.Condition{{Key: "/before"}}})
 	if !errors.As(err, &conflict) || conflict.Current.ModRevision != r0 || conflict.Revision != r0 {
 		t.Errorf("conflict with durable state: %v", err)
 	}
-	// What rests on the pending put waits for it, whatever the outcome.
+	// A transaction that has read the pending put is answered after its sync, whether it succeeds or not.
 	commit(storage.Txn{Conditions: []storage.Condition{{Key: "/a"}}, Ops: put("/b", "1").Ops}, func(_ int64, err error) {
 		var conflict *storage.ConflictError
 		if !errors.As(err, &conflict) || conflict.Current.ModRevision != r0+1 || conflict.Revision < r0+1 {
@@ -189,7 +188,7 @@ func TestNothingVisibleBeforeSync(t *testing.T) {
 		if _, _, err := s.Get(ctx, "/a", r0+1); !errors.As(err, &future) {
 			t.Errorf("Get at a revision that is not durable: %v", err)
 		}
-		time.Sleep(time.Millisecond) // time for a wrong answer to come
+		time.Sleep(time.Millisecond) // gives a wrong answer time to arrive
 	}
 	gate.set(false, nil)
 	wg.Wait()
@@ -198,10 +197,9 @@ func TestNothingVisibleBeforeSync(t *testing.T) {
 	}
 }
 
-// TestSyncOrder runs many commits and checks that each returned after a sync that
-// began after it was asked for.
+// TestSyncOrder runs many commits and checks that each one returned after a sync that began after its call.
 func TestSyncOrder(t *testing.T) {
-	gate := newGateFS(vfs.NewMem())
+	gate := newSyncGateFS(vfs.NewMem())
 	s := mustOpen(t, Options{FS: gate, Dir: "d"})
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -220,9 +218,9 @@ func TestSyncOrder(t *testing.T) {
 	wg.Wait()
 }
 
-// TestNewDirectoriesSurvive: directories made for a new store are as durable as
-// what is in it.
-func TestNewDirectoriesSurvive(t *testing.T) {
+// TestNewDirectoriesAreDurable checks that the directories of a new store survive a power cut together with its
+// contents.
+func TestNewDirectoriesAreDurable(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s := mustOpen(t, Options{FS: mem, Dir: "/srv/new/data/store"})
 	if _, err := s.Commit(t.Context(), put("/a", "1")); err != nil {
@@ -234,11 +232,11 @@ func TestNewDirectoriesSurvive(t *testing.T) {
 	}
 }
 
-// TestFailedSync lets a sync fail: nothing in flight is acknowledged, nothing
-// later is accepted, reads go on at the last durable revision.
+// TestFailedSync lets a sync fail and checks that no commit in flight is acknowledged, that no later one is accepted,
+// and that reads continue at the last durable revision.
 func TestFailedSync(t *testing.T) {
 	mem := vfs.NewCrashableMem()
-	gate := newGateFS(mem)
+	gate := newSyncGateFS(mem)
 	failures := make(chan error, 10)
 	s, err := Open(testOptions(Options{FS: gate, Dir: "d", OnFailure: func(err error) { failures <- err }}))
 	if err != nil {
@@ -264,14 +262,17 @@ func TestFailedSync(t *testing.T) {
 		})
 	}
 	lost(put("/a", "lost"))
-	gate.held(t)
+	gate.waitForSync(t)
 	lost(put("/b", "lost"))
-	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0}}})     // a conflict, if it lasted
-	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0 + 1}}}) // true, if it lasted
-	time.Sleep(10 * time.Millisecond)                                                    // so that both groups are in flight, mostly
+	// a conflict, if the first commit were durable
+	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0}}})
+	// it would hold, if the first commit were durable
+	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0 + 1}}})
+	// With this pause both groups are usually in flight.
+	time.Sleep(10 * time.Millisecond)
 	gate.set(false, errors.New("input/output error"))
 	wg.Wait()
-	gate.set(false, nil) // a disk that seems well again changes nothing
+	gate.set(false, nil) // the store stays failed although syncs succeed again
 	for range 3 {
 		if _, err := s.Commit(ctx, put("/c", "late")); !errors.Is(err, storage.ErrFailed) {
 			t.Errorf("Commit after the failure: %v", err)
@@ -285,17 +286,18 @@ func TestFailedSync(t *testing.T) {
 	if b, err := w.Next(expired); err == nil {
 		t.Errorf("a watcher saw %+v", b)
 	}
-	if err := receive(t, "the failure is told", failures); !errors.Is(err, storage.ErrFailed) || !strings.Contains(err.Error(), "input/output error") {
+	if err := receive(t, "the failure is told", failures); !errors.Is(err, storage.ErrFailed) ||
+		!strings.Contains(err.Error(), "input/output error") {
 		t.Errorf("OnFailure got %v", err)
 	}
 	if len(failures) != 0 {
 		t.Error("OnFailure was called again")
 	}
-	s.Close() //nolint:errcheck // says what was already known
+	s.Close() //nolint:errcheck // it repeats the failure
 	if _, err := w.Next(ctx); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("Next after Close: %v", err)
 	}
-	// What was acknowledged is on the disk.
+	// The acknowledged change is on the disk.
 	again := mustOpen(t, Options{FS: mem.CrashClone(vfs.CrashCloneCfg{}), Dir: "d"})
 	if e, _, err := again.Get(ctx, "/a", r0); err != nil || string(e.Value) != "durable" {
 		t.Errorf("after reopening: %+v, %v", e, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/storage/storagetest"
 )
 
-// testOptions keep tests quiet and quick.
+// testOptions returns o without log output and with short intervals.
 func testOptions(o Options) Options {
 	o.Logger = slog.New(slog.DiscardHandler)
 	setDefault(&o.SweepInterval, 50*time.Millisecond)
@@ -42,18 +42,18 @@ func TestConformanceOnDisk(t *testing.T) {
 func TestConformanceInMemory(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store {
 		return mustOpen(t, Options{InMemory: true})
-	}, storagetest.WithReopen(reopen)) // its options keep the file system
+	}, storagetest.WithReopen(reopen)) // the options of the store contain its file system in memory
 }
 
-// TestConformanceSmall runs with bounds so small that watchers fall off the ring
-// and the database flushes and compacts all the time.
+// TestConformanceSmall runs the suite with limits so small that watchers fall behind the ring, and that the database
+// flushes and merges all the time.
 func TestConformanceSmall(t *testing.T) {
 	storagetest.Run(t, func(t *testing.T) storage.Store {
 		return mustOpen(t, Options{InMemory: true, RingBytes: 1 << 10, MemTableBytes: 64 << 10, CacheBytes: 64 << 10})
 	}, storagetest.WithReopen(reopen))
 }
 
-// receive returns what a channel has to deliver, within a time that is no measurement.
+// receive returns the next value of a channel. The test fails if none arrives within a minute.
 func receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {

@@ -16,77 +16,89 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Store is a storage.Store in a Pebble database. Its contract is the
-// interface's; beyond that, a Get or Commit with an empty key or one that
-// contains a zero byte is an error.
+// Store is a storage.Store in a Pebble database. Beyond the contract of the interface, Get and Commit fail if a key is
+// empty or contains a zero byte.
 type Store struct {
 	opts Options
-	fs   vfs.FS
-	lock *pebble.Lock
+	lock *pebble.Lock // of the data directory
 	db   *pebble.DB
 
 	planner  *planner
 	pipeline *pipeline
 	hub      *hub
 
-	// compacted is the compaction revision; 0 if nothing was ever compacted.
-	// Written under compacting, before the first deletion that it covers.
-	compacted  atomic.Int64
-	compacting sync.Mutex // held by whoever compacts; guards scrubbed
-	scrubbed   int64      // log records up to here are gone
-
-	// The keeper's, after Open: which revisions leave the window, and which would leave
-	// lowSpaceWindow; when the clock was saved, and at which revision.
-	marks, recent *marks
-	clockSaved    mark
-
-	clock     *storeClock
+	history   historyState
 	reclaimer reclaimer
-	gate      *gate
-	expiry    sweepMark
-	space     spaceWatch
-	sizeBytes atomic.Int64
-	marked    int64 // by writeMark; belongs to keep, and to Close after it
-	// damagedFiles is how many were met.
-	damagedFiles atomic.Int64
+	clock     *storeClock
+	sweepFrom sweepStart
+	space     diskSpace
+	merges    *mergeScheduler // nil in a Reader and in an import
+	files     fileState
+	lifetime  lifetime
 
-	// life is held for reading by every method that uses db, and for writing by
-	// Close, which sets closed.
-	life   sync.RWMutex
+	// importFailed receives the error because of which an import cannot go on. It is nil in all other stores.
+	importFailed chan error
+}
+
+// historyState is the state of the compaction of history.
+type historyState struct {
+	// compacted is the compaction revision, 0 if nothing was ever compacted. It is written while mu is held, before
+	// the first deletion of a compaction.
+	compacted atomic.Int64
+
+	mu           sync.Mutex // held during a compaction; guards logDeletedTo
+	logDeletedTo int64      // the log records up to this revision are deleted
+
+	// windowSamples tells which revision leaves Options.HistoryWindow, and lowSpaceSamples which one is older than
+	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
+	windowSamples, lowSpaceSamples *revisionSamples
+}
+
+// fileState is what the store knows about its files.
+type fileState struct {
+	sizeBytes atomic.Int64 // of the database, as of the last updateDiskUsage
+	damaged   atomic.Int64 // number of files in which damage was found since Open
+	// savedRevision is the revision that this process wrote to the revision file last. Only the maintenance goroutine
+	// uses it, and Close after that has ended.
+	savedRevision int64
+}
+
+// lifetime orders Close after the calls and the goroutines that use the database.
+type lifetime struct {
+	// mu is held for reading by every method that uses the database, and for writing by Close, which sets closed.
+	mu     sync.RWMutex
 	closed bool
-	// stuck receives when a database that is being filled cannot go on; nil otherwise.
-	stuck chan error
 
-	stopped   context.Context // done when Close begins
-	stop      context.CancelFunc
-	keeper    sync.WaitGroup
-	closeOnce sync.Once
-	closeErr  error
+	stopped    context.Context // done when Close begins
+	stop       context.CancelFunc
+	background sync.WaitGroup // the goroutines of maintenance and of the reclaimer
+	closeOnce  sync.Once
+	closeErr   error // result of the first Close
 }
 
 var _ storage.Store = (*Store)(nil)
 
-// Open opens the store in o.Dir, and creates it if there is none. It fails with
-// ErrLocked while another Store has the directory and with ErrNewerFormat if it
-// cannot know what the data means.
+// Open opens the store in o.Dir, and creates it if it does not exist. It fails with ErrLocked while another Store uses
+// the directory, with ErrNewerFormat if a later version of the program wrote it, and with ErrDataLost if acknowledged
+// changes are missing. The caller must call Close.
 func Open(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if o.Dir == "" {
 		return nil, errors.New("embedded: no data directory given")
 	}
-	s := &Store{opts: o, fs: o.FS}
-	s.stopped, s.stop = context.WithCancel(context.Background())
-	d := &damage{store: s, said: map[string]bool{}}
-	err := s.openDB(func(p *pebble.Options) { d.log, p.EventListener = p.Logger, d.listener() })
+	s := &Store{opts: o}
+	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
+	d := &corruptionHandler{store: s, logged: map[string]bool{}}
+	err := s.openDB(func(p *pebble.Options) { d.logger, p.EventListener = p.Logger, d.listener() })
 	if err != nil {
 		return nil, err
 	}
-	revision, err := s.recover()
+	revision, err := s.recoverPosition()
 	if err == nil {
-		err = s.openClock()
+		err = s.loadClock()
 	}
 	if err == nil {
-		err = s.openMarks(revision)
+		err = s.loadSamples(revision)
 	}
 	if err != nil {
 		s.closeDB()
@@ -97,7 +109,7 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// openDB locks the directory and opens the database, with its options adjusted.
+// openDB locks the directory and opens the database. adjust may change the options of the database before.
 func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	o := &s.opts
 	if err := makeDir(o.FS, o.Dir); err != nil {
@@ -114,11 +126,11 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
 	if !options.ReadOnly {
-		if !options.DisableWAL { // an import ends when there is no space
-			s.gate = newGate(s)
-			options.FS, options.Experimental.CompactionScheduler = s.gate, s.gate
+		if !options.DisableWAL { // without a log this is an import, which fails when there is no space
+			s.merges = newMergeScheduler(s)
+			options.FS, options.Experimental.CompactionScheduler = s.merges, s.merges
 		}
-		if err := errors.Join(whole(o), s.space.makeRoom(o)); err != nil {
+		if err := errors.Join(checkManifest(o), s.space.makeRoom(o)); err != nil {
 			return errors.Join(err, lock.Close())
 		}
 	}
@@ -131,11 +143,10 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	return nil
 }
 
-// makeDir makes a directory and those above it that are missing, and makes their
-// entries durable: a database that is synced in a directory that is not would be
-// lost with it.
+// makeDir creates dir and its missing parents, and syncs the directories that contain new entries. Without that a power
+// cut could remove a new directory together with the synced database in it.
 func makeDir(fs vfs.FS, dir string) error {
-	var parents []string // of what is missing, the innermost first
+	var parents []string // directories in which an entry is missing, the innermost first
 	for at := dir; ; at = fs.PathDir(at) {
 		if _, err := fs.Stat(at); err == nil || fs.PathDir(at) == at {
 			break
@@ -157,7 +168,7 @@ func makeDir(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// openError says in one line why the database could not be opened.
+// openError returns the error of Open for err of the database, in one line.
 func openError(dir string, err error) error {
 	text := err.Error()
 	if strings.Contains(text, "format major version") {
@@ -166,10 +177,10 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
 }
 
-// position reads the store's own numbers: the current revision, the compaction
-// revision and the format, which is 0 in a new database.
+// position reads the current revision, the compaction revision and the format number from the database. format is 0 if
+// the database is new. It fails with ErrNewerFormat if the format is newer than formatVersion.
 func (s *Store) position() (revision, compacted, format int64, err error) {
-	if format, err = s.number(metaFormat); err != nil {
+	if format, err = s.readNumber(metaFormat); err != nil {
 		return 0, 0, 0, err
 	}
 	if format > formatVersion {
@@ -177,44 +188,45 @@ func (s *Store) position() (revision, compacted, format int64, err error) {
 			"data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion,
 		)
 	}
-	if compacted, err = s.number(metaCompacted); err != nil {
+	if compacted, err = s.readNumber(metaCompacted); err != nil {
 		return 0, 0, 0, err
 	}
-	last, err := s.lastLogged()
+	last, err := s.lastLogRevision()
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	return max(last, compacted, 1), compacted, format, nil
 }
 
-// recover returns the current revision. A new database gets its format number.
-func (s *Store) recover() (int64, error) {
+// recoverPosition returns the current revision, and sets the compaction revision. It writes the format number to a new
+// database, and advances the revision to Options.MinRevision if that is higher.
+func (s *Store) recoverPosition() (int64, error) {
 	revision, compacted, format, err := s.position()
 	if err != nil {
 		return 0, err
 	}
-	if err := s.checkMark(revision); err != nil {
+	if err := s.checkRevisionFile(revision); err != nil {
 		return 0, err
 	}
 	if format == formatVersion && revision >= s.opts.MinRevision {
-		s.compacted.Store(compacted)
+		s.history.compacted.Store(compacted)
 		return revision, nil
 	}
 	b := s.db.NewBatch()
-	must(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
+	mustSucceed(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
 	if revision < s.opts.MinRevision {
 		revision, compacted = s.opts.MinRevision, s.opts.MinRevision
-		must(b.Set([]byte(metaCompacted), encodeNumber(compacted), nil))
+		mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(compacted), nil))
 	}
 	if err := b.Commit(pebble.Sync); err != nil {
 		return 0, fmt.Errorf("cannot write to data directory %s: %w", s.opts.Dir, err)
 	}
-	s.compacted.Store(compacted)
+	s.history.compacted.Store(compacted)
 	return revision, nil
 }
 
-// number reads one of the store's own numbers; 0 if it is not there.
-func (s *Store) number(name string) (int64, error) {
+// readNumber returns the number stored under name, one of the meta records; 0 if it does not exist.
+func (s *Store) readNumber(name string) (int64, error) {
 	b, closer, err := s.db.Get([]byte(name))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return 0, nil
@@ -226,9 +238,9 @@ func (s *Store) number(name string) (int64, error) {
 	return decodeNumber(b)
 }
 
-// lastLogged returns the revision of the last log record; 0 if there is none.
-func (s *Store) lastLogged() (int64, error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceLog}, UpperBound: []byte{spaceLog + 1}})
+// lastLogRevision returns the revision of the last log record, 0 if there is none.
+func (s *Store) lastLogRevision() (int64, error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
 	if err != nil {
 		return 0, err
 	}
@@ -239,33 +251,34 @@ func (s *Store) lastLogged() (int64, error) {
 	return parseLogKey(it.Key())
 }
 
+// start creates the planner, the pipeline and the hub at the current revision, and starts the background goroutines.
 func (s *Store) start(revision int64) {
 	s.hub = newHub(revision, s.opts.RingBytes)
 	s.planner = &planner{
-		last:      revision,
-		durable:   s.hub.durable.Load,
-		now:       s.clock.now,
-		scheduled: s.expiry.scheduled,
-		view:      s.newestVersions,
-		batch:     func() *pebble.Batch { return s.db.NewBatch() },
-		overlay:   make(map[string]version),
+		lastRevision: revision,
+		durable:      s.hub.durable.Load,
+		now:          s.clock.now,
+		scheduled:    s.sweepFrom.scheduled,
+		view:         s.newestVersions,
+		batch:        func() *pebble.Batch { return s.db.NewBatch() },
+		overlay:      make(map[string]version),
 	}
 	s.pipeline = newPipeline(pipelineEnv{
 		plan: func(requests []*request) *group {
 			return s.planner.plan(requests, func(b *pebble.Batch) batch { return &pebbleBatch{s: s, b: b} })
 		},
 		publish: func(g *group) { s.hub.publish(g.records) },
-		failed:  s.failed,
+		failed:  s.reportFailure,
 	})
-	s.measure()
+	s.updateDiskUsage()
 	s.reclaimer.wake = make(chan struct{}, 1)
-	s.keeper.Go(s.keep)
-	s.keeper.Go(s.reclaim)
+	s.lifetime.background.Go(s.runMaintenance)
+	s.lifetime.background.Go(s.runReclaimer)
 }
 
-// keep is the store's background goroutine: expiry, history, free space, the clock and
-// watch progress. What takes long is done by another one, reclaim.
-func (s *Store) keep() {
+// runMaintenance is a background goroutine: it removes expired keys, compacts history, checks free space, saves the
+// clock and sends progress to watchers. Long work is done by another goroutine, runReclaimer.
+func (s *Store) runMaintenance() {
 	sweep := time.NewTicker(s.opts.SweepInterval)
 	defer sweep.Stop()
 	space := time.NewTicker(time.Second)
@@ -280,37 +293,37 @@ func (s *Store) keep() {
 	}
 	for {
 		select {
-		case <-s.stopped.Done():
+		case <-s.lifetime.stopped.Done():
 			return
 		case <-sweep.C:
 			s.sweep()
 		case <-space.C:
-			s.measure()
-			s.writeMark()
-			s.watchClock()
-			s.relieve()
+			s.updateDiskUsage()
+			s.writeRevisionFile()
+			s.checkClock()
+			s.relieveLowSpace()
 		case <-progress.C:
-			s.hub.progress()
+			s.hub.sendProgress()
 		case <-compact:
 			s.compactHistory()
 		}
 	}
 }
 
-// measure looks up the free space and the store's size.
-func (s *Store) measure() {
-	s.space.check(s)
-	s.sizeBytes.Store(int64(s.db.Metrics().DiskSpaceUsage()))
+// updateDiskUsage reads the free disk space and the size of the store.
+func (s *Store) updateDiskUsage() {
+	s.space.update(s)
+	s.files.sizeBytes.Store(int64(s.db.Metrics().DiskSpaceUsage()))
 }
 
-// pebbleBatch makes a Pebble batch one of the pipeline's.
+// pebbleBatch implements batch with a Pebble batch.
 type pebbleBatch struct {
 	s *Store
 	b *pebble.Batch
 }
 
 func (b *pebbleBatch) apply() error {
-	b.s.space.wrote(b.s, b.b.Len())
+	b.s.space.addWritten(b.s, b.b.Len())
 	_, err := guardPanic(func() (struct{}, error) {
 		return struct{}{}, b.s.db.ApplyNoSyncWait(b.b, pebble.Sync)
 	})
@@ -324,8 +337,7 @@ func (b *pebbleBatch) wait() error {
 	return b.b.Close()
 }
 
-// guardPanic turns a panic of the database, which it raises when its log cannot be
-// written, into an error.
+// guardPanic calls f and returns a panic as an error. Pebble panics when it cannot write its log.
 func guardPanic[T any](f func() (T, error)) (result T, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -335,8 +347,8 @@ func guardPanic[T any](f func() (T, error)) (result T, err error) {
 	return f()
 }
 
-// failed makes a failure known; the pipeline already refuses writes.
-func (s *Store) failed(err error) {
+// reportFailure logs err and calls Options.OnFailure. The pipeline calls it once, and refuses writes already.
+func (s *Store) reportFailure(err error) {
 	s.opts.Logger.Error(
 		"the store has failed and accepts no more writes; restart the process", "dir", s.opts.Dir, "error", err,
 	)
@@ -345,24 +357,25 @@ func (s *Store) failed(err error) {
 	}
 }
 
-// enter admits a method that uses the database; leave must follow a nil error.
+// enter must be called before a method uses the database. If it returns nil, the database stays open until leave is
+// called. It fails with ErrClosed after Close, and with the error of ctx.
 func (s *Store) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.life.RLock()
-	if s.closed {
-		s.life.RUnlock()
+	s.lifetime.mu.RLock()
+	if s.lifetime.closed {
+		s.lifetime.mu.RUnlock()
 		return storage.ErrClosed
 	}
 	return nil
 }
 
-func (s *Store) leave() { s.life.RUnlock() }
+func (s *Store) leave() { s.lifetime.mu.RUnlock() }
 
 // Commit implements storage.Store.
 func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
-	if err := s.validate(txn); err != nil {
+	if err := s.validateTxn(txn); err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -374,7 +387,7 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	}
 	if !s.space.allows(txn.Ops) {
 		if err := s.enter(ctx); err != nil {
-			return 0, err // closed comes first
+			return 0, err // a closed store returns ErrClosed, not ErrNoSpace
 		}
 		s.leave()
 		return 0, storage.ErrNoSpace
@@ -391,7 +404,9 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	}
 }
 
-func (s *Store) validate(txn storage.Txn) error {
+// validateTxn returns an error if a key is invalid, if a time to live is negative, or if two operations have the same
+// key.
+func (s *Store) validateTxn(txn storage.Txn) error {
 	for i := range txn.Conditions {
 		if err := validateKey(txn.Conditions[i].Key); err != nil {
 			return err
@@ -409,15 +424,16 @@ func (s *Store) validate(txn storage.Txn) error {
 		if txn.Ops[i].TTL < 0 {
 			return fmt.Errorf("embedded: negative TTL for key %q", key)
 		}
-		if repeated(txn.Ops[:i], key, seen) {
+		if containsKey(txn.Ops[:i], key, seen) {
 			return fmt.Errorf("embedded: key %q occurs twice in one transaction", key)
 		}
 	}
 	return nil
 }
 
-// repeated tells whether key is among ops, by way of seen if that is not nil.
-func repeated(ops []storage.Op, key string, seen map[string]struct{}) bool {
+// containsKey returns whether ops contain key. If seen is not nil, it is used instead: seen must have the keys of ops,
+// and key is added to it.
+func containsKey(ops []storage.Op, key string, seen map[string]struct{}) bool {
 	if seen != nil {
 		_, ok := seen[key]
 		seen[key] = struct{}{}
@@ -431,6 +447,7 @@ func repeated(ops []storage.Op, key string, seen map[string]struct{}) bool {
 	return false
 }
 
+// txnSize returns the number of bytes of the keys and values in txn.
 func txnSize(txn storage.Txn) int {
 	n := 0
 	for i := range txn.Ops {
@@ -442,30 +459,32 @@ func txnSize(txn storage.Txn) int {
 	return n
 }
 
-// Close implements storage.Store. Order: background work, commits, watchers,
-// readers, database.
+// Close implements storage.Store. It ends, in this order, the background goroutines, queued commits, watchers, calls of
+// other methods, and the database.
 func (s *Store) Close() error {
-	s.closeOnce.Do(func() {
-		s.stop()
-		s.keeper.Wait()
+	s.lifetime.closeOnce.Do(func() {
+		s.lifetime.stop()
+		s.lifetime.background.Wait()
 		s.pipeline.close()
-		s.writeMark()
+		s.writeRevisionFile()
 		if s.opts.HistoryWindow > 0 {
-			s.saveMarks()
+			s.saveSamples()
 		}
 		s.hub.close()
-		s.life.Lock()
-		defer s.life.Unlock()
-		s.closed = true
-		s.closeErr = s.closeDB()
+		s.lifetime.mu.Lock()
+		defer s.lifetime.mu.Unlock()
+		s.lifetime.closed = true
+		s.lifetime.closeErr = s.closeDB()
 	})
-	return s.closeErr
+	return s.lifetime.closeErr
 }
 
-// closeFailedTimeout bounds how long a failed database may take to close: it
-// may have stopped with a lock held.
+// closeFailedTimeout limits how long the closing of a failed database may take. Such a database may hold one of its
+// locks forever.
 const closeFailedTimeout = 2 * time.Second
 
+// closeDB closes the database and unlocks the directory. After a failure it waits for closeFailedTimeout only, and the
+// directory stays locked if the database has not closed by then, because the database may still write to it.
 func (s *Store) closeDB() error {
 	done := make(chan error, 1)
 	go func() {
@@ -476,15 +495,14 @@ func (s *Store) closeDB() error {
 	if s.pipeline != nil && s.pipeline.failure.Load() != nil {
 		expired = time.After(closeFailedTimeout)
 	}
-	stuck, cause := s.stuck, error(nil)
+	stuck, cause := s.importFailed, error(nil)
 	for {
 		select {
 		case err := <-done:
 			return errors.Join(cause, err, s.lock.Close())
 		case cause = <-stuck:
-			stuck, expired = nil, time.After(closeFailedTimeout) // the first counts
+			stuck, expired = nil, time.After(closeFailedTimeout) // only the first error is reported
 		case <-expired:
-			// The directory stays locked: the database may still write to it.
 			return errors.Join(cause, fmt.Errorf("embedded: the failed database in %s did not close", s.opts.Dir))
 		}
 	}

@@ -13,26 +13,26 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Record is a key's newest version with what an Entry does not say.
+// Record is the newest version of a key, with its deadline.
 type Record struct {
 	storage.Entry
-	// Deadline is when the key expires, in Unix milliseconds by the wall clock as it is
-	// now, or was when the store was last open; 0 is never.
+	// Deadline is the time at which the key expires, in Unix milliseconds of the wall clock: the current one for an open
+	// store, otherwise as it was when the store was open last. 0 means never.
 	Deadline int64
 }
 
-// Export is the state of a store at one revision. It holds on to the files of
-// that state until it is closed; writes go on meanwhile.
+// Export is the state of a store at one revision. It keeps the files of that state on the disk until it is closed.
+// Writes to the store continue meanwhile.
 type Export struct {
 	revision int64
 	clock    savedClock
 	it       *pebble.Iterator
-	done     func()
-	ended    func() error // why the store gives no more records; nil while it does
+	release  func()
+	storeErr func() error // returns ErrClosed when the store is being closed
 }
 
-// Export opens the state at the current revision. The store's Close waits for it
-// to be closed, and makes its Records end with ErrClosed.
+// Export opens the state at the current revision. Close of the store waits until the Export is closed, and makes its
+// Records end with ErrClosed.
 func (s *Store) Export(ctx context.Context) (*Export, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -43,23 +43,24 @@ func (s *Store) Export(ctx context.Context) (*Export, error) {
 		return nil, err
 	}
 	ended := func() error {
-		if s.stopped.Err() != nil {
+		if s.lifetime.stopped.Err() != nil {
 			return storage.ErrClosed
 		}
 		return nil
 	}
-	return &Export{revision: at, clock: s.clock.saved(), it: it, done: s.leave, ended: ended}, nil
+	return &Export{revision: at, clock: s.clock.snapshot(), it: it, release: s.leave, storeErr: ended}, nil
 }
 
+// versionSpan returns options for an iterator over all versions.
 func versionSpan() *pebble.IterOptions {
-	return &pebble.IterOptions{LowerBound: []byte{spaceVersion}, UpperBound: []byte{spaceVersion + 1}}
+	return &pebble.IterOptions{LowerBound: []byte{prefixVersion}, UpperBound: []byte{prefixVersion + 1}}
 }
 
-// Revision is the revision whose state this is.
+// Revision returns the revision of the state.
 func (e *Export) Revision() int64 { return e.revision }
 
-// Records returns the records in ascending byte order of their keys. An error is
-// the last of the sequence. It is used by one goroutine and once.
+// Records returns the records in ascending byte order of their keys. If an error occurs, it is the last element of the
+// sequence. Records must be called once, and the sequence used by one goroutine.
 func (e *Export) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := e.each(ctx, yield); err != nil {
@@ -68,9 +69,10 @@ func (e *Export) Records(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
+// each calls yield for each record until it returns false.
 func (e *Export) each(ctx context.Context, yield func(Record, error) bool) error {
 	for ok := e.it.First(); ok; {
-		if err := errors.Join(ctx.Err(), e.ended()); err != nil {
+		if err := errors.Join(ctx.Err(), e.storeErr()); err != nil {
 			return err
 		}
 		key, revision, err := splitVersionKey(e.it.Key())
@@ -85,7 +87,7 @@ func (e *Export) each(ctx context.Context, yield func(Record, error) bool) error
 		if err != nil {
 			return err
 		}
-		if !v.tombstone && !yield(Record{v.entry(string(key)), e.clock.onWall(v.deadline)}, nil) {
+		if !v.tombstone && !yield(Record{v.entry(string(key)), e.clock.toWallTime(v.deadline)}, nil) {
 			return nil
 		}
 		ok = e.it.NextPrefix()
@@ -93,140 +95,141 @@ func (e *Export) each(ctx context.Context, yield func(Record, error) bool) error
 	return e.it.Error()
 }
 
-// Close releases the state.
+// Close releases the files of the state.
 func (e *Export) Close() error {
-	defer e.done()
+	defer e.release()
 	return e.it.Close()
 }
 
-// Reader is a store that nobody writes to, opened for looking at it. It changes
-// nothing in the data directory but the lock.
+// Reader is a store that is opened for reading only. It changes nothing in the data directory but the lock.
 type Reader struct {
-	store     *Store // without pipeline, hub and background
+	store     *Store // without pipeline, hub and background goroutines
 	revision  int64
 	compacted int64
 	clock     savedClock
-	damage    error // why those could not be read
+	readErr   error // the error that occurred while the fields above were read
 }
 
-// OpenReader opens the store in o.Dir, which must exist, without changing it. It
-// fails with ErrLocked while a Store has the directory.
+// OpenReader opens the store in o.Dir, which must exist, without changing it. It fails with ErrLocked while a Store
+// uses the directory. A damaged store can be opened, so that Verify can report the damage.
 func OpenReader(o Options) (*Reader, error) {
 	o = o.withDefaults()
 	if _, err := o.FS.Stat(o.Dir); err != nil {
 		return nil, fmt.Errorf("cannot open data directory %s: %w", o.Dir, err)
 	}
-	s := &Store{opts: o, fs: o.FS}
-	s.stopped, s.stop = context.WithCancel(context.Background())
+	s := &Store{opts: o}
+	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
 	err := s.openDB(func(p *pebble.Options) {
 		p.ReadOnly, p.ErrorIfNotExists = true, true
-		// What is damaged is an error of the read that finds it.
+		// Damage is reported as an error of the read that finds it.
 		p.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	})
 	if err != nil {
 		return nil, err
 	}
 	r := &Reader{store: s}
-	r.revision, r.compacted, _, r.damage = s.position()
-	if errors.Is(r.damage, ErrNewerFormat) {
-		return nil, errors.Join(r.damage, s.closeDB())
+	r.revision, r.compacted, _, r.readErr = s.position()
+	if errors.Is(r.readErr, ErrNewerFormat) {
+		return nil, errors.Join(r.readErr, s.closeDB())
 	}
-	if saved, err := s.savedClock(); err != nil {
-		r.damage = errors.Join(r.damage, err)
+	if saved, err := s.readSavedClock(); err != nil {
+		r.readErr = errors.Join(r.readErr, err)
 	} else if saved != nil {
 		r.clock = *saved
 	}
 	return r, nil
 }
 
-// Revision is the current revision.
+// Revision returns the current revision.
 func (r *Reader) Revision() int64 { return r.revision }
 
-// Export opens the state at the current revision.
+// Export opens the state at the current revision. It fails if the store is damaged.
 func (r *Reader) Export() (*Export, error) {
-	if r.damage != nil {
-		return nil, r.damage
+	if r.readErr != nil {
+		return nil, r.readErr
 	}
 	it, err := r.store.db.NewIter(versionSpan())
 	if err != nil {
 		return nil, err
 	}
-	return &Export{revision: r.revision, clock: r.clock, it: it, done: func() {}, ended: func() error { return nil }}, nil
+	return &Export{
+		revision: r.revision, clock: r.clock, it: it, release: func() {}, storeErr: func() error { return nil },
+	}, nil
 }
 
-// Close releases the data directory.
+// Close closes the database and unlocks the data directory.
 func (r *Reader) Close() error {
-	r.store.stop()
+	r.store.lifetime.stop()
 	return r.store.closeDB()
 }
 
-// importBatch is how many bytes one step of an import writes.
+// importBatch is how many bytes one batch of an import writes.
 const importBatch = 1 << 20
 
-// Import makes a store in o.Dir, which must not hold one, whose state at revision
-// are the records, in ascending order of their keys. Everything below revision is
-// compacted. The store is durable when Import returns; after an error the
-// directory is of no use.
+// Import creates a store in o.Dir, which must not contain one. Its state at revision is records, which must be in
+// ascending order of their keys; all lower revisions are compacted. The store is durable when Import returns nil. After
+// an error the directory cannot be used.
 func Import(o Options, revision int64, records iter.Seq2[Record, error]) error {
 	if revision < 1 {
 		return fmt.Errorf("embedded: a store cannot be at revision %d", revision)
 	}
 	o = o.withDefaults()
-	s := &Store{opts: o, fs: o.FS}
+	s := &Store{opts: o}
 	// The database tries what it could not do in the background again and again, and
 	// whoever writes waits: the first such error, as of a full disk, ends the import.
-	s.stuck = make(chan error, 1)
-	log := &importLogger{stuck: func(err error) {
+	s.importFailed = make(chan error, 1)
+	log := &importLogger{fail: func(err error) {
 		select {
-		case s.stuck <- err:
+		case s.importFailed <- err:
 		default: // the first counts
 		}
 	}}
 	err := s.openDB(func(p *pebble.Options) {
 		// What is not durable before the end is of no use, so that there is no log.
 		p.ErrorIfExists, p.DisableWAL = true, true
-		p.EventListener = &pebble.EventListener{BackgroundError: log.stuck}
+		p.EventListener = &pebble.EventListener{BackgroundError: log.fail}
 		log.Logger, p.Logger = p.Logger, log
 	})
 	if err != nil {
 		return err
 	}
-	log.open.Store(true)
+	log.opened.Store(true)
 	loaded := make(chan error, 1)
 	go func() {
-		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.load(revision, records) })
+		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.loadRecords(revision, records) })
 		loaded <- err
 	}()
 	select {
 	case err = <-loaded:
 		return errors.Join(err, s.closeDB())
-	case err = <-s.stuck:
-		log.stuck(err) // closing may not end either
+	case err = <-s.importFailed:
+		log.fail(err) // closing may not end either
 		return fmt.Errorf("cannot write to data directory %s: %w", o.Dir, s.closeDB())
 	}
 }
 
-// importLogger has an import end where a store in use would end the process.
+// importLogger makes an import fail with an error in cases in which the database would end the process.
 type importLogger struct {
 	pebble.Logger
-	open  atomic.Bool
-	stuck func(error)
+	opened atomic.Bool
+	fail   func(error)
 }
 
-// Fatalf does not return to the database, which could not go on. Before it is open
-// whoever opens it is told by a panic.
+// Fatalf does not return, because the database cannot continue. Before the database is open it panics, so that openDB
+// fails. After that it passes the error to fail and blocks its goroutine.
 func (l *importLogger) Fatalf(format string, args ...any) {
-	if !l.open.Load() {
+	if !l.opened.Load() {
 		l.Logger.Fatalf(format, args...)
 	}
-	l.stuck(fmt.Errorf(strings.NewReplacer("%v", "%w", "%s", "%w").Replace(format), args...))
+	l.fail(fmt.Errorf(strings.NewReplacer("%v", "%w", "%s", "%w").Replace(format), args...))
 	select {}
 }
 
-func (s *Store) load(revision int64, records iter.Seq2[Record, error]) error {
+// loadRecords writes the records of an import.
+func (s *Store) loadRecords(revision int64, records iter.Seq2[Record, error]) error {
 	b := s.db.NewBatch()
-	must(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
-	must(b.Set([]byte(metaCompacted), encodeNumber(revision), nil))
+	mustSucceed(b.Set([]byte(metaFormat), encodeNumber(formatVersion), nil))
+	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(revision), nil))
 	last := ""
 	for r, err := range records {
 		if err != nil {
@@ -240,9 +243,9 @@ func (s *Store) load(revision int64, records iter.Seq2[Record, error]) error {
 		d := b.SetDeferred(versionKeySize(r.Key), v.size())
 		putVersionKey(d.Key, r.Key, r.ModRevision)
 		v.encode(d.Value)
-		must(d.Finish())
+		mustSucceed(d.Finish())
 		if r.Deadline != 0 {
-			must(b.Set(appendExpiryKey(nil, r.Deadline, r.Key), encodeNumber(r.ModRevision), nil))
+			mustSucceed(b.Set(appendExpiryKey(nil, r.Deadline, r.Key), encodeNumber(r.ModRevision), nil))
 		}
 		if b.Len() < importBatch {
 			continue
@@ -258,7 +261,7 @@ func (s *Store) load(revision int64, records iter.Seq2[Record, error]) error {
 	return s.db.Flush()
 }
 
-// validate says whether r can follow the key last in a store at revision.
+// validate returns an error if r cannot follow the key last in a store at revision.
 func (r *Record) validate(last string, revision int64) error {
 	if err := validateKey(r.Key); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-func exported(t *testing.T, records iter.Seq2[Record, error]) []Record {
+func collectRecords(t *testing.T, records iter.Seq2[Record, error]) []Record {
 	t.Helper()
 	var out []Record
 	for r, err := range records {
@@ -36,8 +36,7 @@ func mustCommit(t *testing.T, s *Store, ops ...storage.Op) int64 {
 	return r
 }
 
-// TestExportIsOneRevision exports while others write, and compares with a Range at
-// the same revision.
+// TestExportIsOneRevision exports the store during writes, and compares each export with a Range at its revision.
 func TestExportIsOneRevision(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1})
 	ctx, stop := context.WithCancel(t.Context())
@@ -50,7 +49,7 @@ func TestExportIsOneRevision(t *testing.T) {
 				if n%7 == 3 {
 					op = storage.Delete(key)
 				}
-				_, _ = s.Commit(ctx, storage.Txn{Ops: []storage.Op{op}}) // the end of the test ends the last
+				_, _ = s.Commit(ctx, storage.Txn{Ops: []storage.Op{op}}) // the last call is cancelled
 			}
 		})
 	}
@@ -59,7 +58,7 @@ func TestExportIsOneRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := exported(t, e.Records(ctx))
+		got := collectRecords(t, e.Records(ctx))
 		want, err := s.Range(ctx, storage.RangeRequest{Revision: e.Revision()})
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +79,7 @@ func TestExportIsOneRevision(t *testing.T) {
 	writers.Wait()
 }
 
-func TestExportEndsWithTheStore(t *testing.T) {
+func TestExportEndsAtClose(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true})
 	for i := range 10 {
 		mustCommit(t, s, storage.Put(fmt.Sprintf("/%d", i), nil))
@@ -92,9 +91,9 @@ func TestExportEndsWithTheStore(t *testing.T) {
 	closed := make(chan error)
 	var last error
 	for _, err := range e.Records(t.Context()) {
-		if last = err; err == nil && s.stopped.Err() == nil {
+		if last = err; err == nil && s.lifetime.stopped.Err() == nil {
 			go func() { closed <- s.Close() }()
-			<-s.stopped.Done()
+			<-s.lifetime.stopped.Done()
 		}
 	}
 	if !errors.Is(last, storage.ErrClosed) {
@@ -111,13 +110,16 @@ func TestExportEndsWithTheStore(t *testing.T) {
 	}
 }
 
-// TestImport: a store made of another's records has the same state, and its history
-// begins there.
+// TestImport checks that an imported store has the state of the exported one, and that its history begins at the
+// import.
 func TestImport(t *testing.T) {
 	fs := vfs.NewMem()
 	from := mustOpen(t, Options{Dir: "from", FS: fs})
 	for i := range 300 {
-		mustCommit(t, from, storage.Op{Key: fmt.Sprintf("/k/%03d", i%200), Value: []byte(strings.Repeat("x", i*100)), TTL: int64(i % 2 * 1000)})
+		mustCommit(
+			t, from,
+			storage.Op{Key: fmt.Sprintf("/k/%03d", i%200), Value: []byte(strings.Repeat("x", i*100)), TTL: int64(i % 2 * 1000)},
+		)
 	}
 	mustCommit(t, from, storage.Delete("/k/007"))
 	e, err := from.Export(t.Context())
@@ -125,7 +127,7 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	want := exported(t, e.Records(t.Context()))
+	want := collectRecords(t, e.Records(t.Context()))
 	if err := Import(testOptions(Options{Dir: "to", FS: fs}), e.Revision()+10, e.Records(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,8 @@ func TestImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := exported(t, again.Records(t.Context())); !reflect.DeepEqual(got, want) || again.Revision() != e.Revision()+10 {
+	if got := collectRecords(t, again.Records(t.Context())); !reflect.DeepEqual(got, want) ||
+		again.Revision() != e.Revision()+10 {
 		t.Errorf("%d records at revision %d, want %d", len(got), again.Revision(), len(want))
 	}
 	if err := errors.Join(again.Close(), r.Close()); err != nil {
@@ -157,7 +160,7 @@ func TestImport(t *testing.T) {
 	if r := mustCommit(t, to, storage.Put("/k/000", nil)); r != e.Revision()+11 {
 		t.Errorf("the next revision is %d", r)
 	}
-	if count(t, to, spaceExpiry) != count(t, from, spaceExpiry) {
+	if count(t, to, prefixExpiry) != count(t, from, prefixExpiry) {
 		t.Error("not all deadlines are in the index")
 	}
 	if err := Import(testOptions(Options{Dir: "to", FS: fs}), 1, e.Records(t.Context())); !errors.Is(err, ErrLocked) {
@@ -171,12 +174,17 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportIsDurable: what Import has returned from survives a crash.
+// TestImportIsDurable checks that an imported store survives a power cut.
 func TestImportIsDurable(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	records := func(yield func(Record, error) bool) {
 		for i := range 1000 {
-			if !yield(Record{Entry: storage.Entry{Key: fmt.Sprintf("/%04d", i), Value: make([]byte, 3000), CreateRevision: 1, ModRevision: 1}}, nil) {
+			if !yield(
+				Record{Entry: storage.Entry{
+					Key: fmt.Sprintf("/%04d", i), Value: make([]byte, 3000), CreateRevision: 1, ModRevision: 1,
+				}},
+				nil,
+			) {
 				return
 			}
 		}
@@ -185,7 +193,8 @@ func TestImportIsDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, Options{Dir: "a/b/c", FS: mem.CrashClone(vfs.CrashCloneCfg{})})
-	if r, err := s.Range(t.Context(), storage.RangeRequest{CountOnly: true}); err != nil || r.Count != 1000 || r.Revision != 5 {
+	if r, err := s.Range(t.Context(), storage.RangeRequest{CountOnly: true}); err != nil || r.Count != 1000 ||
+		r.Revision != 5 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -225,7 +234,7 @@ func TestRefusedImports(t *testing.T) {
 	}
 }
 
-// TestReaderChangesNothing opens what a killed process left.
+// TestReaderChangesNothing opens a Reader on the files that a killed process left, and compares the list of files.
 func TestReaderChangesNothing(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s := mustOpen(t, Options{Dir: "d", FS: mem})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGarbage compares the spans with a list of everything that was added.
+// TestGarbage compares the spans with a list of all additions.
 func TestGarbage(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -25,7 +25,7 @@ func TestGarbage(t *testing.T) {
 			}
 			added[key(first)] += n
 			g.add(key(first), key(last), n)
-			if len(g.spans) > garbageSpans {
+			if len(g.spans) > maxGarbageSpans {
 				t.Fatalf("%d spans", len(g.spans))
 			}
 		}
@@ -49,8 +49,8 @@ func TestGarbage(t *testing.T) {
 		if sum != total || g.total != total {
 			t.Errorf("%d bytes in the spans, %d in all, %d were added", sum, g.total, total)
 		}
-		g.shrink(total / 3)
-		if g.total > total/3 || g.total < total/3-garbageSpans {
+		g.scaleDown(total / 3)
+		if g.total > total/3 || g.total < total/3-maxGarbageSpans {
 			t.Errorf("%d bytes after shrinking %d to a third", g.total, total)
 		}
 	}

@@ -8,34 +8,35 @@ import (
 	"strings"
 )
 
-// The key space of the Pebble database, by first byte:
+// The records of the Pebble database, by the first byte of their keys:
 //
-//	v<key>\x00<^revision>  one version of a key: header, then the value
-//	l<revision>            the keys that this revision changed, in operation order
-//	e<deadline><key>       a key that expires, by the store time; value: its mod revision
-//	m<name>                the store's own records: the numbers "mformat" and
-//	                       "mcompacted", "mclock" (clock.go) and "mmarks" (history.go)
+//	v<key>\x00<^revision>  one version of a key: a header, then the value
+//	l<revision>            the log record of a revision: the keys that it changed, in the order of the operations
+//	e<deadline><key>       expiry index: a key that expires, by store time; the value is its mod revision
+//	m<name>                meta records of the store: the numbers "mformat" and "mcompacted", "mclock" (clock.go),
+//	                       and "mmarks" (samples.go)
 //
-// Integers in keys are 8 bytes, big endian, so that byte order is numeric order;
-// versions carry the complement, so that the newest comes first. Keys contain no
-// zero byte, so that the order of versions is the order of keys and a version key
-// splits at its first zero byte.
+// Integers in keys have 8 bytes, big endian, so that the order of bytes is the order of numbers. A version key contains
+// the complement of the revision, so that the newest version comes first. Keys of clients contain no zero byte, so that
+// versions are in the order of their keys and a version key can be split at its first zero byte.
+//
+// Example: revision 7 puts /a with the value "x", which existed at revision 5. It writes v/a\x00<^7> with the header
+// and "x", and l<7> with the operation (put /a, previous revision 5). v/a\x00<^5> stays until revision 7 is compacted.
 const (
-	spaceExpiry  = 'e'
-	spaceLog     = 'l'
-	spaceMeta    = 'm'
-	spaceVersion = 'v'
+	prefixExpiry  = 'e'
+	prefixLog     = 'l'
+	prefixMeta    = 'm'
+	prefixVersion = 'v'
 )
 
 const (
 	metaFormat    = "mformat"
 	metaCompacted = "mcompacted"
 	metaClock     = "mclock"
-	metaMarks     = "mmarks"
+	metaSamples   = "mmarks"
 
-	// formatVersion is the layout this code writes. A store with a higher one is
-	// refused; one with a lower one is read, and written with this one from then on.
-	// In format 1 log records did not have the size of the version before.
+	// formatVersion is the layout that this code writes. A store with a higher version is refused. A store with a lower
+	// version is read, and gets this version. In format 1, log records did not contain the size of the version before.
 	formatVersion = 2
 )
 
@@ -47,7 +48,7 @@ const (
 
 var errCorrupt = errors.New("embedded: corrupt record")
 
-// version is one version of a key, decoded. value aliases the encoded form.
+// version is a decoded version of a key. value shares memory with the encoded form.
 type version struct {
 	revision  int64
 	create    int64
@@ -56,16 +57,16 @@ type version struct {
 	value     []byte
 }
 
-// logOp is one key's change within a revision.
+// logOp is the change of one key in a log record.
 type logOp struct {
 	key     string
 	deleted bool
-	prev    int64 // mod revision of the version before; 0 if there was none
-	// prevSize is the size of the encoded version before, without its key; 0 if it is
-	// not known.
+	prev    int64 // mod revision of the version before; 0 if the key did not exist
+	// prevSize is the size of the encoded version before, without its key; 0 if it is unknown.
 	prevSize int64
 }
 
+// validateKey returns an error if key is empty or contains a zero byte.
 func validateKey(key string) error {
 	if key == "" {
 		return errors.New("embedded: empty key")
@@ -76,28 +77,30 @@ func validateKey(key string) error {
 	return nil
 }
 
+// versionKeySize returns the length of the version keys of key.
 func versionKeySize(key string) int { return 1 + len(key) + 1 + 8 }
 
+// putVersionKey writes the version key of key at revision to dst, which must have versionKeySize(key) bytes.
 func putVersionKey(dst []byte, key string, revision int64) {
-	dst[0] = spaceVersion
+	dst[0] = prefixVersion
 	n := 1 + copy(dst[1:], key)
 	dst[n] = 0
 	binary.BigEndian.PutUint64(dst[n+1:], ^uint64(revision))
 }
 
-// appendVersionKey appends the key under which the version of key at revision
-// lies; seeking to it finds the newest version at or below revision.
+// appendVersionKey appends the version key of key at revision. A seek to it finds the newest version of key at or below
+// revision.
 func appendVersionKey(dst []byte, key string, revision int64) []byte {
-	dst = append(dst, spaceVersion)
+	dst = append(dst, prefixVersion)
 	dst = append(dst, key...)
 	dst = append(dst, 0)
 	return binary.BigEndian.AppendUint64(dst, ^uint64(revision))
 }
 
-// splitVersionKey returns the user's key (aliasing b) and the revision.
+// splitVersionKey returns the key of the client, which shares memory with b, and the revision.
 func splitVersionKey(b []byte) (key []byte, revision int64, err error) {
 	n := len(b) - 9
-	if n < 2 || b[0] != spaceVersion || b[n] != 0 {
+	if n < 2 || b[0] != prefixVersion || b[n] != 0 {
 		return nil, 0, fmt.Errorf("%w: version key %q", errCorrupt, b)
 	}
 	r := ^binary.BigEndian.Uint64(b[n+1:])
@@ -107,17 +110,17 @@ func splitVersionKey(b []byte) (key []byte, revision int64, err error) {
 	return b[1:n], int64(r), nil
 }
 
-// appendVersionBound appends the bound that divides the versions of keys below
-// key from those of key and above. A zero byte, which no key has, stands for "just
-// above what comes before it" (as in the start key of a following page).
+// appendVersionBound appends the bound between the versions of keys below key and those of key and above. key may
+// contain a zero byte, as the start key of a following page does: "/a\x00" is the bound just above /a.
 func appendVersionBound(dst []byte, key string) []byte {
-	dst = append(dst, spaceVersion)
+	dst = append(dst, prefixVersion)
 	if i := strings.IndexByte(key, 0); i >= 0 {
 		return append(append(dst, key[:i]...), 1)
 	}
 	return append(dst, key...)
 }
 
+// uvarintSize returns the number of bytes of v as a varint.
 func uvarintSize(v uint64) int {
 	n := 1
 	for ; v >= 0x80; v >>= 7 {
@@ -126,6 +129,7 @@ func uvarintSize(v uint64) int {
 	return n
 }
 
+// size returns the encoded size of v without its key.
 func (v *version) size() int {
 	n := 1 + uvarintSize(uint64(v.create)) + len(v.value)
 	if v.deadline != 0 {
@@ -134,8 +138,7 @@ func (v *version) size() int {
 	return n
 }
 
-// encode writes v (but not its revision, which is in the key) to dst, which has
-// exactly v.size() bytes.
+// encode writes v to dst, which must have v.size() bytes. The revision is not written; it is part of the key.
 func (v *version) encode(dst []byte) {
 	var flags byte
 	if v.tombstone {
@@ -152,6 +155,7 @@ func (v *version) encode(dst []byte) {
 	copy(dst[n:], v.value)
 }
 
+// decodeVersion decodes a version of the given revision. It fails with errCorrupt.
 func decodeVersion(b []byte, revision int64) (version, error) {
 	v := version{revision: revision}
 	if len(b) == 0 || b[0]&^(flagTombstone|flagDeadline) != 0 {
@@ -173,9 +177,10 @@ func decodeVersion(b []byte, revision int64) (version, error) {
 	return v, nil
 }
 
-// isTombstone tells from an encoded version whether it marks a deletion.
+// isTombstone returns whether an encoded version is a deletion.
 func isTombstone(b []byte) bool { return len(b) > 0 && b[0]&flagTombstone != 0 }
 
+// cutUvarint decodes a varint and returns it with the remaining bytes.
 func cutUvarint(b []byte) (int64, []byte, error) {
 	u, n := binary.Uvarint(b)
 	if n <= 0 || u > math.MaxInt64 {
@@ -184,12 +189,13 @@ func cutUvarint(b []byte) (int64, []byte, error) {
 	return int64(u), b[n:], nil
 }
 
+// logKey returns the key of the log record of revision.
 func logKey(revision int64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{spaceLog}, uint64(revision))
+	return binary.BigEndian.AppendUint64([]byte{prefixLog}, uint64(revision))
 }
 
 func parseLogKey(b []byte) (int64, error) {
-	if len(b) != 9 || b[0] != spaceLog {
+	if len(b) != 9 || b[0] != prefixLog {
 		return 0, fmt.Errorf("%w: log key %q", errCorrupt, b)
 	}
 	r := binary.BigEndian.Uint64(b[1:])
@@ -199,6 +205,7 @@ func parseLogKey(b []byte) (int64, error) {
 	return int64(r), nil
 }
 
+// appendLogOp appends op to a log record.
 func appendLogOp(dst []byte, op logOp) []byte {
 	var flags byte
 	if op.deleted {
@@ -216,8 +223,8 @@ func appendLogOp(dst []byte, op logOp) []byte {
 	return append(dst, op.key...)
 }
 
-// decodeLog calls yield for each operation of a log record, with its key apart: the key
-// aliases b.
+// decodeLog calls yield for each operation of a log record. op.key is not set; key is passed separately and shares
+// memory with b, so that no key is copied that yield does not need.
 func decodeLog(b []byte, yield func(key []byte, op logOp) error) error {
 	for len(b) > 0 {
 		flags := b[0]
@@ -251,13 +258,13 @@ func decodeLog(b []byte, yield func(key []byte, op logOp) error) error {
 }
 
 func appendExpiryKey(dst []byte, deadline int64, key string) []byte {
-	dst = append(dst, spaceExpiry)
+	dst = append(dst, prefixExpiry)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(deadline))
 	return append(dst, key...)
 }
 
 func parseExpiryKey(b []byte) (deadline int64, key []byte, err error) {
-	if len(b) < 10 || b[0] != spaceExpiry {
+	if len(b) < 10 || b[0] != prefixExpiry {
 		return 0, nil, fmt.Errorf("%w: expiry key %q", errCorrupt, b)
 	}
 	d := binary.BigEndian.Uint64(b[1:9])

@@ -55,14 +55,20 @@ func FuzzVersion(f *testing.F) {
 		b := make([]byte, v.size())
 		v.encode(b)
 		again, err := decodeVersion(b, 7)
-		if err != nil || again.create != v.create || again.deadline != v.deadline || again.tombstone != v.tombstone || !bytes.Equal(again.value, v.value) {
+		if err != nil || again.create != v.create || again.deadline != v.deadline || again.tombstone != v.tombstone ||
+			!bytes.Equal(again.value, v.value) {
 			t.Errorf("%+v becomes %+v, %v", v, again, err)
 		}
 	})
 }
 
 func FuzzLog(f *testing.F) {
-	f.Add(appendLogOp(appendLogOp(nil, logOp{key: "/a", prev: 300}), logOp{key: "/b", deleted: true, prev: 2, prevSize: 1 << 20}))
+	f.Add(
+		appendLogOp(
+			appendLogOp(nil, logOp{key: "/a", prev: 300}),
+			logOp{key: "/b", deleted: true, prev: 2, prevSize: 1 << 20},
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
 		err := decodeLog(b, func(key []byte, op logOp) error {
@@ -97,7 +103,7 @@ func FuzzSmallRecords(f *testing.F) {
 	})
 }
 
-// FuzzSplit checks what the database demands of a split: prefixes order like keys.
+// FuzzSplit checks what Pebble requires of a split: prefixes must be in the order of keys.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte("v/a\x00\xff"), []byte("v/a\x00"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
@@ -118,7 +124,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// TestRing compares the ring with a list of everything.
+// TestRing compares the ring with a list of all records.
 func TestRing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -130,7 +136,9 @@ func TestRing(t *testing.T) {
 		rec := &record{revision: next}
 		for i := range rng.IntN(4) {
 			key := fmt.Sprintf("/%c/%d", 'a'+rng.IntN(3), i)
-			rec.events = append(rec.events, storage.Event{Entry: storage.Entry{Key: key, Value: make([]byte, rng.IntN(1000)), ModRevision: next}})
+			rec.events = append(
+				rec.events, storage.Event{Entry: storage.Entry{Key: key, Value: make([]byte, rng.IntN(1000)), ModRevision: next}},
+			)
 		}
 		all = append(all, rec)
 		r.append(rec)
@@ -141,8 +149,8 @@ func TestRing(t *testing.T) {
 		if size != r.bytes || size > limit && len(kept) > 1 {
 			t.Fatalf("%d bytes kept in %d records, the ring says %d", size, len(kept), r.bytes)
 		}
-		if waste := cap(r.records) + r.dead - 3*len(r.records); waste > 256 {
-			t.Fatalf("%d records dead, %d alive, room for %d", r.dead, len(r.records), cap(r.records))
+		if waste := cap(r.records) + r.dropped - 3*len(r.records); waste > 256 {
+			t.Fatalf("%d records dead, %d alive, room for %d", r.dropped, len(r.records), cap(r.records))
 		}
 		from := r.first() + rng.Int64N(next+2-r.first())
 		prefix := []string{"", "/a/", "/b/1", "/x"}[rng.IntN(4)]
@@ -156,7 +164,9 @@ func TestRing(t *testing.T) {
 			}
 		}
 		if fmt.Sprint(b.Events) != fmt.Sprint(want) || from <= next && b.Revision != next {
-			t.Fatalf("from %d, prefix %q: %d events to %d, want %d to %d", from, prefix, len(b.Events), b.Revision, len(want), next)
+			t.Fatalf(
+				"from %d, prefix %q: %d events to %d, want %d to %d", from, prefix, len(b.Events), b.Revision, len(want), next,
+			)
 		}
 	}
 }

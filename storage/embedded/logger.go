@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// pebbleLogger passes on what the database says. Its progress messages are left
-// out: they are many, and about its inner life.
+// pebbleLogger logs the errors of the database. It drops the progress messages, which are frequent and concern only the
+// internals of the database.
 type pebbleLogger struct {
 	store *Store
 
-	said     atomic.Int64 // when the last error was logged, Unix nanoseconds
-	withheld atomic.Int64 // errors since
+	lastLogged atomic.Int64 // time of the last logged error, in Unix nanoseconds
+	withheld   atomic.Int64 // number of errors since then that were not logged
 }
 
-// errorInterval is the time between two logged errors at least: the database tries
-// again, at once and for ever, what does not succeed.
+// errorInterval is the shortest time between two logged errors. The database repeats a failed operation immediately and
+// without end.
 const errorInterval = 10 * time.Second
 
 func (l *pebbleLogger) Infof(string, ...any) {}
 
 func (l *pebbleLogger) Errorf(format string, args ...any) {
-	now, said := time.Now().UnixNano(), l.said.Load()
-	if now-said < int64(errorInterval) || !l.said.CompareAndSwap(said, now) {
+	now, said := time.Now().UnixNano(), l.lastLogged.Load()
+	if now-said < int64(errorInterval) || !l.lastLogged.CompareAndSwap(said, now) {
 		l.withheld.Add(1)
 		return
 	}
@@ -32,9 +32,8 @@ func (l *pebbleLogger) Errorf(format string, args ...any) {
 	)
 }
 
-// Fatalf must not return: the database cannot go on. In the builder the panic
-// becomes ErrFailed; in one of the database's own goroutines it ends the process,
-// after the failure has been logged.
+// Fatalf does not return, because the database cannot continue. It panics. In the builder goroutine the panic becomes
+// ErrFailed. In a goroutine of the database it ends the process, after the failure has been logged.
 func (l *pebbleLogger) Fatalf(format string, args ...any) {
 	err := fmt.Errorf("the database in %s cannot go on: %s", l.store.opts.Dir, fmt.Sprintf(format, args...))
 	if p := l.store.pipeline; p != nil {

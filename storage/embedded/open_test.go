@@ -39,7 +39,8 @@ func TestOpenErrors(t *testing.T) {
 	}
 	for _, dir := range []string{"", file, filepath.Join(file, "below")} {
 		_, err := Open(testOptions(Options{Dir: dir}))
-		if err == nil || errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
+		if err == nil || errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("Open(%q): %v", dir, err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestSpaceReserve(t *testing.T) {
 		{100 << 20, nil, nil},
 	} {
 		usage(step.avail)
-		s.space.check(s)
+		s.space.update(s)
 		if _, err := s.Commit(ctx, put("/b", "1")); !errors.Is(err, step.putErr) {
 			t.Errorf("%d available, put: %v", step.avail, err)
 		}
@@ -156,8 +157,8 @@ func TestSpaceReserve(t *testing.T) {
 	}
 }
 
-// TestBallast: it is there while there is space, given up when there is not, and
-// what it gave back is not taken for space.
+// TestBallast checks that the ballast exists while there is enough space, that it is removed when there is little, and
+// that its space is not available to writes.
 func TestBallast(t *testing.T) {
 	const mib = 1 << 20
 	fs := vfs.NewMem()
@@ -177,19 +178,19 @@ func TestBallast(t *testing.T) {
 		{1 << 30, true, spaceEnough},
 		{40 * mib, true, spaceLow},
 		{15 * mib, false, spaceCritical},
-		{31 * mib, false, spaceCritical}, // 16 of them were the ballast
+		{31 * mib, false, spaceCritical}, // 16 MiB of them were the ballast
 		{33 * mib, false, spaceLow},
 		{79 * mib, false, spaceLow},
 		{80 * mib, true, spaceEnough},
 		{64 * mib, true, spaceEnough},
 	} {
 		usage(step.avail)
-		s.space.check(s)
+		s.space.update(s)
 		if level := s.space.level.Load(); level != step.level || there() != step.ballast {
 			t.Errorf("step %d: level %d, ballast %v; want %d, %v", i, level, there(), step.level, step.ballast)
 		}
 	}
-	// Opening a full disk begins with giving it up; one with space finds it.
+	// Open removes the ballast if the disk is full, and finds it otherwise.
 	for _, c := range []struct {
 		avail uint64
 		level int32
@@ -208,38 +209,45 @@ func TestBallast(t *testing.T) {
 	}
 	usage(mib / 2)
 	for range 2 { // the refusal leaves no lock behind
-		if _, err := Open(testOptions(o)); err == nil || !strings.Contains(err.Error(), "the disk is full: 524288 bytes are available") {
+		if _, err := Open(testOptions(o)); err == nil ||
+			!strings.Contains(err.Error(), "the disk is full: 524288 bytes are available") {
 			t.Errorf("opened on a full disk: %v", err)
 		}
 	}
 }
 
-// TestErrorsDoNotFlood: what the database says over and over is logged now and then.
-func TestErrorsDoNotFlood(t *testing.T) {
+// TestErrorLogIsLimited checks that repeated errors of the database are logged only once per errorInterval.
+func TestErrorLogIsLimited(t *testing.T) {
 	var log strings.Builder
 	l := &pebbleLogger{store: &Store{opts: Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}}
 	for i := range 1000 {
 		l.Errorf("failure %d", i)
 	}
-	l.said.Store(0)
+	l.lastLogged.Store(0)
 	l.Errorf("the last")
 	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "withheld=999") {
 		t.Errorf("%d lines: %s", lines, log.String())
 	}
 }
 
-// fakeClock is set by hand.
+// fakeClock is a clock that tests set.
 type fakeClock struct{ ms atomic.Int64 }
 
 func (c *fakeClock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
 func (c *fakeClock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// TestHistoryWindow checks what is compacted when, and that nothing is left behind
-// in the database that no read can reach.
+// TestHistoryWindow checks when history is compacted, and that no record remains in the database that no read can
+// reach.
 func TestHistoryWindow(t *testing.T) {
 	clock := &fakeClock{}
 	clock.ms.Store(1e12)
-	s := mustOpen(t, Options{InMemory: true, Clock: clock.now, HistoryWindow: time.Minute, CompactInterval: time.Hour, SweepInterval: time.Hour})
+	s := mustOpen(
+		t,
+		Options{
+			InMemory: true, Clock: clock.now,
+			HistoryWindow: time.Minute, CompactInterval: time.Hour, SweepInterval: time.Hour,
+		},
+	)
 	ctx := t.Context()
 	commit := func(txn storage.Txn) int64 {
 		r, err := s.Commit(ctx, txn)
@@ -275,13 +283,13 @@ func TestHistoryWindow(t *testing.T) {
 	if got := s.Stats().CompactedRevision; got != r4+1 {
 		t.Errorf("compacted to %d, want %d", got, r4+1)
 	}
-	if n := count(t, s, spaceVersion) + count(t, s, spaceLog) + count(t, s, spaceExpiry); n != 0 {
+	if n := count(t, s, prefixVersion) + count(t, s, prefixLog) + count(t, s, prefixExpiry); n != 0 {
 		t.Errorf("%d records are left of nothing", n)
 	}
 }
 
-// TestExpiryIndex checks deadlines with a clock that is set, also back, and that
-// the index holds nothing that is not due.
+// TestExpiryIndex checks deadlines with a clock that is also set back, and that the index contains no record of a key
+// that does not expire.
 func TestExpiryIndex(t *testing.T) {
 	clock := &fakeClock{}
 	clock.ms.Store(1e12)
@@ -312,7 +320,10 @@ func TestExpiryIndex(t *testing.T) {
 	for _, step := range []struct {
 		after time.Duration
 		want  string
-	}{{9999 * time.Millisecond, "/a/b/c/d"}, {2 * time.Second, "/b/c/d"}, {8 * time.Second, "/b/c/d"}, {2 * time.Second, "/c/d"}} {
+	}{
+		{9999 * time.Millisecond, "/a/b/c/d"}, {2 * time.Second, "/b/c/d"}, {8 * time.Second, "/b/c/d"},
+		{2 * time.Second, "/c/d"},
+	} {
 		clock.advance(step.after)
 		if got := keys(); got != step.want {
 			t.Errorf("after %v: %s, want %s", step.after, got, step.want)
@@ -327,15 +338,15 @@ func TestExpiryIndex(t *testing.T) {
 	if _, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Delete("/c")}}); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, s, spaceExpiry); n != 0 {
+	if n := count(t, s, prefixExpiry); n != 0 {
 		t.Errorf("%d deadlines are left", n)
 	}
 }
 
-// TestExpiryOfWhatIsHeldUp has a transaction between its deadline and its write for
-// longer than its time to live, as in a process that is stopped: it expires all the
-// same, whether or not a sweep passed by and removed something.
-func TestExpiryOfWhatIsHeldUp(t *testing.T) {
+// TestExpiryOfDelayedTransaction delays a transaction between the computation of its deadline and its write for longer
+// than its time to live, as when the process is suspended. The key must expire, whether or not a sweep ran meanwhile
+// and removed another key.
+func TestExpiryOfDelayedTransaction(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		clock := &fakeClock{}
 		clock.ms.Store(1e12)
@@ -362,7 +373,7 @@ func TestExpiryOfWhatIsHeldUp(t *testing.T) {
 			s.sweep()
 		}()
 		if !other {
-			receive(t, "the sweep ends", swept) // it has nothing to wait for
+			receive(t, "the sweep ends", swept) // it finds no key and does not wait for the transaction
 		}
 		close(release)
 		if err := receive(t, "the commit ends", committed); err != nil {
@@ -374,15 +385,15 @@ func TestExpiryOfWhatIsHeldUp(t *testing.T) {
 			t.Errorf("something else expired: %v; the key is at revision %d, %v", other, e.ModRevision, err)
 		}
 		if other {
-			if from := s.expiry.from.Load(); from == 0 {
+			if from := s.sweepFrom.from.Load(); from == 0 {
 				t.Error("what was swept is walked over again")
 			}
 		}
 	}
 }
 
-// TestLargeHistory: a batch of old changes is bounded in bytes, and so is the memory
-// that a watch from long ago takes.
+// TestLargeHistory checks that a batch of old changes is limited in bytes, so that a watch from an old revision does
+// not need much memory.
 func TestLargeHistory(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true, RingBytes: 1, HistoryWindow: -1})
 	const values, size = 40, 256 << 10

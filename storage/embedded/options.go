@@ -10,74 +10,68 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Options say where and how to open a store. The zero value of each but Dir is a
-// sensible default.
+// Options configure a store. The zero value of every field but Dir selects a default.
 type Options struct {
-	// Dir is the data directory; it is created if it is missing. With InMemory it
-	// may be empty.
+	// Dir is the data directory. It is created if it does not exist. It may be empty if InMemory is set.
 	Dir string
 	// InMemory keeps everything in memory; nothing survives Close.
 	InMemory bool
-	// FS is the file system; nil is the operating system's (or memory, with
-	// InMemory).
+	// FS is the file system. nil means that of the operating system, or one in memory if InMemory is set.
 	FS vfs.FS
 
-	// HistoryWindow is how long an overwritten or deleted version can still be
-	// read and watched; older ones are compacted in the background. It is measured
-	// in the time that processes have the store open. While less than ReserveBytes
-	// are free, it is ten seconds at most. 0 is five minutes; negative keeps
-	// everything until Compact is called.
+	// HistoryWindow is how long an overwritten or deleted version can still be read and watched. Older versions are
+	// compacted in the background. The window is measured in uptime: the time during which processes have the store open.
+	// While less than ReserveBytes are free, the window is ten seconds at most. 0 means five minutes; a negative value
+	// keeps all versions until Compact is called.
 	HistoryWindow time.Duration
-	// CompactInterval is how often the background compacts, and how finely it
-	// measures the window. 0 is a tenth of HistoryWindow, at most 30 seconds.
+	// CompactInterval is the time between two compactions in the background. 0 means a tenth of HistoryWindow, at most 30
+	// seconds.
 	CompactInterval time.Duration
-	// SweepInterval is how often expired keys are looked for. 0 is one second.
+	// SweepInterval is the time between two searches for expired keys. 0 means one second.
 	SweepInterval time.Duration
-	// ProgressInterval is how often watchers for which nothing happened are told
-	// the current revision, if it moved. 0 is one second.
+	// ProgressInterval is the time between two progress batches to watchers without matching changes. They are sent only
+	// if the revision has changed. 0 means one second.
 	ProgressInterval time.Duration
 
-	// MinRevision makes the current revision at least this at Open. What lies
-	// below it is compacted: no client sees time go back.
+	// MinRevision is the lowest current revision after Open. If the store is below it, the revision is raised to it and
+	// all older revisions are compacted, so that clients never see a lower revision than before.
 	MinRevision int64
 
-	// MaxTxnBytes bounds the keys and values of one transaction. 0 is 8 MiB.
+	// MaxTxnBytes is the largest size of the keys and values of one transaction. 0 means 8 MiB.
 	MaxTxnBytes int
-	// ReserveBytes of free disk space are kept: below, puts fail with ErrNoSpace;
-	// transactions that only delete go on down to a quarter of it. 0 is 64 MiB,
-	// negative is none. A file system that cannot tell its space has no reserve.
+	// ReserveBytes is the free disk space that is kept. Below it, puts fail with ErrNoSpace. Transactions that only delete
+	// are accepted down to a quarter of it. 0 means 64 MiB; a negative value means no reserve. There is also no reserve if
+	// the file system cannot tell its free space.
 	ReserveBytes int64
-	// RingBytes bounds the memory for recent changes, from which watchers that are
-	// not far behind are served. 0 is 4 MiB.
+	// RingBytes limits the memory for recent changes. Watchers that are not far behind are served from that memory. 0
+	// means 4 MiB.
 	RingBytes int
-	// CacheBytes is the size of the block cache. 0 is 8 MiB.
+	// CacheBytes is the size of Pebble's block cache. 0 means 8 MiB.
 	CacheBytes int64
-	// MemTableBytes is how large a table of recent writes grows before it is
-	// flushed; there can be four. It starts at 256 KiB and doubles under load. 0
-	// is 8 MiB.
+	// MemTableBytes is the size at which a memtable is flushed. There can be four memtables. Their size starts at 256 KiB
+	// and doubles under load up to this. 0 means 8 MiB.
 	MemTableBytes int
 
-	// Clock tells the time; nil is time.Now.
+	// Clock returns the wall-clock time. nil means time.Now.
 	Clock func() time.Time
-	// Monotonic tells how much time has really passed since some moment, whatever Clock
-	// is set to. nil takes the difference of two readings of Clock, which of time.Now is
-	// that of the monotonic clock.
+	// Monotonic returns the time that has passed since some fixed moment, independent of changes of the wall clock. nil
+	// means the difference of two results of Clock, which for time.Now is measured by the monotonic clock.
 	Monotonic func() time.Duration
-	// Logger receives what an operator should know; nil is slog.Default().
+	// Logger receives messages for the operator. nil means slog.Default().
 	Logger *slog.Logger
-	// OnFailure is told, once, that the store failed and must be closed (see
-	// storage.ErrFailed). It must not call the store and not block.
+	// OnFailure is called once when the store has failed and must be closed (see storage.ErrFailed). It must not call the
+	// store and must not block.
 	OnFailure func(error)
 }
 
 var (
-	// ErrLocked says that another process, or another Store of this one, uses the
-	// data directory.
+	// ErrLocked is the error of Open when another process, or another Store of this process, uses the data directory.
 	ErrLocked = errors.New("the data directory is locked")
-	// ErrNewerFormat says that a later version of the program wrote the data.
+	// ErrNewerFormat is the error of Open when a later version of the program wrote the data.
 	ErrNewerFormat = errors.New("the data directory has a newer format")
 )
 
+// withDefaults returns o with a value in every field.
 func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -117,7 +111,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// pebbleOptions are the options of the database below.
+// pebbleOptions returns the options of the Pebble database.
 func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble.Options {
 	p := &pebble.Options{
 		FS:                          o.FS,
@@ -129,8 +123,8 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
 		L0CompactionThreshold:       2,
-		// Merges may have to wait for space, and the database would stop writes for as
-		// long; Store.keepPace does so only while merges go on.
+		// Merges may have to wait for disk space, and Pebble would block writes for that time. Store.waitForMerges blocks
+		// writes only while merges can proceed.
 		L0StopWritesThreshold: 1 << 20,
 		LBaseMaxBytes:         64 << 20,
 		Logger:                logger,

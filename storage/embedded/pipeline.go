@@ -8,13 +8,13 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Bounds of one group: what the builder takes from the queue at once.
+// Limits of one group of requests that the builder takes from the queue.
 const (
 	groupRequests = 1024
 	groupBytes    = 4 << 20
 )
 
-// request is one transaction on its way through the pipeline.
+// request is one transaction in the pipeline.
 type request struct {
 	txn  storage.Txn
 	size int
@@ -35,51 +35,53 @@ func newRequest(txn storage.Txn) *request {
 	return &request{txn: txn, size: txnSize(txn), done: make(chan struct{}, 1)}
 }
 
+// answer sets the result and wakes the caller of Commit. It must be called once.
 func (r *request) answer(revision int64, err error) {
 	r.revision, r.err = revision, err
 	r.done <- struct{}{}
 }
 
-// abandon takes the request back if the builder has not taken it yet.
+// abandon removes the request from the queue. It returns false if the builder has taken the request already; the
+// transaction may then take effect.
 func (r *request) abandon() bool {
 	return r.state.CompareAndSwap(requestQueued, requestAbandoned)
 }
 
-// answer is a request's outcome that becomes true when its group is durable.
+// answer is the result of a request. It is sent when the group of the request is durable.
 type answer struct {
 	request  *request
 	revision int64
 	err      error
 }
 
-// group is what one batch carries through the pipeline.
+// group is a set of transactions that one batch makes durable.
 type group struct {
 	answers []answer
-	records []*record // one a revision, in order; empty if nothing changed
+	records []*record // one per revision, in order; empty if nothing changed
 	batch   batch     // nil if nothing changed
 }
 
-// batch is a unit of work of the log below: applied at once, durable as a whole.
+// batch is a set of writes to the database, which become durable together.
 type batch interface {
-	// apply hands the batch to the log, in order, without waiting for the sync.
+	// apply writes the batch to the log, in the order of calls, and does not wait for the sync.
 	apply() error
-	// wait blocks until the batch is durable, or can never be.
+	// wait waits until the batch is durable. It returns an error if that failed.
 	wait() error
 }
 
-// pipelineEnv is what the pipeline needs from its store.
+// pipelineEnv contains the functions of the store that a pipeline calls.
 type pipelineEnv struct {
-	// plan turns requests into a group, answering those at once whose answer
-	// rests on durable state alone. The builder goroutine calls it.
+	// plan returns a group for requests. It answers a request at once if the answer depends on durable state only. The
+	// builder goroutine calls it.
 	plan func([]*request) *group
-	// publish makes a durable group visible. The syncer goroutine calls it.
+	// publish makes the changes of a durable group visible to readers and watchers. The syncer goroutine calls it.
 	publish func(*group)
-	// failed is told the first error; it must make the store refuse writes.
+	// failed is called with the first error, once.
 	failed func(error)
 }
 
-// pipeline is the two-stage group commit described in the package comment. It
-// knows nothing of keys or of Pebble.
+// pipeline is the group commit in two stages that the package comment describes. It is independent of keys and of
+// Pebble.
 type pipeline struct {
 	env pipelineEnv
 
@@ -87,13 +89,14 @@ type pipeline struct {
 	queue  []*request
 	closed bool
 
-	wake    chan struct{} // capacity 1: queue or closed changed
-	syncing chan *group   // builder to syncer; unbuffered, so at most two in flight
-	ended   chan struct{} // closed when both goroutines are gone
+	wake    chan struct{} // capacity 1; receives when queue or closed has changed
+	syncing chan *group   // from builder to syncer; unbuffered, so that at most two groups are in flight
+	ended   chan struct{} // closed when both goroutines have ended
 
 	failure atomic.Pointer[error] // the first failure, wrapped in ErrFailed
 }
 
+// newPipeline starts the two goroutines of a pipeline. The caller must call close.
 func newPipeline(env pipelineEnv) *pipeline {
 	p := &pipeline{
 		env:     env,
@@ -101,13 +104,13 @@ func newPipeline(env pipelineEnv) *pipeline {
 		syncing: make(chan *group),
 		ended:   make(chan struct{}),
 	}
-	go p.build()
-	go p.sync()
+	go p.buildGroups()
+	go p.syncGroups()
 	return p
 }
 
-// submit queues requests. It returns ErrClosed after close, ErrFailed after a
-// failure; then none of them is answered.
+// submit adds requests to the queue. It returns ErrClosed after close and ErrFailed after a failure; the requests are
+// then not answered.
 func (p *pipeline) submit(requests ...*request) error {
 	p.mu.Lock()
 	if p.closed {
@@ -124,6 +127,7 @@ func (p *pipeline) submit(requests ...*request) error {
 	return nil
 }
 
+// signal wakes the builder.
 func (p *pipeline) signal() {
 	select {
 	case p.wake <- struct{}{}:
@@ -140,7 +144,7 @@ func (p *pipeline) close() {
 	<-p.ended
 }
 
-// fail records the first failure; later ones are its consequence.
+// fail records err as the failure of the pipeline, if it is the first one, and returns the recorded failure.
 func (p *pipeline) fail(err error) error {
 	wrapped := fmt.Errorf("%w: %v", storage.ErrFailed, err)
 	if p.failure.CompareAndSwap(nil, &wrapped) {
@@ -149,8 +153,8 @@ func (p *pipeline) fail(err error) error {
 	return *p.failure.Load()
 }
 
-// take waits for requests and returns a group's worth of them; nil when the
-// pipeline is closed and its queue empty. The result is valid until the next call.
+// take waits for requests and returns those of the next group, in the memory of into. It returns nil when the pipeline
+// is closed and the queue is empty.
 func (p *pipeline) take(into []*request) []*request {
 	into = into[:0]
 	for {
@@ -172,7 +176,7 @@ func (p *pipeline) take(into []*request) []*request {
 			return into
 		}
 		if n > 0 {
-			continue // only abandoned ones
+			continue // all of them were abandoned
 		}
 		if closed {
 			return nil
@@ -181,7 +185,8 @@ func (p *pipeline) take(into []*request) []*request {
 	}
 }
 
-func (p *pipeline) build() {
+// buildGroups is the builder goroutine: it plans groups, applies their batches and passes them to the syncer.
+func (p *pipeline) buildGroups() {
 	defer close(p.syncing)
 	var requests []*request
 	for {
@@ -198,7 +203,7 @@ func (p *pipeline) build() {
 		if g.batch != nil {
 			if err := g.batch.apply(); err != nil {
 				err = p.fail(err)
-				g.reject(err)
+				g.answerAll(err)
 				continue
 			}
 		}
@@ -208,11 +213,12 @@ func (p *pipeline) build() {
 	}
 }
 
-func (p *pipeline) sync() {
+// syncGroups is the syncer goroutine: it waits until groups are durable, publishes them and answers their requests.
+func (p *pipeline) syncGroups() {
 	defer close(p.ended)
 	for g := range p.syncing {
-		if err := p.settle(g); err != nil {
-			g.reject(err)
+		if err := p.waitDurable(g); err != nil {
+			g.answerAll(err)
 			continue
 		}
 		if len(g.records) > 0 {
@@ -224,22 +230,23 @@ func (p *pipeline) sync() {
 	}
 }
 
-// settle waits until g and all before it are durable.
-func (p *pipeline) settle(g *group) error {
+// waitDurable waits until g and all groups before it are durable.
+func (p *pipeline) waitDurable(g *group) error {
 	if g.batch != nil {
 		if err := g.batch.wait(); err != nil {
 			return p.fail(err)
 		}
 	}
-	// An earlier group may have failed although this one was synced: its
-	// answers would rest on what was lost.
+	// An earlier group may have failed although this one was synced. The answers of this group depend on the changes of
+	// the earlier one, which are lost.
 	if err := p.failure.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-func (g *group) reject(err error) {
+// answerAll answers all requests of g with err.
+func (g *group) answerAll(err error) {
 	for _, a := range g.answers {
 		a.request.answer(0, err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// fakeBatch is durable when the test says so.
+// fakeBatch is a batch that becomes durable when the test says so.
 type fakeBatch struct {
 	applied chan struct{}
 	durable chan error
@@ -16,8 +16,8 @@ type fakeBatch struct {
 func (b *fakeBatch) apply() error { close(b.applied); return nil }
 func (b *fakeBatch) wait() error  { return <-b.durable }
 
-// fakePipeline makes a group of whatever waits. A transaction without operations
-// makes no batch.
+// fakePipeline returns a pipeline that makes one group of all waiting requests. A transaction without operations makes
+// no batch.
 func fakePipeline(batches chan *fakeBatch, published chan int64) *pipeline {
 	last := int64(0)
 	return newPipeline(pipelineEnv{
@@ -58,9 +58,9 @@ func TestPipelineOverlaps(t *testing.T) {
 	b1 := receive(t, "a batch", batches)
 	receive(t, "the first batch is applied", b1.applied)
 	two := submit(t, p, 1)
-	b2 := receive(t, "a batch", batches) // built and applied while the first is being synced
+	b2 := receive(t, "a batch", batches) // it is built and applied while the first one is being synced
 	receive(t, "the second batch is applied", b2.applied)
-	three, four := submit(t, p, 1), submit(t, p, 0) // wait: two are in flight
+	three, four := submit(t, p, 1), submit(t, p, 0) // these wait, because two groups are in flight
 	if len(published) != 0 || len(one.done)+len(two.done) != 0 {
 		t.Error("published or answered before the sync")
 	}
@@ -96,10 +96,10 @@ func TestPipelineFails(t *testing.T) {
 	b1 := receive(t, "a batch", batches)
 	two := submit(t, p, 1)
 	b2 := receive(t, "a batch", batches)
-	three := submit(t, p, 0) // rests on the others
+	three := submit(t, p, 0) // its answer depends on the others
 	b1.durable <- errors.New("lost")
 	receive(t, "the first transaction is answered", one.done)
-	b2.durable <- nil // synced, but what it rests on was not
+	b2.durable <- nil // this batch was synced, but an earlier one was not
 	receive(t, "the second transaction is answered", two.done)
 	receive(t, "the third transaction is answered", three.done)
 	for _, r := range []*request{one, two, three} {

@@ -13,9 +13,9 @@ import (
 
 var errNegativeRevision = errors.New("embedded: negative revision")
 
-// openView opens an iterator through which revision (0: the latest) can be read
-// whole, and returns it with that revision. See the package comment on the order
-// of its steps.
+// openView opens an iterator that contains every version that a read at revision needs (0 means the latest revision),
+// and returns it with that revision. It fails with *storage.FutureRevisionError or *storage.CompactedError. The order
+// of its steps matters: see the invariant about compaction in the package comment.
 func (s *Store) openView(ctx context.Context, revision int64, o *pebble.IterOptions) (*pebble.Iterator, int64, error) {
 	if revision < 0 {
 		return nil, 0, errNegativeRevision
@@ -33,7 +33,7 @@ func (s *Store) openView(ctx context.Context, revision int64, o *pebble.IterOpti
 		if err != nil {
 			return nil, 0, err
 		}
-		compacted := s.compacted.Load()
+		compacted := s.history.compacted.Load()
 		if at >= compacted {
 			return it, at, nil
 		}
@@ -46,8 +46,8 @@ func (s *Store) openView(ctx context.Context, revision int64, o *pebble.IterOpti
 	}
 }
 
-// seekVersion returns the newest version of key at or below revision. Its value
-// is valid until it moves.
+// seekVersion returns the newest version of key at or below revision. Its value is valid until the iterator moves. buf
+// is memory for the seek key.
 func seekVersion(it *pebble.Iterator, buf []byte, key string, revision int64) (version, bool, error) {
 	if !it.SeekPrefixGE(appendVersionKey(buf[:0], key, revision)) {
 		return version{}, false, it.Error()
@@ -55,6 +55,7 @@ func seekVersion(it *pebble.Iterator, buf []byte, key string, revision int64) (v
 	return currentVersion(it)
 }
 
+// currentVersion decodes the version at the position of the iterator.
 func currentVersion(it *pebble.Iterator) (version, bool, error) {
 	_, revision, err := splitVersionKey(it.Key())
 	if err != nil {
@@ -68,7 +69,7 @@ func currentVersion(it *pebble.Iterator) (version, bool, error) {
 	return v, err == nil, err
 }
 
-// newestVersions is planner.view.
+// newestVersions implements planner.view.
 func (s *Store) newestVersions() (versionReader, error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
 	if err != nil {
@@ -77,6 +78,7 @@ func (s *Store) newestVersions() (versionReader, error) {
 	return &iterReader{it: it}, nil
 }
 
+// iterReader implements versionReader with a Pebble iterator.
 type iterReader struct {
 	it  *pebble.Iterator
 	buf [128]byte
@@ -115,20 +117,20 @@ func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.En
 	return v.entry(key), at, nil
 }
 
-// Range implements storage.Store. What lies beyond the limit is counted without
-// reading values; page after page of a large span needs Uncounted.
+// Range implements storage.Store. Keys beyond the limit are counted without reading their values. A client that reads a
+// large range in pages should set Uncounted, so that not every page counts all keys after it.
 func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.RangeResult{}, err
 	}
 	defer s.leave()
-	o := &pebble.IterOptions{LowerBound: appendVersionBound(nil, r.Start), UpperBound: []byte{spaceVersion + 1}}
+	o := &pebble.IterOptions{LowerBound: appendVersionBound(nil, r.Start), UpperBound: []byte{prefixVersion + 1}}
 	if r.End != "" {
 		o.UpperBound = appendVersionBound(nil, r.End)
 	}
 	empty := bytes.Compare(o.LowerBound, o.UpperBound) >= 0
 	if empty {
-		o.LowerBound, o.UpperBound = []byte{spaceVersion}, []byte{spaceVersion}
+		o.LowerBound, o.UpperBound = []byte{prefixVersion}, []byte{prefixVersion}
 	}
 	it, at, err := s.openView(ctx, r.Revision, o)
 	if err != nil {
@@ -145,7 +147,7 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 	return result, nil
 }
 
-// scan walks the keys of it, one version each, as of result.Revision.
+// scan adds the version at result.Revision of each key in the range of it to the result.
 func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, result *storage.RangeResult) error {
 	var seek []byte
 	steps := 0
@@ -158,12 +160,12 @@ func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, resu
 			return err
 		}
 		if revision > result.Revision {
-			// To the version that counts, or on to the next key if there is none.
-			seek = append(append(append(seek[:0], spaceVersion), key...), 0)
+			// This version is too new. Seek to the version at the revision, or to the next key if there is none.
+			seek = append(append(append(seek[:0], prefixVersion), key...), 0)
 			ok = it.SeekGE(binary.BigEndian.AppendUint64(seek, ^uint64(result.Revision)))
 			continue
 		}
-		if err := take(it, key, revision, r, result); err != nil {
+		if err := addToResult(it, key, revision, r, result); err != nil {
 			return err
 		}
 		if r.Uncounted && result.More {
@@ -174,8 +176,10 @@ func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, resu
 	return it.Error()
 }
 
-// take adds the version at which it stands to the result.
-func take(it *pebble.Iterator, key []byte, revision int64, r storage.RangeRequest, result *storage.RangeResult) error {
+// addToResult adds the version at the position of the iterator to the result, or only counts it, as r demands.
+func addToResult(
+	it *pebble.Iterator, key []byte, revision int64, r storage.RangeRequest, result *storage.RangeResult,
+) error {
 	b, err := it.ValueAndErr()
 	if err != nil {
 		return err
@@ -203,8 +207,7 @@ func take(it *pebble.Iterator, key []byte, revision int64, r storage.RangeReques
 	return nil
 }
 
-// Revision implements storage.Store. Watchers for which nothing happened learn
-// of the revision soon after (see hub.requestProgress).
+// Revision implements storage.Store. Waiting watchers get the revision soon after (see hub.requestProgress).
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
@@ -214,12 +217,12 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return s.hub.durable.Load(), nil
 }
 
-// Stats implements storage.Store. SizeBytes is at most some seconds old.
+// Stats implements storage.Store. SizeBytes is at most a few seconds old.
 func (s *Store) Stats() storage.Stats {
 	return storage.Stats{
 		Revision:          s.hub.durable.Load(),
-		CompactedRevision: s.compacted.Load(),
-		SizeBytes:         s.sizeBytes.Load(),
-		DamagedFiles:      s.damagedFiles.Load(),
+		CompactedRevision: s.history.compacted.Load(),
+		SizeBytes:         s.files.sizeBytes.Load(),
+		DamagedFiles:      s.files.damaged.Load(),
 	}
 }

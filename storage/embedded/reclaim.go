@@ -8,55 +8,53 @@ import (
 	"time"
 )
 
-// reclaimer gives disk space back that compaction of history has set free. What is
-// deleted in the database stays in its tables until they are merged, and the database
-// decides by what is in its tables: deletions that wait in memory, because little is
-// written, count for nothing. So the reclaimer has them written, and merges those spans
-// of keys where much of what lies there is garbage.
+// reclaimer frees the disk space of compacted history. A deleted version stays in Pebble's tables until they are
+// merged, and Pebble chooses merges by the contents of its tables: a deletion that is still in a memtable, because
+// little is written, does not count. So the reclaimer flushes the memtables and then merges those spans of keys that
+// are mostly garbage.
 //
-// The work is in proportion to the garbage: a span is merged only if its garbage is
-// 1/reclaimRatio of all that lies there (1/reclaimRatioLow while space is low), and its
-// garbage is forgotten then. So each byte of garbage pays for reclaimRatio bytes read
-// and written at most, however large the database is.
+// The work is proportional to the garbage: a span is merged only if its size is at most reclaimMaxRatio times its
+// garbage (reclaimMaxRatioLow times while space is low), and then its garbage is no longer counted. So for each byte of
+// garbage at most reclaimMaxRatio bytes are read and written, whatever the size of the database.
 type reclaimer struct {
 	mu      sync.Mutex // guards garbage
 	garbage garbage
 
-	wake chan struct{} // capacity 1
+	wake chan struct{} // capacity 1; receives when there may be enough garbage
 
-	// stuck says that the last merge waited in vain for others. Only the reclaimer's goroutine uses it.
-	stuck bool
+	// timedOut is set when the last merge ended after reclaimMergeTimeout. Only the reclaimer goroutine uses it.
+	timedOut bool
 }
 
 const (
-	// reclaimBytes of garbage make it worth to look for what can be merged.
-	reclaimBytes    = 16 << 20
-	reclaimBytesLow = 1 << 20 // while space is low
+	// reclaimMinBytes is the least garbage for which the reclaimer looks for spans to merge; reclaimMinBytesLow while
+	// space is low.
+	reclaimMinBytes    = 16 << 20
+	reclaimMinBytesLow = 1 << 20
 
-	reclaimRatio    = 3
-	reclaimRatioLow = 16
+	reclaimMaxRatio    = 3
+	reclaimMaxRatioLow = 16
 
-	// reclaimStep is the most that one merge reads of neighbouring spans, unless one span
-	// is larger: what it writes has to fit the space that is left, and Close waits for it.
-	reclaimStep = 32 << 20
+	// reclaimStepBytes is the largest size of neighbouring spans that are merged together. (One larger span is merged
+	// alone.) The result of a merge must fit into the free space, and Close waits for the merge.
+	reclaimStepBytes = 32 << 20
 
-	// reclaimBorder is charged for each merge: tables that reach beyond the span are
-	// rewritten too.
-	reclaimBorder = 4 << 20
+	// reclaimMergeCost is added to the size of each merge, because tables that extend beyond the span are rewritten too.
+	reclaimMergeCost = 4 << 20
 )
 
-// add notes what was deleted.
+// add records garbage.
 func (r *reclaimer) add(deleted *garbage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.garbage.merge(deleted)
+	r.garbage.addAll(deleted)
 }
 
-// look wakes the reclaimer if there is enough for it to do.
-func (r *reclaimer) look(low bool) {
+// wakeIfNeeded wakes the reclaimer if there is enough garbage. low is true while space is low.
+func (r *reclaimer) wakeIfNeeded(low bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.garbage.total < reclaimBytes && (!low || r.garbage.total < reclaimBytesLow) {
+	if r.garbage.total < reclaimMinBytes && (!low || r.garbage.total < reclaimMinBytesLow) {
 		return
 	}
 	select {
@@ -65,7 +63,7 @@ func (r *reclaimer) look(low bool) {
 	}
 }
 
-// take returns the garbage, and forgets it.
+// take returns the garbage and resets it.
 func (r *reclaimer) take() garbage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,56 +72,55 @@ func (r *reclaimer) take() garbage {
 	return g
 }
 
-// The reclaimer rests for reclaimRest after it has merged something, and for twice as long
-// as before, up to reclaimLongRest, after it has not: neither what fails nor what is not
-// worth it yet is tried again at once.
+// The reclaimer pauses for reclaimPause after it has merged something. Otherwise it pauses for twice as long as before,
+// up to reclaimMaxPause, so that a merge that fails or is not worthwhile yet is not tried again immediately.
 const (
-	reclaimRest     = time.Second
-	reclaimLongRest = 10 * time.Second
+	reclaimPause    = time.Second
+	reclaimMaxPause = 10 * time.Second
 )
 
-// reclaim is the reclaimer's goroutine.
-func (s *Store) reclaim() {
-	for rest := reclaimRest; ; {
+// runReclaimer is the goroutine of the reclaimer.
+func (s *Store) runReclaimer() {
+	for rest := reclaimPause; ; {
 		select {
-		case <-s.stopped.Done():
+		case <-s.lifetime.stopped.Done():
 			return
 		case <-s.reclaimer.wake:
 		}
-		merged, err := s.reclaimOnce(s.stopped)
-		s.reclaimer.stuck = errors.Is(err, context.DeadlineExceeded)
-		if rest = min(2*rest, reclaimLongRest); merged || s.reclaimer.stuck {
-			rest = reclaimRest
+		merged, err := s.reclaimOnce(s.lifetime.stopped)
+		s.reclaimer.timedOut = errors.Is(err, context.DeadlineExceeded)
+		if rest = min(2*rest, reclaimMaxPause); merged || s.reclaimer.timedOut {
+			rest = reclaimPause
 		}
-		if err != nil && s.stopped.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err != nil && s.lifetime.stopped.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			s.opts.Logger.Error("the space of compacted history could not be freed", "error", err)
 		}
 		select {
-		case <-s.stopped.Done():
+		case <-s.lifetime.stopped.Done():
 		case <-time.After(rest):
 		}
 	}
 }
 
-// reclaimOnce merges what is worth it, and returns whether anything was. What is not, or
-// cannot be merged now, is kept.
+// reclaimOnce merges the spans that are worthwhile and returns whether there was one. The garbage of the other spans,
+// and of those whose merge failed, is recorded again.
 func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
-	s.gate.hurry()
-	if s.reclaimer.stuck {
+	s.merges.retryNow()
+	if s.reclaimer.timedOut {
 		s.coverGarbage()
 	}
-	if err := s.flush(ctx); err != nil {
+	if err := s.flushMemTables(ctx); err != nil {
 		return false, err
 	}
 	g := s.reclaimer.take()
-	g.shrink(s.unmerged(ctx))
+	g.scaleDown(s.garbageInTables(ctx))
 	low := s.space.level.Load() != spaceEnough
-	steps, rest, err := s.reclaimSteps(&g, low)
+	steps, rest, err := s.planReclaim(&g, low)
 	for i, step := range steps {
 		if err == nil {
-			err = s.merge(ctx, step)
+			err = s.mergeSpan(ctx, step)
 		}
-		if err != nil { // the rest is for the next time
+		if err != nil { // the remaining spans are tried again next time
 			for _, left := range steps[i:] {
 				rest.add(left.first, left.last, left.bytes)
 			}
@@ -132,14 +129,14 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 		merged = true
 	}
 	s.reclaimer.add(&rest)
-	s.measure()
+	s.updateDiskUsage()
 	return merged, err
 }
 
-// coverGarbage deletes versions that do not exist, at both ends of each span of garbage. The database merges by
-// itself before it merges what the reclaimer asks for, and may choose tables of values without the newer ones of
-// their deletions. If there is no space for the result, it chooses the same again. A table of deletions that
-// covers the span makes it choose everything that lies below it.
+// coverGarbage deletes versions that do not exist, at both ends of each span of garbage. The reason is that Pebble runs
+// merges of its own choice before those that the reclaimer asks for. It may choose tables of values without the newer
+// tables that delete these values, and if there is no space for the result, it chooses the same tables again. A new
+// table of deletions that covers the span makes Pebble choose all tables below it.
 func (s *Store) coverGarbage() {
 	if s.pipeline.failure.Load() != nil || s.space.level.Load() == spaceCritical {
 		return
@@ -148,25 +145,25 @@ func (s *Store) coverGarbage() {
 	defer b.Close()
 	s.reclaimer.mu.Lock()
 	for _, span := range s.reclaimer.garbage.spans {
-		must(b.Delete(versionBound(span.first, false), nil))
-		must(b.Delete(versionBound(span.last, true), nil))
+		mustSucceed(b.Delete(versionBound(span.first, false), nil))
+		mustSucceed(b.Delete(versionBound(span.last, true), nil))
 	}
 	s.reclaimer.mu.Unlock()
-	_ = s.write(b) // a failure stops the store, which says so
+	_ = s.applyUnsynced(b) // a failure stops the store and is logged there
 }
 
-// reclaimPatience is how long a merge may wait for others, and for space. It is asked for again after that.
-const reclaimPatience = 5 * time.Second
+// reclaimMergeTimeout limits how long a merge may wait for other merges and for space. It is tried again after that.
+const reclaimMergeTimeout = 5 * time.Second
 
-// merge merges the tables that have versions of the keys of a span.
-func (s *Store) merge(ctx context.Context, span garbageSpan) error {
-	ctx, cancel := context.WithTimeout(ctx, reclaimPatience)
+// mergeSpan merges the tables that contain versions of the keys of a span.
+func (s *Store) mergeSpan(ctx context.Context, span garbageSpan) error {
+	ctx, cancel := context.WithTimeout(ctx, reclaimMergeTimeout)
 	defer cancel()
 	return s.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
 }
 
-// flush writes to tables what is in memory.
-func (s *Store) flush(ctx context.Context) error {
+// flushMemTables writes the memtables to tables.
+func (s *Store) flushMemTables(ctx context.Context) error {
 	flushed, err := guardPanic(s.db.AsyncFlush)
 	if err != nil {
 		return err
@@ -179,10 +176,10 @@ func (s *Store) flush(ctx context.Context) error {
 	}
 }
 
-// unmerged returns how many bytes of garbage the database knows of in its tables. It
-// merges by itself, too, so that this may be less than what was deleted. It looks at new
-// tables in the background; that it has is waited for, but not for long.
-func (s *Store) unmerged(ctx context.Context) int64 {
+// garbageInTables returns how many bytes of garbage are in the tables, as Pebble estimates it. This may be less than
+// what was deleted, because Pebble also merges by itself. Pebble examines new tables in the background; garbageInTables
+// waits at most a second for that, and otherwise returns the largest int64.
+func (s *Store) garbageInTables(ctx context.Context) int64 {
 	for range 50 {
 		m := s.db.Metrics()
 		if m.Table.PendingStatsCollectionCount == 0 && m.Table.InitialStatsCollectionComplete {
@@ -197,15 +194,15 @@ func (s *Store) unmerged(ctx context.Context) int64 {
 	return 1<<63 - 1
 }
 
-// reclaimSteps returns the spans that are worth to be merged, the most worthwhile first,
-// and the others.
-func (s *Store) reclaimSteps(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
-	ratio := int64(reclaimRatio)
+// planReclaim returns the spans that are worthwhile to merge, in the order of how little they contain that is not
+// garbage, and the other spans. low is true while space is low.
+func (s *Store) planReclaim(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
+	ratio := int64(reclaimMaxRatio)
 	if low {
-		ratio = reclaimRatioLow
+		ratio = reclaimMaxRatioLow
 	}
-	sizes := map[string]int64{} // by first
-	joined := int64(0)          // the size of what the last step was made of
+	sizes := map[string]int64{} // by the first key of a step
+	joined := int64(0)          // size of the spans in the last step
 	for i, span := range g.spans {
 		size, err := s.db.EstimateDiskUsage(versionBound(span.first, false), versionBound(span.last, true))
 		if err != nil {
@@ -216,10 +213,10 @@ func (s *Store) reclaimSteps(g *garbage, low bool) (steps []garbageSpan, rest ga
 		}
 		if span.bytes*ratio < int64(size) {
 			rest.add(span.first, span.last, span.bytes)
-			joined = reclaimStep // what follows is no neighbour
+			joined = reclaimStepBytes // the next span cannot be added to the last step
 			continue
 		}
-		if n := len(steps) - 1; n >= 0 && joined+int64(size) <= reclaimStep {
+		if n := len(steps) - 1; n >= 0 && joined+int64(size) <= reclaimStepBytes {
 			joined += int64(size)
 			steps[n].last, steps[n].bytes = span.last, steps[n].bytes+span.bytes
 			sizes[steps[n].first] = joined
@@ -230,7 +227,7 @@ func (s *Store) reclaimSteps(g *garbage, low bool) (steps []garbageSpan, rest ga
 		steps = append(steps, span)
 	}
 	steps = slices.DeleteFunc(steps, func(step garbageSpan) bool {
-		small := step.bytes*ratio < sizes[step.first]+reclaimBorder
+		small := step.bytes*ratio < sizes[step.first]+reclaimMergeCost
 		if small {
 			rest.add(step.first, step.last, step.bytes)
 		}
@@ -243,7 +240,7 @@ func (s *Store) reclaimSteps(g *garbage, low bool) (steps []garbageSpan, rest ga
 	return steps, rest, nil
 }
 
-// versionBound returns the first or the last key that a version of key can have.
+// versionBound returns the first key that a version of key can have, or the last one if last is true.
 func versionBound(key string, last bool) []byte {
 	if last {
 		return appendVersionKey(nil, key, 0)

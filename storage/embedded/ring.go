@@ -6,16 +6,16 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// record is what one revision changed. It is immutable once published.
+// record contains the changes of one revision. It is immutable after it was published.
 type record struct {
 	revision int64
 	events   []storage.Event
 }
 
-// eventOverhead is what an event costs in memory beside keys and values.
+// eventOverhead is the memory of an event without its keys and values, in bytes.
 const eventOverhead = 160
 
-// size estimates the bytes a record keeps alive.
+// size estimates how many bytes of memory r keeps alive.
 func (r *record) size() int {
 	n := eventOverhead
 	for i := range r.events {
@@ -25,12 +25,11 @@ func (r *record) size() int {
 	return n
 }
 
-// ring holds the latest records, with contiguous revisions, within a bound of
-// bytes. It is a plain data structure: its owner locks. The newest record is
-// always kept, however large.
+// ring keeps the latest records, whose revisions have no gaps, within a limit of bytes. It has no lock; the caller
+// locks. The newest record is always kept, whatever its size.
 type ring struct {
-	records []*record // live ones; the array may have dead ones before it
-	dead    int       // dead ones in the array before records
+	records []*record // the array may have dropped records before the slice
+	dropped int       // number of dropped records in the array
 	bytes   int
 	limit   int
 	next    int64 // the revision after the newest record
@@ -38,9 +37,10 @@ type ring struct {
 
 func newRing(limit int, next int64) *ring { return &ring{limit: limit, next: next} }
 
-// first is the revision of the oldest record, next if there is none.
+// first returns the revision of the oldest record, or next if there is none.
 func (r *ring) first() int64 { return r.next - int64(len(r.records)) }
 
+// append adds rec as the newest record, and drops the oldest ones until the limit is met.
 func (r *ring) append(rec *record) {
 	if rec.revision != r.next {
 		panic("embedded: ring records must be contiguous")
@@ -48,7 +48,7 @@ func (r *ring) append(rec *record) {
 	before := cap(r.records)
 	r.records = append(r.records, rec)
 	if cap(r.records) != before {
-		r.dead = 0 // append moved the live ones to a new array
+		r.dropped = 0 // append copied records to a new array
 	}
 	r.next++
 	r.bytes += rec.size()
@@ -58,16 +58,15 @@ func (r *ring) append(rec *record) {
 		drop++
 	}
 	r.records = r.records[drop:]
-	r.dead += drop
-	if r.dead > 64 && r.dead > len(r.records) {
-		// Dead records are shared with views and cannot be cleared in place.
+	r.dropped += drop
+	if r.dropped > 64 && r.dropped > len(r.records) {
+		// Slices that from returned share the array, so that dropped records cannot be cleared in it.
 		r.records = append(make([]*record, 0, 2*len(r.records)), r.records...)
-		r.dead = 0
+		r.dropped = 0
 	}
 }
 
-// from returns the records from revision on, which must be at least first. The
-// slice is shared and immutable.
+// from returns the records from revision on. revision must be at least first. The slice is shared and immutable.
 func (r *ring) from(revision int64) []*record {
 	if revision >= r.next {
 		return nil
@@ -75,27 +74,27 @@ func (r *ring) from(revision int64) []*record {
 	return r.records[revision-r.first() : len(r.records) : len(r.records)]
 }
 
-// Bounds of one Batch: a batch ends with the revision that reaches either.
+// Limits of a Batch: it ends with the revision that reaches one of them.
 const (
 	batchEvents = 512
 	batchBytes  = 1 << 20
 )
 
-// collect gathers the events of records under prefix into a batch. It looks at
-// all records unless the batch becomes full; Revision is the last one looked at.
+// collect returns a batch with the events of records whose keys have prefix. It stops at a record when the batch is
+// full. The Revision of the batch is that of the last record that was examined.
 func collect(records []*record, prefix string) storage.Batch {
 	var b storage.Batch
 	size := 0
 	for _, rec := range records {
 		b.Revision = rec.revision
-		n := matching(rec.events, prefix)
+		n := countMatching(rec.events, prefix)
 		if n == 0 {
 			continue
 		}
 		size += rec.size()
 		switch {
 		case n == len(rec.events) && len(b.Events) == 0:
-			b.Events = rec.events[:n:n] // shared; append copies
+			b.Events = rec.events[:n:n] // shared with the record; a later append copies
 		case n == len(rec.events):
 			b.Events = append(b.Events, rec.events...)
 		default:
@@ -112,7 +111,8 @@ func collect(records []*record, prefix string) storage.Batch {
 	return b
 }
 
-func matching(events []storage.Event, prefix string) int {
+// countMatching returns the number of events whose keys have prefix.
+func countMatching(events []storage.Event, prefix string) int {
 	n := 0
 	for i := range events {
 		if strings.HasPrefix(events[i].Entry.Key, prefix) {

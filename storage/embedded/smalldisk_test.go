@@ -17,22 +17,22 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// smallDisk is a file system of one directory that has a size: it says what is left, and
-// writes fail when there is nothing.
+// smallDisk is a file system with one directory and a limited size. It reports the free space, and writes fail when
+// there is none.
 type smallDisk struct {
 	vfs.FS
 	dir   string
 	size  int64
 	mu    sync.Mutex // guards what follows
-	least int64      // the least that was ever left
-	known int64      // what is left at least, as of the last count and the writes since
+	least int64      // the least free space so far
+	known int64      // lower bound of the free space: the last count minus the writes since then
 }
 
 func newSmallDisk(dir string, size int64) *smallDisk {
 	return &smallDisk{FS: vfs.NewMem(), dir: dir, size: size, least: size}
 }
 
-// left returns how many bytes are not taken by files.
+// left returns the free space in bytes.
 func (d *smallDisk) left() int64 {
 	names, err := d.FS.List(d.dir)
 	if err != nil {
@@ -51,8 +51,8 @@ func (d *smallDisk) left() int64 {
 	return max(left, 0)
 }
 
-// take says whether n bytes are left, and counts them. The files are counted again when
-// little is known to be left, and once a megabyte.
+// take returns whether n bytes are free, and counts them as used. It adds up the file sizes again when little space is
+// known to be free, and once per megabyte.
 func (d *smallDisk) take(n int64) bool {
 	d.mu.Lock()
 	known := d.known
@@ -104,8 +104,8 @@ func (f *smallFile) Write(b []byte) (int, error) {
 	return f.File.Write(b)
 }
 
-// random is a value that does not compress.
-func random(size int, seed uint64) []byte {
+// randomBytes returns a value that cannot be compressed.
+func randomBytes(size int, seed uint64) []byte {
 	b := make([]byte, size)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for i := 0; i+8 <= size; i += 8 {
@@ -114,7 +114,7 @@ func random(size int, seed uint64) []byte {
 	return b
 }
 
-// eventually waits until done, for two minutes.
+// eventually waits until done returns true. The test fails after two minutes.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
@@ -124,10 +124,9 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// TestHistoryGivesItsSpaceBack overwrites a few large values until no more are accepted.
-// When they have left the history window, almost all of the space is free again, though
-// nothing is written any more; and values are accepted again.
-func TestHistoryGivesItsSpaceBack(t *testing.T) {
+// TestCompactionFreesSpace overwrites a few large values until writes are refused. When the old values have left the
+// history window, almost all of the space must become free without further writes, and writes must be accepted again.
+func TestCompactionFreesSpace(t *testing.T) {
 	const keys, value, mb = 10, 200 << 10, 1 << 20
 	size, reserve := int64(80*mb), int64(16*mb)
 	if os.Getenv("KEELSON_LONG") != "" {
@@ -141,7 +140,7 @@ func TestHistoryGivesItsSpaceBack(t *testing.T) {
 		HistoryWindow: time.Hour, CompactInterval: 50 * time.Millisecond,
 	})
 	write := func(i int) error {
-		put := storage.Put(fmt.Sprintf("/%d", i%keys), random(value, uint64(i)))
+		put := storage.Put(fmt.Sprintf("/%d", i%keys), randomBytes(value, uint64(i)))
 		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{put}})
 		return err
 	}
@@ -165,7 +164,7 @@ func TestHistoryGivesItsSpaceBack(t *testing.T) {
 		for _, level := range s.db.Metrics().Levels {
 			tables += int64(level.TablesSize)
 		}
-		return tables < 2*keys*value+reclaimBytes // so much garbage may stay
+		return tables < 2*keys*value+reclaimMinBytes // this much garbage may remain
 	})
 	t.Logf("%d MB are left in the end, %d MB were at the worst", disk.left()/mb, disk.lowest()/mb)
 	for i := range keys {
@@ -175,9 +174,9 @@ func TestHistoryGivesItsSpaceBack(t *testing.T) {
 	}
 }
 
-// TestLowSpaceForgetsHistoryEarlier: on a disk that is full of history the window does not
-// have to pass.
-func TestLowSpaceForgetsHistoryEarlier(t *testing.T) {
+// TestLowSpaceShortensHistoryWindow checks that a disk that is full of history accepts writes again before the history
+// window has passed.
+func TestLowSpaceShortensHistoryWindow(t *testing.T) {
 	const value, mb = 256 << 10, 1 << 20
 	disk := newSmallDisk("d", 64*mb)
 	clock := &fakeClock{}
@@ -186,7 +185,9 @@ func TestLowSpaceForgetsHistoryEarlier(t *testing.T) {
 		FS: disk, Dir: "d", Clock: clock.now, MemTableBytes: mb, ReserveBytes: 16 * mb, HistoryWindow: 24 * time.Hour,
 	})
 	put := func() error {
-		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put("/a", random(value, uint64(disk.left())))}})
+		_, err := s.Commit(
+			t.Context(), storage.Txn{Ops: []storage.Op{storage.Put("/a", randomBytes(value, uint64(disk.left())))}},
+		)
 		return err
 	}
 	for {
@@ -210,9 +211,8 @@ func TestLowSpaceForgetsHistoryEarlier(t *testing.T) {
 	}
 }
 
-// TestMergesKeepTheReserve fills a disk with what is no garbage, in an order that the
-// database has to merge: it never takes what is reserved for the log, and deletions and
-// reads go on.
+// TestMergesKeepTheReserve fills a disk with live values in an order that requires merges. The merges must not use the
+// space that is reserved for the log, and deletions and reads must work on the full disk.
 func TestMergesKeepTheReserve(t *testing.T) {
 	const reserve, mb = 16 << 20, 1 << 20
 	seeds := uint64(1)
@@ -224,7 +224,7 @@ func TestMergesKeepTheReserve(t *testing.T) {
 		s := mustOpen(t, Options{FS: disk, Dir: "d", MemTableBytes: mb, ReserveBytes: reserve, HistoryWindow: -1})
 		rng := rand.New(rand.NewPCG(seed, 1))
 		put := func() error {
-			put := storage.Put(fmt.Sprintf("/%08x", rng.Uint32()), random(20_000, rng.Uint64()))
+			put := storage.Put(fmt.Sprintf("/%08x", rng.Uint32()), randomBytes(20_000, rng.Uint64()))
 			_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{put}})
 			return err
 		}
@@ -237,7 +237,7 @@ func TestMergesKeepTheReserve(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A merge may have room for one look at the space more, a flush for what is in memory.
+		// Merges may write mergeCheckBytes more than allowed between two checks, and a flush writes the memtables.
 		if least := disk.lowest(); least < reserve/4 {
 			t.Errorf("%d KB were left at the worst, %d are reserved", least>>10, reserve>>10)
 		} else {
@@ -258,30 +258,30 @@ func TestMergesKeepTheReserve(t *testing.T) {
 	}
 }
 
-// TestReclaimIsInProportion: what is merged is where the garbage is, and a little garbage
-// in much that is alive is left alone.
-func TestReclaimIsInProportion(t *testing.T) {
+// TestReclaimMergesOnlyGarbage checks that the reclaimer merges the spans that are mostly garbage, and leaves alone
+// those with little garbage among many live values.
+func TestReclaimMergesOnlyGarbage(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
 	for i := range 400 {
-		mustCommit(t, s, storage.Put(fmt.Sprintf("/live/%03d", i), random(20_000, uint64(i))))
+		mustCommit(t, s, storage.Put(fmt.Sprintf("/live/%03d", i), randomBytes(20_000, uint64(i))))
 	}
-	for i := range 300 { // 30 KB are alive of 6 MB
-		mustCommit(t, s, storage.Put(fmt.Sprintf("/often/%d", i%3), random(20_000, uint64(i))))
+	for i := range 300 { // 60 KB of 6 MB are live
+		mustCommit(t, s, storage.Put(fmt.Sprintf("/often/%d", i%3), randomBytes(20_000, uint64(i))))
 	}
 	for i := range 40 { // 10 % of what is there
-		mustCommit(t, s, storage.Put(fmt.Sprintf("/live/%03d", i*10), random(20_000, uint64(i))))
+		mustCommit(t, s, storage.Put(fmt.Sprintf("/live/%03d", i*10), randomBytes(20_000, uint64(i))))
 	}
 	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.flush(t.Context()); err != nil {
+	if err := s.flushMemTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g := s.reclaimer.take()
 	if want := int64(337 * 20_000); g.total < want || g.total > want+337*100 {
 		t.Errorf("%d bytes of garbage, want %d and some for keys", g.total, want)
 	}
-	steps, rest, err := s.reclaimSteps(&g, false)
+	steps, rest, err := s.planReclaim(&g, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,15 +293,14 @@ func TestReclaimIsInProportion(t *testing.T) {
 	}
 }
 
-// TestReclaimerRests: the reclaimer that is woken all the time has the database write what
-// is in memory once, and then rests.
-func TestReclaimerRests(t *testing.T) {
+// TestReclaimerPauses checks that a reclaimer that is woken continuously flushes the memtables once and then pauses.
+func TestReclaimerPauses(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
 	began, flushes := time.Now(), func() int64 { return s.db.Metrics().Flush.Count }
 	before := flushes()
 	const writes = 200
 	for i := range writes {
-		mustCommit(t, s, storage.Put("/a", random(100, uint64(i))))
+		mustCommit(t, s, storage.Put("/a", randomBytes(100, uint64(i))))
 		select {
 		case s.reclaimer.wake <- struct{}{}:
 		default:

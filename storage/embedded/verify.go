@@ -12,78 +12,79 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// Problem is one thing that is wrong with a store.
+// Problem is one defect of a store that Verify has found.
 type Problem struct {
-	// Where is what it is about: a key, a revision of the log, a file.
+	// Where names the defective thing: a key, a revision of the log, a file.
 	Where string
 	Text  string
 }
 
 func (p Problem) String() string { return p.Where + ": " + p.Text }
 
-// Verified says what Verify has looked at.
+// Verified tells how much Verify has examined.
 type Verified struct {
 	Revision, Compacted int64
-	Files               int // of the database
+	Files               int // tables of the database
 	Keys                int64
 	Versions            int64
 	LogRecords          int64
 	Expiring            int64 // records of the expiry index
 }
 
-// Verify reads everything there is and reports what cannot be right: blocks whose
-// checksum is wrong, records that cannot be read, versions and log records that do
-// not name each other, an expiry index that does not agree with the deadlines. check
-// is shown the newest version of each key and says what is wrong with it. The
-// error is for what ended Verify early, after what it had reported.
+// Verify reads the whole store and reports its defects: blocks with a wrong checksum, records that cannot be read,
+// versions without a log record and log records without their versions, and differences between the expiry index and
+// the deadlines. check is called with the newest version of each key and returns defects of its value. Verify returns
+// an error only if ctx ends.
 func (r *Reader) Verify(ctx context.Context, check func(Record) []string, report func(Problem)) (Verified, error) {
 	v := &verifier{
 		db: r.store.db, report: report, check: check,
-		seen: Verified{Revision: r.revision, Compacted: r.compacted},
+		verified: Verified{Revision: r.revision, Compacted: r.compacted},
 	}
-	if err := r.store.checkMark(r.revision); err != nil && r.damage == nil {
-		v.problem("database", "%s", oneLine(err))
+	if err := r.store.checkRevisionFile(r.revision); err != nil && r.readErr == nil {
+		v.problem("database", "%s", singleLine(err))
 	}
 	steps := []func(context.Context) error{
-		func(context.Context) error { return v.files(r.store.opts) },
-		v.order, func(context.Context) error { return r.damage },
+		func(context.Context) error { return v.checksums(r.store.opts) },
+		v.keyOrder, func(context.Context) error { return r.readErr },
 	}
-	if r.damage == nil {
-		steps = append(steps, v.numbers, v.log, v.versions, v.expiry)
+	if r.readErr == nil {
+		steps = append(steps, v.metaRecords, v.logRecords, v.versions, v.expiry)
 	}
 	for _, step := range steps {
 		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, step(ctx) })
 		if ctx.Err() != nil {
-			return v.seen, ctx.Err()
+			return v.verified, ctx.Err()
 		}
 		if err != nil {
-			// The rest may still be readable.
-			v.problem("database", "%s", oneLine(err))
+			// Other parts of the store may still be readable.
+			v.problem("database", "%s", singleLine(err))
 		}
 	}
-	return v.seen, nil
+	return v.verified, nil
 }
 
-// verifier does the steps of Verify. Each returns an error for what cannot be read.
+// verifier runs the steps of Verify. A step returns an error if it cannot read on.
 type verifier struct {
-	db     *pebble.DB
-	report func(Problem)
-	check  func(Record) []string
-	seen   Verified
-	// firstLogged is the revision of the first log record; 0 if there is none.
+	db       *pebble.DB
+	report   func(Problem)
+	check    func(Record) []string
+	verified Verified
+	// firstLogged is the revision of the first log record, 0 if there is none.
 	firstLogged int64
 }
 
+// problem reports a problem.
 func (v *verifier) problem(where, format string, args ...any) {
 	v.report(Problem{where, fmt.Sprintf(format, args...)})
 }
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// singleLine returns the text of err with all white space, line breaks included, replaced by single spaces.
+func singleLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func revisionName(revision int64) string { return fmt.Sprintf("revision %d", revision) }
 
-// files verifies the checksum of every block of every table.
-func (v *verifier) files(o Options) error {
+// checksums verifies the checksum of every block of every table.
+func (v *verifier) checksums(o Options) error {
 	levels, err := v.db.SSTables()
 	if err != nil {
 		return err
@@ -99,14 +100,15 @@ func (v *verifier) files(o Options) error {
 	options := o.pebbleOptions(pebble.DefaultLogger, nil)
 	options.EnsureDefaults()
 	for _, name := range names {
-		v.seen.Files++
+		v.verified.Files++
 		if err := verifyTable(o, filepath.Join(o.Dir, name), options.MakeReaderOptions()); err != nil {
-			v.problem("file "+name, "%s", oneLine(err))
+			v.problem("file "+name, "%s", singleLine(err))
 		}
 	}
 	return nil
 }
 
+// verifyTable verifies the checksums of the blocks of one table.
 func verifyTable(o Options, path string, options sstable.ReaderOptions) error {
 	f, err := o.FS.Open(path)
 	if err != nil {
@@ -123,36 +125,35 @@ func verifyTable(o Options, path string, options sstable.ReaderOptions) error {
 	return errors.Join(r.ValidateBlockChecksums(), r.Close())
 }
 
-// order verifies that keys and their sequence are in order in every level.
-func (v *verifier) order(context.Context) error { return v.db.CheckLevels(nil) }
+// keyOrder verifies that keys and their sequence numbers are in order in every level.
+func (v *verifier) keyOrder(context.Context) error { return v.db.CheckLevels(nil) }
 
-// numbers verifies that every record is of a known space, and the store's own
-// numbers.
-func (v *verifier) numbers(context.Context) error {
+// metaRecords verifies that every record has a known prefix, and that the meta records can be decoded.
+func (v *verifier) metaRecords(context.Context) error {
 	it, err := v.db.NewIter(nil)
 	if err != nil {
 		return err
 	}
 	defer it.Close()
-	spaces := []byte{spaceExpiry, spaceLog, spaceMeta, spaceVersion}
+	spaces := []byte{prefixExpiry, prefixLog, prefixMeta, prefixVersion}
 	for ok := it.First(); ok; {
 		key := it.Key()
 		switch space := key[0]; {
 		case !slices.Contains(spaces, space):
 			v.problem(fmt.Sprintf("record %q", key), "of no known kind")
 			ok = it.Next()
-		case space != spaceMeta:
+		case space != prefixMeta:
 			ok = it.SeekGE([]byte{space + 1})
 		default:
-			v.number(it)
+			v.metaRecord(it)
 			ok = it.Next()
 		}
 	}
 	return it.Error()
 }
 
-// number verifies one of the store's own records.
-func (v *verifier) number(it *pebble.Iterator) {
+// metaRecord verifies the meta record at the position of the iterator.
+func (v *verifier) metaRecord(it *pebble.Iterator) {
 	name := string(it.Key())
 	value, err := it.ValueAndErr()
 	if err == nil {
@@ -161,21 +162,20 @@ func (v *verifier) number(it *pebble.Iterator) {
 			_, err = decodeNumber(value)
 		case metaClock:
 			_, err = decodeClock(value)
-		case metaMarks:
-			_, err = decodeMarks(value)
+		case metaSamples:
+			_, err = decodeSamples(value)
 		default:
 			err = errors.New("of no known kind")
 		}
 	}
 	if err != nil {
-		v.problem(fmt.Sprintf("record %q", name), "%s", oneLine(err))
+		v.problem(fmt.Sprintf("record %q", name), "%s", singleLine(err))
 	}
 }
 
-// log verifies that the log has no gap above the compaction revision and that
-// every change it names has its versions.
-func (v *verifier) log(ctx context.Context) error {
-	it, err := v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceLog}, UpperBound: []byte{spaceLog + 1}})
+// logRecords verifies that the log has no gap above the compaction revision, and that the versions exist that it names.
+func (v *verifier) logRecords(ctx context.Context) error {
+	it, err := v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
 	if err != nil {
 		return err
 	}
@@ -185,12 +185,12 @@ func (v *verifier) log(ctx context.Context) error {
 		return err
 	}
 	defer versions.Close()
-	want := max(v.seen.Compacted, 1) + 1 // an empty store is at revision 1
+	want := max(v.verified.Compacted, 1) + 1 // an empty store is at revision 1
 	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
-		v.seen.LogRecords++
+		v.verified.LogRecords++
 		revision, err := parseLogKey(it.Key())
 		if err != nil {
-			v.problem(fmt.Sprintf("record %q", it.Key()), "%s", oneLine(err))
+			v.problem(fmt.Sprintf("record %q", it.Key()), "%s", singleLine(err))
 			continue
 		}
 		if v.firstLogged == 0 {
@@ -206,10 +206,10 @@ func (v *verifier) log(ctx context.Context) error {
 		}
 		err = decodeLog(value, func(key []byte, op logOp) error {
 			op.key = string(key)
-			return v.logged(versions, op, revision)
+			return v.logOperation(versions, op, revision)
 		})
 		if errors.Is(err, errCorrupt) {
-			v.problem(revisionName(revision), "%s", oneLine(err))
+			v.problem(revisionName(revision), "%s", singleLine(err))
 		} else if err != nil {
 			return err
 		}
@@ -217,8 +217,8 @@ func (v *verifier) log(ctx context.Context) error {
 	return it.Error()
 }
 
-// logged verifies the versions that one operation of the log names.
-func (v *verifier) logged(it *pebble.Iterator, op logOp, revision int64) error {
+// logOperation verifies the versions that one operation of the log names: the one that it wrote and the one before.
+func (v *verifier) logOperation(it *pebble.Iterator, op logOp, revision int64) error {
 	found, ok, err := seekVersion(it, nil, op.key, revision)
 	if err != nil {
 		return err
@@ -248,8 +248,8 @@ func (v *verifier) logged(it *pebble.Iterator, op logOp, revision int64) error {
 	return nil
 }
 
-// versions verifies every version: that it can be read, that the log names it
-// where the log reaches, and that below the log only what was newest is left.
+// versions verifies every version: that it can be decoded, that the log names it if the log reaches back to its
+// revision, and that only the newest version of each key exists at older revisions.
 func (v *verifier) versions(ctx context.Context) error {
 	it, err := v.db.NewIter(versionSpan())
 	if err != nil {
@@ -258,11 +258,11 @@ func (v *verifier) versions(ctx context.Context) error {
 	defer it.Close()
 	k := keyState{}
 	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
-		v.seen.Versions++
+		v.verified.Versions++
 		encoded := it.Key()
 		key, revision, err := splitVersionKey(encoded)
 		if err != nil {
-			v.problem(fmt.Sprintf("record %q", encoded), "%s", oneLine(err))
+			v.problem(fmt.Sprintf("record %q", encoded), "%s", singleLine(err))
 			continue
 		}
 		newest := string(key) != k.key
@@ -275,14 +275,14 @@ func (v *verifier) versions(ctx context.Context) error {
 		}
 		found, err := decodeVersion(value, revision)
 		if err != nil {
-			v.problem("key "+k.key, "revision %d: %s", revision, oneLine(err))
+			v.problem("key "+k.key, "revision %d: %s", revision, singleLine(err))
 			continue
 		}
 		if err := v.version(&k, found); err != nil {
 			return err
 		}
 		if newest && !found.tombstone {
-			if err := v.live(k.key, found); err != nil {
+			if err := v.newestVersion(k.key, found); err != nil {
 				return err
 			}
 		}
@@ -290,42 +290,43 @@ func (v *verifier) versions(ctx context.Context) error {
 	return it.Error()
 }
 
-// keyState is what is known of a key whose versions are walked, the newest first.
+// keyState is the state of the walk over the versions of one key, from the newest to the oldest.
 type keyState struct {
 	key string
-	// newer says that a newer version was there, replaced what the log has as the
-	// revision before that one.
-	newer    bool
-	replaced int64
+	// hasNewer is set when a newer version of the key was seen. loggedPrev is the revision of the version before that one,
+	// according to the log.
+	hasNewer   bool
+	loggedPrev int64
 }
 
+// version verifies one version of a key.
 func (v *verifier) version(k *keyState, found version) error {
 	where, revision := "key "+k.key, found.revision
-	if revision > v.seen.Revision {
-		v.problem(where, "revision %d is above the store's, %d", revision, v.seen.Revision)
+	if revision > v.verified.Revision {
+		v.problem(where, "revision %d is above the store's, %d", revision, v.verified.Revision)
 	}
 	if !found.tombstone && (found.create < 1 || found.create > revision) {
 		v.problem(where, "revision %d says that the key was made at revision %d", revision, found.create)
 	}
-	op, logged, err := v.logOf(k.key, revision)
+	op, logged, err := v.operationAt(k.key, revision)
 	if err != nil {
 		return err
 	}
 	switch {
 	case logged:
-	case revision > v.seen.Compacted:
+	case revision > v.verified.Compacted:
 		v.problem(where, "the index has a change at revision %d, the log has not", revision)
 	case found.tombstone:
 		v.problem(where, "the deletion at revision %d is left below the log", revision)
-	case k.newer && k.replaced != revision:
+	case k.hasNewer && k.loggedPrev != revision:
 		v.problem(where, "revision %d is left below the log, and was replaced", revision)
 	}
-	k.newer, k.replaced = true, op.prev
+	k.hasNewer, k.loggedPrev = true, op.prev
 	return nil
 }
 
-// logOf returns the operation on key that the log has at revision.
-func (v *verifier) logOf(key string, revision int64) (op logOp, ok bool, err error) {
+// operationAt returns the operation on key in the log record of revision, if there is one.
+func (v *verifier) operationAt(key string, revision int64) (op logOp, ok bool, err error) {
 	if v.firstLogged == 0 || revision < v.firstLogged {
 		return op, false, nil
 	}
@@ -345,14 +346,15 @@ func (v *verifier) logOf(key string, revision int64) (op logOp, ok bool, err err
 		return nil
 	})
 	if errors.Is(err, errCorrupt) {
-		err = nil // reported with the log
+		err = nil // logRecords reports it
 	}
 	return op, ok, err
 }
 
-// live verifies the newest version of a key that is there.
-func (v *verifier) live(key string, found version) error {
-	v.seen.Keys++
+// newestVersion verifies the newest version of a key that is not deleted: its record in the expiry index, and its
+// value.
+func (v *verifier) newestVersion(key string, found version) error {
+	v.verified.Keys++
 	if found.deadline != 0 {
 		_, closer, err := v.db.Get(appendExpiryKey(nil, found.deadline, key))
 		switch {
@@ -370,9 +372,10 @@ func (v *verifier) live(key string, found version) error {
 	return nil
 }
 
-// expiry verifies that what the expiry index names is there and due then.
+// expiry verifies that each record of the expiry index names the newest version of its key and the deadline of that
+// version.
 func (v *verifier) expiry(ctx context.Context) error {
-	it, err := v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceExpiry}, UpperBound: []byte{spaceExpiry + 1}})
+	it, err := v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixExpiry}, UpperBound: []byte{prefixExpiry + 1}})
 	if err != nil {
 		return err
 	}
@@ -383,7 +386,7 @@ func (v *verifier) expiry(ctx context.Context) error {
 	}
 	defer versions.Close()
 	for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
-		v.seen.Expiring++
+		v.verified.Expiring++
 		deadline, key, err := parseExpiryKey(it.Key())
 		var revision int64
 		if err == nil {
@@ -394,7 +397,7 @@ func (v *verifier) expiry(ctx context.Context) error {
 			revision, err = decodeNumber(value)
 		}
 		if err != nil {
-			v.problem(fmt.Sprintf("record %q", it.Key()), "%s", oneLine(err))
+			v.problem(fmt.Sprintf("record %q", it.Key()), "%s", singleLine(err))
 			continue
 		}
 		found, ok, err := seekVersion(versions, nil, string(key), maxRevision)

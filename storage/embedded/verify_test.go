@@ -41,8 +41,8 @@ func checkVerify(t *testing.T, o Options) Verified {
 	return seen
 }
 
-// TestVerifyFindsNothing: what a store leaves is right, whatever was done to it:
-// written, expired, compacted a bit, closed or not.
+// TestVerifyFindsNothing checks that Verify reports no problem in stores after random writes, expiry and compactions
+// that were closed or killed.
 func TestVerifyFindsNothing(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -61,7 +61,9 @@ func TestVerifyFindsNothing(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					ops = append(ops, storage.Delete(key))
 				} else {
-					ops = append(ops, storage.Op{Key: key, Value: make([]byte, rng.IntN(500)), TTL: int64(rng.IntN(3)) * int64(rng.IntN(1000))})
+					ops = append(
+						ops, storage.Op{Key: key, Value: make([]byte, rng.IntN(500)), TTL: int64(rng.IntN(3)) * int64(rng.IntN(1000))},
+					)
 				}
 			}
 			r := mustCommit(t, s, ops...)
@@ -86,7 +88,7 @@ func TestVerifyFindsNothing(t *testing.T) {
 	}
 }
 
-// TestVerifyFinds plants one fault after the other and wants each to be named.
+// TestVerifyFinds creates one defect at a time and checks that Verify reports it.
 func TestVerifyFinds(t *testing.T) {
 	set := func(key, value []byte) func(*pebble.DB) error {
 		return func(db *pebble.DB) error { return db.Set(key, value, pebble.Sync) }
@@ -108,7 +110,7 @@ func TestVerifyFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		return exported(t, e.Records(t.Context()))[1].Deadline
+		return collectRecords(t, e.Records(t.Context()))[1].Deadline
 	}
 	due := int64(0)
 	for _, c := range []struct {
@@ -117,19 +119,49 @@ func TestVerifyFinds(t *testing.T) {
 		want  string
 	}{
 		{"version lost", remove(at("/d", 8)), "key /d: the log has a change at revision 8, the index has not"},
-		{"old version lost", remove(at("/a", 3)), "key /a: the log has revision 3 as what was before revision 6, the index has 0"},
+		{
+			"old version lost", remove(at("/a", 3)),
+			"key /a: the log has revision 3 as what was before revision 6, the index has 0",
+		},
 		{"log record lost", remove(logKey(6)), "key /a: the index has a change at revision 6, the log has not"},
 		{"gap in the log", remove(logKey(6)), "revision 6: the log goes on at revision 7"},
-		{"version too much", set(at("/x", 5), encoded(version{create: 5})), "key /x: the index has a change at revision 5, the log has not"},
-		{"version left by compaction", set(at("/a", 2), encoded(version{create: 2})), "key /a: revision 2 is left below the log, and was replaced"},
-		{"deletion left by compaction", set(at("/x", 2), encoded(version{tombstone: true})), "key /x: the deletion at revision 2 is left below the log"},
-		{"version from the future", set(at("/x", 99), encoded(version{create: 99})), "key /x: revision 99 is above the store's, 8"},
-		{"made later", set(at("/d", 8), encoded(version{create: 9})), "key /d: revision 8 says that the key was made at revision 9"},
-		{"deleted for the index only", set(at("/d", 8), encoded(version{tombstone: true})), "key /d: log and index do not agree whether revision 8 deleted it"},
-		{"unreadable version", set(at("/d", 8), []byte{0xff}), "key /d: revision 8: embedded: corrupt record: version header"},
+		{
+			"version too much", set(at("/x", 5), encoded(version{create: 5})),
+			"key /x: the index has a change at revision 5, the log has not",
+		},
+		{
+			"version left by compaction", set(at("/a", 2), encoded(version{create: 2})),
+			"key /a: revision 2 is left below the log, and was replaced",
+		},
+		{
+			"deletion left by compaction", set(at("/x", 2), encoded(version{tombstone: true})),
+			"key /x: the deletion at revision 2 is left below the log",
+		},
+		{
+			"version from the future", set(at("/x", 99), encoded(version{create: 99})),
+			"key /x: revision 99 is above the store's, 8",
+		},
+		{
+			"made later", set(at("/d", 8), encoded(version{create: 9})),
+			"key /d: revision 8 says that the key was made at revision 9",
+		},
+		{
+			"deleted for the index only", set(at("/d", 8), encoded(version{tombstone: true})),
+			"key /d: log and index do not agree whether revision 8 deleted it",
+		},
+		{
+			"unreadable version", set(at("/d", 8), []byte{0xff}), "key /d: revision 8: embedded: corrupt record: version header",
+		},
 		{"unreadable log record", set(logKey(8), []byte{0, 0x80}), "revision 8: embedded: corrupt record: number"},
-		{"deadline not in the index", func(db *pebble.DB) error { return db.Delete(appendExpiryKey(nil, due, "/b"), pebble.Sync) }, "key /b: it has a time to live, but is not in the expiry index: it would never be removed"},
-		{"deadline of nothing", set(appendExpiryKey(nil, 1e12, "/d"), encodeNumber(8)), "key /d: the expiry index has a deadline for its revision 8, which is not its newest or has another"},
+		{
+			"deadline not in the index",
+			func(db *pebble.DB) error { return db.Delete(appendExpiryKey(nil, due, "/b"), pebble.Sync) },
+			"key /b: it has a time to live, but is not in the expiry index: it would never be removed",
+		},
+		{
+			"deadline of nothing", set(appendExpiryKey(nil, 1e12, "/d"), encodeNumber(8)),
+			"key /d: the expiry index has a deadline for its revision 8, which is not its newest or has another",
+		},
 		{"unknown space", set([]byte("z"), nil), `record "z": of no known kind`},
 		{"unknown number", set([]byte("mother"), nil), `record "mother": of no known kind`},
 	} {
@@ -137,7 +169,8 @@ func TestVerifyFinds(t *testing.T) {
 		o := Options{Dir: "d", FS: fs, HistoryWindow: -1, SweepInterval: time.Hour}
 		s := mustOpen(t, o)
 		for _, ops := range [][]storage.Op{
-			{storage.Put("/a", []byte("1"))}, {storage.Put("/a", []byte("2"))}, {{Key: "/b", TTL: 1000}}, {storage.Put("/c", nil)},
+			{storage.Put("/a", []byte("1"))}, {storage.Put("/a", []byte("2"))}, {{Key: "/b", TTL: 1000}},
+			{storage.Put("/c", nil)},
 			{storage.Put("/a", []byte("3"))}, {storage.Delete("/c")}, {storage.Put("/d", nil)},
 		} {
 			mustCommit(t, s, ops...)
@@ -163,8 +196,8 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsAChangedByte changes bytes of the database's tables.
-func TestVerifyFindsAChangedByte(t *testing.T) {
+// TestVerifyFindsChangedByte checks that Verify reports a changed byte in a table.
+func TestVerifyFindsChangedByte(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, HistoryWindow: -1}
 	s := mustOpen(t, o)

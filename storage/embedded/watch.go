@@ -10,27 +10,35 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// hub holds the ring and the watchers. A watcher that waits is parked: it is not
-// looked at until a change matches its prefix, so an idle watcher costs a commit
-// nothing. Parked under a prefix, watchers are found by looking up each prefix
-// length in use, not by going through them.
+// hub contains the ring and the watchers. A watcher that waits in Next is parked: it is registered under its prefix and
+// is not examined before a change matches that prefix. So an idle watcher adds no cost to a commit. The parked watchers
+// of a change are found by looking up the beginning of its key, once for each length of prefix in use, not by examining
+// all watchers.
+//
+// Example: watchers wait for the prefixes /pods/ and /nodes/a, which have the lengths 6 and 8. For a change of /pods/x
+// only "/pods/" is looked up, because 8 is longer than the key. For a change of /nodes/ab, "/nodes" and "/nodes/a" are.
 type hub struct {
-	// durable is the store's current revision. Written under mu.
+	// durable is the current revision of the store. It is written while mu is held.
 	durable atomic.Int64
 
-	mu      sync.Mutex // guards what follows and every watcher's fields marked so
+	mu      sync.Mutex // guards the fields below, and the marked fields of every watcher
 	ring    *ring
-	groups  map[string]*prefixGroup // by prefix; only those with watchers
+	groups  map[string]*prefixGroup // by prefix; only prefixes with watchers
 	lengths []int                   // the distinct lengths of those prefixes, ascending
 	parked  int                     // number of parked watchers
 	closed  bool
 
-	told      int64       // revision at the last progress round
-	toldAt    time.Time   // when that was
-	scheduled *time.Timer // runs the next round; nil if none is due
+	progress progressState
 }
 
-// prefixGroup is the watchers of one prefix.
+// progressState is the state of progress notifications: empty batches that tell waiting watchers the current revision.
+type progressState struct {
+	revision int64       // revision that the last round sent
+	at       time.Time   // time of the last round
+	timer    *time.Timer // runs the next round; nil if none is due
+}
+
+// prefixGroup contains the watchers of one prefix.
 type prefixGroup struct {
 	watchers int
 	parked   []*watcher
@@ -42,7 +50,7 @@ func newHub(revision int64, ringBytes int) *hub {
 	return h
 }
 
-// publish makes durable records visible and wakes the watchers they match.
+// publish makes durable records visible and wakes the watchers whose prefix matches. There is at least one record.
 func (h *hub) publish(records []*record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,6 +63,7 @@ func (h *hub) publish(records []*record) {
 	h.durable.Store(records[len(records)-1].revision)
 }
 
+// wakeMatching wakes the parked watchers whose prefix matches a key of rec. The caller holds mu.
 func (h *hub) wakeMatching(rec *record) {
 	for i := range rec.events {
 		key := rec.events[i].Entry.Key
@@ -69,11 +78,11 @@ func (h *hub) wakeMatching(rec *record) {
 			rest := g.parked[:0]
 			for _, w := range g.parked {
 				if w.cursor > rec.revision {
-					rest = append(rest, w) // waits for the future
+					rest = append(rest, w) // it waits for a later revision
 					continue
 				}
-				w.cursor = rec.revision // nothing before it matched
-				w.wakeParked()
+				w.cursor = rec.revision // no earlier change matched
+				w.signal()
 				h.parked--
 			}
 			clear(g.parked[len(rest):])
@@ -82,19 +91,20 @@ func (h *hub) wakeMatching(rec *record) {
 	}
 }
 
-// progress tells parked watchers the current revision, if it moved.
-func (h *hub) progress() {
+// sendProgress sends the current revision to parked watchers, if it has changed since the last round.
+func (h *hub) sendProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.progressLocked()
+	h.sendProgressLocked()
 }
 
-func (h *hub) progressLocked() {
+// sendProgressLocked is sendProgress for a caller that holds mu.
+func (h *hub) sendProgressLocked() {
 	durable := h.durable.Load()
-	if h.told == durable {
+	if h.progress.revision == durable {
 		return
 	}
-	h.told, h.toldAt = durable, time.Now()
+	h.progress.revision, h.progress.at = durable, time.Now()
 	for _, g := range h.groups {
 		rest := g.parked[:0]
 		for _, w := range g.parked {
@@ -102,8 +112,8 @@ func (h *hub) progressLocked() {
 				rest = append(rest, w)
 				continue
 			}
-			w.cursor, w.progress = durable+1, true
-			w.wakeParked()
+			w.cursor, w.progressDue = durable+1, true
+			w.signal()
 			h.parked--
 		}
 		clear(g.parked[len(rest):])
@@ -111,33 +121,32 @@ func (h *hub) progressLocked() {
 	}
 }
 
-// Cost of telling watchers about progress on request, bounded to about a
-// twentieth of one core: a round wakes each parked watcher, at about 1 us, and
-// is not repeated before progressPause plus progressCost a watcher.
+// Progress that readers request costs at most about a twentieth of one core: a round wakes each parked watcher, which
+// takes about 1 us, and the next round is not started before progressPause plus progressCost for each parked watcher.
 const (
 	progressPause = 2 * time.Millisecond
 	progressCost  = 20 * time.Microsecond
 )
 
-// requestProgress lets parked watchers know the current revision, soon: who
-// asks for it may wait until a watcher has reached it.
+// requestProgress makes parked watchers receive the current revision soon, because the caller of Revision may wait
+// until a watcher has reached it.
 func (h *hub) requestProgress() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.parked == 0 || h.closed || h.scheduled != nil || h.told == h.durable.Load() {
+	if h.parked == 0 || h.closed || h.progress.timer != nil || h.progress.revision == h.durable.Load() {
 		return
 	}
 	pause := progressPause + time.Duration(h.parked)*progressCost
-	if since := time.Since(h.toldAt); since < pause {
-		h.scheduled = time.AfterFunc(pause-since, func() {
+	if since := time.Since(h.progress.at); since < pause {
+		h.progress.timer = time.AfterFunc(pause-since, func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			h.scheduled = nil
-			h.progressLocked()
+			h.progress.timer = nil
+			h.sendProgressLocked()
 		})
 		return
 	}
-	h.progressLocked()
+	h.sendProgressLocked()
 }
 
 // close ends all watchers.
@@ -145,20 +154,20 @@ func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	if h.scheduled != nil {
-		h.scheduled.Stop()
+	if h.progress.timer != nil {
+		h.progress.timer.Stop()
 	}
 	for _, g := range h.groups {
 		for _, w := range g.parked {
-			w.wakeParked()
+			w.signal()
 		}
 		g.parked = nil
 	}
 	h.parked = 0
 }
 
-// join registers a watcher's prefix.
-func (h *hub) join(prefix string) {
+// addWatcher registers the prefix of a watcher. The caller holds mu.
+func (h *hub) addWatcher(prefix string) {
 	g := h.groups[prefix]
 	if g == nil {
 		g = &prefixGroup{}
@@ -170,8 +179,8 @@ func (h *hub) join(prefix string) {
 	g.watchers++
 }
 
-// leave undoes join.
-func (h *hub) leave(prefix string) {
+// removeWatcher undoes addWatcher. The caller holds mu.
+func (h *hub) removeWatcher(prefix string) {
 	g := h.groups[prefix]
 	if g.watchers--; g.watchers > 0 {
 		return
@@ -186,21 +195,20 @@ func (h *hub) leave(prefix string) {
 	h.lengths = slices.Delete(h.lengths, i, i+1)
 }
 
-// watcher implements storage.Watcher. Beyond the interface it has
-// RequestProgress.
+// watcher implements storage.Watcher, and also cache.ProgressRequester.
 type watcher struct {
 	store  *Store
 	prefix string
 	wake   chan struct{} // capacity 1; receives when the watcher is unparked
 
 	// Guarded by hub.mu.
-	cursor   int64 // next revision to look at; while parked, nothing since matched
-	parked   bool
-	progress bool // an empty batch is due
-	closed   bool
+	cursor      int64 // next revision to examine; while parked, no change from it on has matched
+	parked      bool
+	progressDue bool // the next batch may be empty: progress was requested
+	closed      bool
 
-	// Of the goroutine that calls Next.
-	err error // the error that ended it
+	// Only used by the goroutine that calls Next.
+	err error // the error that ended the watcher
 }
 
 // Watch implements storage.Store.
@@ -218,16 +226,16 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.W
 	if from == 0 {
 		from = h.durable.Load() + 1
 	}
-	if compacted := s.compacted.Load(); from <= compacted {
+	if compacted := s.history.compacted.Load(); from <= compacted {
 		return nil, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
 	w := &watcher{store: s, prefix: prefix, cursor: from, wake: make(chan struct{}, 1)}
-	h.join(prefix)
+	h.addWatcher(prefix)
 	return w, nil
 }
 
-// wakeParked unparks w; the caller removes it from its group. Requires hub.mu.
-func (w *watcher) wakeParked() {
+// signal marks w as not parked and wakes its Next. The caller holds hub.mu and removes w from its group.
+func (w *watcher) signal() {
 	w.parked = false
 	select {
 	case w.wake <- struct{}{}:
@@ -235,7 +243,7 @@ func (w *watcher) wakeParked() {
 	}
 }
 
-// unpark takes w out of its group. Requires hub.mu.
+// unpark removes w from its group if it is parked. The caller holds hub.mu.
 func (w *watcher) unpark() {
 	if !w.parked {
 		return
@@ -282,7 +290,7 @@ func (w *watcher) Next(ctx context.Context) (storage.Batch, error) {
 	}
 }
 
-// poll returns the next batch, or parks the watcher and says wait.
+// poll returns the next batch. If there is none yet, it parks the watcher and returns wait = true.
 func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err error) {
 	h := w.store.hub
 	h.mu.Lock()
@@ -293,13 +301,13 @@ func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err err
 	durable := h.durable.Load()
 	if w.cursor > durable {
 		defer h.mu.Unlock()
-		b, wait = w.idle(durable)
+		b, wait = w.parkOrProgress(durable)
 		return b, wait, nil
 	}
-	w.progress = false // what follows tells the revision
+	w.progressDue = false // the batch below has the revision
 	if w.cursor < h.ring.first() {
 		h.mu.Unlock()
-		b, err = w.store.history(ctx, w.prefix, w.cursor)
+		b, err = w.store.batchFromLog(ctx, w.prefix, w.cursor)
 	} else {
 		records := h.ring.from(w.cursor)
 		h.mu.Unlock()
@@ -314,15 +322,15 @@ func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err err
 	return b, false, nil
 }
 
-// idle parks w, which has seen everything there is, unless an empty batch is
-// due. Requires hub.mu.
-func (w *watcher) idle(durable int64) (b storage.Batch, wait bool) {
-	if w.progress {
-		w.progress = false
+// parkOrProgress is called when w has read all changes. If progress is due, it returns an empty batch. Otherwise it
+// parks w and returns wait = true. The caller holds hub.mu.
+func (w *watcher) parkOrProgress(durable int64) (b storage.Batch, wait bool) {
+	if w.progressDue {
+		w.progressDue = false
 		return storage.Batch{Revision: durable}, false
 	}
 	select {
-	case <-w.wake: // left over from a Next that was cancelled
+	case <-w.wake: // a signal for an earlier Next that was cancelled
 	default:
 	}
 	h := w.store.hub
@@ -333,10 +341,9 @@ func (w *watcher) idle(durable int64) (b storage.Batch, wait bool) {
 	return b, true
 }
 
-// RequestProgress makes the watcher's current or following Next return at once,
-// if need be with a batch that has no events. Its Revision is then at least what
-// the store's was when RequestProgress was called. A watcher that waits for a
-// future revision is left alone. It may be called from any goroutine.
+// RequestProgress makes the current or the following Next return without a further change, with an empty batch if no
+// change matches. The Revision of that batch is at least the revision of the store at the call of RequestProgress. It
+// has no effect on a watcher that waits for a future revision. It may be called from any goroutine.
 func (w *watcher) RequestProgress() {
 	h := w.store.hub
 	h.mu.Lock()
@@ -346,10 +353,10 @@ func (w *watcher) RequestProgress() {
 		return
 	}
 	if w.parked {
-		w.unpark() // all up to durable is known not to match
-		w.wakeParked()
+		w.unpark() // no change up to durable matches
+		w.signal()
 	}
-	w.progress = true
+	w.progressDue = true
 }
 
 // Close implements storage.Watcher.
@@ -362,7 +369,7 @@ func (w *watcher) Close() error {
 	}
 	w.closed = true
 	w.unpark()
-	h.leave(w.prefix)
-	w.wakeParked()
+	h.removeWatcher(w.prefix)
+	w.signal()
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// TestImportOnAFullDisk: an import that finds no space ends with an error that says
-// so, wherever that happens, and does not wait for space.
+// TestImportOnAFullDisk checks that an import that runs out of space ends with ENOSPC, whichever write fails first, and
+// does not wait for space.
 func TestImportOnAFullDisk(t *testing.T) {
 	writes := func(room int64) (imported error, used int64) {
 		var written atomic.Int64
@@ -30,7 +30,9 @@ func TestImportOnAFullDisk(t *testing.T) {
 		}))
 		records := func(yield func(Record, error) bool) {
 			for i := range 3000 {
-				e := storage.Entry{Key: fmt.Sprintf("/%05d", i), Value: noise(1000, int64(i)), ModRevision: 7, CreateRevision: 7}
+				e := storage.Entry{
+					Key: fmt.Sprintf("/%05d", i), Value: compressibleBytes(1000, int64(i)), ModRevision: 7, CreateRevision: 7,
+				}
 				if !yield(Record{Entry: e}, nil) {
 					return
 				}

@@ -16,9 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// damaged returns the directory of a store of 300 keys, a byte of whose table was
-// changed.
-func damaged(t *testing.T) string {
+// newDamagedStore returns the directory of a store with 300 keys, in whose only table one byte was changed.
+func newDamagedStore(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	s := mustOpen(t, Options{Dir: dir, HistoryWindow: -1})
@@ -51,23 +50,23 @@ func damaged(t *testing.T) string {
 	return dir
 }
 
-// lines is a log handler that keeps messages.
-type lines struct {
+// recordingHandler is a log handler that records messages.
+type recordingHandler struct {
 	slog.Handler
 	mu  sync.Mutex // guards all
 	all []string
 }
 
-func (l *lines) Handle(_ context.Context, r slog.Record) error {
+func (l *recordingHandler) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, r.Message)
 	return nil
 }
 
-func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l *recordingHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-func (l *lines) count(part string) int {
+func (l *recordingHandler) count(part string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -79,14 +78,14 @@ func (l *lines) count(part string) int {
 	return n
 }
 
-// TestDamageMetWhileServing: what needs a damaged block is an error, all else is
-// served, and nothing is taken for missing.
-func TestDamageMetWhileServing(t *testing.T) {
+// TestReadsOfDamagedFile checks that reads and transactions that need a damaged block fail, that all others are served,
+// and that no damaged key is reported as missing.
+func TestReadsOfDamagedFile(t *testing.T) {
 	ctx := t.Context()
-	log := &lines{}
+	log := &recordingHandler{}
 	failed := make(chan error, 1)
 	s, err := Open(Options{
-		Dir: damaged(t), HistoryWindow: -1, Logger: slog.New(log),
+		Dir: newDamagedStore(t), HistoryWindow: -1, Logger: slog.New(log),
 		OnFailure: func(err error) { failed <- err },
 	})
 	if err != nil {
@@ -174,7 +173,9 @@ func TestDamageMetWhileServing(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("nobody is told")
 	}
-	if _, err := s.Commit(ctx, storage.Txn{Ops: []storage.Op{storage.Put("/000", nil)}}); !errors.Is(err, storage.ErrFailed) {
+	if _, err := s.Commit(
+		ctx, storage.Txn{Ops: []storage.Op{storage.Put("/000", nil)}},
+	); !errors.Is(err, storage.ErrFailed) {
 		t.Errorf("a transaction afterwards: %v", err)
 	}
 }

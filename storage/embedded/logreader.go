@@ -10,12 +10,12 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// historyScan bounds the log records that one batch from history looks at.
-const historyScan = 10_000
+// maxScannedLogRecords is the largest number of log records that are read for one batch.
+const maxScannedLogRecords = 10_000
 
-// history reads the batch that begins at revision from out of the log. It fails
-// with *storage.CompactedError if the log does not reach back that far.
-func (s *Store) history(ctx context.Context, prefix string, from int64) (storage.Batch, error) {
+// batchFromLog reads the batch that begins at revision from from the log. It is for watchers that are too far behind
+// for the ring. It fails with *storage.CompactedError if that part of the log was compacted.
+func (s *Store) batchFromLog(ctx context.Context, prefix string, from int64) (storage.Batch, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.Batch{}, err
 	}
@@ -26,11 +26,11 @@ func (s *Store) history(ctx context.Context, prefix string, from int64) (storage
 		return storage.Batch{}, err
 	}
 	defer it.Close()
-	// After the iterator was opened: what it sees is whole from here on.
-	if compacted := s.compacted.Load(); from <= compacted {
+	// This check follows the opening of the iterator: a later compaction does not change what the iterator reads.
+	if compacted := s.history.compacted.Load(); from <= compacted {
 		return storage.Batch{}, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
-	h := historyReader{it: it, prefix: []byte(prefix)}
+	h := logReader{it: it, prefix: []byte(prefix)}
 	changes, last, err := h.changes(from, through)
 	if err != nil {
 		return storage.Batch{}, err
@@ -39,7 +39,7 @@ func (s *Store) history(ctx context.Context, prefix string, from int64) (storage
 	size := 0
 	for i, c := range changes {
 		if size >= batchBytes && c.revision > changes[i-1].revision {
-			b.Revision = changes[i-1].revision // the rest is another batch's
+			b.Revision = changes[i-1].revision // the other changes are for the next batch
 			break
 		}
 		event, err := h.event(c)
@@ -52,9 +52,8 @@ func (s *Store) history(ctx context.Context, prefix string, from int64) (storage
 	return b, nil
 }
 
-// historyReader reads log and versions through one iterator, which is to say
-// as of one moment.
-type historyReader struct {
+// logReader reads log records and versions through one iterator, so that both are of the same moment.
+type logReader struct {
 	it     *pebble.Iterator
 	prefix []byte
 	buf    [128]byte
@@ -66,13 +65,13 @@ type loggedChange struct {
 	revision int64
 }
 
-// changes returns the matching changes from revision from on, and the last
-// revision looked at, at most through. It stops after a batch's worth.
-func (h *historyReader) changes(from, through int64) (out []loggedChange, last int64, err error) {
+// changes returns the changes with the prefix of h from revision from to through, and the last revision that was
+// examined. It stops when there are enough changes for a batch.
+func (h *logReader) changes(from, through int64) (out []loggedChange, last int64, err error) {
 	end := logKey(through)
 	scanned := 0
 	for ok := h.it.SeekGE(logKey(from)); ok && bytes.Compare(h.it.Key(), end) <= 0; ok = h.it.Next() {
-		if scanned++; scanned > historyScan || len(out) >= batchEvents {
+		if scanned++; scanned > maxScannedLogRecords || len(out) >= batchEvents {
 			return out, last, nil
 		}
 		revision, err := parseLogKey(h.it.Key())
@@ -98,8 +97,8 @@ func (h *historyReader) changes(from, through int64) (out []loggedChange, last i
 	return out, through, h.it.Error()
 }
 
-// event makes the event of a logged change.
-func (h *historyReader) event(c loggedChange) (storage.Event, error) {
+// event returns the event of a logged change, with the values before and after it.
+func (h *logReader) event(c loggedChange) (storage.Event, error) {
 	e := storage.Event{Entry: storage.Entry{Key: c.key, ModRevision: c.revision}, Deleted: c.deleted}
 	var err error
 	if !c.deleted {
@@ -113,8 +112,8 @@ func (h *historyReader) event(c loggedChange) (storage.Event, error) {
 	return e, err
 }
 
-// entry returns the version of key written at exactly revision.
-func (h *historyReader) entry(key string, revision int64) (storage.Entry, error) {
+// entry returns the version of key that was written at exactly revision.
+func (h *logReader) entry(key string, revision int64) (storage.Entry, error) {
 	v, ok, err := seekVersion(h.it, h.buf[:0], key, revision)
 	if err != nil {
 		return storage.Entry{}, err

@@ -12,17 +12,17 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// TestDamagedFiles changes a byte of each file of a store, cuts it off, empties it and
-// removes it. Opening it, and checking it, must end; what can be read must be what was
-// written, and what was acknowledged must not be missing without an error.
+// TestDamagedFiles changes a byte of each file of a store, truncates it, empties it and removes it. Opening and
+// verifying the store must end. Every value that can be read must be the one that was written, and no acknowledged key
+// may be missing without an error.
 func TestDamagedFiles(t *testing.T) {
 	const keys = 200
-	value := func(i int) string { return fmt.Sprintf("%d-%s", i, noise(300, int64(i))) }
+	value := func(i int) string { return fmt.Sprintf("%d-%s", i, compressibleBytes(300, int64(i))) }
 	from := t.TempDir()
 	s := mustOpen(t, Options{Dir: from, HistoryWindow: -1})
 	for i := range keys {
 		mustCommit(t, s, storage.Put(fmt.Sprintf("/%03d", i), []byte(value(i))))
-		if i < keys/2 && i%20 == 10 { // several tables, and the rest is in the log
+		if i < keys/2 && i%20 == 10 { // the first half goes into several tables, the rest stays in the log
 			if err := s.db.Flush(); err != nil {
 				t.Fatal(err)
 			}
@@ -75,8 +75,8 @@ func TestDamagedFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				problems := checked(dir)
-				missing, unreadable, opened := served(t, dir, keys, value)
+				problems := verifyDir(dir)
+				missing, unreadable, opened := readAllKeys(t, dir, keys, value)
 				t.Logf("%s: opened: %v; %d unreadable; check: %.300q", f.Name(), opened, unreadable, problems)
 				if missing > 0 {
 					t.Errorf("%d keys are taken for missing", missing)
@@ -92,8 +92,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// checked is what check finds, or why it cannot.
-func checked(dir string) (problems []string) {
+// verifyDir returns the problems that Verify reports, or the error that prevents it.
+func verifyDir(dir string) (problems []string) {
 	r, err := OpenReader(testOptions(Options{Dir: dir}))
 	if err != nil {
 		return []string{err.Error()}
@@ -101,15 +101,17 @@ func checked(dir string) (problems []string) {
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	_, err = r.Verify(ctx, func(Record) []string { return nil }, func(p Problem) { problems = append(problems, p.String()) })
+	_, err = r.Verify(
+		ctx, func(Record) []string { return nil }, func(p Problem) { problems = append(problems, p.String()) },
+	)
 	if err != nil {
 		problems = append(problems, err.Error())
 	}
 	return problems
 }
 
-// served opens the store and reads everything.
-func served(t *testing.T, dir string, keys int, value func(int) string) (missing, unreadable int, opened error) {
+// readAllKeys opens the store and reads all keys. It returns how many of them are missing and how many reads failed.
+func readAllKeys(t *testing.T, dir string, keys int, value func(int) string) (missing, unreadable int, opened error) {
 	t.Helper()
 	s, err := Open(testOptions(Options{Dir: dir, HistoryWindow: -1}))
 	if err != nil {
