@@ -67,7 +67,7 @@ func TestHangingPluginHoldsNobodyElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sibling := plugin.Sibling()
+	sibling := plugin.Clone()
 	server, reader := pluggedServer(t, store, plugin), pluggedServer(t, store, sibling)
 	secrets, namespaces := named(t, reader, "secrets"), named(t, reader, "namespaces")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -158,7 +158,7 @@ func TestHangingPluginAtTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sibling := plugin.Sibling()
+	sibling := plugin.Clone()
 	server, reader := pluggedServer(t, store, plugin), pluggedServer(t, store, sibling)
 	for i := range 8 {
 		createSecret(t, named(t, server, "secrets"), fmt.Sprintf("s%d", i))

@@ -12,8 +12,8 @@ import (
 
 var errTooShort = errors.New("the stored data was shorter than the required size")
 
-// cbc is AES-CBC with PKCS #7 padding: the initialization vector comes first. It
-// authenticates nothing.
+// cbc is AES-CBC with PKCS #7 padding. A stored value is the initialization vector and then the ciphertext. cbc
+// authenticates neither the value nor its key in the store.
 type cbc struct{ block cipher.Block }
 
 var (
@@ -68,7 +68,7 @@ func (t cbc) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error)
 	return plain[:len(plain)-padding], false, nil
 }
 
-// gcm is AES-GCM; the nonce comes first.
+// gcm is AES-GCM. A stored value is the nonce and then the ciphertext.
 type gcm struct{ aead cipher.AEAD }
 
 func newGCM(key []byte) (Transformer, error) {
@@ -98,38 +98,38 @@ func (t gcm) FromStore(_ context.Context, authenticated, value []byte) ([]byte, 
 	return plain, false, err
 }
 
-// box is XSalsa20 and Poly1305; the nonce comes first. It authenticates the value
-// alone, not its key in the store.
-type box struct{ key *[32]byte }
+// secretboxTransformer is NaCl's secretbox (XSalsa20 and Poly1305). A stored value is the nonce and then the
+// ciphertext. The value is authenticated, but not its key in the store.
+type secretboxTransformer struct{ key *[32]byte }
 
-const boxNonce = 24
+const secretboxNonceSize = 24
 
-var errBox = errors.New("output from secretbox cannot be opened: wrong key or damaged value")
+var errSecretbox = errors.New("output from secretbox cannot be opened: wrong key or damaged value")
 
-func newBox(key []byte) (Transformer, error) {
+func newSecretbox(key []byte) (Transformer, error) {
 	if len(key) != 32 {
 		return nil, errors.New("secretbox needs a key of 32 bytes")
 	}
-	return box{(*[32]byte)(key)}, nil
+	return secretboxTransformer{(*[32]byte)(key)}, nil
 }
 
-func (t box) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
-	var nonce [boxNonce]byte
+func (t secretboxTransformer) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
+	var nonce [secretboxNonceSize]byte
 	if _, err := rand.Read(nonce[:]); err != nil {
 		return nil, err
 	}
-	out := make([]byte, boxNonce, boxNonce+secretbox.Overhead+len(plain))
+	out := make([]byte, secretboxNonceSize, secretboxNonceSize+secretbox.Overhead+len(plain))
 	copy(out, nonce[:])
 	return secretbox.Seal(out, plain, &nonce, t.key), nil
 }
 
-func (t box) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error) {
-	if len(value) < boxNonce+secretbox.Overhead {
+func (t secretboxTransformer) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error) {
+	if len(value) < secretboxNonceSize+secretbox.Overhead {
 		return nil, false, errTooShort
 	}
-	plain, ok := secretbox.Open(nil, value[boxNonce:], (*[boxNonce]byte)(value), t.key)
+	plain, ok := secretbox.Open(nil, value[secretboxNonceSize:], (*[secretboxNonceSize]byte)(value), t.key)
 	if !ok {
-		return nil, false, errBox
+		return nil, false, errSecretbox
 	}
 	return plain, false, nil
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The configuration file (apiserver.config.k8s.io/v1,
+// configuration is the configuration file (EncryptionConfiguration of apiserver.config.k8s.io/v1,
 // https://kubernetes.io/docs/reference/config-api/apiserver-config.v1/).
 type configuration struct {
 	metav1.TypeMeta `json:",inline"`
@@ -54,11 +54,11 @@ type kmsConfiguration struct {
 const (
 	configAPIVersion = "apiserver.config.k8s.io/v1"
 	configKind       = "EncryptionConfiguration"
-	// defaultKMSTimeout is how long a call to a plug-in may take.
+	// defaultKMSTimeout limits a call of a plug-in.
 	defaultKMSTimeout = 3 * time.Second
 )
 
-// parse reads a configuration, sets its defaults and validates it.
+// parse decodes a configuration, sets its defaults and validates it.
 func parse(document []byte) (*configuration, error) {
 	c := &configuration{}
 	if err := yaml.UnmarshalStrict(document, c); err != nil {
@@ -104,11 +104,11 @@ func (c *configuration) validate() field.ErrorList {
 	return errs
 }
 
-// notRESTResources are stored but have no API of their own.
+// notRESTResources are resources that are stored but have no API.
 var notRESTResources = []string{"apiserveripinfo", "serviceipallocations", "servicenodeportallocations"}
 
-// validateResources checks the resources of one entry; masks are the wildcards of
-// the entries before, and gets those of this one.
+// validateResources validates the resources of one entry. masks contains the wildcards of the earlier entries; the
+// wildcards of this entry are added to it.
 func validateResources(list []string, masks map[schema.GroupResource]bool, path *field.Path) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "at least one resources is required")}
@@ -131,14 +131,15 @@ func validateResources(list []string, masks map[schema.GroupResource]bool, path 
 			invalid("'extensions' group has been removed and cannot be used for encryption")
 		case gr.Group == "events.k8s.io":
 			invalid(
-				"'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file",
+				"'*.events.k8s.io' objects are stored using the 'events' API group in etcd. " +
+					"Use 'events' instead in the config file",
 			)
 		case strings.HasPrefix(name, "*") && !strings.HasPrefix(name, "*."), gr.Group == "*" && gr.Resource != "*":
 			invalid("encrypting the same resource across groups is not supported")
 		case slices.Contains(notRESTResources, name):
 			invalid("resources which do not have REST API/s cannot be encrypted")
 		}
-		for _, mask := range masksOf(gr) {
+		for _, mask := range wildcardsFor(gr) {
 			if masks[mask] {
 				invalid(fmt.Sprintf("resource %q is masked by earlier rule %q", name, wildcardName(mask)))
 			}
@@ -148,11 +149,15 @@ func validateResources(list []string, masks map[schema.GroupResource]bool, path 
 	}
 	for i, name := range list {
 		gr := schema.ParseGroupResource(name)
-		for _, mask := range masksOf(gr) {
+		for _, mask := range wildcardsFor(gr) {
 			if own[mask] && mask != gr {
 				errs = append(
 					errs,
-					field.Invalid(path.Index(i), name, "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be masked"),
+					field.Invalid(
+						path.Index(i), name,
+						"using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed "+
+							"as they will be masked",
+					),
 				)
 				break
 			}
@@ -166,11 +171,11 @@ func validateResources(list []string, masks map[schema.GroupResource]bool, path 
 	return errs
 }
 
-var everything = schema.GroupResource{Group: "*", Resource: "*"}
+var allResources = schema.GroupResource{Group: "*", Resource: "*"}
 
-// masksOf are the wildcards that stand for gr too.
-func masksOf(gr schema.GroupResource) []schema.GroupResource {
-	return []schema.GroupResource{{Group: gr.Group, Resource: "*"}, everything}
+// wildcardsFor returns the wildcards that include gr: that of its group and that of all resources.
+func wildcardsFor(gr schema.GroupResource) []schema.GroupResource {
+	return []schema.GroupResource{{Group: gr.Group, Resource: "*"}, allResources}
 }
 
 func wildcardName(gr schema.GroupResource) string {
@@ -203,18 +208,22 @@ func (p *providerConfiguration) validate(names map[string]bool, path *field.Path
 	case set == 0:
 		errs = append(
 			errs,
-			field.Required(path, "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"),
+			field.Required(
+				path, "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity",
+			),
 		)
 	case set > 1:
 		errs = append(
 			errs,
-			field.Invalid(path, "", "more than one provider specified in a single element, should split into different list elements"),
+			field.Invalid(
+				path, "", "more than one provider specified in a single element, should split into different list elements",
+			),
 		)
 	}
 	return errs
 }
 
-// validate never puts a secret into an error.
+// validate validates the keys. Its errors do not contain secrets. sizes are the allowed lengths of secrets in bytes.
 func (c *keysConfiguration) validate(path *field.Path, sizes []int) field.ErrorList {
 	if len(c.Keys) == 0 {
 		return field.ErrorList{field.Required(path, "at least one keys is required")}
@@ -238,7 +247,10 @@ func (c *keysConfiguration) validate(path *field.Path, sizes []int) field.ErrorL
 		} else if !slices.Contains(sizes, len(secret)) {
 			errs = append(
 				errs,
-				field.Invalid(at.Child("secret"), "REDACTED", fmt.Sprintf("secret is not of the expected length, got %d, expected one of %v", len(secret), sizes)),
+				field.Invalid(
+					at.Child("secret"), "REDACTED",
+					fmt.Sprintf("secret is not of the expected length, got %d, expected one of %v", len(secret), sizes),
+				),
 			)
 		}
 	}
@@ -258,7 +270,9 @@ func (c *kmsConfiguration) validate(names map[string]bool, path *field.Path) fie
 	case names[c.Name]:
 		errs = append(
 			errs,
-			field.Invalid(path.Child("name"), c.Name, fmt.Sprintf("duplicate KMS provider name %s, names must be unique", c.Name)),
+			field.Invalid(
+				path.Child("name"), c.Name, fmt.Sprintf("duplicate KMS provider name %s, names must be unique", c.Name),
+			),
 		)
 	}
 	names[c.Name] = true
@@ -270,12 +284,17 @@ func (c *kmsConfiguration) validate(names map[string]bool, path *field.Path) fie
 	case "v1":
 		errs = append(
 			errs,
-			field.Invalid(path.Child("apiVersion"), c.APIVersion, "KMSv1 is deprecated and not supported. Use apiVersion v2 instead"),
+			field.Invalid(
+				path.Child("apiVersion"), c.APIVersion, "KMSv1 is deprecated and not supported. Use apiVersion v2 instead",
+			),
 		)
 	default:
 		errs = append(
 			errs,
-			field.Invalid(path.Child("apiVersion"), c.APIVersion, fmt.Sprintf("unsupported apiVersion %s for KMS provider, only v2 is supported", c.APIVersion)),
+			field.Invalid(
+				path.Child("apiVersion"), c.APIVersion,
+				fmt.Sprintf("unsupported apiVersion %s for KMS provider, only v2 is supported", c.APIVersion),
+			),
 		)
 	}
 	if c.Timeout.Duration <= 0 {
@@ -289,8 +308,7 @@ func (c *kmsConfiguration) validate(names map[string]bool, path *field.Path) fie
 	return errs
 }
 
-// socket is the path of the endpoint's socket, or its name in the abstract space
-// after an @.
+// socket returns the path of the Unix socket of the endpoint, or "@" and its name if it is an abstract socket.
 func (c *kmsConfiguration) socket() (string, error) {
 	if c.Endpoint == "" {
 		return "", fmt.Errorf("endpoint is a mandatory field for a provider")

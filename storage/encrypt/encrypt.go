@@ -1,7 +1,18 @@
-// Package encrypt is encryption at rest: values are encrypted on their way to the
-// store and decrypted on their way back, as an EncryptionConfiguration says
-// (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/). Prefixes and
-// formats are those of kube-apiserver, so that each reads what the other wrote.
+// Package encrypt is encryption at rest: values are encrypted before they are stored and decrypted after they are read,
+// as an EncryptionConfiguration demands (https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/). Prefixes
+// and formats are those of kube-apiserver, so that Keelson and kube-apiserver can read each other's values.
+//
+// An Encryption is a configuration file in use; its method Resource returns the transformer of one resource. A
+// Transformer encrypts and decrypts values. There are transformers for AES-CBC, AES-GCM and Secretbox (cipher.go), for
+// KMS v2 plug-ins (kms.go and envelope.go), and for plain values (Identity). A chain combines the providers of one
+// entry of the configuration: it writes with the first one and reads with all.
+//
+// Example: with the providers aescbc (keys k2, k1) and identity, a Secret is stored as k8s:enc:aescbc:v1:k2:DATA. A
+// value that begins with k8s:enc:aescbc:v1:k1: is decrypted with k1 and reported as stale, because a write would use
+// k2. A plain value is read by identity and is stale, too.
+//
+// Order of the files: encrypt.go, config.go (the file), providers.go (transformers of a configuration), cipher.go,
+// kms.go, envelope.go, encryption.go (use and reload), metrics.go.
 package encrypt
 
 import (
@@ -14,25 +25,21 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Transformer changes values on their way to the store and back. Its methods may
-// be called concurrently. Neither keeps nor changes its arguments; results may
-// share memory with them.
+// Transformer encrypts and decrypts values. Its methods may be called concurrently. They neither keep nor change their
+// arguments; results may share memory with the arguments.
 type Transformer interface {
-	// ToStore returns what to store in place of plain. The authenticated data is
-	// the value's key: a value that was copied to another key cannot be read.
+	// ToStore returns the value to store for plain. authenticated is the key of the value in the store. Most transformers
+	// authenticate it, so that a value that was copied to another key cannot be decrypted.
 	ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error)
-	// FromStore returns the plain value. stale says that ToStore would not store
-	// it that way any more: with another provider, or another key. It never waits
-	// for another program: where one has to be asked first, the error is a
-	// *storage.PendingError.
+	// FromStore returns the plain value. stale is true if ToStore would now use another provider or another key. FromStore
+	// never waits for another program: if one must be called first, the error is a *storage.PendingError.
 	FromStore(ctx context.Context, authenticated, value []byte) (plain []byte, stale bool, err error)
 }
 
-// encryptedPrefix begins every encrypted value.
+// encryptedPrefix is the beginning of every encrypted value.
 const encryptedPrefix = "k8s:enc:"
 
-// Prefixes of the providers. What follows is the name of the key, or of the
-// plug-in, and a colon.
+// Prefixes of the providers. The name of the key or of the plug-in follows, and then a colon.
 const (
 	prefixCBC       = encryptedPrefix + "aescbc:v1:"
 	prefixGCM       = encryptedPrefix + "aesgcm:v1:"
@@ -42,7 +49,7 @@ const (
 
 var errEncrypted = errors.New("identity transformer tried to read encrypted data")
 
-// Identity stores values as they are. It does not take encrypted ones for plain.
+// Identity stores values unencrypted. It refuses to read encrypted values.
 var Identity Transformer = identity{}
 
 type identity struct{}
@@ -56,17 +63,17 @@ func (identity) FromStore(_ context.Context, _, value []byte) ([]byte, bool, err
 	return value, false, nil
 }
 
-// prefixed is a transformer whose values begin with prefix.
+// prefixed is a transformer with the prefix of its values.
 type prefixed struct {
 	prefix string
 	Transformer
 }
 
-// chain reads with any of its transformers and writes with the first.
+// chain reads with every transformer whose prefix matches and writes with the first one.
 type chain struct {
-	list    []prefixed
-	none    error    // no prefix fits
-	metrics *Metrics // nil: nothing is counted
+	list       []prefixed
+	errNoMatch error    // error if no prefix matches
+	metrics    *Metrics // nil counts nothing
 }
 
 func (c chain) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
@@ -90,8 +97,8 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 		plain, stale, err := t.FromStore(ctx, authenticated, rest)
 		var pending *storage.PendingError
 		if errors.As(err, &pending) {
-			// Neither done nor failed: what is counted is how asking for it ends.
-			errs = append(errs, c.counted(ctx, t.prefix, pending))
+			// The read has neither succeeded nor failed. The result of Obtain is counted instead.
+			errs = append(errs, c.countFailures(ctx, t.prefix, pending))
 			continue
 		}
 		if t.prefix != "" {
@@ -102,24 +109,24 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 		switch {
 		case err == nil:
 			return plain, stale || i != 0, nil
-		case t.prefix == "": // an encrypted value is not for identity, but may be for a later one
+		case t.prefix == "": // identity refuses encrypted values; a later transformer may read them
 		default:
 			errs = append(errs, err)
 		}
 	}
 	switch len(errs) {
 	case 0:
-		c.metrics.transformed(ctx, fromStorage, "unknown", began, c.none)
-		return nil, false, c.none
+		c.metrics.transformed(ctx, fromStorage, "unknown", began, c.errNoMatch)
+		return nil, false, c.errNoMatch
 	case 1:
 		return nil, false, errs[0]
 	}
 	return nil, false, fmt.Errorf("none of the keys fits: %w", errors.Join(errs...))
 }
 
-// counted returns pending with an Obtain that counts its failures as those of reading a
-// value. labels is the context that names the resource to the metrics.
-func (c chain) counted(labels context.Context, prefix string, pending *storage.PendingError) error {
+// countFailures returns pending with an Obtain whose failures are counted as failed reads of a value. labels is the
+// context that contains the resource for the metrics.
+func (c chain) countFailures(labels context.Context, prefix string, pending *storage.PendingError) error {
 	return &storage.PendingError{Need: pending.Need, Obtain: func(ctx context.Context) error {
 		began := time.Now()
 		err := pending.Obtain(ctx)

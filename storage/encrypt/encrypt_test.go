@@ -28,8 +28,8 @@ const (
 	plain   = "k8s\x00secret value"
 )
 
-// counting are the bytes 0, 1, 2, ... up to n.
-func counting(n int) []byte {
+// countingBytes returns the bytes 0, 1, 2, ... n-1.
+func countingBytes(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(i)
@@ -37,9 +37,9 @@ func counting(n int) []byte {
 	return b
 }
 
-func secretOf(n int) string { return base64.StdEncoding.EncodeToString(counting(n)) }
+func secretOf(n int) string { return base64.StdEncoding.EncodeToString(countingBytes(n)) }
 
-// secretFrom is a key of 32 bytes.
+// secretFrom returns a key of 32 bytes.
 func secretFrom(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -54,13 +54,14 @@ func unhex(t *testing.T, s string) string {
 	return string(b)
 }
 
-// entry is an entry of a configuration; each provider is YAML in flow style.
+// entry returns an entry of a configuration. Each provider is YAML in flow style.
 func entry(resources string, providers ...string) string {
 	return fmt.Sprintf("- resources: [%s]\n  providers:\n  - %s\n", resources, strings.Join(providers, "\n  - "))
 }
 
 func document(entries ...string) string {
-	return "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n" + strings.Join(entries, "")
+	return "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n" +
+		strings.Join(entries, "")
 }
 
 func keys(provider string, namesAndSecrets ...string) string {
@@ -114,18 +115,32 @@ func mustRead(t *testing.T, e *Encryption, key, value string, wantStale bool) {
 	}
 }
 
-// TestKnownValues reads values that other programs made.
+// TestKnownValues decrypts values that other programs have encrypted.
 func TestKnownValues(t *testing.T) {
 	const nonce = "a0a1a2a3a4a5a6a7a8a9aaab"
 	const iv = nonce + "acadaeaf"
 	cases := []struct{ name, provider, value, want string }{
 		// openssl enc -aes-256-cbc, -aes-128-cbc
-		{"aescbc 256", keys("aescbc", "key1", secretOf(32)), "k8s:enc:aescbc:v1:key1:" + unhex(t, iv+"dca4c55a59eed4806a11af84819f558b77aaddb41741e35375e11db1448d164f"), plain},
-		{"aescbc 128, a whole block", keys("aescbc", "key1", secretOf(16)), "k8s:enc:aescbc:v1:key1:" + unhex(t, iv+"c38f66b3f2c34ae2d9fe685a2542dd8bd02f051672c5893b8a91160781756006"), "0123456789abcdef"},
+		{
+			"aescbc 256", keys("aescbc", "key1", secretOf(32)),
+			"k8s:enc:aescbc:v1:key1:" + unhex(t, iv+"dca4c55a59eed4806a11af84819f558b77aaddb41741e35375e11db1448d164f"), plain,
+		},
+		{
+			"aescbc 128, a whole block", keys("aescbc", "key1", secretOf(16)),
+			"k8s:enc:aescbc:v1:key1:" + unhex(t, iv+"c38f66b3f2c34ae2d9fe685a2542dd8bd02f051672c5893b8a91160781756006"),
+			"0123456789abcdef",
+		},
 		// pyca/cryptography
-		{"aesgcm", keys("aesgcm", "key1", secretOf(32)), "k8s:enc:aesgcm:v1:key1:" + unhex(t, nonce+"8d200f2d36ae61cd0711a7a56616b5bb51bc1931e2e369bc0bde1501e3da6f29"), plain},
+		{
+			"aesgcm", keys("aesgcm", "key1", secretOf(32)),
+			"k8s:enc:aesgcm:v1:key1:" + unhex(t, nonce+"8d200f2d36ae61cd0711a7a56616b5bb51bc1931e2e369bc0bde1501e3da6f29"),
+			plain,
+		},
 		// NaCl, tests/secretbox.c
-		{"secretbox", keys("secretbox", "key1", base64.StdEncoding.EncodeToString([]byte(unhex(t, "1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")))),
+		{"secretbox", keys(
+			"secretbox", "key1",
+			base64.StdEncoding.EncodeToString([]byte(unhex(t, "1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389"))),
+		),
 			"k8s:enc:secretbox:v1:key1:" + unhex(t, "69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37"+
 				"f3ffc7703f9400e52a7dfb4b3d3305d98e993b9f48681273c29650ba32fc76ce48332ea7164d96a4476fb8c531a1186ac0dfc17c98dce87b4da7f011ec48c97271d2c20f9b928fe2270d6fb863d51738b48eeee314a7cc8ab932164548e526ae90224368517acfeabd6bb3732bc0e9da99832b61ca01b6de56244a9e88d5f9b37973f622a43d14a6599b1f654cb45a74e355a5"),
 			unhex(t, "be075fc53c81f2d5cf141316ebeb0c7b5228c52a4c62cbd44b66849b64244ffce5ecbaaf33bd751a1ac728d45e6c61296cdc3c01233561f41db66cce314adb310e3be8250c46f06dceea3a7fa1348057e2f6556ad6b1318a024a838f21af1fde048977eb48f59ffd4924ca1c60902e52f0a089bc76897040e082f937763848645e0705")},
@@ -139,8 +154,8 @@ func TestKnownValues(t *testing.T) {
 	}
 }
 
-// TestWrittenForm takes apart what is written, by the formats' own rules.
-func TestWrittenForm(t *testing.T) {
+// TestStoredFormat decrypts stored values with the standard library, without the code of this package.
+func TestStoredFormat(t *testing.T) {
 	body := func(e *Encryption, prefix string) []byte {
 		rest, ok := strings.CutPrefix(mustStore(t, e, someKey, plain), prefix)
 		if !ok {
@@ -148,7 +163,7 @@ func TestWrittenForm(t *testing.T) {
 		}
 		return []byte(rest)
 	}
-	block, err := aes.NewCipher(counting(32))
+	block, err := aes.NewCipher(countingBytes(32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +185,9 @@ func TestWrittenForm(t *testing.T) {
 	}
 }
 
-// TestSeededEnvelope makes an envelope of the extended nonce scheme by hand and
-// reads it.
+// TestSeededEnvelope encrypts an envelope with a derived key by hand and reads it.
 func TestSeededEnvelope(t *testing.T) {
-	seed, info, nonce := counting(32), bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{9}, 12)
+	seed, info, nonce := countingBytes(32), bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{9}, 12)
 	mac := hmac.New(sha256.New, seed) // HKDF-Expand, RFC 5869: T(1)
 	mac.Write(append(bytes.Clone(info), 1))
 	block, err := aes.NewCipher(mac.Sum(nil))
@@ -232,8 +246,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRotation follows the steps of a rotation: a new key is added, made the first,
-// and the old one removed.
+// TestRotation rotates a key: a new key is added, then it becomes the first one, then the old one is removed.
 func TestRotation(t *testing.T) {
 	for _, provider := range []string{"aescbc", "aesgcm", "secretbox"} {
 		old, next := secretFrom("old"), secretFrom("new")
@@ -251,7 +264,7 @@ func TestRotation(t *testing.T) {
 		if _, _, err := read(four, someKey, byOld); err == nil {
 			t.Errorf("%s: a removed key still reads", provider)
 		}
-		// Away from encryption.
+		// The encryption is turned off.
 		away := open(t, document(entry("secrets", identityProvider, keys(provider, "k2", next))))
 		mustRead(t, away, someKey, byNew, true)
 		mustRead(t, away, someKey, plain, false)
@@ -263,12 +276,13 @@ func TestRotation(t *testing.T) {
 
 func TestWrongKey(t *testing.T) {
 	for provider, want := range map[string]string{
-		"aescbc": "invalid padding on input", "aesgcm": "message authentication failed", "secretbox": "wrong key or damaged value",
+		"aescbc": "invalid padding on input", "aesgcm": "message authentication failed",
+		"secretbox": "wrong key or damaged value",
 	} {
 		value := mustStore(t, open(t, document(entry("secrets", keys(provider, "k1", secretFrom("right"))))), someKey, plain)
 		e := open(t, document(entry("secrets", keys(provider, "k1", secretFrom("wrong")), identityProvider)))
 		_, _, err := read(e, someKey, value)
-		// One wrong key of CBC in about 256 leaves what looks like padding.
+		// With AES-CBC about one wrong key in 256 yields valid padding.
 		if err == nil && provider != "aescbc" || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", provider, err, want)
 		}
@@ -276,14 +290,17 @@ func TestWrongKey(t *testing.T) {
 		if _, _, err := read(e, someKey, value); err == nil || !strings.Contains(err.Error(), "no matching key was found") {
 			t.Errorf("%s: error %v", provider, err)
 		}
-		// Two providers of that name: the second has the key.
-		e = open(t, document(entry("secrets", keys(provider, "k1", secretFrom("other")), keys(provider, "k1", secretFrom("right")))))
+		// Two providers have this name; the second one has the key.
+		e = open(
+			t, document(entry("secrets", keys(provider, "k1", secretFrom("other")), keys(provider, "k1", secretFrom("right")))),
+		)
 		if provider != "aescbc" {
 			mustRead(t, e, someKey, value, true)
 		}
 		// The resource is not configured at all.
 		e = open(t, document(entry("configmaps", identityProvider)))
-		if _, _, err := read(e, someKey, value); err == nil || !strings.Contains(err.Error(), "identity transformer tried to read encrypted data") {
+		if _, _, err := read(e, someKey, value); err == nil ||
+			!strings.Contains(err.Error(), "identity transformer tried to read encrypted data") {
 			t.Errorf("%s: error %v", provider, err)
 		}
 	}
@@ -293,7 +310,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// TestTampering changes each byte, and the key in the store.
+// TestTampering changes each byte of a value, and its key in the store.
 func TestTampering(t *testing.T) {
 	for _, provider := range []string{"aesgcm", "secretbox"} {
 		e := open(t, document(entry("secrets", keys(provider, "k1", secretOf(32)))))
@@ -324,11 +341,11 @@ func TestTampering(t *testing.T) {
 func TestRoot(t *testing.T) {
 	e := open(t, document(entry("secrets", keys("aesgcm", "k1", secretOf(32)))))
 	value := mustStore(t, e, "/other/secrets/ns/name", plain)
-	e.o.Root = "/other"
+	e.opts.Root = "/other"
 	mustRead(t, e, someKey, value, false)
 }
 
-// TestResources looks up which provider a resource has.
+// TestResources checks which provider is used for a resource.
 func TestResources(t *testing.T) {
 	gr := schema.ParseGroupResource
 	e := open(t, document(
@@ -354,7 +371,7 @@ func TestResources(t *testing.T) {
 			t.Errorf("%s begins with %.30q, want %q", resource, value, prefix)
 		}
 	}
-	// The same resource again adds providers to read with.
+	// A second entry for the same resource adds providers for reading.
 	e = open(t, document(entry("secrets", keys("aesgcm", "new", secretOf(32))), entry("secrets", identityProvider)))
 	mustRead(t, e, someKey, plain, true)
 }
@@ -363,7 +380,10 @@ func FuzzFromStore(f *testing.F) {
 	for _, prefix := range []string{prefixCBC, prefixGCM, prefixSecretbox} {
 		f.Add([]byte(prefix + "a:" + strings.Repeat("0123456789abcdef", 4)))
 	}
-	text := document(entry("secrets", keys("aescbc", "a", secretOf(32)), keys("aesgcm", "a", secretOf(32)), keys("secretbox", "a", secretOf(32))))
+	text := document(
+		entry("secrets", keys("aescbc", "a", secretOf(32)), keys("aesgcm", "a", secretOf(32)),
+			keys("secretbox", "a", secretOf(32))),
+	)
 	c, err := parse([]byte(text))
 	if err != nil {
 		f.Fatal(err)
@@ -373,7 +393,7 @@ func FuzzFromStore(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		_, _, _ = p.of(secrets).FromStore(context.Background(), []byte(someKey), value)
+		_, _, _ = p.transformerFor(secrets).FromStore(context.Background(), []byte(someKey), value)
 		_, _ = parseEnvelope(value)
 	})
 }

@@ -15,55 +15,54 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Options say how to open an Encryption.
+// Options configure an Encryption.
 type Options struct {
-	// File is the EncryptionConfiguration, in YAML or JSON.
+	// File is the path of the EncryptionConfiguration, in YAML or JSON.
 	File string
-	// Reload follows changes of the file. A file that cannot be used, or whose
-	// plug-ins do not answer, changes nothing.
+	// Reload enables reloads when the file changes. A file that is invalid, or with a plug-in that does not answer, is not
+	// used, and the configuration in use stays.
 	Reload bool
-	// ReloadEvery is how often the file is looked at; 0 is five seconds.
+	// ReloadEvery is the time between two reads of the file; 0 means five seconds.
 	ReloadEvery time.Duration
-	// Root is what the keys in etcd begin with in place of /registry, without a
-	// slash at its end; "" is /registry. It is part of what values authenticate.
+	// Root is the beginning of keys in etcd in place of /registry, without a slash at its end; "" means /registry. It is
+	// part of the key that is authenticated with a value.
 	Root string
-	// Metrics count what is done; nil counts for nobody.
+	// Metrics counts the operations; nil means metrics that nobody reads.
 	Metrics *Metrics
-	// Logger is told of reloads and of plug-ins that fail; nil discards.
+	// Logger receives messages about reloads and about plug-ins that fail; nil discards them.
 	Logger *slog.Logger
 }
 
 const (
 	defaultRoot        = "/registry"
 	defaultReloadEvery = 5 * time.Second
-	// lingering is how long the providers of an old configuration stay open for
-	// what is in flight.
-	lingering = time.Minute
-	// healthAge is how old the answer of a plug-in may be that a health check
-	// gives.
-	healthAge = 20 * time.Second
-	// maxConfig bounds the file, in bytes.
-	maxConfig = 4 << 20
+	// retireDelay is how long the providers of an old configuration stay open after a reload, for operations that are in
+	// progress.
+	retireDelay = time.Minute
+	// maxHealthAge is the age up to which the last result of a poll is used for a health check.
+	maxHealthAge = 20 * time.Second
+	// maxConfigBytes is the largest size of the file.
+	maxConfigBytes = 4 << 20
 )
 
-// Encryption is a configuration in use.
+// Encryption is an encryption configuration in use.
 type Encryption struct {
-	o       Options
+	opts    Options
 	current atomic.Pointer[providers]
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
-	old      map[*providers]*time.Timer
-	last     []byte // the file that is in use
-	onReload func() // nil: nobody is told
+	mu       sync.Mutex                 // guards the fields below
+	retiring map[*providers]*time.Timer // providers of old configurations, and the timers that close them
+	document []byte                     // contents of the file that is in use
+	onReload func()                     // may be nil
 	closed   bool
 }
 
-// Open reads and validates the configuration and starts to follow its plug-ins. One
-// that does not answer yet is no error: what needs it fails until it does.
+// Open reads and validates the configuration and starts to poll its plug-ins. A plug-in that does not answer is not an
+// error of Open: operations that need it fail until it answers. The caller must call Close.
 func Open(o Options) (*Encryption, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -74,33 +73,33 @@ func Open(o Options) (*Encryption, error) {
 	if o.ReloadEvery <= 0 {
 		o.ReloadEvery = defaultReloadEvery
 	}
-	e := &Encryption{o: o, old: map[*providers]*time.Timer{}}
+	e := &Encryption{opts: o, retiring: map[*providers]*time.Timer{}}
 	document, err := readConfig(o.File)
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.build(document)
+	p, err := e.parseProviders(document)
 	if err != nil {
 		return nil, err
 	}
-	e.last = document
-	o.Metrics.loaded(document)
+	e.document = document
+	o.Metrics.configLoaded(document)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	if err := p.prime(e.ctx); err != nil {
+	if err := p.pollPlugins(e.ctx); err != nil {
 		o.Logger.Error("a KMS provider does not answer", "error", err)
 	}
 	p.start()
 	e.current.Store(p)
 	if o.Reload {
-		e.tasks.Go(e.follow)
+		e.tasks.Go(e.watchFile)
 	}
 	return e, nil
 }
 
 func readConfig(name string) ([]byte, error) {
 	info, err := os.Stat(name)
-	if err == nil && info.Size() > maxConfig {
-		err = fmt.Errorf("%s is larger than %d bytes", name, maxConfig)
+	if err == nil && info.Size() > maxConfigBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxConfigBytes)
 	}
 	var document []byte
 	if err == nil {
@@ -115,35 +114,37 @@ func readConfig(name string) ([]byte, error) {
 	return document, nil
 }
 
-func (e *Encryption) build(document []byte) (*providers, error) {
+// parseProviders creates the providers of the configuration in document.
+func (e *Encryption) parseProviders(document []byte) (*providers, error) {
 	c, err := parse(document)
 	if err == nil {
 		var p *providers
-		if p, err = newProviders(c, e.o.Logger, e.o.Metrics); err == nil {
+		if p, err = newProviders(c, e.opts.Logger, e.opts.Metrics); err == nil {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("error decoding encryption provider configuration file %q: %w", e.o.File, err)
+	return nil, fmt.Errorf("error decoding encryption provider configuration file %q: %w", e.opts.File, err)
 }
 
-// Close ends the connections to plug-ins. Nothing may be transformed afterwards.
+// Close closes the connections to the plug-ins. No value may be transformed afterwards.
 func (e *Encryption) Close() error {
 	e.cancel()
 	e.tasks.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	for p, timer := range e.old {
+	for p, timer := range e.retiring {
 		timer.Stop()
 		p.close()
 	}
-	clear(e.old)
+	clear(e.retiring)
 	e.current.Load().close()
 	return nil
 }
 
-func (e *Encryption) follow() {
-	ticker := time.NewTicker(e.o.ReloadEvery)
+// watchFile reloads the file at each interval until Close. It logs an error once, not at each interval.
+func (e *Encryption) watchFile() {
+	ticker := time.NewTicker(e.opts.ReloadEvery)
 	defer ticker.Stop()
 	var said string
 	for {
@@ -154,13 +155,13 @@ func (e *Encryption) follow() {
 		}
 		changed, err := e.reload()
 		if changed || err != nil {
-			e.o.Metrics.reload(err)
+			e.opts.Metrics.configReload(err)
 		}
 		if changed {
-			e.tellReload()
+			e.notifyReload()
 		}
 		if err != nil && err.Error() != said {
-			e.o.Logger.Error("the encryption configuration cannot be reloaded; the one before stays in use", "error", err)
+			e.opts.Logger.Error("the encryption configuration cannot be reloaded; the one before stays in use", "error", err)
 		}
 		said = ""
 		if err != nil {
@@ -169,15 +170,16 @@ func (e *Encryption) follow() {
 	}
 }
 
-// OnReload has f called after each reload that took effect: what could not be read
-// before may be readable now. f is called by one goroutine and must not wait for long.
+// OnReload sets a function that is called after each successful reload, because values that could not be decrypted
+// before may be readable then. f is called by one goroutine and should not block for long.
 func (e *Encryption) OnReload(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.onReload = f
 }
 
-func (e *Encryption) tellReload() {
+// notifyReload calls the function of OnReload.
+func (e *Encryption) notifyReload() {
 	e.mu.Lock()
 	f := e.onReload
 	e.mu.Unlock()
@@ -186,24 +188,23 @@ func (e *Encryption) tellReload() {
 	}
 }
 
-// reload uses the file if it changed and all its plug-ins answer, and says whether it
-// did.
+// reload puts the file into use if it has changed and all its plug-ins answer. It returns whether it did.
 func (e *Encryption) reload() (changed bool, err error) {
-	document, err := readConfig(e.o.File)
+	document, err := readConfig(e.opts.File)
 	if err != nil {
 		return false, err
 	}
 	e.mu.Lock()
-	same := bytes.Equal(document, e.last)
+	same := bytes.Equal(document, e.document)
 	e.mu.Unlock()
 	if same {
 		return false, nil
 	}
-	next, err := e.build(document)
+	next, err := e.parseProviders(document)
 	if err != nil {
 		return false, err
 	}
-	if err := next.prime(e.ctx); err != nil {
+	if err := next.pollPlugins(e.ctx); err != nil {
 		next.close()
 		return false, err
 	}
@@ -211,39 +212,38 @@ func (e *Encryption) reload() (changed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := e.current.Swap(next)
-	e.last = document
-	e.o.Metrics.loaded(document)
-	e.old[before] = time.AfterFunc(lingering, func() { e.retire(before) })
-	e.o.Logger.Info("the encryption configuration was reloaded", "file", e.o.File)
+	e.document = document
+	e.opts.Metrics.configLoaded(document)
+	e.retiring[before] = time.AfterFunc(retireDelay, func() { e.closeRetired(before) })
+	e.opts.Logger.Info("the encryption configuration was reloaded", "file", e.opts.File)
 	return true, nil
 }
 
-func (e *Encryption) retire(p *providers) {
+// closeRetired closes the providers of an old configuration.
+func (e *Encryption) closeRetired(p *providers) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, there := e.old[p]; there && !e.closed {
-		delete(e.old, p)
+	if _, there := e.retiring[p]; there && !e.closed {
+		delete(e.retiring, p)
 		p.close()
 	}
 }
 
-// HasPlugins says whether the configuration has, or may get, KMS providers.
-func (e *Encryption) HasPlugins() bool { return e.o.Reload || len(e.current.Load().plugins) > 0 }
+// HasPlugins returns whether the configuration has KMS providers, or may get some by a reload.
+func (e *Encryption) HasPlugins() bool { return e.opts.Reload || len(e.current.Load().plugins) > 0 }
 
-// Healthy says whether all KMS providers answer, by an answer that may be 20
-// seconds old.
+// Healthy returns an error if a KMS provider does not answer or is not healthy. The result may be up to 20 seconds old.
 func (e *Encryption) Healthy(ctx context.Context) error {
 	var errs []error
 	for _, p := range e.current.Load().plugins {
-		if err := p.check(ctx, healthAge); err != nil {
+		if err := p.recentHealth(ctx, maxHealthAge); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Resource returns what transforms the values of a resource, by its key in the
-// store. It follows reloads.
+// Resource returns the transformer of the values of a resource. After a reload it uses the new configuration.
 func (e *Encryption) Resource(gr schema.GroupResource) *ResourceTransformer {
 	return &ResourceTransformer{e: e, gr: gr}
 }
@@ -256,25 +256,25 @@ type ResourceTransformer struct {
 
 // ToStore returns the value to store under key.
 func (t *ResourceTransformer) ToStore(ctx context.Context, key string, plain []byte) ([]byte, error) {
-	return t.e.current.Load().of(t.gr).ToStore(t.named(ctx), t.authenticated(key), plain)
+	return t.e.current.Load().transformerFor(t.gr).ToStore(t.withResource(ctx), t.authenticatedData(key), plain)
 }
 
-// FromStore returns the plain value of what is stored under key, and whether a
-// write would store it another way. It never waits for a plug-in; the error is a
-// *storage.PendingError where one has to be asked.
+// FromStore returns the plain value of the value stored under key, and whether a write would now store it with another
+// provider or key. It never waits for a plug-in: if one must be called, the error is a *storage.PendingError.
 func (t *ResourceTransformer) FromStore(ctx context.Context, key string, value []byte) ([]byte, bool, error) {
-	return t.e.current.Load().of(t.gr).FromStore(t.named(ctx), t.authenticated(key), value)
+	return t.e.current.Load().transformerFor(t.gr).FromStore(t.withResource(ctx), t.authenticatedData(key), value)
 }
 
-// named tells metrics which resource it is.
-func (t *ResourceTransformer) named(ctx context.Context) context.Context {
+// withResource adds the resource to ctx, for the metrics.
+func (t *ResourceTransformer) withResource(ctx context.Context) context.Context {
 	return context.WithValue(ctx, resourceKey{}, t.gr.String())
 }
 
-func (t *ResourceTransformer) authenticated(key string) []byte {
-	if t.e.o.Root != "" && t.e.o.Root != defaultRoot {
+// authenticatedData returns the key as it is in etcd, which is authenticated with the value.
+func (t *ResourceTransformer) authenticatedData(key string) []byte {
+	if t.e.opts.Root != "" && t.e.opts.Root != defaultRoot {
 		if rest, ok := strings.CutPrefix(key, defaultRoot); ok {
-			return []byte(t.e.o.Root + rest)
+			return []byte(t.e.opts.Root + rest)
 		}
 	}
 	return []byte(key)

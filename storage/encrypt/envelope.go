@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// sourceType says what an encrypted key in an envelope is.
+// sourceType is the type of the encrypted key in an envelope.
 type sourceType uint64
 
 const (
@@ -23,8 +23,8 @@ const (
 	hkdfSource sourceType = 1 // a seed from which each value's AES-GCM key is derived
 )
 
-// envelope is what KMS v2 stores (k8s.io/apiserver, kmstypes/v2, EncryptedObject):
-// data, and the key to it, encrypted by a key that never leaves the plug-in.
+// envelope is the stored form of a value of KMS v2 (message EncryptedObject in k8s.io/kms): the encrypted data, and the
+// key to it, which is itself encrypted with a key that never leaves the plug-in.
 type envelope struct {
 	data        []byte
 	keyID       string
@@ -33,7 +33,7 @@ type envelope struct {
 	sourceType  sourceType
 }
 
-// Field numbers of the message.
+// Field numbers of the protobuf message.
 const (
 	envelopeData        = 1
 	envelopeKeyID       = 2
@@ -42,6 +42,7 @@ const (
 	envelopeSourceType  = 5
 )
 
+// append appends the protobuf message of e to b.
 func (e *envelope) append(b []byte) []byte {
 	bytesField := func(b []byte, number protowire.Number, value []byte) []byte {
 		if len(value) == 0 {
@@ -67,6 +68,7 @@ func (e *envelope) append(b []byte) []byte {
 
 var errEnvelope = errors.New("malformed envelope of a KMS provider")
 
+// parseEnvelope decodes and validates an envelope. Its fields share memory with b.
 func parseEnvelope(b []byte) (*envelope, error) {
 	e := &envelope{}
 	err := eachField(b, func(number protowire.Number, value []byte, varint uint64) error {
@@ -110,7 +112,8 @@ func parseEnvelope(b []byte) (*envelope, error) {
 	return e, e.checkKey()
 }
 
-// eachField calls f with each field that is length-delimited or a varint.
+// eachField calls f with each field of a protobuf message. value is set for length-delimited fields and varint for
+// varints; fields of other types have neither.
 func eachField(b []byte, f func(number protowire.Number, value []byte, varint uint64) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -138,14 +141,14 @@ func eachField(b []byte, f func(number protowire.Number, value []byte, varint ui
 	return nil
 }
 
-// Limits of what a plug-in may answer, in bytes (KEP-3299).
+// Limits of the answers of a plug-in, in bytes (KEP-3299).
 const (
 	maxKeyID       = 1 << 10
 	maxSource      = 1 << 10
 	maxAnnotations = 32 << 10
 )
 
-// checkKey holds what the plug-in made of the key against the rules.
+// checkKey returns an error if the key ID, the encrypted key or the annotations are invalid.
 func (e *envelope) checkKey() error {
 	if err := checkKeyID(e.keyID); err != nil {
 		return err
@@ -181,7 +184,7 @@ func checkKeyID(id string) error {
 	return nil
 }
 
-// keyHash names the key in a cache.
+// keyHash identifies the encrypted key in the cache.
 func (e *envelope) keyHash() [sha256.Size]byte {
 	key := envelope{keyID: e.keyID, source: e.source, annotations: e.annotations, sourceType: e.sourceType}
 	return sha256.Sum256(key.append(nil))
@@ -193,12 +196,14 @@ const (
 	seedSize = 32
 )
 
-// seeded encrypts each value with an AES-GCM key of its own, which is derived (by
-// the expand step of HKDF with SHA-256) from a seed and a random info that comes
-// first. With the nonce that follows it, random nonces never run out.
-type seeded struct{ seed []byte }
+// derivedKeys encrypts each value with an AES-GCM key of its own. The key is derived with the expand step of
+// HKDF-SHA-256 from the seed and random bytes (info), with which the stored value begins; the nonce and the ciphertext
+// of AES-GCM follow. (Random nonces of one key must not be used for too many values; with a new key for each value
+// there is no such limit.)
+type derivedKeys struct{ seed []byte }
 
-func (t seeded) derived(info []byte) (Transformer, error) {
+// transformerFor returns the transformer with the key that is derived for info.
+func (t derivedKeys) transformerFor(info []byte) (Transformer, error) {
 	key, err := hkdf.Expand(sha256.New, t.seed, string(info), seedSize)
 	if err != nil {
 		return nil, err
@@ -206,12 +211,12 @@ func (t seeded) derived(info []byte) (Transformer, error) {
 	return newGCM(key)
 }
 
-func (t seeded) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
+func (t derivedKeys) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
 	info := make([]byte, infoSize)
 	if _, err := rand.Read(info); err != nil {
 		return nil, err
 	}
-	once, err := t.derived(info)
+	once, err := t.transformerFor(info)
 	if err != nil {
 		return nil, err
 	}
@@ -219,24 +224,24 @@ func (t seeded) ToStore(ctx context.Context, authenticated, plain []byte) ([]byt
 	return append(info, out...), err
 }
 
-func (t seeded) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
+func (t derivedKeys) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
 	if len(value) < infoSize {
 		return nil, false, errTooShort
 	}
-	once, err := t.derived(value[:infoSize])
+	once, err := t.transformerFor(value[:infoSize])
 	if err != nil {
 		return nil, false, err
 	}
 	return once.FromStore(ctx, authenticated, value[infoSize:])
 }
 
-// open returns what reads the envelope's data, given the decrypted key or seed.
+// open returns the transformer for the data of the envelope. key is the decrypted key or seed.
 func (e *envelope) open(key []byte) (Transformer, error) {
 	if len(key) < seedSize {
 		return nil, fmt.Errorf("the decrypted DEK source has %d bytes, want %d", len(key), seedSize)
 	}
 	if e.sourceType == hkdfSource {
-		return seeded{key}, nil
+		return derivedKeys{key}, nil
 	}
 	return newGCM(key)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/keelson-dev/keelson/storage/encrypt/kmstest"
 )
 
-// awaitHeld waits until n calls hang.
-func awaitHeld(t *testing.T, p *kmstest.Plugin, n int) {
+// waitForHungCalls waits until n calls of the plug-in hang.
+func waitForHungCalls(t *testing.T, p *kmstest.Plugin, n int) {
 	t.Helper()
 	limit := time.After(20 * time.Second)
 	for {
-		held, changed := p.Held()
+		held, changed := p.HungCalls()
 		if held >= n {
 			return
 		}
@@ -27,12 +27,11 @@ func awaitHeld(t *testing.T, p *kmstest.Plugin, n int) {
 	}
 }
 
-// TestKMSHangs: reading a value does not wait for a plug-in, and whoever waits shares
-// one call for each encrypted key.
+// TestKMSHangs checks that a read does not wait for a plug-in, and that callers who need the same key share one call.
 func TestKMSHangs(t *testing.T) {
 	writer, reader := socketIn(t), socketIn(t)
 	p := startPlugin(t, writer)
-	sibling := p.Sibling()
+	sibling := p.Clone()
 	if err := sibling.Serve(reader); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +47,7 @@ func TestKMSHangs(t *testing.T) {
 	if !errors.As(err, &pending) {
 		t.Fatalf("error %v", err)
 	}
-	if held, _ := sibling.Held(); held != 0 {
+	if held, _ := sibling.HungCalls(); held != 0 {
 		t.Fatalf("%d calls to a plug-in that was not to be asked", held)
 	}
 	const waiting = 10
@@ -56,7 +55,7 @@ func TestKMSHangs(t *testing.T) {
 	for range waiting {
 		go func() { ends <- pending.Obtain(context.Background()) }()
 	}
-	awaitHeld(t, sibling, 1)
+	waitForHungCalls(t, sibling, 1)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := pending.Obtain(gone); !errors.Is(err, context.Canceled) {
@@ -71,17 +70,18 @@ func TestKMSHangs(t *testing.T) {
 	if _, decrypts := sibling.Calls(); decrypts != 1 {
 		t.Errorf("%d calls for one key", decrypts)
 	}
-	if got, _, err := transformer.FromStore(context.Background(), someKey, []byte(value)); err != nil || string(got) != plain {
+	if got, _, err := transformer.FromStore(context.Background(), someKey, []byte(value)); err != nil ||
+		string(got) != plain {
 		t.Errorf("reads %q, error %v", got, err)
 	}
 }
 
-// TestOnReload: whoever asked is told when another configuration is in use.
+// TestOnReload checks that the function is called when another configuration is in use.
 func TestOnReload(t *testing.T) {
 	e := open(t, document(entry("secrets", identityProvider)))
 	told := 0
 	e.OnReload(func() { told++ })
-	e.tellReload()
+	e.notifyReload()
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}

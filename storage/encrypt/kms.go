@@ -23,20 +23,19 @@ import (
 )
 
 const (
-	// pollHealthy and pollFailing are how often a plug-in is asked for its status.
-	pollHealthy = time.Minute
-	pollFailing = 10 * time.Second
-	// sourceLife is how long values are written with a seed after the plug-in last
-	// confirmed its key.
-	sourceLife = 3 * time.Minute
-	// openSources bounds the decrypted keys and seeds that are kept, in number.
-	openSources = 1000
+	// A plug-in is polled at healthyPollInterval, and at failingPollInterval after a failed poll.
+	healthyPollInterval = time.Minute
+	failingPollInterval = 10 * time.Second
+	// sourceLifetime is how long values are written with a seed after the plug-in has confirmed its key for the last time.
+	sourceLifetime = 3 * time.Minute
+	// maxCachedKeys is the largest number of decrypted keys and seeds in the cache.
+	maxCachedKeys = 1000
 )
 
-// plugin is a KMS v2 provider: a program behind a Unix socket that encrypts the
-// seed from which values are encrypted (KEP-3299). The plug-in is asked when the
-// server starts, when its key changes and when a value has a seed that was not met
-// before; never for each value.
+// plugin is a KMS v2 provider: a program that listens on a Unix socket (KEP-3299). Values are encrypted with keys that
+// are derived from a random seed, and each value is stored together with the seed, which the plug-in has encrypted.
+// (KEP-3299 calls the seed the DEK source.) The plug-in is called when the server starts, when its key changes, and
+// when a value has a seed that this process has not decrypted before, but not for each value.
 type plugin struct {
 	name    string
 	timeout time.Duration // of one call
@@ -47,35 +46,48 @@ type plugin struct {
 	conn   *grpc.ClientConn
 	client kmsv2.KeyManagementServiceClient
 
-	// current is what values are written with; nil until the plug-in first
-	// answered. life is when it ends, unless the plug-in confirms the key.
-	current atomic.Pointer[writeSource]
-	life    atomic.Int64 // Unix nanoseconds
-
-	polling sync.Mutex // held by the one that talks about status
-	health  error      // guarded by polling: what the last poll said
-	polled  time.Time  // guarded by polling
-
-	mu      sync.Mutex // guards what follows
-	open    map[[sha256.Size]byte]Transformer
-	order   [][sha256.Size]byte // of open, the oldest first
-	flights singleflight.Group  // calls to decrypt keys, by the hash of the key
+	writing writeState
+	status  pluginStatus
+	keys    keyCache
 }
 
-// writeSource is an encrypted seed, and the seed.
+// writeState is how values are written.
+type writeState struct {
+	source atomic.Pointer[writeSource] // nil until the plug-in has answered for the first time
+	// validUntil is when values are no longer written with source, unless the plug-in confirms the key before. It is in
+	// Unix nanoseconds.
+	validUntil atomic.Int64
+}
+
+// pluginStatus is the result of the last poll.
+type pluginStatus struct {
+	mu  sync.Mutex // held during a poll; guards the fields below
+	err error      // result of the last poll
+	at  time.Time  // when it ended
+}
+
+// keyCache contains the decrypted keys and seeds, at most maxCachedKeys.
+type keyCache struct {
+	mu     sync.Mutex // guards byHash and order
+	byHash map[[sha256.Size]byte]Transformer
+	order  [][sha256.Size]byte // the keys of byHash, the oldest first
+	calls  singleflight.Group  // calls that decrypt keys, by the hash of the key
+}
+
+// writeSource is a seed for writing: its transformer, and an envelope with the encrypted seed.
 type writeSource struct {
 	envelope envelope // without data
 	Transformer
 }
 
-// dialPlugin makes the client of a plug-in; nothing is sent yet. endpoint is a path,
-// or a name in the abstract space after an @.
+// dialPlugin creates the client of a plug-in, without sending anything. endpoint is the path of a Unix socket, or "@"
+// and the name of an abstract socket.
 func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger, metrics *Metrics) (*plugin, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", endpoint)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+name,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket of this machine
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a Unix socket of this machine
 		grpc.WithContextDialer(dial),
 		grpc.WithAuthority("localhost"),
 		grpc.WithUnaryInterceptor(metrics.intercept(name)),
@@ -87,41 +99,40 @@ func dialPlugin(name, endpoint string, timeout time.Duration, log *slog.Logger, 
 	return &plugin{
 		name: name, timeout: timeout, log: log, metrics: metrics, now: time.Now,
 		conn: conn, client: kmsv2.NewKeyManagementServiceClient(conn),
-		open:   map[[sha256.Size]byte]Transformer{},
-		health: errors.New("the plug-in was not asked yet"),
+		status: pluginStatus{err: errors.New("the plug-in was not asked yet")},
+		keys:   keyCache{byHash: map[[sha256.Size]byte]Transformer{}},
 	}, nil
 }
 
 func (p *plugin) close() { _ = p.conn.Close() }
 
-// poll asks the plug-in for its status and, where its key changed, for a new seed
-// to be encrypted.
+// poll asks the plug-in for its status. If the key of the plug-in has changed, it creates a new seed.
 func (p *plugin) poll(ctx context.Context) error {
-	p.polling.Lock()
-	defer p.polling.Unlock()
-	p.health = p.refresh(ctx)
-	p.polled = p.now()
-	return p.health
+	p.status.mu.Lock()
+	defer p.status.mu.Unlock()
+	p.status.err = p.checkStatus(ctx)
+	p.status.at = p.now()
+	return p.status.err
 }
 
-// check is poll, unless the last answer is younger than age.
-func (p *plugin) check(ctx context.Context, age time.Duration) error {
-	p.polling.Lock()
-	if p.now().Sub(p.polled) < age {
-		defer p.polling.Unlock()
-		return p.health
+// recentHealth returns the result of the last poll if it is not older than age. Otherwise it polls.
+func (p *plugin) recentHealth(ctx context.Context, age time.Duration) error {
+	p.status.mu.Lock()
+	if p.now().Sub(p.status.at) < age {
+		defer p.status.mu.Unlock()
+		return p.status.err
 	}
-	p.polling.Unlock()
+	p.status.mu.Unlock()
 	return p.poll(ctx)
 }
 
-// follow polls until the context ends. The first poll was another's.
-func (p *plugin) follow(ctx context.Context) {
-	failing := p.check(ctx, pollHealthy) != nil
+// pollUntilDone polls the plug-in until ctx ends. The result of a poll just before is used as the first one.
+func (p *plugin) pollUntilDone(ctx context.Context) {
+	failing := p.recentHealth(ctx, healthyPollInterval) != nil
 	for {
-		wait := pollHealthy
+		wait := healthyPollInterval
 		if failing {
-			wait = pollFailing
+			wait = failingPollInterval
 		}
 		select {
 		case <-ctx.Done():
@@ -141,7 +152,8 @@ func (p *plugin) follow(ctx context.Context) {
 	}
 }
 
-func (p *plugin) refresh(ctx context.Context) error {
+// checkStatus calls Status of the plug-in and validates the answer. The caller holds p.status.mu.
+func (p *plugin) checkStatus(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	status, err := p.client.Status(ctx, &kmsv2.StatusRequest{})
@@ -155,24 +167,25 @@ func (p *plugin) refresh(ctx context.Context) error {
 		return fmt.Errorf("expected KMSv2 API version v2, got %s", status.Version)
 	}
 	if err := checkKeyID(status.KeyId); err != nil {
-		p.metrics.invalid(p.name, status.KeyId)
+		p.metrics.invalidKeyID(p.name, status.KeyId)
 		return fmt.Errorf("got invalid KMSv2 KeyID hash %x: %w", sha256.Sum256([]byte(status.KeyId)), err)
 	}
-	p.metrics.confirmed(p.name, status.KeyId)
-	if s := p.current.Load(); s == nil || s.envelope.keyID != status.KeyId {
-		if err := p.renew(ctx, status.KeyId); err != nil {
+	p.metrics.keyConfirmed(p.name, status.KeyId)
+	if s := p.writing.source.Load(); s == nil || s.envelope.keyID != status.KeyId {
+		if err := p.renewSource(ctx, status.KeyId); err != nil {
 			return err
 		}
 	}
-	p.life.Store(p.now().Add(sourceLife).UnixNano())
+	p.writing.validUntil.Store(p.now().Add(sourceLifetime).UnixNano())
 	return nil
 }
 
-// renew makes a seed and has it encrypted by the plug-in's key.
-func (p *plugin) renew(ctx context.Context, keyID string) error {
+// renewSource creates a seed and has the plug-in encrypt it. keyID is the key of the plug-in's status; the seed must be
+// encrypted with the same key.
+func (p *plugin) renewSource(ctx context.Context, keyID string) error {
 	began, seed := time.Now(), make([]byte, seedSize)
 	_, err := rand.Read(seed)
-	p.metrics.generated(began, err)
+	p.metrics.seedGenerated(began, err)
 	if err != nil {
 		return err
 	}
@@ -184,7 +197,7 @@ func (p *plugin) renew(ctx context.Context, keyID string) error {
 		envelope: envelope{
 			keyID: answer.KeyId, source: answer.Ciphertext, annotations: answer.Annotations, sourceType: hkdfSource,
 		},
-		Transformer: seeded{seed},
+		Transformer: derivedKeys{seed},
 	}
 	if err := s.envelope.checkKey(); err != nil {
 		return fmt.Errorf("KMS Provider %s encrypted a DEK source wrongly: %w", p.name, err)
@@ -195,19 +208,19 @@ func (p *plugin) renew(ctx context.Context, keyID string) error {
 	if answer.KeyId != keyID {
 		return fmt.Errorf("KMS Provider %s: the key of its status is not the one that it encrypts with", p.name)
 	}
-	p.current.Store(s)
-	p.keep(s.envelope.keyHash(), s.Transformer)
+	p.writing.source.Store(s)
+	p.cacheKey(s.envelope.keyHash(), s.Transformer)
 	p.log.Info("a KMS provider has a new key", "provider", p.name)
 	return nil
 }
 
 // ToStore implements Transformer.
 func (p *plugin) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
-	s := p.current.Load()
+	s := p.writing.source.Load()
 	if s == nil {
 		return nil, fmt.Errorf("the KMS provider %s is not ready", p.name)
 	}
-	if end := time.Unix(0, p.life.Load()); p.now().After(end) {
+	if end := time.Unix(0, p.writing.validUntil.Load()); p.now().After(end) {
 		return nil, fmt.Errorf(
 			"the DEK source of the KMS provider %s expired at %s: the provider does not answer", p.name,
 			end.UTC().Format(time.RFC3339),
@@ -217,7 +230,7 @@ func (p *plugin) ToStore(ctx context.Context, authenticated, plain []byte) ([]by
 	if err != nil {
 		return nil, err
 	}
-	p.metrics.keyOf(toStorage, p.name, s.envelope.keyID)
+	p.metrics.keyUsed(toStorage, p.name, s.envelope.keyID)
 	e := s.envelope
 	e.data = data
 	return e.append(nil), nil
@@ -229,7 +242,7 @@ func (p *plugin) FromStore(ctx context.Context, authenticated, value []byte) ([]
 	if err != nil {
 		return nil, false, err
 	}
-	t := p.opened(e.keyHash())
+	t := p.decryptedKey(e.keyHash())
 	if t == nil {
 		return nil, false, p.pending(e)
 	}
@@ -237,21 +250,20 @@ func (p *plugin) FromStore(ctx context.Context, authenticated, value []byte) ([]
 	if err != nil {
 		return nil, false, err
 	}
-	p.metrics.keyOf(fromStorage, p.name, e.keyID)
-	s := p.current.Load()
+	p.metrics.keyUsed(fromStorage, p.name, e.keyID)
+	s := p.writing.source.Load()
 	stale := s != nil && (e.keyID != s.envelope.keyID || e.sourceType != s.envelope.sourceType)
 	return plain, stale, nil
 }
 
-// opened returns what reads the data of envelopes with a key, nil if the plug-in has to
-// decrypt the key first.
-func (p *plugin) opened(hash [sha256.Size]byte) Transformer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.open[hash]
+// decryptedKey returns the transformer of a decrypted key or seed; nil if the plug-in must decrypt it first.
+func (p *plugin) decryptedKey(hash [sha256.Size]byte) Transformer {
+	p.keys.mu.Lock()
+	defer p.keys.mu.Unlock()
+	return p.keys.byHash[hash]
 }
 
-// pending says that the plug-in has to decrypt the key of an envelope.
+// pending returns the *storage.PendingError for an envelope whose key the plug-in must decrypt.
 func (p *plugin) pending(e *envelope) error {
 	key := *e
 	key.data = nil
@@ -262,11 +274,10 @@ func (p *plugin) pending(e *envelope) error {
 	}
 }
 
-// obtain has the plug-in decrypt the key of an envelope. There is one call for a key at
-// a time, which all who need the key wait for. The call does not end with the context of
-// any of them, but after p.timeout or with the connection.
+// obtain has the plug-in decrypt the key of an envelope. Callers that need the same key share one call. The call is not
+// cancelled with the context of a caller; it ends after p.timeout or with the connection.
 func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte) error {
-	answer := p.flights.DoChan(string(hash[:]), func() (any, error) { return nil, p.decrypt(e, hash) })
+	answer := p.keys.calls.DoChan(string(hash[:]), func() (any, error) { return nil, p.decrypt(e, hash) })
 	select {
 	case a := <-answer:
 		return a.Err
@@ -276,10 +287,10 @@ func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte
 }
 
 func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte) error {
-	if p.opened(hash) != nil {
-		return nil // by a call that has just ended
+	if p.decryptedKey(hash) != nil {
+		return nil // another call has just decrypted it
 	}
-	p.metrics.misses.Inc()
+	p.metrics.dataKeys.cacheMisses.Inc()
 	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
 	defer cancel()
 	answer, err := p.client.Decrypt(ctx, &kmsv2.DecryptRequest{
@@ -292,20 +303,21 @@ func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte) error {
 	if err != nil {
 		return err
 	}
-	p.keep(hash, t)
+	p.cacheKey(hash, t)
 	return nil
 }
 
-func (p *plugin) keep(hash [sha256.Size]byte, t Transformer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open[hash] == nil {
-		p.order = append(p.order, hash)
+// cacheKey adds the transformer of a key to the cache, and removes the oldest one if there are too many.
+func (p *plugin) cacheKey(hash [sha256.Size]byte, t Transformer) {
+	p.keys.mu.Lock()
+	defer p.keys.mu.Unlock()
+	if p.keys.byHash[hash] == nil {
+		p.keys.order = append(p.keys.order, hash)
 	}
-	p.open[hash] = t
-	if len(p.order) > openSources {
-		delete(p.open, p.order[0])
-		p.order = append(p.order[:0], p.order[1:]...)
+	p.keys.byHash[hash] = t
+	if len(p.keys.order) > maxCachedKeys {
+		delete(p.keys.byHash, p.keys.order[0])
+		p.keys.order = append(p.keys.order[:0], p.keys.order[1:]...)
 	}
-	p.metrics.sources.WithLabelValues(p.name).Set(float64(len(p.order)))
+	p.metrics.plugins.cachedKeys.WithLabelValues(p.name).Set(float64(len(p.keys.order)))
 }

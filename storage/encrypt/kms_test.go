@@ -23,7 +23,7 @@ func startPlugin(t *testing.T, socket string) *kmstest.Plugin {
 	return p
 }
 
-// socketIn is short enough for a socket's address.
+// socketIn returns a path that is short enough for the address of a Unix socket.
 func socketIn(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kms")
@@ -56,7 +56,7 @@ func TestKMS(t *testing.T) {
 	}
 	mustRead(t, e, someKey, plain, true)
 
-	// Another replica, or the same server after a restart.
+	// Another Encryption stands for another replica, or for the same server after a restart.
 	other := open(t, text)
 	for range 10 {
 		mustRead(t, other, someKey, value, false)
@@ -75,12 +75,12 @@ func TestKMS(t *testing.T) {
 		}
 	}
 
-	// A new key: writes go on with the old one until the next poll.
+	// After a rotation, values are written with the old key until the next poll.
 	if err := p.Rotate(); err != nil {
 		t.Fatal(err)
 	}
 	mustRead(t, e, someKey, value, false)
-	if err := e.current.Load().prime(ctx); err != nil {
+	if err := e.current.Load().pollPlugins(ctx); err != nil {
 		t.Fatal(err)
 	}
 	mustRead(t, e, someKey, value, true)
@@ -93,9 +93,10 @@ func TestKMSFails(t *testing.T) {
 	p := startPlugin(t, "")
 	text := document(entry("secrets", kmsProvider("vault", socket)))
 
-	// The plug-in comes after the server.
+	// The plug-in is started after the server.
 	e := open(t, text)
-	if _, err := e.Resource(secrets).ToStore(ctx, someKey, []byte(plain)); err == nil || !strings.Contains(err.Error(), "not ready") {
+	if _, err := e.Resource(secrets).ToStore(ctx, someKey, []byte(plain)); err == nil ||
+		!strings.Contains(err.Error(), "not ready") {
 		t.Fatalf("written without a plug-in: %v", err)
 	}
 	if err := e.Healthy(ctx); err == nil {
@@ -123,11 +124,11 @@ func TestKMSFails(t *testing.T) {
 	if err := e.Healthy(ctx); err == nil {
 		t.Error("healthy although the plug-in is not")
 	}
-	// It goes on for a while, and then refuses to write; what it has read it still
-	// reads.
+	// Writes continue for sourceLifetime and then fail. Values whose key is cached can still be read.
 	mustStore(t, e, someKey, plain)
-	plug.life.Store(time.Now().Add(-time.Second).UnixNano())
-	if _, err := e.Resource(secrets).ToStore(ctx, someKey, []byte(plain)); err == nil || !strings.Contains(err.Error(), "expired") {
+	plug.writing.validUntil.Store(time.Now().Add(-time.Second).UnixNano())
+	if _, err := e.Resource(secrets).ToStore(ctx, someKey, []byte(plain)); err == nil ||
+		!strings.Contains(err.Error(), "expired") {
 		t.Errorf("written with an expired seed: %v", err)
 	}
 	mustRead(t, e, someKey, value, false)
@@ -137,13 +138,13 @@ func TestKMSFails(t *testing.T) {
 	}
 	mustStore(t, e, someKey, plain)
 
-	// A seed that was not met cannot be read without the plug-in, nor with another.
+	// A value with another seed cannot be read without the plug-in, nor with another plug-in.
 	cold := open(t, text)
-	p.Break(errors.New("sealed"))
+	p.FailWith(errors.New("sealed"))
 	if _, _, err := read(cold, someKey, value); err == nil || !strings.Contains(err.Error(), "failed to decrypt DEK") {
 		t.Errorf("error %v", err)
 	}
-	p.Break(nil)
+	p.FailWith(nil)
 	mustRead(t, cold, someKey, value, false)
 	stranger := socketIn(t)
 	startPlugin(t, stranger)
@@ -152,7 +153,8 @@ func TestKMSFails(t *testing.T) {
 		t.Error("another plug-in reads it")
 	}
 	renamed := open(t, document(entry("secrets", kmsProvider("other", socket))))
-	if _, _, err := read(renamed, someKey, value); err == nil || !strings.Contains(err.Error(), "no matching prefix found") {
+	if _, _, err := read(renamed, someKey, value); err == nil ||
+		!strings.Contains(err.Error(), "no matching prefix found") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -175,7 +177,7 @@ func TestReload(t *testing.T) {
 	value := mustStore(t, e, someKey, plain)
 	mustRead(t, e, someKey, value, false)
 
-	// What cannot be used changes nothing.
+	// An invalid configuration is not used.
 	write("nonsense")
 	if _, err := e.reload(); err == nil {
 		t.Error("nonsense was loaded")

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// gathered returns the value of each series that is not zero, or how often a
-// histogram was observed; times are 1.
-func gathered(t *testing.T, m *Metrics) map[string]float64 {
+// nonZeroSeries returns the value of each series that is not zero. For a histogram it is the number of observations,
+// and times are replaced by 1.
+func nonZeroSeries(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.Collectors()...)
@@ -81,13 +81,18 @@ func TestTransformationMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, stored := range []string{string(value), string(value), plain, string(value[:len(value)-1]), "k8s:enc:secretbox:v1:k:"} {
+	for _, stored := range []string{
+		string(value), string(value), plain, string(value[:len(value)-1]), "k8s:enc:secretbox:v1:k:",
+	} {
 		_, _, _ = secrets.FromStore(ctx, someKey, []byte(stored)) // its error is counted
 	}
 	series := func(kind, prefix, status string) string {
-		return fmt.Sprintf("storage_transformation_operations_total{resource=secrets,status=%s,transformation_type=%s,transformer_prefix=%s}", status, kind, prefix)
+		return fmt.Sprintf(
+			"storage_transformation_operations_total{resource=secrets,status=%s,transformation_type=%s,transformer_prefix=%s}",
+			status, kind, prefix,
+		)
 	}
-	want(t, gathered(t, m), []string{"storage_transformation_operations_total"}, map[string]float64{
+	want(t, nonZeroSeries(t, m), []string{"storage_transformation_operations_total"}, map[string]float64{
 		series("to_storage", "k1:", "OK"):                                                                1,
 		series("to_storage", "k8s:enc:aesgcm:v1:", "OK"):                                                 1,
 		series("from_storage", "k1:", "OK"):                                                              2,
@@ -133,8 +138,9 @@ func TestKMSMetrics(t *testing.T) {
 	if changed || err == nil {
 		t.Fatalf("reloaded: %v, %v", changed, err)
 	}
-	got := gathered(t, m)
-	const calls = "envelope_encryption_kms_operations_latency_seconds{grpc_status_code=OK,method_name=/v2.KeyManagementService/"
+	got := nonZeroSeries(t, m)
+	const calls = "envelope_encryption_kms_operations_latency_seconds{grpc_status_code=OK," +
+		"method_name=/v2.KeyManagementService/"
 	id := "apiserver_id_hash=" + hashLabel("server")
 	want(t, got, []string{"envelope_encryption_kms", "envelope_encryption_dek"}, map[string]float64{
 		calls + "Status,provider_name=vault}":                            1,
@@ -160,20 +166,23 @@ func TestKMSMetrics(t *testing.T) {
 	}
 }
 
-// TestKeySeriesAreBounded: stored values may name any number of keys.
+// TestKeySeriesAreBounded checks that the number of series is limited, because stored values may contain any key ID.
 func TestKeySeriesAreBounded(t *testing.T) {
 	m := NewMetrics("")
-	for i := range 3 * keySeries {
-		m.keyOf(fromStorage, "vault", fmt.Sprint(i))
-		m.confirmed("vault", fmt.Sprint(i))
+	for i := range 3 * maxKeySeries {
+		m.keyUsed(fromStorage, "vault", fmt.Sprint(i))
+		m.keyConfirmed("vault", fmt.Sprint(i))
 	}
 	counts := map[string]int{}
-	for name := range gathered(t, m) {
+	for name := range nonZeroSeries(t, m) {
 		family, _, _ := strings.Cut(name, "{")
 		counts[family]++
 	}
-	for _, family := range []string{"envelope_encryption_key_id_hash_total", "envelope_encryption_key_id_hash_last_timestamp_seconds", "envelope_encryption_key_id_hash_status_last_timestamp_seconds"} {
-		if counts[family] != keySeries {
+	for _, family := range []string{
+		"envelope_encryption_key_id_hash_total", "envelope_encryption_key_id_hash_last_timestamp_seconds",
+		"envelope_encryption_key_id_hash_status_last_timestamp_seconds",
+	} {
+		if counts[family] != maxKeySeries {
 			t.Errorf("%d series of %s", counts[family], family)
 		}
 	}

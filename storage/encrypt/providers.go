@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// providers are what one configuration makes of each resource.
+// providers contains the transformers and plug-ins of one configuration.
 type providers struct {
 	resources map[schema.GroupResource]chain
 	plugins   []*plugin
 
-	cancel context.CancelFunc // ends the polling of plug-ins
+	cancel context.CancelFunc // stops the polling of plug-ins
 	tasks  sync.WaitGroup
 }
 
@@ -26,12 +26,13 @@ var (
 	errNoSecretKey = errors.New("no matching key was found for the provided Secretbox transformer")
 )
 
+// newProviders creates the providers of c. The plug-ins are not called yet. The caller must call close.
 func newProviders(c *configuration, log *slog.Logger, metrics *Metrics) (*providers, error) {
 	p := &providers{resources: map[schema.GroupResource]chain{}, cancel: func() {}}
 	for _, r := range c.Resources {
 		var list []prefixed
 		for i := range r.Providers {
-			t, err := p.provider(&r.Providers[i], log, metrics)
+			t, err := p.newProvider(&r.Providers[i], log, metrics)
 			if err != nil {
 				p.close()
 				return nil, err
@@ -46,11 +47,12 @@ func newProviders(c *configuration, log *slog.Logger, metrics *Metrics) (*provid
 	return p, nil
 }
 
-func (p *providers) provider(c *providerConfiguration, log *slog.Logger, metrics *Metrics) (prefixed, error) {
+// newProvider creates the transformer of one provider.
+func (p *providers) newProvider(c *providerConfiguration, log *slog.Logger, metrics *Metrics) (prefixed, error) {
 	keys := func(
 		prefix string, make func([]byte) (Transformer, error), k *keysConfiguration, none error,
 	) (prefixed, error) {
-		inner := chain{none: none, metrics: metrics}
+		inner := chain{errNoMatch: none, metrics: metrics}
 		for _, key := range k.Keys {
 			secret, err := base64.StdEncoding.DecodeString(key.Secret)
 			if err != nil {
@@ -70,7 +72,7 @@ func (p *providers) provider(c *providerConfiguration, log *slog.Logger, metrics
 	case c.AESGCM != nil:
 		return keys(prefixGCM, newGCM, c.AESGCM, errNoAESKey)
 	case c.Secretbox != nil:
-		return keys(prefixSecretbox, newBox, c.Secretbox, errNoSecretKey)
+		return keys(prefixSecretbox, newSecretbox, c.Secretbox, errNoSecretKey)
 	case c.KMS != nil:
 		socket, err := c.KMS.socket()
 		if err != nil {
@@ -86,13 +88,13 @@ func (p *providers) provider(c *providerConfiguration, log *slog.Logger, metrics
 	return prefixed{"", Identity}, nil
 }
 
-// of returns the transformer of a resource: its own, that of its group, or that of
-// everything.
-func (p *providers) of(gr schema.GroupResource) Transformer {
+// transformerFor returns the transformer of a resource: that of the resource itself, or else that of the wildcard of
+// its group, or else that of all resources, or else Identity.
+func (p *providers) transformerFor(gr schema.GroupResource) Transformer {
 	if t, ok := p.resources[gr]; ok {
 		return t
 	}
-	for _, mask := range masksOf(gr) {
+	for _, mask := range wildcardsFor(gr) {
 		if t, ok := p.resources[mask]; ok {
 			return t
 		}
@@ -100,8 +102,8 @@ func (p *providers) of(gr schema.GroupResource) Transformer {
 	return Identity
 }
 
-// prime asks each plug-in once, all of them at the same time.
-func (p *providers) prime(ctx context.Context) error {
+// pollPlugins polls all plug-ins once, concurrently.
+func (p *providers) pollPlugins(ctx context.Context) error {
 	errs := make([]error, len(p.plugins))
 	var asking sync.WaitGroup
 	for i, plug := range p.plugins {
@@ -111,15 +113,16 @@ func (p *providers) prime(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// start polls the plug-ins until close.
+// start polls the plug-ins in the background until close.
 func (p *providers) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	for _, plug := range p.plugins {
-		p.tasks.Go(func() { plug.follow(ctx) })
+		p.tasks.Go(func() { plug.pollUntilDone(ctx) })
 	}
 }
 
+// close stops the polling and closes the connections to the plug-ins.
 func (p *providers) close() {
 	p.cancel()
 	p.tasks.Wait()

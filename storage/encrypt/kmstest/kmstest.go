@@ -1,5 +1,4 @@
-// Package kmstest is a KMS v2 plug-in for tests: AES-GCM under keys that it makes
-// up.
+// Package kmstest is a KMS v2 plug-in for tests. It encrypts with AES-GCM under random keys.
 package kmstest
 
 import (
@@ -23,23 +22,23 @@ type Plugin struct {
 
 	server *grpc.Server
 
-	mu      sync.Mutex // guards what follows
-	key     int        // the current one; its id is "key-N"
-	keys    map[string]cipher.AEAD
-	health  string
-	broken  error
-	encrypt int
-	decrypt int
-	hanging chan struct{} // closed by Resume; nil: calls are answered
-	held    int           // calls that wait for Resume, or did so until their caller left
-	holds   chan struct{} // closed when held changes
+	mu          sync.Mutex // guards the fields below
+	key         int        // number of the current key; its ID is "key-N"
+	keys        map[string]cipher.AEAD
+	health      string
+	failure     error
+	encrypted   int
+	decrypted   int
+	hanging     chan struct{} // closed by Resume; nil if calls do not hang
+	hungCalls   int           // calls that wait for Resume, or waited until their caller cancelled them
+	hungChanged chan struct{} // closed when hungCalls changes
 }
 
 const annotation = "version.kmstest.keelson.dev"
 
-// Start serves on a Unix socket. An empty path serves nothing until Serve.
+// Start creates a plug-in that listens on a Unix socket. If the path is empty, it listens only after Serve.
 func Start(socket string) (*Plugin, error) {
-	p := &Plugin{keys: map[string]cipher.AEAD{}, health: "ok", holds: make(chan struct{})}
+	p := &Plugin{keys: map[string]cipher.AEAD{}, health: "ok", hungChanged: make(chan struct{})}
 	if err := p.Rotate(); err != nil {
 		return nil, err
 	}
@@ -49,14 +48,14 @@ func Start(socket string) (*Plugin, error) {
 	return p, p.Serve(socket)
 }
 
-// Sibling is another plug-in with the same keys: that of another server.
-func (p *Plugin) Sibling() *Plugin {
+// Clone returns another plug-in with the same keys, as that of another server.
+func (p *Plugin) Clone() *Plugin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return &Plugin{key: p.key, keys: maps.Clone(p.keys), health: "ok", holds: make(chan struct{})}
+	return &Plugin{key: p.key, keys: maps.Clone(p.keys), health: "ok", hungChanged: make(chan struct{})}
 }
 
-// Serve starts to listen on a Unix socket.
+// Serve listens on a Unix socket, in the background.
 func (p *Plugin) Serve(socket string) error {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -64,11 +63,11 @@ func (p *Plugin) Serve(socket string) error {
 	}
 	p.server = grpc.NewServer()
 	kmsv2.RegisterKeyManagementServiceServer(p.server, p)
-	go func() { _ = p.server.Serve(listener) }() // ends with Stop
+	go func() { _ = p.server.Serve(listener) }() // returns after Stop
 	return nil
 }
 
-// Stop ends the plug-in; Serve starts it again with the same keys.
+// Stop stops the plug-in. Serve starts it again with the same keys.
 func (p *Plugin) Stop() {
 	if p.server != nil {
 		p.server.Stop()
@@ -76,7 +75,7 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// Rotate has the plug-in encrypt with a new key. It still decrypts with the others.
+// Rotate creates a new key, with which the plug-in then encrypts. It can still decrypt with the older ones.
 func (p *Plugin) Rotate() error {
 	secret := make([]byte, 32)
 	if _, err := rand.Read(secret); err != nil {
@@ -99,21 +98,21 @@ func (p *Plugin) Rotate() error {
 
 func (p *Plugin) id() string { return fmt.Sprintf("key-%d", p.key) }
 
-// SetHealth changes what the status says; "ok" is healthy.
+// SetHealth sets the health in the status; "ok" is healthy.
 func (p *Plugin) SetHealth(health string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health = health
 }
 
-// Break has every call fail with err; nil mends it.
-func (p *Plugin) Break(err error) {
+// FailWith makes every call fail with err. With nil, calls succeed again.
+func (p *Plugin) FailWith(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.broken = err
+	p.failure = err
 }
 
-// Hang has calls wait, until Resume or until their caller gives up.
+// Hang makes calls wait until Resume, or until the caller cancels them.
 func (p *Plugin) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +121,7 @@ func (p *Plugin) Hang() {
 	}
 }
 
-// Resume ends Hang: the calls that wait are answered.
+// Resume ends Hang. The waiting calls are answered.
 func (p *Plugin) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,22 +131,22 @@ func (p *Plugin) Resume() {
 	}
 }
 
-// Held returns how many calls have been made to hang so far, and a channel that is
-// closed when that changes.
-func (p *Plugin) Held() (int, <-chan struct{}) {
+// HungCalls returns how many calls have waited because of Hang so far, and a channel that is closed when the number
+// changes.
+func (p *Plugin) HungCalls() (int, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.held, p.holds
+	return p.hungCalls, p.hungChanged
 }
 
-// enter begins a call: it waits while the plug-in hangs.
-func (p *Plugin) enter(ctx context.Context) error {
+// waitWhileHanging waits until Resume if the plug-in hangs. Every call begins with it.
+func (p *Plugin) waitWhileHanging(ctx context.Context) error {
 	p.mu.Lock()
 	hanging := p.hanging
 	if hanging != nil {
-		p.held++
-		close(p.holds)
-		p.holds = make(chan struct{})
+		p.hungCalls++
+		close(p.hungChanged)
+		p.hungChanged = make(chan struct{})
 	}
 	p.mu.Unlock()
 	if hanging == nil {
@@ -165,36 +164,36 @@ func (p *Plugin) enter(ctx context.Context) error {
 func (p *Plugin) Calls() (encrypt, decrypt int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.encrypt, p.decrypt
+	return p.encrypted, p.decrypted
 }
 
 // Status implements the service.
 func (p *Plugin) Status(ctx context.Context, _ *kmsv2.StatusRequest) (*kmsv2.StatusResponse, error) {
-	if err := p.enter(ctx); err != nil {
+	if err := p.waitWhileHanging(ctx); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.broken != nil {
-		return nil, p.broken
+	if p.failure != nil {
+		return nil, p.failure
 	}
 	return &kmsv2.StatusResponse{Version: "v2", Healthz: p.health, KeyId: p.id()}, nil
 }
 
 // Encrypt implements the service.
 func (p *Plugin) Encrypt(ctx context.Context, r *kmsv2.EncryptRequest) (*kmsv2.EncryptResponse, error) {
-	if err := p.enter(ctx); err != nil {
+	if err := p.waitWhileHanging(ctx); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.broken != nil {
-		return nil, p.broken
+	if p.failure != nil {
+		return nil, p.failure
 	}
 	if r.Uid == "" {
 		return nil, errors.New("no uid")
 	}
-	p.encrypt++
+	p.encrypted++
 	aead := p.keys[p.id()]
 	nonce := make([]byte, aead.NonceSize())
 	if _, err := rand.Read(nonce); err != nil {
@@ -208,13 +207,13 @@ func (p *Plugin) Encrypt(ctx context.Context, r *kmsv2.EncryptRequest) (*kmsv2.E
 
 // Decrypt implements the service.
 func (p *Plugin) Decrypt(ctx context.Context, r *kmsv2.DecryptRequest) (*kmsv2.DecryptResponse, error) {
-	if err := p.enter(ctx); err != nil {
+	if err := p.waitWhileHanging(ctx); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.broken != nil {
-		return nil, p.broken
+	if p.failure != nil {
+		return nil, p.failure
 	}
 	aead := p.keys[r.KeyId]
 	switch {
@@ -225,7 +224,7 @@ func (p *Plugin) Decrypt(ctx context.Context, r *kmsv2.DecryptRequest) (*kmsv2.D
 	case len(r.Ciphertext) < aead.NonceSize():
 		return nil, errors.New("too short")
 	}
-	p.decrypt++
+	p.decrypted++
 	plain, err := aead.Open(nil, r.Ciphertext[:aead.NonceSize()], r.Ciphertext[aead.NonceSize():], nil)
 	return &kmsv2.DecryptResponse{Plaintext: plain}, err
 }
