@@ -64,7 +64,10 @@ func TestValidation(t *testing.T) {
 		},
 		{
 			"KMS twice",
-			document(entry("secrets", kms("apiVersion: v2, name: a, endpoint: 'unix:///s'"), kms("apiVersion: v2, name: a, endpoint: 'unix:///s'"))),
+			document(entry(
+				"secrets", kms("apiVersion: v2, name: a, endpoint: 'unix:///s'"),
+				kms("apiVersion: v2, name: a, endpoint: 'unix:///s'"),
+			)),
 			"duplicate KMS provider name a",
 		},
 		{"KMS endpoint", document(entry("secrets", kms("apiVersion: v2, name: a"))), "endpoint is a mandatory field"},
