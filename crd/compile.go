@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/structuralschema"
 	"github.com/keelson-dev/keelson/structuralschema/celrules"
-	"github.com/keelson-dev/keelson/structuralschema/merge"
+	"github.com/keelson-dev/keelson/structuralschema/mergetypes"
 )
 
 // kinds is a compiled definition: a registry.Kind for each version that is served or stored. It is created empty
@@ -76,7 +76,7 @@ type compiledVersion struct {
 // caches holds the compiled parts of schemas. Definitions whose schemas are equal share them.
 type caches struct {
 	schemas *structuralschema.Cache
-	types   merge.Cache
+	types   mergetypes.Cache
 	rules   celrules.Cache
 }
 

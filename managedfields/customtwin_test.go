@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	smdtyped "sigs.k8s.io/structured-merge-diff/v6/typed"
 
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/typed"
 )
 
 // customSchema has all kinds of maps and lists that the definition of a custom resource can declare.
@@ -88,7 +88,7 @@ const customSchema = `types:
 
 // customTypes converts objects of customSchema.
 type customTypes struct {
-	typed.Converter
+	mergeschema.Converter
 	root smdtyped.ParseableType
 }
 

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
-	"github.com/keelson-dev/keelson/typed"
 )
 
 // TestVersionsInTwoGroups applies to existing events through both groups that serve them, whatever the
@@ -24,7 +24,7 @@ func TestVersionsInTwoGroups(t *testing.T) {
 		}
 	}
 	manager := func(gv schema.GroupVersion) *Manager {
-		m, err := For(events, gv.WithKind("Event"), "", typed.Converter{}, nil)
+		m, err := For(events, gv.WithKind("Event"), "", mergeschema.Converter{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

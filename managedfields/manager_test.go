@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/typed"
 )
 
 // TestApplyNewTwin holds the first apply of an object against the general algorithm.
@@ -83,7 +83,7 @@ func autoscaler(t *testing.T, version string) *Manager {
 	t.Helper()
 	group := func(v string) schema.GroupVersion { return schema.GroupVersion{Group: "autoscaling", Version: v} }
 	c := Config{
-		Kind: group(version).WithKind("HorizontalPodAutoscaler"), Storage: group("v2"), Types: typed.Converter{},
+		Kind: group(version).WithKind("HorizontalPodAutoscaler"), Storage: group("v2"), Types: mergeschema.Converter{},
 		Versions: []Version{
 			{GroupVersion: group("v2"), New: func() registry.Object { return &autoscalingv2.HorizontalPodAutoscaler{} }},
 			{

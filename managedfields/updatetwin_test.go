@@ -27,8 +27,8 @@ import (
 	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/typed"
 )
 
 // testKind is a kind of one version for tests.
@@ -61,7 +61,7 @@ func kindOf[T any, P interface {
 	return testKind{
 		gvk:   schema.GroupVersionKind{Group: group, Version: version, Kind: kind},
 		make:  func() registry.Object { return P(new(T)) },
-		types: typed.Converter{},
+		types: mergeschema.Converter{},
 	}
 }
 

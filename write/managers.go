@@ -6,8 +6,8 @@ import (
 	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/keelson-dev/keelson/managedfields"
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/typed"
 )
 
 // managers are the field managers, made when first needed: one for each served
@@ -57,7 +57,7 @@ func (m *managers) of(t *registry.Served, sub *registry.Subresource) (*managedfi
 		name = sub.Name
 	}
 	return m.get(managerKey{t, name}, func() (*managedfields.Manager, error) {
-		var types k8sfields.TypeConverter = typed.Converter{}
+		var types k8sfields.TypeConverter = mergeschema.Converter{}
 		if t.Kind.Types != nil {
 			types = t.Kind.Types
 		}
@@ -77,6 +77,6 @@ func (m *managers) ofBody(
 			Versions: []registry.Version{{Name: gvk.Version, New: empty, Default: sub.Default}},
 			Storage:  registry.Storage{Version: gvk.Version},
 		}
-		return managedfields.For(kind, gvk, sub.Name, typed.Converter{}, m.cache)
+		return managedfields.For(kind, gvk, sub.Name, mergeschema.Converter{}, m.cache)
 	})
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes discovery/openapi/builtin.bin and typed/builtin.bin anew.
+# Makes discovery/openapi/builtin.bin and mergeschema/builtin.bin anew.
 # OPENAPI_DOCUMENTS is the directory of the documents; see main.go.
 set -eu
 cd "$(dirname "$0")"

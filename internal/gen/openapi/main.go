@@ -1,4 +1,4 @@
-// Openapi makes the data files of the packages discovery/openapi and typed from
+// Openapi makes the data files of the packages discovery/openapi and mergeschema from
 // the OpenAPI documents of a server: a directory with the document of
 // /openapi/v2 as v2.json.gz and those of /openapi/v3/<path> as
 // v3/<path>.json.gz, each / of the path written as two underscores.
@@ -30,7 +30,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
-	"github.com/keelson-dev/keelson/typed/compact"
+	"github.com/keelson-dev/keelson/mergeschema/binaryformat"
 )
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	documents := flag.String("documents", "", "directory of the documents")
 	fromTypes := flag.String("definitions", "", "file of the definitions generated from the types; not compared if empty")
 	documentsOut := flag.String("archive", "discovery/openapi/builtin.bin", "file to write the documents to")
-	schemasOut := flag.String("schemas", "typed/builtin.bin", "file to write the merge schemas to")
+	schemasOut := flag.String("schemas", "mergeschema/builtin.bin", "file to write the merge schemas to")
 	flag.Parse()
 	v2, v3, err := read(*documents)
 	if err != nil {
@@ -145,7 +145,7 @@ func writeSchemas(file string, v3 []archive.Document) error {
 	if err != nil {
 		return err
 	}
-	data, err := compact.Encode(schema, kinds)
+	data, err := binaryformat.Encode(schema, kinds)
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func writeSchemas(file string, v3 []archive.Document) error {
 
 // definitions collects the definitions of all documents, and which of them are
 // of a kind.
-func definitions(v3 []archive.Document) (map[string]*spec.Schema, map[compact.Kind]string, error) {
+func definitions(v3 []archive.Document) (map[string]*spec.Schema, map[binaryformat.Kind]string, error) {
 	models := map[string]*spec.Schema{}
-	kinds := map[compact.Kind]string{}
+	kinds := map[binaryformat.Kind]string{}
 	for _, d := range v3 {
 		var document struct {
 			Components struct {
@@ -168,7 +168,7 @@ func definitions(v3 []archive.Document) (map[string]*spec.Schema, map[compact.Ki
 		}
 		for name, s := range document.Components.Schemas {
 			models[name] = s
-			var of []compact.Kind
+			var of []binaryformat.Kind
 			if err := s.Extensions.GetObject(groupVersionKind, &of); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", name, err)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
-	"github.com/keelson-dev/keelson/typed/compact"
+	"github.com/keelson-dev/keelson/mergeschema/binaryformat"
 )
 
 func write(t *testing.T, name, text string) {
@@ -82,11 +82,11 @@ func TestGenerate(t *testing.T) {
 	if data, err = os.ReadFile(file); err != nil {
 		t.Fatal(err)
 	}
-	types, err := compact.Open(string(data))
+	types, err := binaryformat.Open(string(data))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := types.Parseable(compact.Kind{Group: "g", Version: "v1", Kind: "W"}); !ok {
+	if _, ok := types.Parseable(binaryformat.Kind{Group: "g", Version: "v1", Kind: "W"}); !ok {
 		t.Error("the kind has no type")
 	}
 }

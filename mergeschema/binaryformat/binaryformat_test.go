@@ -1,4 +1,4 @@
-package compact
+package binaryformat
 
 import (
 	"os"
@@ -12,21 +12,27 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// example has every feature, a type that refers to itself, and one not reached.
+// example returns a schema with every feature, a type that refers to itself, and a type that no kind refers to.
 func example() *schema.Schema {
 	return &schema.Schema{Types: []schema.TypeDef{
 		{Name: "root", Atom: schema.Atom{Map: &schema.Map{
 			Fields: []schema.StructField{
 				{Name: "again", Type: schema.TypeRef{NamedType: ptr("root")}},
 				{Name: "map", Type: schema.TypeRef{NamedType: ptr("strings"), ElementRelationship: ptr(schema.Atomic)}},
-				{Name: "number", Type: schema.TypeRef{Inlined: schema.Atom{Scalar: ptr(schema.Numeric)}, Nullable: true}, Default: float64(7)},
+				{
+					Name: "number", Type: schema.TypeRef{Inlined: schema.Atom{Scalar: ptr(schema.Numeric)}, Nullable: true},
+					Default: float64(7),
+				},
 				{Name: "set", Type: schema.TypeRef{Inlined: schema.Atom{List: &schema.List{
 					ElementRelationship: schema.Associative, ElementType: schema.TypeRef{NamedType: ptr("any")}, Keys: []string{"a", "b"}}}}},
 				{Name: "struct", Type: schema.TypeRef{NamedType: ptr("strings")}, Default: map[string]any{"a": "b"}},
 			},
 			ElementRelationship: schema.Separable,
 		}}},
-		{Name: "strings", Atom: schema.Atom{Map: &schema.Map{ElementType: schema.TypeRef{Inlined: schema.Atom{Scalar: ptr(schema.String)}}}}},
+		{
+			Name: "strings",
+			Atom: schema.Atom{Map: &schema.Map{ElementType: schema.TypeRef{Inlined: schema.Atom{Scalar: ptr(schema.String)}}}},
+		},
 		{Name: "any", Atom: schema.Atom{
 			Scalar: ptr(schema.Untyped),
 			List:   &schema.List{ElementRelationship: schema.Atomic, ElementType: schema.TypeRef{NamedType: ptr("any")}},
@@ -69,10 +75,16 @@ func TestRoundTrip(t *testing.T) {
 
 func TestEncodeErrors(t *testing.T) {
 	for name, s := range map[string]*schema.Schema{
-		"scalar":       {Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Scalar: ptr(schema.Scalar("complex"))}}}},
-		"relationship": {Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Map: &schema.Map{ElementRelationship: "odd"}}}}},
-		"reference":    {Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Map: &schema.Map{ElementType: schema.TypeRef{NamedType: ptr("b")}}}}}},
-		"union":        {Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Map: &schema.Map{Unions: []schema.Union{{}}}}}}},
+		"scalar": {Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Scalar: ptr(schema.Scalar("complex"))}}}},
+		"relationship": {
+			Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Map: &schema.Map{ElementRelationship: "odd"}}}},
+		},
+		"reference": {
+			Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Map: &schema.Map{ElementType: schema.TypeRef{NamedType: ptr("b")}}}}},
+		},
+		"union": {
+			Types: []schema.TypeDef{{Name: "a", Atom: schema.Atom{Map: &schema.Map{Unions: []schema.Union{{}}}}}},
+		},
 	} {
 		if _, err := Encode(s, nil); err == nil {
 			t.Errorf("%s: no error", name)

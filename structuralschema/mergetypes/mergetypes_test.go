@@ -1,4 +1,4 @@
-package merge
+package mergetypes
 
 import (
 	"compress/gzip"
@@ -24,7 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/structuralschema/internal/sample"
 )
 
-// The twin is kube-openapi's conversion of the OpenAPI schema that is published.
+// The results are compared with kube-openapi's conversion of the published OpenAPI schema.
 
 func openAPI(t testing.TB, text string) *spec.Schema {
 	t.Helper()
@@ -79,7 +79,7 @@ func find(t testing.TB, s *schema.Schema, name string) schema.Atom {
 	return schema.Atom{}
 }
 
-// plain turns an atom into values that DeepEqual compares by meaning.
+// plain converts an atom to values that reflect.DeepEqual compares by content.
 func plain(a schema.Atom) any {
 	out := map[string]any{}
 	if a.Scalar != nil {
@@ -182,7 +182,7 @@ func FuzzTypes(f *testing.F) {
 	})
 }
 
-// withoutDefaults leaves defaults of scalars alone: others are pruned first.
+// withoutDefaults removes the defaults of objects and arrays, because these are pruned before.
 func withoutDefaults(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -230,7 +230,10 @@ func object(t testing.TB, text string) *unstructured.Unstructured {
 
 func converter(t testing.TB) *Converter {
 	t.Helper()
-	return (&Cache{}).NewConverter(runtimeschema.GroupKind{Group: "example.com", Kind: "Widget"}, map[string]*structuralschema.Schema{"v1": compile(t, widgets), "v2": nil})
+	return (&Cache{}).NewConverter(
+		runtimeschema.GroupKind{Group: "example.com", Kind: "Widget"},
+		map[string]*structuralschema.Schema{"v1": compile(t, widgets), "v2": nil},
+	)
 }
 
 func TestConverter(t *testing.T) {
@@ -267,7 +270,9 @@ func TestConverterRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{`{"apiVersion": "example.com/v3", "kind": "Widget"}`, `{"apiVersion": "other.com/v1", "kind": "Widget"}`} {
+	for _, text := range []string{
+		`{"apiVersion": "example.com/v3", "kind": "Widget"}`, `{"apiVersion": "other.com/v1", "kind": "Widget"}`,
+	} {
 		_, err := c.ObjectToTyped(object(t, text))
 		_, want := reference.ObjectToTyped(object(t, text))
 		if reflect.TypeOf(err) != reflect.TypeOf(want) || err == nil || err.Error() != want.Error() {
@@ -282,10 +287,14 @@ func TestConverterRefuses(t *testing.T) {
 			t.Errorf("%s is no error", text)
 		}
 	}
-	if _, err := c.ObjectToTyped(object(t, `{"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"hosts": ["a", "a"]}}`), typed.AllowDuplicates); err != nil {
+	if _, err := c.ObjectToTyped(
+		object(t, `{"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"hosts": ["a", "a"]}}`), typed.AllowDuplicates,
+	); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.ObjectToTyped(object(t, `{"apiVersion": "example.com/v2", "kind": "Widget", "any": {"thing": [1]}}`)); err != nil {
+	if _, err := c.ObjectToTyped(
+		object(t, `{"apiVersion": "example.com/v2", "kind": "Widget", "any": {"thing": [1]}}`),
+	); err != nil {
 		t.Error("without a schema: ", err)
 	}
 }

@@ -1,19 +1,23 @@
-// Package compact keeps the types of a structured-merge schema in a read-only
-// string, and decodes of them what is asked for.
+// Package binaryformat stores the types of a structured-merge-diff schema in a read-only string, and decodes only the
+// types of requested kinds. decode.go reads the format, encode.go writes it.
 //
-// The data of all built-in kinds lies in the program's text, so a kind that is
-// not used costs no memory. It is a sequence of
+// The data of all built-in kinds is part of the executable, so an unused kind takes no heap. The format is
 //
 //	magic
-//	4 x uint32: the numbers of kinds, types, atoms, strings
-//	kinds:   4 x uint16 each: group, version, kind (strings), type; sorted
-//	types:   2 x uint16 each: name (string), atom; sorted by name
-//	atoms:   uint32 each: where it ends in the texts of atoms
-//	strings: uint32 each: where it ends in the texts of strings
-//	the texts of atoms, the texts of strings
+//	4 x uint32: the numbers of kinds, types, atoms and strings
+//	kinds:   4 x uint16 each: the strings group, version and kind, and the type; sorted by the strings
+//	types:   2 x uint16 each: the string name, and the atom; sorted by name
+//	atoms:   1 x uint32 each: the end of its encoding in the encoded atoms
+//	strings: 1 x uint32 each: its end in the texts
+//	the encoded atoms, the texts of the strings
 //
-// with integers in little-endian order. Decoded names are parts of the data.
-package compact
+// with integers in little-endian order. Strings, types and atoms are referred to by their number in their table, from 0
+// on. Decoded strings share the memory of the data.
+//
+// Example: a schema with the kind v1 ConfigMap has the strings "" (number 0), "v1", "ConfigMap" and others, one entry
+// of kinds with the numbers of "", "v1", "ConfigMap" and of the type, and one entry of types with the number of the
+// type's name and of its atom.
+package binaryformat
 
 import (
 	"cmp"
@@ -29,20 +33,20 @@ import (
 
 const magic = "keelson-schema-1"
 
-// scalars and relationships are numbered by their places.
+// The number of a scalar or relationship in the format is its index here.
 var (
 	scalars       = [...]schema.Scalar{"", schema.Numeric, schema.String, schema.Boolean, schema.Untyped}
 	relationships = [...]schema.ElementRelationship{"", schema.Associative, schema.Atomic, schema.Separable}
 )
 
-// The first byte of an atom is the number of its scalar and these flags.
+// The first byte of an atom contains the number of its scalar and these flags.
 const (
 	scalarMask = 0x0f
 	hasList    = 0x10
 	hasMap     = 0x20
 )
 
-// The first byte of a reference to a type.
+// The first byte of a reference to a type contains these flags.
 const (
 	isNamed = 1 << iota
 	isInlined
@@ -50,7 +54,7 @@ const (
 	isNullable
 )
 
-// A Kind names a kind of object.
+// A Kind is a group, version and kind.
 type Kind struct {
 	Group   string `json:"group"`
 	Version string `json:"version"`
@@ -63,10 +67,10 @@ func (k Kind) compare(other Kind) int {
 	)
 }
 
-var errCorrupt = errors.New("compact schema: corrupt data")
+var errCorrupt = errors.New("merge schemas: corrupt data")
 
-// Types decodes types on demand. Decoded types are shared by the kinds that
-// reach them and kept. It is safe for concurrent use.
+// Types decodes types on demand. Decoded types stay in memory and are shared by the kinds that refer to them. Its
+// methods may be called concurrently.
 type Types struct {
 	kinds, types           string // tables
 	atomEnds, stringEnds   string
@@ -77,7 +81,8 @@ type Types struct {
 	parsers map[Kind]typed.ParseableType // guarded by mu
 }
 
-// Open reads the sizes of the tables.
+// Open returns the types in data. It checks only the sizes of the tables; the caller must check the content of the data
+// in a test.
 func Open(data string) (*Types, error) {
 	const header = len(magic) + 16
 	if len(data) < header || data[:len(magic)] != magic {
@@ -106,7 +111,7 @@ func Open(data string) (*Types, error) {
 	return t, nil
 }
 
-// Kinds lists all kinds in order.
+// Kinds returns all kinds, sorted.
 func (t *Types) Kinds() []Kind {
 	kinds := make([]Kind, len(t.kinds)/8)
 	for i := range kinds {
@@ -123,8 +128,8 @@ func (t *Types) kindAt(i int) Kind {
 	}
 }
 
-// Parseable returns the type of a kind, with a schema of the types that it
-// reaches. All calls for one kind return the same schema, as merging requires.
+// Parseable returns the type of a kind, with a schema of all types that it refers to, or false if there is no such
+// kind. All calls for one kind return the same schema, as merging requires.
 func (t *Types) Parseable(kind Kind) (typed.ParseableType, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,12 +149,12 @@ func (t *Types) Parseable(kind Kind) (typed.ParseableType, bool) {
 		TypeRef: schema.TypeRef{NamedType: &name},
 		Schema:  &schema.Schema{Types: r.defs},
 	}
-	// The key's strings are part of the data, not of the request.
+	// The strings of this key are part of the data. Those of kind may keep a buffer of the request in memory.
 	t.parsers[t.kindAt(i)] = p
 	return p, true
 }
 
-// reached collects the types that a type refers to.
+// reached collects the types that a type refers to, directly or indirectly.
 type reached struct {
 	types *Types
 	seen  map[int]bool
@@ -196,6 +201,7 @@ func (t *Types) string(number int) string { return textAt(t.stringTexts, t.strin
 
 func (t *Types) atomText(number int) string { return textAt(t.atomTexts, t.atomEnds, number) }
 
+// atomLocked returns an atom, which it decodes at the first call. The caller holds mu.
 func (t *Types) atomLocked(number int) schema.Atom {
 	if a, ok := t.atoms[number]; ok {
 		return a
@@ -206,8 +212,8 @@ func (t *Types) atomLocked(number int) schema.Atom {
 	return a
 }
 
-// decoder reads the text of one atom. The data is part of the program and
-// checked by its tests, so a corrupt text panics.
+// decoder decodes one atom. It panics if the data is corrupt, because the data is part of the program and is checked by
+// its tests.
 type decoder struct {
 	types *Types
 	text  string
@@ -237,35 +243,45 @@ func (d *decoder) atom() (a schema.Atom) {
 		a.Scalar = &scalars[n]
 	}
 	if flags&hasList != 0 {
-		l := &schema.List{ElementRelationship: relationships[d.byte()]}
-		if n := d.uvarint(); n > 0 {
-			l.Keys = make([]string, n)
-			for i := range l.Keys {
-				l.Keys[i] = d.types.string(d.uvarint())
-			}
-		}
-		l.ElementType = d.typeRef()
-		a.List = l
+		a.List = d.list()
 	}
 	if flags&hasMap != 0 {
-		m := &schema.Map{ElementRelationship: relationships[d.byte()]}
-		m.ElementType = d.typeRef()
-		if n := d.uvarint(); n > 0 {
-			m.Fields = make([]schema.StructField, n)
-			for i := range m.Fields {
-				f := &m.Fields[i]
-				f.Name = d.types.string(d.uvarint())
-				f.Type = d.typeRef()
-				if text := d.types.string(d.uvarint()); text != "" {
-					if err := json.Unmarshal([]byte(text), &f.Default); err != nil {
-						panic(errCorrupt)
-					}
-				}
-			}
-		}
-		a.Map = m
+		a.Map = d.mapType()
 	}
 	return a
+}
+
+func (d *decoder) list() *schema.List {
+	l := &schema.List{ElementRelationship: relationships[d.byte()]}
+	if n := d.uvarint(); n > 0 {
+		l.Keys = make([]string, n)
+		for i := range l.Keys {
+			l.Keys[i] = d.types.string(d.uvarint())
+		}
+	}
+	l.ElementType = d.typeRef()
+	return l
+}
+
+func (d *decoder) mapType() *schema.Map {
+	m := &schema.Map{ElementRelationship: relationships[d.byte()]}
+	m.ElementType = d.typeRef()
+	n := d.uvarint()
+	if n == 0 {
+		return m
+	}
+	m.Fields = make([]schema.StructField, n)
+	for i := range m.Fields {
+		f := &m.Fields[i]
+		f.Name = d.types.string(d.uvarint())
+		f.Type = d.typeRef()
+		if text := d.types.string(d.uvarint()); text != "" {
+			if err := json.Unmarshal([]byte(text), &f.Default); err != nil {
+				panic(errCorrupt)
+			}
+		}
+	}
+	return m
 }
 
 func (d *decoder) typeRef() (r schema.TypeRef) {
@@ -284,6 +300,7 @@ func (d *decoder) typeRef() (r schema.TypeRef) {
 	return r
 }
 
+// textAt returns the text with a number, which ends at the offset in ends and begins at the end of the one before.
 func textAt(texts, ends string, number int) string {
 	start := 0
 	if number > 0 {

@@ -1,27 +1,28 @@
-// Package merge makes of structural schemas the schemas by which objects are merged:
-// which lists are sets or maps, by which keys, and what is atomic (KEP-555,
-// server-side apply). They decide the fields of managedFields.
+// Package mergetypes converts structural schemas to merge schemas (see package mergeschema), by which server-side apply
+// (KEP-555) merges custom resources.
 //
-// The types are those that kube-apiserver has: it publishes the definition's schema as
-// OpenAPI v3 and converts that.
-package merge
+// The result is the same as that of kube-apiserver, which publishes the schema of the definition as OpenAPI v3 and
+// converts that document.
+//
+// Example: the schema {type: object, properties: {ports: {type: array, x-kubernetes-list-type: map,
+// x-kubernetes-list-map-keys: [port], items: {type: object, properties: {port: {type: integer}}}}}} becomes a map with
+// a field ports, whose type is an associative list with the key port. So two managers can own two ports of the list.
+package mergetypes
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/structuralschema"
 	"github.com/keelson-dev/keelson/structuralschema/internal/shared"
-	builtin "github.com/keelson-dev/keelson/typed"
 )
 
 // A Type is the merge schema of one version of a kind.
@@ -30,8 +31,8 @@ type Type struct {
 	root   string
 }
 
-// New returns the merge schema of objects that s describes; nil stands for a version
-// without a usable schema, whose objects may be anything.
+// New returns the merge schema of objects with the schema s. nil means a version without a usable schema, whose objects
+// may contain anything.
 func New(s *structuralschema.Schema) *Type {
 	c := converting{known: map[node]schema.Atom{}}
 	t := &Type{root: rootType}
@@ -46,13 +47,13 @@ func New(s *structuralschema.Schema) *Type {
 	return t
 }
 
-// Parseable returns the type in the form that makes typed values.
+// Parseable returns the type from which typed values are made. It must not be changed.
 func (t *Type) Parseable() typed.ParseableType {
 	return typed.ParseableType{Schema: &t.schema, TypeRef: schema.TypeRef{NamedType: &t.root}}
 }
 
-// A Cache makes one Type for each schema, and forgets it when it is not used any
-// more. The zero Cache is empty. Its methods may be called at the same time.
+// A Cache makes one Type for each schema. It refers to the Type weakly, so that unused types are garbage collected. The
+// zero Cache is empty. Its methods may be called concurrently.
 type Cache struct {
 	types shared.Map[*structuralschema.Schema, Type]
 }
@@ -61,13 +62,12 @@ type Cache struct {
 func (c *Cache) Type(s *structuralschema.Schema) *Type {
 	t, err := c.types.Get(s, func() (*Type, error) { return New(s), nil })
 	if err != nil {
-		panic(err) // making one cannot fail
+		panic(err) // New does not fail
 	}
 	return t
 }
 
-// A Converter makes typed values of the objects of one custom resource in all its
-// versions, and objects of typed values.
+// A Converter converts the objects of one custom resource, in all its versions, to typed values and back.
 type Converter struct {
 	kind  runtimeschema.GroupKind
 	types map[string]func() *Type
@@ -75,8 +75,8 @@ type Converter struct {
 
 var _ managedfields.TypeConverter = &Converter{}
 
-// NewConverter returns the converter of a kind. versions are the schemas of its
-// versions by name, as New takes them; a Type is made when it is first asked for.
+// NewConverter returns the converter of a kind. versions are the schemas of its versions by name; a schema may be nil,
+// see New. The Type of a version is made at its first use.
 func (c *Cache) NewConverter(kind runtimeschema.GroupKind, versions map[string]*structuralschema.Schema) *Converter {
 	out := &Converter{kind: kind, types: make(map[string]func() *Type, len(versions))}
 	for name, s := range versions {
@@ -85,33 +85,24 @@ func (c *Cache) NewConverter(kind runtimeschema.GroupKind, versions map[string]*
 	return out
 }
 
-// ObjectToTyped returns the object as a typed value of the version that it says it is
-// of. The value refers to the object. One that is not valid by its schema (a
-// duplicate key in a list, an unknown field) is an error unless the options allow it,
-// and so is an object of a version that there is not.
+// ObjectToTyped returns the object as a typed value of the version named in its apiVersion. The value refers to the
+// object. It fails if the version does not exist, or if the object is invalid by its schema (a duplicate key in a list,
+// an unknown field) and the options do not allow that.
 func (c *Converter) ObjectToTyped(
 	object runtime.Object, options ...typed.ValidationOptions,
 ) (*typed.TypedValue, error) {
 	gvk := object.GetObjectKind().GroupVersionKind()
-	make := c.types[gvk.Version]
-	if make == nil || gvk.GroupKind() != c.kind {
-		// The error is recognized as that of a version that is gone.
-		return builtin.Converter{}.ObjectToTyped(object, options...)
+	typeOf := c.types[gvk.Version]
+	if typeOf == nil || gvk.GroupKind() != c.kind {
+		// The packages of managedfields recognize this error as that of a version that is not served any more.
+		return mergeschema.Converter{}.ObjectToTyped(object, options...)
 	}
-	t := make().Parseable()
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		return t.FromUnstructured(u.UnstructuredContent(), options...)
-	}
-	return t.FromStructured(object, options...)
+	return mergeschema.ToTyped(typeOf().Parseable(), object, options...)
 }
 
 // TypedToObject returns the value as an unstructured object.
 func (c *Converter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
-	content := value.AsValue().Unstructured()
-	if m, ok := content.(map[string]any); ok {
-		return &unstructured.Unstructured{Object: m}, nil
-	}
-	return nil, fmt.Errorf("failed to convert value to unstructured for type %T", content)
+	return mergeschema.ToObject(value)
 }
 
 const (
@@ -119,17 +110,17 @@ const (
 	objectMetaType = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 )
 
-// untyped is the type of what is owned as one, deduced that of what is owned as its
-// objects say, field by field.
+// untyped is the type of any value that has one owner as a whole. deduced is the type of any value whose fields are
+// derived from the object, each with owners of its own.
 var (
 	untypedName, deducedName = "__untyped_atomic_", "__untyped_deduced_"
 	untyped                  = schema.TypeRef{NamedType: &untypedName}
 	deduced                  = schema.TypeRef{NamedType: &deducedName}
 )
 
-// common are the types that all kinds need: of metadata and of anything.
+// common returns the types that all kinds need: those of metadata, untyped and deduced.
 var common = sync.OnceValue(func() []schema.TypeDef {
-	kind, ok := builtin.For("", "v1", "ConfigMap")
+	kind, ok := mergeschema.Builtin("", "v1", "ConfigMap")
 	if !ok {
 		panic("no schema of ConfigMaps")
 	}
@@ -153,7 +144,7 @@ var common = sync.OnceValue(func() []schema.TypeDef {
 	return out
 })
 
-// node is a schema and whether it is below one that preserves unknown fields.
+// node is a schema. preserving means that a schema above it preserves unknown fields.
 type node struct {
 	*structuralschema.Schema
 	preserving bool
@@ -161,9 +152,10 @@ type node struct {
 
 // converting is the conversion of one schema.
 type converting struct {
-	known map[node]schema.Atom
+	known map[node]schema.Atom // results so far
 }
 
+// ref returns a reference to the type of s.
 func (c *converting) ref(s *structuralschema.Schema, preserving bool) schema.TypeRef {
 	n := node{s, preserving || s.PreserveUnknownFields}
 	if a, ok := c.known[n]; ok {
@@ -174,7 +166,7 @@ func (c *converting) ref(s *structuralschema.Schema, preserving bool) schema.Typ
 	return schema.TypeRef{Inlined: a}
 }
 
-// atom returns the type of a node, which may be a resource.
+// atom returns the type of a node. resource means that its objects have apiVersion, kind and metadata.
 func (c *converting) atom(n node, resource bool) schema.Atom {
 	n.preserving = n.preserving || n.PreserveUnknownFields
 	switch n.Type {
@@ -197,6 +189,7 @@ func (c *converting) atom(n node, resource bool) schema.Atom {
 	return a
 }
 
+// format returns the format of strings and numbers, or "".
 func format(s *structuralschema.Schema) string {
 	if s.Values == nil {
 		return ""
@@ -206,6 +199,7 @@ func format(s *structuralschema.Schema) string {
 
 func scalar(s schema.Scalar) schema.Atom { return schema.Atom{Scalar: &s} }
 
+// fields returns the type of the objects of a node.
 func (c *converting) fields(n node, resource bool) *schema.Map {
 	m := &schema.Map{}
 	switch n.MapType {
@@ -215,7 +209,7 @@ func (c *converting) fields(n node, resource bool) *schema.Map {
 		m.ElementRelationship = schema.Separable
 	}
 	for name, s := range n.Properties {
-		if !resource || !ofAllResources(name) {
+		if !resource || !inAllResources(name) {
 			f := schema.StructField{Name: name, Type: c.ref(s, n.preserving)}
 			if s.HasDefault {
 				f.Default = s.Default
@@ -242,11 +236,12 @@ func (c *converting) fields(n node, resource bool) *schema.Map {
 	return m
 }
 
-// ofAllResources says whether a field is one that all resources have.
-func ofAllResources(name string) bool {
+// inAllResources reports whether all resources have a field of that name.
+func inAllResources(name string) bool {
 	return name == "apiVersion" || name == "kind" || name == "metadata"
 }
 
+// items returns the type of the arrays of a node.
 func (c *converting) items(n node) *schema.List {
 	l := &schema.List{ElementType: untyped, ElementRelationship: schema.Atomic}
 	switch n.ListType {

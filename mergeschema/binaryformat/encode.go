@@ -1,4 +1,4 @@
-package compact
+package binaryformat
 
 import (
 	"cmp"
@@ -13,17 +13,17 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// Encode makes the data that Open reads: the types of a schema, and the type of
-// each kind. Equal atoms are stored once.
+// Encode returns the data that Open reads, with the types of a schema and the type name of each kind. Equal atoms are
+// stored once. It fails for a schema with unions, and if a table has too many entries for a uint16.
 func Encode(s *schema.Schema, kinds map[Kind]string) ([]byte, error) {
 	e := encoder{strings: map[string]int{}, atoms: map[string]int{}}
 	types := map[string]schema.Atom{}
 	for _, t := range s.Types {
 		types[t.Name] = t.Atom
 	}
-	e.string("") // so that it is number 0
+	e.string("") // gets the number 0
 
-	// Tables first grow by their users, so their users come first.
+	// Encoding types and kinds adds atoms and strings, so the tables of atoms and strings are complete only afterwards.
 	var typeTable, kindTable []byte
 	names := slices.Sorted(maps.Keys(types))
 	typeNumbers := make(map[string]int, len(names))
@@ -74,14 +74,16 @@ func Encode(s *schema.Schema, kinds map[Kind]string) ([]byte, error) {
 	return data, nil
 }
 
+// encoder contains the tables that are being built.
 type encoder struct {
-	types       map[string]int
-	strings     map[string]int
+	types       map[string]int // numbers by name
+	strings     map[string]int // numbers by text
 	stringTexts []string
-	atoms       map[string]int
+	atoms       map[string]int // numbers by encoded atom
 	atomTexts   []string
 }
 
+// string returns the number of a string, which it adds to the table if it is new.
 func (e *encoder) string(s string) int {
 	n, ok := e.strings[s]
 	if !ok {
@@ -92,6 +94,7 @@ func (e *encoder) string(s string) int {
 	return n
 }
 
+// atom returns the number of an atom, which it adds to the table if it is new.
 func (e *encoder) atom(a schema.Atom) (int, error) {
 	var flags byte
 	if a.Scalar != nil {
@@ -110,45 +113,13 @@ func (e *encoder) atom(a schema.Atom) (int, error) {
 	b := []byte{flags}
 	var err error
 	if a.List != nil {
-		if b, err = e.relationship(b, a.List.ElementRelationship); err != nil {
-			return 0, err
-		}
-		b = binary.AppendUvarint(b, uint64(len(a.List.Keys)))
-		for _, k := range a.List.Keys {
-			b = binary.AppendUvarint(b, uint64(e.string(k)))
-		}
-		if b, err = e.typeRef(b, a.List.ElementType); err != nil {
+		if b, err = e.list(b, a.List); err != nil {
 			return 0, err
 		}
 	}
 	if a.Map != nil {
-		if len(a.Map.Unions) > 0 {
-			return 0, errors.New("unions are not supported")
-		}
-		if b, err = e.relationship(b, a.Map.ElementRelationship); err != nil {
+		if b, err = e.mapType(b, a.Map); err != nil {
 			return 0, err
-		}
-		if b, err = e.typeRef(b, a.Map.ElementType); err != nil {
-			return 0, err
-		}
-		fields := slices.SortedFunc(
-			slices.Values(a.Map.Fields), func(a, b schema.StructField) int { return cmp.Compare(a.Name, b.Name) },
-		)
-		b = binary.AppendUvarint(b, uint64(len(fields)))
-		for _, f := range fields {
-			b = binary.AppendUvarint(b, uint64(e.string(f.Name)))
-			if b, err = e.typeRef(b, f.Type); err != nil {
-				return 0, err
-			}
-			text := "" // no default
-			if f.Default != nil {
-				j, err := json.Marshal(f.Default)
-				if err != nil {
-					return 0, err
-				}
-				text = string(j)
-			}
-			b = binary.AppendUvarint(b, uint64(e.string(text)))
 		}
 	}
 	n, ok := e.atoms[string(b)]
@@ -158,6 +129,51 @@ func (e *encoder) atom(a schema.Atom) (int, error) {
 		e.atomTexts = append(e.atomTexts, string(b))
 	}
 	return n, nil
+}
+
+func (e *encoder) list(b []byte, l *schema.List) ([]byte, error) {
+	b, err := e.relationship(b, l.ElementRelationship)
+	if err != nil {
+		return nil, err
+	}
+	b = binary.AppendUvarint(b, uint64(len(l.Keys)))
+	for _, k := range l.Keys {
+		b = binary.AppendUvarint(b, uint64(e.string(k)))
+	}
+	return e.typeRef(b, l.ElementType)
+}
+
+func (e *encoder) mapType(b []byte, m *schema.Map) ([]byte, error) {
+	if len(m.Unions) > 0 {
+		return nil, errors.New("unions are not supported")
+	}
+	b, err := e.relationship(b, m.ElementRelationship)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = e.typeRef(b, m.ElementType); err != nil {
+		return nil, err
+	}
+	fields := slices.SortedFunc(
+		slices.Values(m.Fields), func(a, b schema.StructField) int { return cmp.Compare(a.Name, b.Name) },
+	)
+	b = binary.AppendUvarint(b, uint64(len(fields)))
+	for _, f := range fields {
+		b = binary.AppendUvarint(b, uint64(e.string(f.Name)))
+		if b, err = e.typeRef(b, f.Type); err != nil {
+			return nil, err
+		}
+		text := "" // no default
+		if f.Default != nil {
+			j, err := json.Marshal(f.Default)
+			if err != nil {
+				return nil, err
+			}
+			text = string(j)
+		}
+		b = binary.AppendUvarint(b, uint64(e.string(text)))
+	}
+	return b, nil
 }
 
 func (e *encoder) relationship(b []byte, r schema.ElementRelationship) ([]byte, error) {

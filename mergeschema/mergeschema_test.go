@@ -1,4 +1,4 @@
-package typed
+package mergeschema
 
 import (
 	"encoding/json"
@@ -19,14 +19,13 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/keelson-dev/keelson/discovery/openapi"
-	"github.com/keelson-dev/keelson/typed/compact"
+	"github.com/keelson-dev/keelson/mergeschema/binaryformat"
 )
 
-// models are the definitions of the documents that are served, and the names of
-// those that are of a kind.
-func models(t testing.TB) (map[string]*spec.Schema, map[compact.Kind]string) {
+// models returns the definitions of the served documents, and the type name of each kind.
+func models(t testing.TB) (map[string]*spec.Schema, map[binaryformat.Kind]string) {
 	t.Helper()
-	kinds := map[compact.Kind]string{}
+	kinds := map[binaryformat.Kind]string{}
 	all := map[string]*spec.Schema{}
 	archive, err := openapi.Builtin()
 	if err != nil {
@@ -47,7 +46,7 @@ func models(t testing.TB) (map[string]*spec.Schema, map[compact.Kind]string) {
 		}
 		for name, s := range document.Components.Schemas {
 			all[name] = s
-			var of []compact.Kind
+			var of []binaryformat.Kind
 			if err := s.Extensions.GetObject("x-kubernetes-group-version-kind", &of); err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +58,7 @@ func models(t testing.TB) (map[string]*spec.Schema, map[compact.Kind]string) {
 	return all, kinds
 }
 
-// Each kind's schema must hold the types that the schema of all definitions has.
+// TestSchemasEqualDefinitions checks that the schema of each kind has the same types as the schema of all definitions.
 func TestSchemasEqualDefinitions(t *testing.T) {
 	definitions, kinds := models(t)
 	whole, err := schemaconv.ToSchemaFromOpenAPI(definitions, false)
@@ -71,7 +70,7 @@ func TestSchemasEqualDefinitions(t *testing.T) {
 		want[d.Name] = d.Atom
 	}
 	for k, name := range kinds {
-		p, ok := For(k.Group, k.Version, k.Kind)
+		p, ok := Builtin(k.Group, k.Version, k.Kind)
 		if !ok || *p.TypeRef.NamedType != name {
 			t.Errorf("%v: found %v, want type %s", k, ok, name)
 		}
@@ -81,7 +80,7 @@ func TestSchemasEqualDefinitions(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, k := range types().Kinds() {
-		p, ok := For(k.Group, k.Version, k.Kind)
+		p, ok := Builtin(k.Group, k.Version, k.Kind)
 		if !ok || !p.IsValid() {
 			t.Errorf("%v: not valid", k)
 			continue
@@ -107,7 +106,7 @@ func TestSchemasEqualDefinitions(t *testing.T) {
 	t.Logf("%d kinds, %d types reached of %d", len(types().Kinds()), len(seen), len(want))
 }
 
-// plain turns an atom into values that DeepEqual compares by meaning.
+// plain converts an atom to values that reflect.DeepEqual compares by content.
 func plain(a schema.Atom) any {
 	out := map[string]any{}
 	if a.Scalar != nil {
@@ -165,7 +164,7 @@ func examplePod() *corev1.Pod {
 	}
 }
 
-// The converter must behave as one over all definitions.
+// TestConverterAgainstAllDefinitions checks that the converter behaves like one over the schema of all definitions.
 func TestConverterAgainstAllDefinitions(t *testing.T) {
 	definitions, _ := models(t)
 	reference, err := managedfields.NewTypeConverter(definitions, false)
@@ -176,16 +175,26 @@ func TestConverterAgainstAllDefinitions(t *testing.T) {
 	deployment := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
-		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{Spec: pod.Spec}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+			Template: corev1.PodTemplateSpec{Spec: pod.Spec},
+		},
 	}
-	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"containers": []any{map[string]any{"name": "x"}}}}}
-	twice := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"containers": []any{map[string]any{"name": "x"}, map[string]any{"name": "x"}}}}}
-	extra := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"nonsense": "x"}}}
+	widget := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"containers": []any{map[string]any{"name": "x"}}}},
+	}
+	twice := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"containers": []any{map[string]any{"name": "x"}, map[string]any{"name": "x"}}}},
+	}
+	extra := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"nonsense": "x"}},
+	}
 	gone := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v9", "kind": "Pod"}}
 	for _, object := range []k8sruntime.Object{pod, deployment, widget, twice, extra, gone} {
 		got, gotErr := Converter{}.ObjectToTyped(object)
 		want, wantErr := reference.ObjectToTyped(object)
-		if (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() || reflect.TypeOf(gotErr) != reflect.TypeOf(wantErr) {
+		if (gotErr == nil) != (wantErr == nil) || gotErr != nil && gotErr.Error() != wantErr.Error() ||
+			reflect.TypeOf(gotErr) != reflect.TypeOf(wantErr) {
 			t.Errorf("errors differ: %v (%T), want %v (%T)", gotErr, gotErr, wantErr, wantErr)
 			continue
 		}
@@ -217,51 +226,53 @@ func TestConverterAgainstAllDefinitions(t *testing.T) {
 	}
 }
 
-func TestForSharesSchemas(t *testing.T) {
-	a, _ := For("", "v1", "Pod")
-	b, _ := For("", "v1", "Pod")
+func TestBuiltinSharesSchemas(t *testing.T) {
+	a, _ := Builtin("", "v1", "Pod")
+	b, _ := Builtin("", "v1", "Pod")
 	if a.Schema != b.Schema {
 		t.Error("two schemas for one kind; values of them could not be merged")
 	}
-	list, _ := For("", "v1", "PodList")
+	list, _ := Builtin("", "v1", "PodList")
 	x, _ := a.Schema.FindNamedType("io.k8s.api.core.v1.PodSpec")
 	y, _ := list.Schema.FindNamedType("io.k8s.api.core.v1.PodSpec")
 	if x.Map != y.Map {
 		t.Error("kinds do not share a type")
 	}
-	if _, ok := For("", "v2", "Pod"); ok {
+	if _, ok := Builtin("", "v2", "Pod"); ok {
 		t.Error("a kind that does not exist was found")
 	}
-	_, err := Converter{}.ObjectToTyped(&unstructured.Unstructured{Object: map[string]any{"kind": "None", "apiVersion": "a/v1"}})
+	_, err := Converter{}.ObjectToTyped(
+		&unstructured.Unstructured{Object: map[string]any{"kind": "None", "apiVersion": "a/v1"}},
+	)
 	if err == nil || !strings.Contains(err.Error(), "no corresponding type") {
 		t.Errorf("err = %v", err)
 	}
 }
 
-// BenchmarkFirstPod tells what the first use of Pods costs, in time and memory.
+// BenchmarkFirstPod measures the time and memory of the first use of Pods.
 func BenchmarkFirstPod(b *testing.B) {
 	b.ReportAllocs()
 	pod := examplePod()
 	for b.Loop() {
-		fresh, err := compact.Open(builtin)
+		fresh, err := binaryformat.Open(builtin)
 		if err != nil {
 			b.Fatal(err)
 		}
-		p, _ := fresh.Parseable(compact.Kind{Version: "v1", Kind: "Pod"})
+		p, _ := fresh.Parseable(binaryformat.Kind{Version: "v1", Kind: "Pod"})
 		if _, err := p.FromStructured(pod); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// BenchmarkAllKinds tells what the schemas of all kinds take together.
+// BenchmarkAllKinds measures the memory of the schemas of all kinds.
 func BenchmarkAllKinds(b *testing.B) {
-	var keep *compact.Types
+	var keep *binaryformat.Types
 	before, after := runtime.MemStats{}, runtime.MemStats{}
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for b.Loop() {
-		keep, _ = compact.Open(builtin)
+		keep, _ = binaryformat.Open(builtin)
 		for _, k := range keep.Kinds() {
 			p, _ := keep.Parseable(k)
 			p.Schema.FindNamedType("")
