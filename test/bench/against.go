@@ -6,15 +6,14 @@ import (
 	"io"
 )
 
-// side is one of two servers that are compared.
+// side is one of the two compared servers.
 type side struct {
 	command string
-	best    map[string]figure // by row
+	best    map[string]figure // the best figure of each row
 }
 
-// compare measures two servers in turn, round after round, each time on fresh data,
-// and prints the best of each row side by side: on a machine that others use too, the
-// best is what was disturbed least.
+// compare measures two servers in turn, round after round, each time on new data, and prints the best figure of each
+// row side by side. On a machine that is also used for other work, the best figure is the least disturbed one.
 func compare(ctx context.Context, o *options, dir string, out, progress io.Writer) error {
 	sides := []*side{{command: o.start, best: map[string]figure{}}, {command: o.against, best: map[string]figure{}}}
 	for round := range o.rounds {
@@ -42,7 +41,7 @@ func compare(ctx context.Context, o *options, dir string, out, progress io.Write
 	return err
 }
 
-// take keeps what is better than before.
+// take keeps the figures that are better than those of earlier rounds.
 func (s *side) take(rows []figure) {
 	for _, f := range rows {
 		e, _ := expected(f.Row)

@@ -16,13 +16,13 @@ import (
 
 const (
 	inFlight    = 64
-	requestTime = time.Minute // for what is not timed
+	requestTime = time.Minute // for requests that are not measured
 
 	jsonType     = "application/json"
 	protobufType = "application/vnd.kubernetes.protobuf"
 )
 
-// bench is a run.
+// bench is one run of the benchmark.
 type bench struct {
 	ctx      context.Context
 	options  *options
@@ -32,11 +32,12 @@ type bench struct {
 	report   report
 
 	server     *target
-	instance   *instance // that server, if this run started it
-	namespaces []string  // made on the server
-	pods       string    // the namespace of the pods; empty: they are not made
+	instance   *instance // the server, if this run has started it
+	namespaces []string  // that this run has created
+	pods       string    // the namespace of the pods; "" if they do not exist yet
 	bodies     [][]byte
-	// definitions are the names of those made on the server, custom the objects of one.
+	// definitions are the names of the definitions that this run has created; custom describes the objects of one of
+	// them.
 	definitions []string
 	custom      custom
 }
@@ -47,11 +48,11 @@ type step struct {
 	run  func() error
 }
 
-// steps is what a run does, in order.
+// steps are the steps of a run in their order.
 func (b *bench) steps() []step {
 	steps := []step{{[]string{"start", "memory-idle", "binary"}, b.startUp}, {[]string{"create-pods"}, b.createPods}}
 	for _, l := range b.listings() {
-		if l.key == "list-table" { // the memory is that after lists of the two encodings alone
+		if l.key == "list-table" { // memory is measured after lists of the two encodings, before Tables are cached
 			steps = append(steps, step{[]string{"memory-pods"}, b.memoryOfPods})
 		}
 		steps = append(steps, step{[]string{l.key}, func() error { return b.list(l) }})
@@ -161,8 +162,7 @@ func (b *bench) run() {
 	}
 }
 
-// others is the processor time of this machine that neither this program nor the
-// server has used.
+// others returns the processor time of this machine that was used neither by this program nor by the server.
 func (b *bench) others() time.Duration {
 	own := treeUsage(os.Getpid()).cpu
 	if b.instance == nil && b.server != nil {
@@ -171,7 +171,7 @@ func (b *bench) others() time.Duration {
 	return machineBusy() - own
 }
 
-// add puts a figure into the report, if its row is wanted.
+// add adds a figure to the report if its row was selected.
 func (b *bench) add(f figure) {
 	if !b.options.rows.MatchString(f.Row) {
 		return
@@ -189,8 +189,7 @@ func (b *bench) add(f figure) {
 	fmt.Fprintf(b.progress, "bench: %s: %s, floor %s; %s\n", f.Row, e.unit.write(f.Value), e.unit.write(f.Floor), f.Detail)
 }
 
-// fresh starts a server on empty data, if this run starts servers; else the one
-// there is stays.
+// fresh starts a server on empty data. If this run does not start servers, the running server stays.
 func (b *bench) fresh() error {
 	if b.launcher == nil {
 		return b.identify()
@@ -208,7 +207,7 @@ func (b *bench) fresh() error {
 	return b.identify()
 }
 
-// ensure makes sure that there is a server.
+// ensure starts a server if none is running.
 func (b *bench) ensure() error {
 	if b.server != nil {
 		return b.identify()
@@ -216,7 +215,7 @@ func (b *bench) ensure() error {
 	return b.fresh()
 }
 
-// identify asks the server for its version, once.
+// identify asks the server for its version, once in a run.
 func (b *bench) identify() error {
 	if b.report.Version != "" {
 		return nil
@@ -235,7 +234,7 @@ func (b *bench) identify() error {
 	return nil
 }
 
-// call sends one request that is not timed, and fails unless it succeeds.
+// call sends one request that is not measured, and returns an error unless it succeeds.
 func (b *bench) call(r *request) (*answer, error) {
 	c, err := dial(b.server)
 	if err != nil {
@@ -252,7 +251,7 @@ func (b *bench) call(r *request) (*answer, error) {
 	return a, nil
 }
 
-// namespace makes a namespace with the service account that pods need.
+// namespace creates a namespace and the service account that pods need.
 func (b *bench) namespace(purpose string) (string, error) {
 	name := fmt.Sprintf("bench-%s-%x", purpose, time.Now().UnixNano())
 	post := func(path, body string) error {
@@ -276,8 +275,8 @@ func (b *bench) namespace(purpose string) (string, error) {
 	)
 }
 
-// cleanUp deletes what the run made. Servers without controllers do not empty a
-// namespace by themselves, so it does what a namespace controller would.
+// cleanUp deletes everything that this run has created. A server without controllers does not delete the objects of a
+// deleted namespace, so cleanUp does that, too.
 func (b *bench) cleanUp() {
 	if err := b.deleteDefinitions(); err != nil {
 		fmt.Fprintf(b.progress, "bench: definitions are left: %v\n", err)
@@ -306,7 +305,7 @@ func (b *bench) deleteNamespace(ns string) error {
 		},
 	)
 	if a != nil && a.status == http.StatusNotFound {
-		return nil // a controller was faster
+		return nil // a controller has done it
 	}
 	return err
 }
@@ -334,7 +333,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 
 const megabyte, kilobyte = 1e6, 1e3
 
-// details joins what is not empty.
+// details joins the texts that are not empty.
 func details(parts ...string) string {
 	var out []string
 	for _, p := range parts {
@@ -349,7 +348,7 @@ func latency(o *outcome) string {
 	return fmt.Sprintf("p50 %s, p99 %s", short(o.percentile(50)), short(o.percentile(99)))
 }
 
-// cpuDetail is the server's processor time for one of something.
+// cpuDetail returns the server's processor time for one operation as text.
 func cpuDetail(d time.Duration) string {
 	if d <= 0 {
 		return ""

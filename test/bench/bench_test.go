@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be the floor server, which a run starts.
+// TestMain lets the test binary run as the floor server, which a run starts.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == floorCommand {
 		main()
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fake is an API server as far as a run can see: it keeps bodies by path.
+// fake is the part of an API server that a run needs: it keeps bodies by path.
 type fake struct {
 	mu      sync.Mutex
 	objects map[string]string
@@ -136,8 +136,7 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestClient compares what the client makes of bodies of many sizes, both ways,
-// with what was sent.
+// TestClient checks that the client sends and receives bodies of many sizes unchanged.
 func TestClient(t *testing.T) {
 	pattern := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -202,7 +201,7 @@ func TestSamplerFindsTimesInAnyPieces(t *testing.T) {
 	}
 }
 
-// TestFanOutOnTheFloor runs the watch part against the floor server's own handlers.
+// TestFanOutOnTheFloor runs the watch measurement with the floor server's handlers.
 func TestFanOutOnTheFloor(t *testing.T) {
 	f := &floorServer{woken: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -222,7 +221,7 @@ func TestFanOutOnTheFloor(t *testing.T) {
 		if d.events != watchers*events || d.bytes != size || len(d.lag) != watchers/sampleEvery*events {
 			t.Errorf("pace %v: %d events of %d bytes, %d lags", pace, d.events, d.bytes, len(d.lag))
 		}
-		// The last event is never made before its time, so this holds on any machine.
+		// No event is created before its planned time, so this holds on any machine.
 		if least := time.Duration((events - 1) / pace * float64(time.Second)); pace > 0 && d.wall < least {
 			t.Errorf("pace %v: %v for %d events, want %v at least", pace, d.wall, events, least)
 		}

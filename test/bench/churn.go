@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// churnObjects are listed page by page by churnReaders at the same time, while churnRate of them are updated each
-	// second. A page is of the revision of the list's first page: the longer a list lasts, the older that is.
+	// churnObjects objects are listed page by page by churnReaders clients at the same time, while churnRate of them
+	// are updated each second. All pages of a list have the revision of its first page, so a longer list reads older
+	// revisions.
 	churnObjects = 200_000
 	churnReaders = 6
 	churnRate    = 700
-	// churnLists is how many whole lists each reader reads, and churnLimit how long they may take together.
+	// churnLists is the number of lists that each reader reads; churnLimit limits the time of all of them.
 	churnLists = 2
 	churnLimit = 10 * time.Minute
 )
 
-// pagesUnderChurn measures the pages of lists of a large resource that changes all the time, first of one reader, then
-// of all readers, which keep a small machine busy by themselves. A list that cannot be
-// continued (410) is a failure.
+// pagesUnderChurn measures the pages of lists of a large resource that changes all the time, first with one reader,
+// then with all readers, which keep a small machine busy. A list that cannot be continued (410) is a failure.
 func (b *bench) pagesUnderChurn() error {
 	if err := b.fresh(); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (b *bench) pagesUnderChurn() error {
 	return nil
 }
 
-// createMany creates objects and fails unless all were created.
+// createMany creates objects and returns an error unless all were created.
 func (b *bench) createMany(path string, count int, body func(i int) []byte) error {
 	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: scaleLimit,
 		prepare: func(i int, r *request) {
@@ -90,10 +90,10 @@ func (b *bench) createMany(path string, count int, body func(i int) []byte) erro
 	return err
 }
 
-// readLists has each of the readers read its lists, and returns how long the pages took.
+// readLists lets all readers read their lists, and returns the durations of the pages.
 func readLists(t *target, path string) ([]time.Duration, error) {
 	var wg sync.WaitGroup
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	var pages []time.Duration
 	var errs []error
 	for range churnReaders {
@@ -110,8 +110,7 @@ func readLists(t *target, path string) ([]time.Duration, error) {
 	return pages, errors.Join(errs...)
 }
 
-// readList reads a list page by page, checks that it has as many objects as it should, and returns how long each page
-// took.
+// readList reads a list page by page, checks the number of its objects, and returns the duration of each page.
 func readList(t *target, path string, objects int) ([]time.Duration, error) {
 	c, err := dial(t)
 	if err != nil {
@@ -184,11 +183,11 @@ func churn(t *target, path string, stop <-chan struct{}) (int, error) {
 	}
 }
 
-// manyEvents is how many Events the heap is measured with.
+// manyEvents is the number of Events with which the heap is measured.
 const manyEvents = 500_000
 
-// heapOfEvents measures the server's heap after a collection, with many Events that nobody reads; the floor is the heap
-// before.
+// heapOfEvents measures the server's heap after a garbage collection, with many Events that nobody reads. The floor is
+// the heap before they were created.
 func (b *bench) heapOfEvents() error {
 	if err := b.fresh(); err != nil {
 		return err
@@ -215,7 +214,7 @@ func (b *bench) heapOfEvents() error {
 	return nil
 }
 
-// eventObject is an Event such as the kubelet writes.
+// eventObject returns an Event like those of the kubelet.
 func eventObject(namespace string, i int) []byte {
 	return fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"Event","metadata":{"name":"event-%06d"},"involvedObject":{"kind":"Pod","namespace":%q,`+
@@ -225,7 +224,7 @@ func eventObject(namespace string, i int) []byte {
 		i, namespace, i%10_000, i%10_000, i%100)
 }
 
-// heap has the server collect its garbage, and returns the bytes of its heap that are in use.
+// heap makes the server collect its garbage, and returns the bytes of its heap that are in use.
 func (b *bench) heap() (float64, error) {
 	if _, err := b.call(&request{method: http.MethodGet, path: "/debug/pprof/heap?gc=1", accept: "*/*"}); err != nil {
 		return 0, err

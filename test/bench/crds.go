@@ -12,14 +12,14 @@ import (
 
 const (
 	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	// definitionGroups is how many groups definitions are spread over.
+	// definitionGroups is the number of API groups of the definitions.
 	definitionGroups = 20
-	// ends is how many definitions at the beginning and at the end are compared.
+	// ends is the number of definitions at the beginning, and at the end, that are compared.
 	ends = 100
 )
 
-// definitionOf returns a definition of about 40 fields on three levels. No two have
-// the same schema, as no two of different projects have.
+// definitionOf returns a definition of about 40 fields on three levels. All schemas are different, like those of
+// different projects.
 func definitionOf(group string, i int) (body []byte, plural string) {
 	plural = fmt.Sprintf("things%05ds", i)
 	kind := fmt.Sprintf("Thing%05d", i)
@@ -37,7 +37,7 @@ func definitionOf(group string, i int) (body []byte, plural string) {
 		plural, group, group, plural, strings.TrimSuffix(plural, "s"), kind, kind, definitionFields(i)), plural
 }
 
-// definitionFields are those of a specification.
+// definitionFields returns the fields of a specification.
 func definitionFields(i int) string {
 	fields := []string{
 		fmt.Sprintf(`"size":{"type":"integer","minimum":0,"maximum":%d,"description":"How many there shall be."}`, 1000+i),
@@ -65,11 +65,11 @@ func definitionFields(i int) string {
 	return strings.Join(fields, ",")
 }
 
-// defined is what creating definitions one after the other gave.
+// defined is the result of creating definitions one after the other.
 type defined struct {
-	served []time.Duration // of each, from sending it until its objects were listed
+	served []time.Duration // of each: from sending it until its objects could be listed
 	cpu    time.Duration   // of the server, for each
-	memory float64         // bytes each, 0 if unknown
+	memory float64         // bytes for each, 0 if unknown
 }
 
 func (d *defined) middle(list []time.Duration, percent int) time.Duration {
@@ -77,8 +77,7 @@ func (d *defined) middle(list []time.Duration, percent int) time.Duration {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
 
-// define creates definitions and lists the objects of each as soon as that can be
-// done.
+// define creates definitions, and lists the objects of each until that succeeds.
 func (b *bench) define(groups int) (*defined, error) {
 	if err := b.fresh(); err != nil {
 		return nil, err
@@ -133,8 +132,7 @@ func (b *bench) awaitList(c *connection, path string) error {
 	return fmt.Errorf("%s is not served", path)
 }
 
-// defineSpread measures definitions of several groups, and what clients ask a server
-// that has them.
+// defineSpread measures definitions of several groups, and the discovery documents of a server that has them.
 func (b *bench) defineSpread() error {
 	d, err := b.define(definitionGroups)
 	if err != nil {
@@ -158,8 +156,7 @@ func (b *bench) defineSpread() error {
 	return b.documents("crd-openapi", "/openapi/v3", jsonType)
 }
 
-// documents measures a document of all definitions, the first time after a
-// definition came.
+// documents measures a document about all definitions when it is first requested after a definition was created.
 func (b *bench) documents(row, path, accept string) error {
 	const times = 5
 	var walls []time.Duration
@@ -227,10 +224,10 @@ const (
 	customGroup   = "custom.bench.example.com"
 )
 
-// customMark is in the name of every custom object, to count them in a list.
+// customMark is in the name of every custom object; it is used to count objects in a list.
 const customMark = "bench-thing-"
 
-// customObject is a custom resource of about customSize bytes.
+// customObject returns a custom object of about customSize bytes.
 func customObject(kind string, i int) []byte {
 	var parts []string
 	for part := range 4 {
@@ -256,17 +253,17 @@ func customObject(kind string, i int) []byte {
 	return []byte(head + strings.Join(data, ",") + "}}}")
 }
 
-// custom is the collection of the custom objects of a run.
+// custom describes the custom objects of a run.
 type custom struct {
-	path   string // "": they are not made
+	path   string // of the collection; "" if the objects do not exist yet
 	memory float64
 	rate   *outcome
-	size   int // of one as JSON
+	size   int // bytes of one object as JSON
 }
 
 func (c *custom) object(i int) string { return fmt.Sprintf("%s/%s%06d", c.path, customMark, i) }
 
-// needCustom makes the custom objects unless they are there.
+// needCustom creates the custom objects unless they exist.
 func (b *bench) needCustom() error {
 	if b.custom.path != "" {
 		return nil
@@ -330,8 +327,8 @@ func (b *bench) createCustom() error {
 	return b.addWrites("custom-create", b.custom.rate, b.custom.size)
 }
 
-// memoryOfCustom is what each custom object takes beyond what the server took before,
-// its history in the store's buffers included.
+// memoryOfCustom returns the memory for each custom object: what the server uses more than before, including the
+// history in the buffers of the store.
 func (b *bench) memoryOfCustom() error {
 	if err := b.needCustom(); err != nil {
 		return err
@@ -378,7 +375,7 @@ func (b *bench) getCustom() error {
 	return b.timeGets("custom-get", jsonType, paths, b.custom.size)
 }
 
-// deleteDefinitions deletes the definitions that the run made, with their objects.
+// deleteDefinitions deletes the definitions that this run has created, with their objects.
 func (b *bench) deleteDefinitions() error {
 	for _, name := range b.definitions {
 		if _, err := b.call(

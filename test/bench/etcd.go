@@ -53,11 +53,11 @@ func startEtcd(binary, dir string, log *os.File) (*etcd, error) {
 }
 
 func (e *etcd) stop() {
-	_ = killGroup(e.cmd) // its data goes with it
-	_ = e.cmd.Wait()     // it was killed
+	_ = killGroup(e.cmd) // its data is deleted
+	_ = e.cmd.Wait()     // returns an error because the process was killed
 }
 
-// writeKey makes a key for service account tokens, which kube-apiserver wants.
+// writeKey writes a key that signs service account tokens, which kube-apiserver requires.
 func writeKey(path string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

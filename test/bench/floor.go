@@ -29,15 +29,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// floorCommand makes this program the floor server: what no API server on Go's
-// net/http can be faster than. It runs as a process of its own, as the server that
-// is measured does.
+// floorCommand makes this program the floor server. No API server on Go's net/http can be faster than it. Like the
+// measured server, it runs as a process of its own.
 const floorCommand = "floor-server"
 
-// chunk is how much is handed to the transport at a time.
+// chunk is the number of bytes in one Write to the transport.
 const chunk = 128 << 10
 
-// floorServer answers:
+// floorServer serves:
 //
 //	GET /bytes?n=N                     N bytes from memory
 //	POST /commit?n=N                   the same after a synced Pebble batch of the body
@@ -51,20 +50,20 @@ type floorServer struct {
 	key atomic.Uint64
 
 	mu sync.Mutex
-	// Guarded by mu. Bytes of log that were appended do not change.
+	// These fields are guarded by mu. Bytes of log do not change after they were appended.
 	log   []byte
 	woken chan struct{}
 	bytes []byte
 }
 
-// commits is how fast something durable was.
+// commits is the result of measuring durable writes.
 type commits struct {
 	Rate float64       `json:"rate"`
 	P50  time.Duration `json:"p50"`
 	P99  time.Duration `json:"p99"`
 }
 
-// serveFloor runs until its standard input ends, which it does with the benchmark.
+// serveFloor runs until its standard input ends, which happens when the benchmark ends.
 func serveFloor(dir string) error {
 	db, err := pebble.Open(filepath.Join(dir, "pebble"), &pebble.Options{Logger: quiet{}, MemTableSize: 64 << 20})
 	if err != nil {
@@ -120,7 +119,7 @@ func (quiet) Fatalf(format string, args ...any) {
 }
 
 func number(r *http.Request, name string) int {
-	n, _ := strconv.Atoi(r.URL.Query().Get(name)) // 0 is as good as none
+	n, _ := strconv.Atoi(r.URL.Query().Get(name)) // 0 if there is no number
 	return n
 }
 
@@ -176,7 +175,7 @@ func (f *floorServer) serveCommit(w http.ResponseWriter, r *http.Request) {
 	f.write(w, f.content(number(r, "n")))
 }
 
-// commit makes one value durable. Pebble gives all that wait one sync.
+// commit makes one value durable. Pebble syncs once for all commits that wait.
 func (f *floorServer) commit(value []byte) error {
 	return f.db.Set(binary.BigEndian.AppendUint64(nil, f.key.Add(1)), value, pebble.Sync)
 }
@@ -220,10 +219,10 @@ func (f *floorServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *floorServer) serveCommits(w http.ResponseWriter, c commits) {
-	_ = json.NewEncoder(w).Encode(c) // the client may be gone
+	_ = json.NewEncoder(w).Encode(c) // the client may have disconnected
 }
 
-// commits makes n values durable, so many at a time.
+// commits makes n values durable, with inFlight commits at a time.
 func (f *floorServer) commits(n, size, inFlight int) commits {
 	value := f.content(size)
 	times := make([]time.Duration, n)
@@ -253,7 +252,7 @@ func summary(times []time.Duration, wall time.Duration) commits {
 	return commits{Rate: float64(len(times)) / wall.Seconds(), P50: times[len(times)/2], P99: times[len(times)*99/100]}
 }
 
-// syncs writes one block n times into a file that has it, as a preallocated log.
+// syncs writes one block n times into a file that already has the size, as in a preallocated log.
 func (f *floorServer) syncs(n int) (commits, error) {
 	file, err := os.Create(filepath.Join(f.dir, "fdatasync"))
 	if err != nil {
@@ -283,7 +282,7 @@ func (f *floorServer) syncs(n int) (commits, error) {
 	return summary(times, time.Since(start)), nil
 }
 
-// floorProcess is a floor server that this process started.
+// floorProcess is a floor server that this process has started.
 type floorProcess struct {
 	target
 	cmd   *exec.Cmd
@@ -319,11 +318,11 @@ func startFloor(dir string) (*floorProcess, error) {
 
 func (p *floorProcess) stop() {
 	_ = p.stdin.Close()
-	_ = p.cmd.Process.Kill() // its data are thrown away
+	_ = p.cmd.Process.Kill() // its data is deleted
 	_ = p.cmd.Wait()
 }
 
-// commitsOf asks the floor server for one of its own measurements.
+// commitsOf requests one of the floor server's own measurements.
 func (p *floorProcess) commitsOf(path string) (commits, error) {
 	var c commits
 	conn, err := dial(&p.target)
@@ -341,8 +340,8 @@ func (p *floorProcess) commitsOf(path string) (commits, error) {
 	return c, json.Unmarshal(a.body, &c)
 }
 
-// commitsAlone measures synced Pebble commits of a size and returns the better of
-// two rounds: what disturbs a floor makes it no floor.
+// commitsAlone measures synced Pebble commits of a size and returns the better of two rounds, because a disturbed
+// measurement would not be a floor.
 func (p *floorProcess) commitsAlone(size int) (commits, error) {
 	path := fmt.Sprintf("/pebble?n=10000&size=%d&inflight=%d", size, inFlight)
 	first, err := p.commitsOf(path)

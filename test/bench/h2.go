@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// What Go's own HTTP/2 transport announces, and with it client-go.
+// These are the settings that Go's own HTTP/2 transport announces, and so client-go.
 const (
 	streamWindow = 4 << 20
 	connWindow   = 1 << 30
@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	firstWindow    = 65535 // of either side until it says otherwise (RFC 9113, 6.9.2)
+	firstWindow    = 65535 // of both sides until they are changed (RFC 9113, 6.9.2)
 	windowRefresh  = 1 << 20
 	frameHeaderLen = 9
 	readBuffer     = 64 << 10
@@ -30,52 +30,51 @@ const (
 	dialTimeout    = 10 * time.Second
 )
 
-// connection is one HTTP/2 client connection, driven by one goroutine: it reads,
-// calls the streams' functions, and writes what they asked for when nothing more
-// is there to read. Client and server share the processors, so it does no work
-// that a figure does not need: no goroutine, timer or allocation per request, no
-// copy of bodies, and of the answer's headers it decodes only the status.
+// connection is one HTTP/2 client connection. One goroutine drives it: it reads, calls the functions of the streams,
+// and writes their requests when there is nothing more to read. Client and server share the processors, so the client
+// avoids all work that the measurement does not need: it starts no goroutine or timer and allocates nothing for a
+// request, does not copy bodies, and decodes only the status of a response's headers.
 type connection struct {
 	target     *target
 	nc         net.Conn
 	buf        []byte
-	start, end int // what is read and not yet looked at, in buf
+	start, end int // the range of buf that was read and not yet parsed
 	out        []byte
 
 	henc *hpack.Encoder
 	hbuf bytes.Buffer
 	hdec *hpack.Decoder
-	// What hdec is at.
+	// The state of hdec.
 	decoding *stream
 
 	// The DATA frame that is being read.
-	dataOf     *stream // nil: its stream is gone
+	dataOf     *stream // nil if the stream has ended
 	dataLeft   int
 	paddedLeft int
 	dataEnds   bool
 
 	streams    map[uint32]*stream
 	nextID     uint32
-	unreturned int // bytes read that the server's send window has not got back
+	unreturned int // bytes that were read and not yet added to the server's send window
 	settled    bool
-	maxStreams int // as the server allows
+	maxStreams int // the server's limit
 
 	sendWindow, streamSend, peerFrame int
-	blocked                           []*stream // have a body that waits for a window
+	blocked                           []*stream // streams whose bodies wait for a window
 	goneAway                          bool
 }
 
-// stream is one request and its answer. It may be used again when it has ended.
+// stream is one request and its response. It may be used again when it has ended.
 type stream struct {
-	number int // of the request, as its caller counts
+	number int // the caller's number of the request
 	sent   time.Time
 	status int
-	size   int // bytes of the body so far, as on the wire
+	size   int // bytes of the body so far, as transferred
 
-	onHeader func(name, value string)  // nil: only the status is decoded
-	onStatus func(s *stream)           // when the headers are there
-	onData   func(s *stream, p []byte) // nil: the body is counted and dropped
-	onEnd    func(s *stream)           // after the last byte
+	onHeader func(name, value string)  // if nil, only the status is decoded
+	onStatus func(s *stream)           // called when the headers are there
+	onData   func(s *stream, p []byte) // if nil, the body is counted and dropped
+	onEnd    func(s *stream)           // called after the last byte
 
 	id         uint32
 	sendWindow int
@@ -83,7 +82,7 @@ type stream struct {
 	unreturned int
 }
 
-// request is what is sent. The body must stay as it is until the stream has ended.
+// request is a request to send. The body must not change until the stream has ended.
 type request struct {
 	method, path, accept, contentType, acceptEncoding string
 
@@ -94,7 +93,7 @@ type request struct {
 func dial(t *target) (*connection, error) {
 	d := tls.Dialer{
 		NetDialer: &net.Dialer{Timeout: dialTimeout},
-		//nolint:gosec // a loopback server with a certificate of its own
+		//nolint:gosec // a server on this machine with a self-signed certificate
 		Config: &tls.Config{
 			InsecureSkipVerify: true, NextProtos: []string{http2.NextProtoTLS}, MinVersion: tls.VersionTLS12,
 		},
@@ -129,7 +128,7 @@ func dial(t *target) (*connection, error) {
 	return c, nil
 }
 
-func (c *connection) close() { _ = c.nc.Close() } // nothing is lost with it
+func (c *connection) close() { _ = c.nc.Close() } // no data can be lost
 
 // frame appends the header of a frame.
 func (c *connection) frame(length int, kind http2.FrameType, flags http2.Flags, id uint32) {
@@ -142,7 +141,7 @@ func (c *connection) windowUpdate(id uint32, n int) {
 	c.out = binary.BigEndian.AppendUint32(c.out, uint32(n))
 }
 
-// send starts a request. It is written by run.
+// send starts a request. run writes it.
 func (c *connection) send(s *stream, r *request) {
 	s.id, s.status, s.size, s.unreturned, s.sendWindow = c.nextID, 0, 0, 0, c.streamSend
 	c.nextID += 2
@@ -150,11 +149,11 @@ func (c *connection) send(s *stream, r *request) {
 
 	c.hbuf.Reset()
 	field := func(name, value string, sensitive bool) {
-		_ = c.henc.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: sensitive}) // into memory
+		_ = c.henc.WriteField(hpack.HeaderField{Name: name, Value: value, Sensitive: sensitive}) // writes to memory
 	}
 	field(":authority", c.target.address, false)
 	field(":method", r.method, false)
-	// Paths differ from each other: in the table they would only push out the rest.
+	// Paths are all different: in the table they would only replace other entries.
 	field(":path", r.path, true)
 	field(":scheme", "https", false)
 	if c.target.bearer != "" {
@@ -181,7 +180,7 @@ func (c *connection) send(s *stream, r *request) {
 	s.sent = time.Now()
 }
 
-// sendBody writes what the windows let through and says whether that was all.
+// sendBody writes as much as the windows allow. It returns whether that was everything.
 func (c *connection) sendBody(s *stream) bool {
 	for len(s.unsent) > 0 {
 		n := min(len(s.unsent), c.peerFrame, c.sendWindow, s.sendWindow)
@@ -212,8 +211,8 @@ func (c *connection) unblock() {
 	}
 }
 
-// run drives the connection until done says so or the deadline has passed, which
-// is an error. done is asked whenever everything that came has been looked at.
+// run drives the connection until done returns true. It returns an error if the deadline passes before. done is called
+// whenever all received data was parsed.
 func (c *connection) run(deadline time.Time, done func() bool) error {
 	if err := c.nc.SetDeadline(deadline); err != nil {
 		return err
@@ -244,8 +243,8 @@ func (c *connection) run(deadline time.Time, done func() bool) error {
 	}
 }
 
-// parse looks at what was read. DATA is passed on as it comes; of other frames it
-// waits for the whole.
+// parse parses the received data. Parts of DATA frames are passed on at once; other frames are parsed when they are
+// complete.
 func (c *connection) parse() error {
 	for {
 		in := c.buf[c.start:c.end]
@@ -291,7 +290,7 @@ func (c *connection) parse() error {
 	}
 }
 
-// takeData consumes what is there of a DATA frame.
+// takeData consumes the received part of a DATA frame.
 func (c *connection) takeData(in []byte) {
 	n := min(len(in), c.dataLeft)
 	if s := c.dataOf; s != nil && n > 0 {
@@ -310,7 +309,7 @@ func (c *connection) takeData(in []byte) {
 	}
 }
 
-// refund gives windows back in large steps.
+// refund enlarges the receive windows, in large steps.
 func (c *connection) refund(n int) {
 	if c.unreturned += n; c.unreturned >= windowRefresh {
 		c.windowUpdate(0, c.unreturned)
@@ -334,7 +333,7 @@ func (c *connection) finish(s *stream) {
 	}
 }
 
-// control handles every frame but DATA.
+// control handles all frames except DATA.
 func (c *connection) control(kind http2.FrameType, flags http2.Flags, id uint32, p []byte) error {
 	switch kind {
 	case http2.FrameHeaders:
@@ -401,10 +400,10 @@ func (c *connection) headers(flags http2.Flags, id uint32, p []byte) error {
 	return nil
 }
 
-// header takes one decoded header. The status always comes first.
+// header handles one decoded header. The status is always the first.
 func (c *connection) header(f hpack.HeaderField) {
 	if f.Name == ":status" {
-		c.decoding.status, _ = strconv.Atoi(f.Value) // 0, no success, if it is no number
+		c.decoding.status, _ = strconv.Atoi(f.Value) // 0, which is no success, if it is not a number
 	}
 	if c.decoding.onHeader == nil {
 		c.hdec.SetEmitEnabled(false)
@@ -435,15 +434,15 @@ func (c *connection) settings(p []byte) {
 	c.unblock()
 }
 
-// answer is what do returns. The body is valid until the next call.
+// answer is the result of do. The body is valid until the next call.
 type answer struct {
 	status int
 	header map[string]string
 	body   []byte
-	wire   int // bytes of the body on the wire
+	wire   int // bytes of the body as transferred
 }
 
-// do sends one request and returns the whole answer. It is for what is not timed.
+// do sends one request and returns the whole response. It is used for requests that are not measured.
 func (c *connection) do(r *request, limit time.Duration) (*answer, error) {
 	a := &answer{header: map[string]string{}}
 	done := false

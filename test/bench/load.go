@@ -8,27 +8,26 @@ import (
 	"time"
 )
 
-// drainTime is how long the answers to what is in flight may take at the end.
+// drainTime limits the wait for the last responses.
 const drainTime = time.Minute
 
-// longestFailure is how many bytes of a failure are shown.
+// longestFailure is the number of bytes of a failure that are shown.
 const longestFailure = 300
 
-// plan is a closed loop: so many requests in flight, and the next one as soon as
-// one is answered.
+// plan is a closed loop: inFlight requests are in flight, and the next one is sent when one is answered.
 type plan struct {
 	inFlight, connections int
-	count                 int           // requests; 0: as many as the time allows
-	limit                 time.Duration // no request is started after it
-	// prepare fills in request i. It is called by several goroutines, each with its
-	// own request, which it may leave as it was.
+	count                 int           // number of requests; 0 means as many as the time allows
+	limit                 time.Duration // no request is started after this time
+	// prepare fills in request i. It is called by several goroutines, each with a request of its own, which still has
+	// the values of the previous call.
 	prepare func(i int, r *request)
 }
 
-// outcome is what a plan gave.
+// outcome is the result of a plan.
 type outcome struct {
 	done, failed int
-	failure      string // the first
+	failure      string // the first one
 	first, last  time.Time
 	latencies    []time.Duration // sorted
 	cpu          time.Duration   // of the server
@@ -48,7 +47,7 @@ func (o *outcome) percentile(p int) time.Duration {
 	return o.latencies[min(len(o.latencies)*p/100, len(o.latencies)-1)]
 }
 
-// cpuEach is the server's processor time for one request, 0 if unknown.
+// cpuEach returns the server's processor time for one request, 0 if unknown.
 func (o *outcome) cpuEach() time.Duration {
 	if o.done == 0 {
 		return 0
@@ -56,7 +55,7 @@ func (o *outcome) cpuEach() time.Duration {
 	return o.cpu / time.Duration(o.done)
 }
 
-// run carries a plan out.
+// run carries out a plan.
 func (p plan) run(t *target) (*outcome, error) {
 	connections := max(1, min(p.connections, p.inFlight))
 	conns := make([]*connection, connections)
@@ -109,7 +108,7 @@ func (p plan) run(t *target) (*outcome, error) {
 	return &total, nil
 }
 
-// drive is one connection's part of a plan.
+// drive sends the requests of a plan that belong to one connection.
 func (p plan) drive(c *connection, inFlight int, next *atomic.Int64, end time.Time) (*outcome, error) {
 	o := &outcome{latencies: make([]time.Duration, 0, max(p.count, 1<<16))}
 	var r request
@@ -154,17 +153,17 @@ func (p plan) drive(c *connection, inFlight int, next *atomic.Int64, end time.Ti
 	return o, c.run(end.Add(drainTime), func() bool { return active == 0 })
 }
 
-// timing is what repeating one request gave.
+// timing is the result of repeating one request.
 type timing struct {
 	times int
 	wall  time.Duration // median
 	best  time.Duration
 	cpu   time.Duration // of the server, for one request
-	size  int           // bytes on the wire
+	size  int           // bytes as transferred
 }
 
-// repeat sends a request again and again on one connection, one at a time: at least
-// three times, at most so many, and no longer than the limit.
+// repeat sends a request repeatedly on one connection, one at a time: at least three times, at most most times, and no
+// longer than the limit.
 func repeat(t *target, r *request, most int, limit time.Duration) (*timing, error) {
 	c, err := dial(t)
 	if err != nil {

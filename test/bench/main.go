@@ -1,6 +1,5 @@
-// Command bench loads an API server, Keelson or kube-apiserver, and prints how fast
-// and how large it is, beside kube-apiserver's figures and floors that are measured
-// in the same run. See README.md.
+// Command bench loads an API server, Keelson or kube-apiserver, and prints its speed and size, beside kube-apiserver's
+// figures and beside floors that are measured in the same run. See README.md.
 package main
 
 import (
@@ -18,8 +17,8 @@ import (
 	"syscall"
 )
 
-// clientGC trades the client's memory, which is not measured, for processor time,
-// which is shared with the server.
+// clientGC is the GOGC value of the client. The client's memory is not measured, but it shares the processors with the
+// server, so it collects seldom.
 const clientGC = 800
 
 type options struct {

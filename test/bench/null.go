@@ -16,11 +16,10 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// nullCommand serves Keelson on a store that does nothing: what is left is the cost
-// of everything else.
+// nullCommand serves Keelson on a store that does nothing, to measure the cost of everything else.
 const nullCommand = "null"
 
-// serveNull serves on a port until the process is told to end.
+// serveNull serves on a port until the process gets a signal.
 func serveNull(port, tokens string) error {
 	config := keelson.InMemory()
 	var err error
@@ -45,33 +44,33 @@ func serveNull(port, tokens string) error {
 	return err
 }
 
-// nullStore is a map. Its transactions are over at once, nothing is written anywhere,
-// and there is no history to read but what watchers follow.
+// nullStore keeps the objects in a map. Its transactions end at once, nothing is written to a disk, and there is no
+// history except for the changes that watchers follow.
 type nullStore struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	revision int64
 	entries  map[string]storage.Entry
 	events   []storage.Event
-	changed  chan struct{} // closed with the next change
-	waiting  bool          // somebody waits for that
+	changed  chan struct{} // closed at the next change
+	waiting  bool          // whether a watcher waits for changed
 	closed   bool
 }
 
-// Exclusive implements storage.Exclusive: nobody else has the map.
+// Exclusive implements storage.Exclusive: no other process writes to the map.
 func (s *nullStore) Exclusive() bool { return true }
 
 func newNullStore() *nullStore {
 	return &nullStore{revision: 1, entries: map[string]storage.Entry{}, changed: make(chan struct{})}
 }
 
-// Get implements storage.Store, for the present.
+// Get implements storage.Store for the latest revision.
 func (s *nullStore) Get(_ context.Context, key string, _ int64) (storage.Entry, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[key], s.revision, nil
 }
 
-// Range implements storage.Store, for the present.
+// Range implements storage.Store for the latest revision.
 func (s *nullStore) Range(_ context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +126,7 @@ func (s *nullStore) Commit(_ context.Context, txn storage.Txn) (int64, error) {
 	return s.revision, nil
 }
 
-// wake tells who waits. Requires mu.
+// wake wakes the waiting watchers. The caller must hold mu.
 func (s *nullStore) wake() {
 	if s.waiting {
 		close(s.changed)
@@ -179,7 +178,7 @@ func (s *nullStore) Watch(_ context.Context, prefix string, from int64) (storage
 type nullWatcher struct {
 	store  *nullStore
 	prefix string
-	next   int // event
+	next   int // the index of the next event
 	done   chan struct{}
 	once   sync.Once
 }

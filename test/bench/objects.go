@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// groupSize is how many pods carry the same group label.
+// groupSize is the number of pods with the same group label.
 const groupSize = 100
 
-// podMark is in every pod's name, to count pods in any answer.
+// podMark is in every pod's name; it is used to count pods in any format.
 const podMark = "bench-web-"
 
 func podName(i int) string { return fmt.Sprintf("%s%06d", podMark, i) }
 
-// podTemplate is about 2.5 KB, as a deployment's controller would send it. What
-// admission would add is there already, so that every server stores the same.
+// podTemplate is a pod of about 2.5 KB, as a ReplicaSet controller would send it. It already has the values that
+// admission would set, so that all servers store the same object.
 const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME",` +
 	`"labels":{"app.kubernetes.io/name":"web","app.kubernetes.io/instance":"web-production",` +
 	`"app.kubernetes.io/version":"4.18.2","app.kubernetes.io/component":"frontend",` +
@@ -55,10 +55,10 @@ func podBodies(n int) [][]byte {
 	return bodies
 }
 
-// podGroup spreads the pods over groups of groupSize.
+// podGroup returns the group of pod i.
 func podGroup(i, n int) string { return fmt.Sprintf("g%04d", i%max(1, n/groupSize)) }
 
-// statusPatch is what a kubelet sends when a container was restarted.
+// statusPatch is the patch that a kubelet sends after a container was restarted.
 func statusPatch(restarts int) []byte {
 	return fmt.Appendf(nil,
 		`{"status":{"phase":"Running","hostIP":"10.1.2.3","podIP":"10.244.3.17","startTime":"2026-01-02T03:04:05Z",`+
@@ -73,22 +73,22 @@ func statusPatch(restarts int) []byte {
 		restarts%60, restarts%60, restarts, restarts%60)
 }
 
-// configMap returns a ConfigMap with so many bytes of data.
+// configMap returns a ConfigMap with size bytes of data.
 func configMap(name string, data int) []byte {
 	return fmt.Appendf(
 		nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"settings":"%s"}}`, name, filler(data),
 	)
 }
 
-// changedMap returns a ConfigMap as it is applied, with one value that changes.
+// changedMap returns a ConfigMap to apply; version changes one value.
 func changedMap(name string, variant int) []byte {
 	return fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"settings":"%s","variant":"%d"}}`,
 		name, filler(smallData), variant)
 }
 
-// deployment returns a Deployment as it is applied; its image changes. It has no tabs: JSON with tabs is read
-// as YAML.
+// deployment returns a Deployment to apply; its image changes. It has no tabs, because kube-apiserver reads an apply
+// body as YAML.
 func deployment(name string, variant int) []byte {
 	return fmt.Appendf(nil,
 		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%[1]s","labels":{"app":"%[1]s"}},`+
@@ -107,10 +107,9 @@ func deployment(name string, variant int) []byte {
 			`"terminationGracePeriodSeconds":30,"serviceAccountName":"web"}}}}`, name, variant)
 }
 
-// eventMap returns a ConfigMap of which a watch event is about 0.9 KB as JSON, and
-// where the time is stamped.
+// eventMap returns a ConfigMap whose watch event is about 0.9 KB as JSON, and the offset at which the time is written.
 func eventMap(name string) (body []byte, at int) {
-	const around = 480 // of the event, the metadata and the managed fields
+	const around = 480 // of the event, the metadata and managedFields
 	body = fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s"},"data":{"payload":"%s","sent":"%s%s"}}`,
 		name, filler(900-around), mark, strings.Repeat("0", markDigits))

@@ -13,19 +13,17 @@ import (
 // architecture that Go runs on).
 const clockTick = 10 * time.Millisecond
 
-// usage is what a tree of processes has used.
+// usage is the resource usage of a process and its descendants.
 type usage struct {
 	cpu time.Duration // user and system
-	// anonymous is the resident memory that belongs to the processes alone, in bytes:
-	// heap and stacks. What is mapped of files (the program, a database) is not in it:
-	// the system keeps it as long as it has nothing better to do with the memory.
+	// anonymous is the resident memory that belongs only to the processes (heap and stacks), in bytes. Memory that is
+	// mapped from files (the program, a database) is not included: the system can free it whenever it needs memory.
 	anonymous int64
-	// binary is the size of the largest program file among the processes, in bytes.
+	// binary is the size of the largest program file of the processes, in bytes.
 	binary int64
 }
 
-// treeUsage returns the usage of a process and all that descend from it. It is
-// zero where there is no /proc.
+// treeUsage returns the usage of a process and all its descendants. It is zero on systems without /proc.
 func treeUsage(pid int) usage {
 	if pid == 0 {
 		return usage{}
@@ -35,13 +33,13 @@ func treeUsage(pid int) usage {
 		usage  usage
 	}
 	all := map[int]process{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is right
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
 	for _, path := range stats {
 		content, err := os.ReadFile(path)
 		if err != nil {
-			continue // ended meanwhile
+			continue // it has ended in the meantime
 		}
-		// The second field is the command in parentheses and may have spaces.
+		// The second field is the command in parentheses, which may contain spaces.
 		f := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 		const parent, utime, stime, cutime, cstime = 1, 11, 12, 13, 14
 		if len(f) <= cstime {
@@ -49,9 +47,9 @@ func treeUsage(pid int) usage {
 		}
 		number := func(i int) int64 { n, _ := strconv.ParseInt(f[i], 10, 64); return n } // the kernel writes numbers
 		folder := filepath.Dir(path)
-		id, _ := strconv.Atoi(filepath.Base(folder)) // the pattern asks for digits
+		id, _ := strconv.Atoi(filepath.Base(folder)) // the pattern selects numbers
 		all[id] = process{int(number(parent)), usage{
-			// With that of children that have ended, so that the sum never shrinks.
+			// The times of children that have ended are included, so that the sum never shrinks.
 			cpu:       time.Duration(number(utime)+number(stime)+number(cutime)+number(cstime)) * clockTick,
 			anonymous: anonymousMemory(folder), binary: programSize(folder),
 		}}
@@ -70,14 +68,14 @@ func treeUsage(pid int) usage {
 	return sum
 }
 
-// anonymousMemory is the resident memory of a process less the pages that it shares
-// with files or other processes, in bytes; folder is that of the process in /proc.
+// anonymousMemory returns the resident memory of a process without the pages that it shares with files or other
+// processes, in bytes. folder is the process's folder in /proc.
 func anonymousMemory(folder string) int64 {
 	content, err := os.ReadFile(filepath.Join(folder, "statm"))
 	if err != nil {
-		return 0 // ended meanwhile
+		return 0 // it has ended in the meantime
 	}
-	// size resident shared ..., in pages
+	// The fields are size, resident, shared and others, in pages.
 	const resident, shared = 1, 2
 	f := strings.Fields(string(content))
 	if len(f) <= shared {
@@ -87,8 +85,7 @@ func anonymousMemory(folder string) int64 {
 	return (number(resident) - number(shared)) * int64(os.Getpagesize())
 }
 
-// programSize is the size of the file that a process runs, in bytes; 0 where it may not
-// be looked at.
+// programSize returns the size of the file that a process runs, in bytes, or 0 if it cannot be read.
 func programSize(folder string) int64 {
 	info, err := os.Stat(filepath.Join(folder, "exe"))
 	if err != nil {
@@ -97,14 +94,14 @@ func programSize(folder string) int64 {
 	return info.Size()
 }
 
-// machineBusy is how long the processors of the machine were busy since it started.
+// machineBusy returns the time for which the processors of the machine were busy since it was started.
 func machineBusy() time.Duration {
 	content, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0
 	}
 	line, _, _ := strings.Cut(string(content), "\n")
-	// cpu user nice system idle iowait irq softirq steal ...
+	// The fields are: cpu user nice system idle iowait irq softirq steal and others.
 	const idle, iowait, last = 4, 5, 8
 	var ticks int64
 	for i, f := range strings.Fields(line) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestTreeUsageOfItself compares what is said of this process with what it knows.
+// TestTreeUsageOfItself compares the reported usage of this process with what the process knows itself.
 func TestTreeUsageOfItself(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -21,15 +21,14 @@ func TestTreeUsageOfItself(t *testing.T) {
 	}
 }
 
-// TestAnonymousMemory writes to memory, which counts, and reads a file that is mapped,
-// which does not.
+// TestAnonymousMemory writes to memory, which counts, and reads a mapped file, which does not count.
 func TestAnonymousMemory(t *testing.T) {
 	const size = 32 << 20
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // nothing is read of it
+	defer file.Close() //nolint:errcheck // the file was only read
 	if err := file.Truncate(size); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestAnonymousMemory(t *testing.T) {
 	}
 }
 
-// mapMemory maps a file, or memory, until the test ends.
+// mapMemory maps a file or anonymous memory until the test ends.
 func mapMemory(t *testing.T, file, size, protection, flags int) []byte {
 	t.Helper()
 	mapped, err := syscall.Mmap(file, 0, size, protection, flags)

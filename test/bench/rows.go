@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// startUp measures start-up on empty data, several times, and the memory after it.
+// startUp measures starts on empty data, and the memory afterwards.
 func (b *bench) startUp() error {
 	const times = 5
 	if b.launcher == nil {
@@ -43,14 +43,14 @@ func (b *bench) startUp() error {
 	return nil
 }
 
-// addIdle adds the rows of a server that has nothing to do: its memory and its program.
+// addIdle adds the rows of an idle server: its memory and the size of its program.
 func (b *bench) addIdle(detail string) {
 	used := treeUsage(b.server.pid)
 	b.add(figure{Row: "memory-idle", Value: float64(used.anonymous) / megabyte, Detail: detail})
 	b.add(figure{Row: "binary", Value: float64(used.binary) / megabyte, Detail: "the largest program of the server"})
 }
 
-// createPods makes the pods, and measures it.
+// createPods creates the pods and measures this.
 func (b *bench) createPods() error {
 	if err := b.ensure(); err != nil {
 		return err
@@ -88,8 +88,7 @@ func (b *bench) createPods() error {
 	return b.postFloor(len(b.bodies[0]), asJSON)
 }
 
-// podSizes returns the size of a pod as JSON and as protobuf, which is what stores
-// keep.
+// podSizes returns the size of a pod as JSON and as protobuf, the format of stored pods.
 func (b *bench) podSizes() (asJSON, asProtobuf int, err error) {
 	for _, f := range []struct {
 		accept string
@@ -106,7 +105,7 @@ func (b *bench) podSizes() (asJSON, asProtobuf int, err error) {
 
 func (b *bench) podPath(i int) string { return "/api/v1/namespaces/" + b.pods + "/pods/" + podName(i) }
 
-// needPods makes the pods unless they are there.
+// needPods creates the pods unless they exist.
 func (b *bench) needPods() error {
 	if b.pods != "" {
 		return nil
@@ -114,12 +113,12 @@ func (b *bench) needPods() error {
 	return b.createPods()
 }
 
-// listing is a way to list the pods.
+// listing is one way to list the pods.
 type listing struct {
 	key, query, accept string
 	gzip               bool
-	pods               func(all int) int // how many come
-	most               int               // times
+	pods               func(all int) int // the number of expected pods
+	most               int               // the largest number of repetitions
 }
 
 const listTime = 8 * time.Second
@@ -127,7 +126,7 @@ const listTime = 8 * time.Second
 func (b *bench) listings() []listing {
 	all := func(n int) int { return n }
 	page := func(n int) int { return min(n, 500) }
-	group := func(n int) int { // those of the first group
+	group := func(n int) int { // the pods of the first group
 		groups := max(1, n/groupSize)
 		return (n + groups - 1) / groups
 	}
@@ -156,7 +155,7 @@ func (b *bench) list(l listing) error {
 	if l.gzip {
 		r.acceptEncoding = "gzip"
 	}
-	a, err := b.call(r) // also warms the server up
+	a, err := b.call(r) // this also warms up the server
 	if err != nil {
 		return err
 	}
@@ -173,14 +172,14 @@ func (b *bench) list(l listing) error {
 	})
 }
 
-// timeList adds the row of a list, beside as many bytes of the floor server.
+// timeList adds the row of a list. The floor is the floor server with the same number of bytes.
 func (b *bench) timeList(row string, r *request, most int, describe func(size int) string) error {
 	t, err := repeat(b.server, r, most, listTime)
 	if err != nil {
 		return err
 	}
 	bare := &request{method: http.MethodGet, path: "/bytes?n=" + strconv.Itoa(t.size), accept: r.accept}
-	if _, err := repeat(&b.floor.target, bare, 1, 0); err != nil { // makes the bytes
+	if _, err := repeat(&b.floor.target, bare, 1, 0); err != nil { // this creates the bytes
 		return err
 	}
 	floor, err := repeat(&b.floor.target, bare, most, listTime)
@@ -193,8 +192,7 @@ func (b *bench) timeList(row string, r *request, most int, describe func(size in
 	return nil
 }
 
-// check returns the size of the answer without compression, and an error if it is
-// not what was asked for.
+// check returns the size of the response without compression, and an error if the response has the wrong content.
 func (l listing) check(a *answer, all int) (int, error) {
 	body := a.body
 	if l.gzip != (a.header["content-encoding"] == "gzip") {
@@ -215,7 +213,7 @@ func (l listing) check(a *answer, all int) (int, error) {
 	return len(body), nil
 }
 
-// memoryOfPods is the memory with the pods after lists of both encodings.
+// memoryOfPods measures the memory with the pods, after lists in both encodings.
 func (b *bench) memoryOfPods() error {
 	if err := b.needPods(); err != nil {
 		return err
@@ -253,7 +251,7 @@ func (b *bench) memoryAfterLoad() error {
 
 const getTime = 5 * time.Second
 
-// get reads pods one by one, spread over all of them.
+// get reads pods one by one, evenly distributed over all of them.
 func (b *bench) get(row, accept string) error {
 	if err := b.needPods(); err != nil {
 		return err
@@ -269,7 +267,7 @@ func (b *bench) get(row, accept string) error {
 	return b.timeGets(row, accept, paths, len(a.body))
 }
 
-// stride is a prime: neighbours in time are none in the tree.
+// stride is a prime number, so that two consecutive requests read pods that are far from each other.
 const stride = 7919
 
 // timeGets adds the row of reading objects of a size one by one.
@@ -291,7 +289,7 @@ func (b *bench) timeGets(row, accept string, paths []string, size int) error {
 	return nil
 }
 
-// bareGets reads so many bytes from the floor server as often as get does.
+// bareGets reads size bytes from the floor server as often as get does.
 func (b *bench) bareGets(size int) (*outcome, error) {
 	path := "/bytes?n=" + strconv.Itoa(size)
 	return plan{inFlight: inFlight, connections: b.options.connections, limit: getTime, prepare: func(_ int, r *request) {
@@ -301,7 +299,7 @@ func (b *bench) bareGets(size int) (*outcome, error) {
 
 const writeTime = 15 * time.Second
 
-// patchStatus patches the status of pods by the manager that wrote it before.
+// patchStatus patches the status of pods, with the manager that has written it before.
 func (b *bench) patchStatus() error {
 	if err := b.needPods(); err != nil {
 		return err
@@ -319,7 +317,7 @@ func (b *bench) patchStatus() error {
 	patch := func(count int) (*outcome, error) {
 		return plan{inFlight: inFlight, connections: b.options.connections, count: count, limit: writeTime,
 			prepare: func(i int, r *request) {
-				// Each round over the pods sends the next variant, so that each patch changes something.
+				// Each round over the pods sends the next variant, so that every patch changes something.
 				*r = request{
 					method: http.MethodPatch, path: paths[i%targets], accept: jsonType,
 					contentType: "application/strategic-merge-patch+json", body: bodies[(count+i/targets)%variants],
@@ -340,7 +338,7 @@ func (b *bench) patchStatus() error {
 	return b.addWrites("patch-status", o, stored)
 }
 
-// addWrites adds a row of writes beside the same commits alone.
+// addWrites adds a row of writes. The floor is the same number of commits alone.
 func (b *bench) addWrites(row string, o *outcome, stored int) error {
 	floor, err := b.floor.commitsAlone(stored)
 	if err != nil {
@@ -359,7 +357,7 @@ func (b *bench) addWrites(row string, o *outcome, stored int) error {
 
 const smallData = 200
 
-// createConfigMaps makes small objects.
+// createConfigMaps creates small objects.
 func (b *bench) createConfigMaps() error {
 	const count = 10_000
 	bodies := make([][]byte, count)
@@ -372,7 +370,7 @@ func (b *bench) createConfigMaps() error {
 	})
 }
 
-// applyConfigMaps applies objects that are not there yet.
+// applyConfigMaps applies objects that do not exist yet.
 func (b *bench) applyConfigMaps() error {
 	const count = 5_000
 	names, bodies := make([]string, count), make([][]byte, count)
@@ -388,8 +386,8 @@ func (b *bench) applyConfigMaps() error {
 	})
 }
 
-// applyChanges applies objects that are there, each time with another value of one field, by the manager that
-// made them.
+// applyChanges applies existing objects, each time with another value of one field, with the manager that has created
+// them.
 func (b *bench) applyChanges(row, resource string, stored int, body func(name string, variant int) []byte) error {
 	if err := b.ensure(); err != nil {
 		return err
@@ -441,7 +439,7 @@ func (b *bench) writeConfigMaps(row string, count int, prepare func(path string,
 	if err != nil {
 		return err
 	}
-	const stored = 350 // of such a ConfigMap as protobuf, with its managed fields
+	const stored = 350 // bytes of such a ConfigMap as protobuf, with its managedFields
 	return b.addWrites(row, o, stored)
 }
 
@@ -454,8 +452,8 @@ func (b *bench) watchFew() error {
 	return nil
 }
 
-// watchPaced is the processor time of an event at one watcher when events come one after the other. At full rate
-// several are sent together, which costs less. The writes that make the events are part of it.
+// watchPaced measures the processor time for one event and one watcher if the events come one after the other. At full
+// rate several events are sent together, which costs less. The time includes the writes that cause the events.
 func (b *bench) watchPaced() error {
 	const watchers, pace, events = 200, 800, 2400
 	d, floor, err := b.fanOut("paced", watchers, events, pace)
@@ -502,12 +500,11 @@ func (b *bench) addFanOut(row string, d, floor *delivered) {
 
 const streamsPerConnection = 100
 
-// fanOutRounds is how often a fan-out is repeated: it lasts less than a second.
+// fanOutRounds is the number of repetitions of a fan-out, because one lasts less than a second.
 const fanOutRounds = 3
 
-// fanOut opens watches of a namespace and makes events there, on a fresh server and
-// on a fresh floor server, and returns the median rounds. The memory is that of the
-// first.
+// fanOut opens watches of a namespace and creates events there, on a new server and on a new floor server. It returns
+// the median round of each. The memory is that of the first round.
 func (b *bench) fanOut(purpose string, watchers, events int, pace float64) (server, floor *delivered, err error) {
 	if err := b.fresh(); err != nil {
 		return nil, nil, err
@@ -528,7 +525,7 @@ func (b *bench) fanOut(purpose string, watchers, events int, pace float64) (serv
 	return server, floor, err
 }
 
-// median returns the middle one of several rounds, in the order of a figure.
+// median returns the middle one of several rounds, ordered by a figure.
 func median(by func(*delivered) float64, round func() (*delivered, error)) (*delivered, error) {
 	var all []*delivered
 	for range fanOutRounds {
@@ -573,7 +570,7 @@ func (b *bench) fanOutServer(purpose string, watchers, events int, pace float64)
 	return f.run(b.server)
 }
 
-// fanOutFloor does the same with events of so many bytes on the floor server.
+// fanOutFloor runs the same fan-out with events of size bytes on the floor server.
 func (b *bench) fanOutFloor(watchers, events, size int, pace float64) (*delivered, error) {
 	f := newFanOut(watchers, events, "/watch")
 	f.pace = pace
@@ -597,8 +594,7 @@ func newFanOut(watchers, events int, path string) *fanOut {
 	}
 }
 
-// freshFloor starts the floor server anew, so that its memory is that of what
-// follows.
+// freshFloor starts the floor server again, so that its memory belongs to the next measurement.
 func (b *bench) freshFloor() error {
 	dir := b.floor.dir
 	b.floor.stop()
@@ -611,7 +607,7 @@ func (b *bench) freshFloor() error {
 	return nil
 }
 
-// listVersion returns the resourceVersion of a list, which comes before its items.
+// listVersion returns the resourceVersion of a list, which is in front of its items.
 func listVersion(list []byte) (string, error) {
 	_, after, ok := bytes.Cut(list, []byte(`"resourceVersion":"`))
 	if v, _, closed := bytes.Cut(after, []byte{'"'}); ok && closed && len(v) > 0 {
@@ -620,7 +616,7 @@ func listVersion(list []byte) (string, error) {
 	return "", errors.New("a list without resourceVersion")
 }
 
-// memoryOfConfigMaps is what each of many small objects takes.
+// memoryOfConfigMaps measures the memory of each of many small objects.
 func (b *bench) memoryOfConfigMaps() error {
 	const count, size = 60_000, 400
 	if err := b.fresh(); err != nil {
@@ -658,12 +654,12 @@ func (b *bench) memoryOfConfigMaps() error {
 	return nil
 }
 
-// addFloor adds a line of the floors' own table.
+// addFloor adds a row to the table of floors.
 func (b *bench) addFloor(name string, value float64, detail string) {
 	b.report.Floors = append(b.report.Floors, figure{Name: name, Unit: perSecond.String(), Value: value, Detail: detail})
 }
 
-// postFloor is what creating could be if it were only HTTP and the commit.
+// postFloor measures creates that consist only of HTTP and the commit.
 func (b *bench) postFloor(sent, returned int) error {
 	body := bytes.Repeat([]byte{'x'}, sent)
 	path := "/commit?n=" + strconv.Itoa(returned)
@@ -681,7 +677,7 @@ func (b *bench) postFloor(sent, returned int) error {
 	return nil
 }
 
-// bareFloors measures what belongs to no row.
+// bareFloors measures the floors that do not belong to a row.
 func (b *bench) bareFloors() error {
 	const smallest = 100
 	gets, err := b.bareGets(smallest)

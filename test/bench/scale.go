@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What grows with the number of objects, or of watchers, and what must not: each
-// figure stands beside the same one at a tenth of the size, in the place of the floor.
+// The rows in this file show what grows with the number of objects or watchers, and what does not: each figure is
+// printed beside the same figure at a tenth of the size, in the column of the floor.
 
 const (
 	// scaleSize is the size of an object as JSON, in bytes.
@@ -17,19 +17,19 @@ const (
 	// tenth is the part of the full size that is measured first.
 	tenth     = 10
 	pageLimit = 500
-	// scaleLimit bounds making the objects.
+	// scaleLimit limits the time of creating the objects.
 	scaleLimit = 30 * time.Minute
 )
 
-// atSize is what was measured with so many objects.
+// atSize has the figures at one number of objects.
 type atSize struct {
 	objects      int
-	rate         float64       // of creating them
-	cpu          time.Duration // of creating one
-	memory       float64       // bytes an object
-	first        *timing       // a page from the beginning
-	middle       *timing       // the page after half of the objects
-	lag, highLag time.Duration // from a write to its event, median and 99 %
+	rate         float64       // objects created in a second
+	cpu          time.Duration // of creating one object
+	memory       float64       // bytes for each object
+	first        *timing       // a page at the beginning of the list
+	middle       *timing       // a page after half of the objects
+	lag, highLag time.Duration // from a write to its event, median and 99th percentile
 }
 
 // scale measures many small objects of one resource, and a start with them.
@@ -70,7 +70,7 @@ func (b *bench) scale() error {
 	return b.restartWith(path, all, empty)
 }
 
-// growTo makes the objects from one number to another and measures.
+// growTo creates the objects with the numbers from from to to, and measures.
 func (b *bench) growTo(path string, from, to int, empty int64) (*atSize, error) {
 	o, err := plan{inFlight: inFlight, connections: b.options.connections, count: to - from, limit: scaleLimit,
 		prepare: func(i int, r *request) {
@@ -107,11 +107,11 @@ func scaleObject(i int) []byte {
 	return configMap(name, scaleSize-len(configMap(name, 0)))
 }
 
-// tokenStart is how continue tokens begin: {"v": in base64.
+// tokenStart is the beginning of every continue token: {"v": in base64.
 const tokenStart = "eyJ2Ijo"
 
-// middlePage measures the page that follows half of the objects. The pages before are
-// asked for as protobuf, of which a server needs to keep nothing.
+// middlePage measures the page after half of the objects. It requests the pages before as protobuf, for which the
+// server does not have to cache anything.
 func (b *bench) middlePage(path string, objects, most int) (*timing, error) {
 	stride := min(5000, objects/2)
 	token := ""
@@ -143,8 +143,7 @@ func notBase64(r rune) bool {
 	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// oneWatcher measures how long after a write, one at a time, a watcher of everything
-// has its event.
+// oneWatcher measures the time from a write until a watcher of everything has its event, with one write at a time.
 func (b *bench) oneWatcher(path string, objects int) (p50, p99 time.Duration, err error) {
 	const writes = 300
 	a, err := b.call(&request{method: http.MethodGet, path: path + "?limit=1", accept: jsonType})
@@ -165,7 +164,7 @@ func (b *bench) oneWatcher(path string, objects int) (p50, p99 time.Duration, er
 	return d.lagAt(50), d.lagAt(99), nil
 }
 
-// updates makes requests that update an object, with the time in it.
+// updates returns requests that update an object and have the time in it.
 func updates(path string, name func(i int) string) func(i int, r *request) {
 	return func(i int, r *request) {
 		body, at := eventMap(name(i))
@@ -174,8 +173,8 @@ func updates(path string, name func(i int) string) func(i int, r *request) {
 	}
 }
 
-// restartWith measures a start on the data, and the first page after it, for which
-// the objects are loaded. empty is what the server took without objects.
+// restartWith measures a start on the data, and the first page after it, for which the objects are loaded. empty is
+// the server's memory without objects.
 func (b *bench) restartWith(path string, objects int, empty int64) error {
 	if err := b.instance.restart(b.ctx); err != nil {
 		return err
@@ -198,18 +197,17 @@ func (b *bench) restartWith(path string, objects int, empty int64) error {
 }
 
 const (
-	// watchersOfOne is how many watch one object each.
+	// watchersOfOne is the number of watchers, each of one object.
 	watchersOfOne = 10_000
-	// unwatched is how many objects there are besides.
+	// unwatched is the number of objects without a watcher.
 	unwatched = 2_000
 )
 
-// eachWatched names object i of those that are watched, unwatchedName one of the others.
+// eachWatched returns the name of the watched object i, unwatchedName that of object i without a watcher.
 func eachWatched(i int) string   { return fmt.Sprintf("each-%05d", i*stride%watchersOfOne) }
 func unwatchedName(i int) string { return fmt.Sprintf("quiet-%05d", i%unwatched) }
 
-// watchEach measures watchers of which each wants one object, and what a write costs
-// with so many that it does not concern.
+// watchEach measures watchers of one object each, and the cost of a write that does not concern any of these watchers.
 func (b *bench) watchEach() error {
 	if err := b.fresh(); err != nil {
 		return err
@@ -231,7 +229,7 @@ func (b *bench) watchEach() error {
 	if o, err := writes.run(b.server); err != nil || o.done < writes.count {
 		return errors.Join(err, errors.New("the objects were not made"))
 	}
-	// Of objects that nobody watches.
+	// Objects that nobody watches.
 	writes.count, writes.prepare = watchersOfOne, updates(path, unwatchedName)
 	alone, err := writes.run(b.server)
 	if err != nil {
@@ -258,13 +256,13 @@ func (b *bench) watchEach() error {
 	return nil
 }
 
-// cpuOf is the processor time of the whole fan-out for each of so many writes.
+// cpuOf returns the processor time of the fan-out divided by n writes.
 func (d *delivered) cpuOf(writes int) time.Duration {
 	return d.cpu * time.Duration(d.events) / time.Duration(writes)
 }
 
-// watchOneEach opens watches of one object each, carries out writes that concern none
-// of them, and updates every object once, watched or not.
+// watchOneEach opens watches of one object each, makes writes that concern none of them, and updates every object
+// once, watched or not.
 func (b *bench) watchOneEach(path string, watchers int, writes plan) (*delivered, *outcome, error) {
 	a, err := b.call(&request{method: http.MethodGet, path: path + "?limit=1", accept: jsonType})
 	if err != nil {
@@ -287,8 +285,8 @@ func (b *bench) watchOneEach(path string, watchers int, writes plan) (*delivered
 		quietly, err = writes.run(b.server)
 		return err
 	}
-	// Spread over time, so that those that are watched are not written first.
-	const step = 3001 // has no divisor in common with their number
+	// The order is mixed, so that the watched objects are not written first.
+	const step = 3001 // has no common divisor with the number of objects
 	f.emit = updates(path, func(i int) string { return eachWatched(i * step % watchersOfOne) })
 	d, err := f.run(b.server)
 	return d, quietly, err

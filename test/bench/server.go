@@ -19,19 +19,19 @@ const (
 	userAgent  = "keelson-bench"
 	startLimit = 2 * time.Minute
 	stopLimit  = 30 * time.Second
-	settleTime = 3 * time.Second // before memory is read
+	settleTime = 3 * time.Second // before memory is measured
 	pollEvery  = time.Millisecond
 )
 
 // target is a server to load.
 type target struct {
 	address string // host:port
-	bearer  string // the Authorization header; may be empty
-	pid     int    // the root of its processes; 0: not known
+	bearer  string // the value of the Authorization header; may be empty
+	pid     int    // the root of its process tree; 0 if unknown
 }
 
-// loopback returns the address of a server's URL. Other machines are refused: this
-// program is made to use a server up.
+// loopback returns the address in a server's URL. It refuses other machines, because this program uses a server to its
+// limits.
 func loopback(server string) (string, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -50,24 +50,24 @@ func loopback(server string) (string, error) {
 	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
-// launcher starts servers of a command line.
+// launcher starts servers by a command line.
 type launcher struct {
 	command string // with {dir}, {port}, {tokens}, {key}, {etcd} and {bench}
-	etcd    string // the program that {etcd} is the URL of
-	dir     string // for their data
+	etcd    string // the program of the server at {etcd}
+	dir     string // for the data of the servers
 	token   string
 	log     *os.File
 }
 
-// instance is a server that was started.
+// instance is a server that this program has started.
 type instance struct {
 	target
 	cmd   *exec.Cmd
 	log   *os.File
-	etcd  *etcd // that belongs to it; may be nil
+	etcd  *etcd // the etcd of this server; may be nil
 	dir   string
 	ended chan error
-	ready time.Duration // from the start of the process to /readyz 200
+	ready time.Duration // from the start of the process until /readyz returned 200
 }
 
 // start starts a server on empty data and waits until it is ready.
@@ -138,7 +138,7 @@ func (s *instance) launch(ctx context.Context, words []string) error {
 	return nil
 }
 
-// restart ends the server in peace and starts it again on its data.
+// restart ends the server with a signal and starts it again on its data.
 func (s *instance) restart(ctx context.Context) error {
 	words := s.cmd.Args
 	s.end()
@@ -146,7 +146,7 @@ func (s *instance) restart(ctx context.Context) error {
 	return s.launch(ctx, words)
 }
 
-// end ends the process and what it left behind.
+// end ends the process and its child processes.
 func (s *instance) end() {
 	if s.cmd == nil {
 		return
@@ -178,7 +178,7 @@ func (s *instance) awaitReady(ctx context.Context, deadline time.Time) error {
 		case <-time.After(pollEvery):
 		}
 		if nc, err := net.Dial("tcp", s.address); err != nil {
-			continue // not listening: the cheap way to see it
+			continue // the server does not listen yet; this check is cheap
 		} else if err := nc.Close(); err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s *instance) awaitReady(ctx context.Context, deadline time.Time) error {
 	return errors.New("the server did not get ready")
 }
 
-// pollReady asks on one connection for as long as it lasts.
+// pollReady asks for /readyz on one connection until the connection ends or the server is ready.
 func (s *instance) pollReady(deadline time.Time) bool {
 	c, err := dial(&s.target)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *instance) pollReady(deadline time.Time) bool {
 	return false
 }
 
-// stop ends the server and throws its data away.
+// stop ends the server and deletes its data.
 func (s *instance) stop() {
 	s.end()
 	s.stopEtcd()

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A unit says how a figure is written and which way is better.
+// A unit says how a figure is printed and whether a smaller or a larger figure is better.
 type unit int
 
 const (
@@ -35,7 +35,7 @@ func (u unit) write(v float64) string {
 	return thousands(v) + " " + u.String()
 }
 
-// thousands writes a number with separators and no fraction.
+// thousands returns a number without a fraction, with separators.
 func thousands(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -44,18 +44,18 @@ func thousands(v float64) string {
 	return s
 }
 
-// expectation is what a row is compared with.
+// expectation describes a row, with the figure to compare it with.
 type expectation struct {
 	key, name string
 	unit      unit
-	// kubeAPIServer is the figure of kube-apiserver 1.36.3 with etcd 3.7.3 on a machine of
-	// two cores, 0 where it was not measured.
+	// kubeAPIServer is the figure of kube-apiserver 1.36.3 with etcd 3.7.3 on a machine with two cores, or 0 if it was
+	// not measured.
 	kubeAPIServer float64
 	target        string
 	moonshot      string
 }
 
-// expectations is every row, in the order of the table.
+// expectations are all rows in the order of the table.
 var expectations = []expectation{
 	{"start", "start to /readyz 200, empty data", milliseconds, 2700, "250 ms", "80 ms"},
 	{"memory-idle", "anonymous memory, idle after start", megabytes, 200, "15 MB", "10 MB"},
@@ -117,7 +117,7 @@ var expectations = []expectation{
 	{"scale-load", "the first page of them after that", milliseconds, 0, "", ""},
 }
 
-// figure is what was measured for a row.
+// figure is the result for one row.
 type figure struct {
 	Row       string  `json:"row"`
 	Name      string  `json:"name"`
@@ -126,7 +126,7 @@ type figure struct {
 	Floor     float64 `json:"floor,omitempty"`
 	Reference float64 `json:"reference,omitempty"`
 	Detail    string  `json:"detail,omitempty"`
-	Others    float64 `json:"others"` // the share of the processors that other processes used meanwhile
+	Others    float64 `json:"others"` // the share of the processor time that other processes used meanwhile
 	Error     string  `json:"error,omitempty"`
 }
 
@@ -151,7 +151,7 @@ func expected(key string) (expectation, bool) {
 	return expectation{}, false
 }
 
-// ratio writes a quotient.
+// ratio formats a quotient.
 func ratio(a, b float64) string {
 	if a == 0 || b == 0 {
 		return ""
@@ -162,7 +162,7 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.0f x", a/b)
 }
 
-// better returns how many times better than that of kube-apiserver a value is.
+// better returns how many times better than kube-apiserver's figure a value is.
 func (e expectation) better(v float64) string {
 	if e.unit == perSecond {
 		return ratio(v, e.kubeAPIServer)
@@ -170,7 +170,7 @@ func (e expectation) better(v float64) string {
 	return ratio(e.kubeAPIServer, v)
 }
 
-// print writes the report as markdown that is aligned.
+// print prints the report as an aligned Markdown table.
 func (r *report) print(w io.Writer) error {
 	title := r.Label
 	if title == "" {
@@ -207,7 +207,7 @@ func (r *report) print(w io.Writer) error {
 	return err
 }
 
-// align writes a markdown table whose columns are as wide as their widest cell.
+// align prints a Markdown table whose columns are as wide as their widest cell.
 func align(rows [][]string) string {
 	if len(rows) < 2 {
 		return ""

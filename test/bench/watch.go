@@ -10,42 +10,42 @@ import (
 	"time"
 )
 
-// mark precedes the time of sending, in nanoseconds, in what a watcher is sent.
+// mark is the text in front of the time of sending, in nanoseconds, in a watch event.
 const (
 	mark       = "@t="
 	markDigits = 19
 )
 
 const (
-	openTime     = 30 * time.Second // for all watches to be answered
-	deliverTime  = 2 * time.Minute  // for all events to come
-	sampleEvery  = 10               // the lag is taken at one watcher of so many
+	openTime     = 30 * time.Second // for the responses to all watch requests
+	deliverTime  = 2 * time.Minute  // for all events
+	sampleEvery  = 10               // the lag is measured at one of so many watchers
 	settleMemory = 2 * time.Second
 )
 
-// fanOut is a number of watchers of the same events.
+// fanOut is a measurement of several watchers of the same events.
 type fanOut struct {
 	watchers, perConnection, events int
 	watch                           request
-	watchOf                         func(i int) *request    // of watcher i, where each has its own
-	each                            int                     // events that a watcher gets; 0: all
-	opened                          func() error            // called before the events, if set
-	emit                            func(i int, r *request) // request i makes one event, marked with the time
-	inFlight                        int                     // events being made at a time
-	pace                            float64                 // events made in a second; 0: as many as inFlight allows
+	watchOf                         func(i int) *request    // of watcher i, if the watches differ
+	each                            int                     // the number of events that a watcher gets; 0 means all
+	opened                          func() error            // called before the events are created; may be nil
+	emit                            func(i int, r *request) // request i creates one event that contains mark and the time
+	inFlight                        int                     // the number of events being created at a time
+	pace                            float64                 // events created in a second; 0 means as many as inFlight allows
 }
 
-// delivered is what a fan-out gave.
+// delivered is the result of a fan-out.
 type delivered struct {
 	events        int
 	wall          time.Duration
-	cpu           time.Duration // of the server, per event delivered
+	cpu           time.Duration // of the server, for each delivered event
 	bytes         int           // of an event
 	lag           []time.Duration
-	opened, after int64 // anonymous memory of the server per watcher, when opened and after the events
+	opened, after int64 // anonymous memory of the server for each watcher, when the watches were open and after the events
 }
 
-// expected is how many events a watcher gets.
+// expected returns the number of events that a watcher gets.
 func (f *fanOut) expected() int {
 	if f.each > 0 {
 		return f.each
@@ -53,14 +53,14 @@ func (f *fanOut) expected() int {
 	return f.events
 }
 
-// plan returns how the events are made.
+// plan returns the requests that create the events.
 func (f *fanOut) plan() plan {
 	p := plan{inFlight: f.inFlight, connections: 1, count: f.events, limit: deliverTime, prepare: f.emit}
 	if f.pace == 0 {
 		return p
 	}
-	// Each event has its time, counted from the first request on. Each connection waits for the time of its next
-	// one, so an event that takes long delays no other.
+	// Each event has a planned time, counted from the first request. Each connection waits for the time of its next
+	// event, so a slow event does not delay the others.
 	p.connections = f.inFlight
 	begin := sync.OnceValue(time.Now)
 	p.prepare = func(i int, r *request) {
@@ -221,7 +221,7 @@ func (f *fanOut) run(t *target) (*delivered, error) {
 	return d, nil
 }
 
-// connect opens the connections and asks for the watches.
+// connect opens the connections and sends the watch requests.
 func (f *fanOut) connect(t *target) ([]*group, error) {
 	var groups []*group
 	for first := 0; first < f.watchers; {
@@ -237,7 +237,7 @@ func (f *fanOut) connect(t *target) ([]*group, error) {
 	return groups, nil
 }
 
-// each drives the groups at the same time.
+// each drives all groups at the same time.
 func each(groups []*group, drive func(*group) error) error {
 	errs := make([]error, len(groups))
 	var wg sync.WaitGroup
@@ -251,7 +251,7 @@ func each(groups []*group, drive func(*group) error) error {
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			return err // the others say the same
+			return err // the errors of the others are the same
 		}
 	}
 	return nil

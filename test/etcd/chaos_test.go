@@ -19,14 +19,13 @@ import (
 
 const chaosToken = "chaos-token"
 
-// TestKill kills members of a cluster of three, and replicas of the server, at random
-// moments under clients who write, read and watch on all three replicas. At the end
-// of each round all replicas are killed, and everything is started again. The whole
-// history must hold, over all replicas: see docs/reliability.md.
+// TestKill kills members of a cluster of three, and replicas of the server, at random moments, while clients write,
+// read and watch on all three replicas. At the end of each round all replicas are killed, and everything is started
+// again. The whole history over all replicas is checked: see docs/reliability.md.
 func TestKill(t *testing.T) {
 	p := startProcesses(t, 3, 3, chaosToken)
 	transport := &http.Transport{
-		//nolint:gosec // it is on this machine
+		//nolint:gosec // the server runs on this machine
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 	defer transport.CloseIdleConnections()
@@ -62,12 +61,12 @@ func TestKill(t *testing.T) {
 	t.Logf("killed: %v", faults)
 }
 
-// fault lets the clients work, kills something, lets them work on, and says what it
-// was. Without a quorum it may come back meanwhile.
+// fault lets the clients work, kills something, lets them continue, and returns what it has killed. A lost quorum may
+// be restored meanwhile.
 func (p *processes) fault(rng *rand.Rand) string {
 	pause := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }
 	pause(300 * time.Millisecond)
-	defer pause(800 * time.Millisecond) // for an election
+	defer pause(800 * time.Millisecond) // enough for an election
 	one, other := rng.IntN(3), rng.IntN(3)
 	switch rng.IntN(5) {
 	case 0, 1:
@@ -90,8 +89,8 @@ func (p *processes) fault(rng *rand.Rand) string {
 	return "a replica"
 }
 
-// TestPlantedBugs shows that two replicas, one of which works on its cluster with a
-// fault, do not pass: the checks must name a promise that it breaks.
+// TestPlantedBugs checks that two replicas are found faulty if one of them works on its cluster with a fault: the
+// checks must name a promise that the fault breaks.
 func TestPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name   string
@@ -129,7 +128,7 @@ func TestPlantedBugs(t *testing.T) {
 			s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})
 			s.Gentle = true
 			if bug.breaks != nil {
-				s.Patience = 5 * time.Second // a watch that is not told the last event is waited for
+				s.Patience = 5 * time.Second // the check waits this long for the last event, which some faults drop
 			}
 			s.At(honest.URL, honest.URL, faulty.URL)
 			s.Begin(true)
@@ -159,8 +158,8 @@ func TestPlantedBugs(t *testing.T) {
 	}
 }
 
-// seenStore does not ask the cluster for the current revision: it says what it had
-// seen when it was last asked.
+// seenStore does not ask the cluster for the current revision. It returns the revision that it has seen by the last
+// call.
 type seenStore struct {
 	*etcd.Store
 	last atomic.Int64
@@ -170,13 +169,13 @@ func (s *seenStore) Revision(context.Context) (int64, error) {
 	return max(s.last.Swap(s.Stats().Revision), 1), nil
 }
 
-// Watch has events that are on their way for a while.
+// Watch returns a watcher whose events are delayed.
 func (s *seenStore) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
 	w, err := s.Store.Watch(ctx, prefix, from)
 	return lateWatcher{w}, err
 }
 
-// lateWatcher delivers late.
+// lateWatcher delivers events late.
 type lateWatcher struct{ storage.Watcher }
 
 const late = 5 * time.Millisecond
@@ -187,7 +186,7 @@ func (w lateWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	return b, err
 }
 
-// interruptedStore has watches that begin anew after every ten batches, shifted.
+// interruptedStore has watches that are started again after every ten batches, at a wrong revision.
 type interruptedStore struct {
 	*etcd.Store
 	shift int64
@@ -218,13 +217,13 @@ func (w *interruptedWatcher) Next(ctx context.Context) (storage.Batch, error) {
 		if err != nil {
 			return b, err
 		}
-		_ = w.Watcher.Close() // nothing depends on it
+		_ = w.Watcher.Close() // the error does not matter
 		w.Watcher = next
 	}
 	return b, nil
 }
 
-// hastyStore has watches that announce a batch's revision before its events.
+// hastyStore has watches that announce the revision of a batch before its events.
 type hastyStore struct{ *etcd.Store }
 
 func (s *hastyStore) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
@@ -240,7 +239,7 @@ type hastyWatcher struct {
 func (w *hastyWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	if held := w.held; held != nil {
 		w.held = nil
-		time.Sleep(late) // they are on their way
+		time.Sleep(late) // the events are on their way
 		return *held, nil
 	}
 	b, err := w.Watcher.Next(ctx)
@@ -251,14 +250,14 @@ func (w *hastyWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	return storage.Batch{Revision: b.Revision}, nil
 }
 
-// RequestProgress is what the cache asks for when it waits.
+// RequestProgress is called by the cache when it waits for a revision.
 func (w *hastyWatcher) RequestProgress() {
 	if asks, ok := w.Watcher.(interface{ RequestProgress() }); ok {
 		asks.RequestProgress()
 	}
 }
 
-// repeatingStore sends some transactions twice, as after an answer that was lost.
+// repeatingStore sends some transactions twice, as a client that retries after a lost response.
 type repeatingStore struct {
 	*etcd.Store
 	n atomic.Int64
@@ -272,7 +271,7 @@ func (s *repeatingStore) Commit(ctx context.Context, txn storage.Txn) (int64, er
 	return r, err
 }
 
-// carelessStore does not send the conditions of some transactions.
+// carelessStore removes the conditions of some transactions.
 type carelessStore struct {
 	*etcd.Store
 	n atomic.Int64
@@ -285,7 +284,7 @@ func (s *carelessStore) Commit(ctx context.Context, txn storage.Txn) (int64, err
 	return s.Store.Commit(ctx, txn)
 }
 
-// forgetfulStore does not send some transactions.
+// forgetfulStore commits another write instead of some transactions, and reports its revision.
 type forgetfulStore struct {
 	*etcd.Store
 	n atomic.Int64

@@ -19,10 +19,10 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for something that must happen.
 const patience = time.Minute
 
-// cluster is members of etcd in this process. Their data outlives Stop.
+// cluster is a cluster of etcd members in this process. Their data stays when they are stopped.
 type cluster struct {
 	t       testing.TB
 	dir     string
@@ -36,7 +36,7 @@ type member struct {
 	running      *embed.Etcd
 }
 
-// start runs a cluster of n members until the test ends. adjust may change their
+// start runs a cluster of n members until the test ends. adjust may change their configuration; it may be nil.
 // configuration; nil does not.
 func start(t testing.TB, n int, adjust func(*embed.Config)) *cluster {
 	t.Helper()
@@ -58,23 +58,23 @@ func start(t testing.TB, n int, adjust func(*embed.Config)) *cluster {
 	return c
 }
 
-// lastPort was given out last. Ports lie below those that the system gives to
-// outgoing connections, so that a member that is down finds its own free again.
+// lastPort is the port that was used last. The ports are below those that the system uses for outgoing connections, so
+// that the port of a stopped member stays free.
 var lastPort atomic.Int32
 
-// freeURL returns an address that is free now, and was given to nobody else.
+// freeURL returns an address that is free and that no other caller has got.
 func freeURL(t testing.TB) url.URL {
 	t.Helper()
 	const lowest, ports = 15_000, 15_000
 	for range 1000 {
 		n := int(lastPort.Add(1)) + os.Getpid()*97
 		address := fmt.Sprintf("127.0.0.1:%d", lowest+n%ports)
-		// Holding it for UDP keeps other processes that run these tests from it.
+		// Listening on the UDP port shows other processes that run these tests that the port is used.
 		reserved, err := net.ListenPacket("udp", address)
 		if err != nil {
 			continue
 		}
-		t.Cleanup(func() { _ = reserved.Close() }) // it was a mark
+		t.Cleanup(func() { _ = reserved.Close() }) // the error does not matter
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			return url.URL{Scheme: "http", Host: address}
@@ -134,7 +134,7 @@ func (c *cluster) tryAwaitReady(i int) error {
 	}
 }
 
-// stop ends a member; one that is down stays so.
+// stop ends a member; it does nothing if the member is stopped.
 func (c *cluster) stop(i int) {
 	if m := c.members[i]; m.running != nil {
 		m.running.Close()
@@ -142,14 +142,13 @@ func (c *cluster) stop(i int) {
 	}
 }
 
-// launchNew runs a member that was stopped and lost its data, as the first of a new
-// cluster.
+// launchNew runs a member that was stopped and has lost its data, as the first member of a new cluster.
 func (c *cluster) launchNew(i int) {
 	c.t.Helper()
 	c.launch(i, embed.ClusterStateFlagNew)
 }
 
-// restart runs a member that was stopped on its own data.
+// restart runs a stopped member on its own data.
 func (c *cluster) restart(i int) {
 	c.t.Helper()
 	if err := c.tryRestart(i); err != nil {
@@ -157,7 +156,7 @@ func (c *cluster) restart(i int) {
 	}
 }
 
-// tryRestart is for goroutines that are not the test's own.
+// tryRestart is restart for other goroutines than that of the test, which may not call t.Fatal.
 func (c *cluster) tryRestart(i int) error {
 	if err := c.tryLaunch(i, embed.ClusterStateFlagExisting); err != nil {
 		return err
@@ -193,7 +192,7 @@ func (c *cluster) endpoints() []string {
 	return out
 }
 
-// open opens a store on the cluster until the test ends.
+// open returns a store on the cluster that is closed when the test ends.
 func (c *cluster) open(t testing.TB, o etcd.Options) *etcd.Store {
 	t.Helper()
 	o.Endpoints = c.endpoints()

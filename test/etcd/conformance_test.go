@@ -9,10 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/storage/storagetest"
 )
 
-// TestConformance gives each test a cluster of its own, since the suite counts
-// revisions.
+// TestConformance gives each test a cluster of its own, because the suite counts revisions.
 func TestConformance(t *testing.T) {
-	var clusters sync.Map // of each test's stores
+	var clusters sync.Map // the cluster of each test, by its stores
 	open := func(t *testing.T, c *cluster) storage.Store {
 		s := c.open(t, etcd.Options{})
 		clusters.Store(s, c)

@@ -8,9 +8,9 @@ import (
 	"github.com/keelson-dev/keelson/test/contract"
 )
 
-// TestContract replays what kube-apiserver answered on a server on etcd and on one
-// on the embedded engine: a scenario goes right on both or wrong on both. What is
-// wrong on both is known to the test of test/contract. The short form has a sample.
+// TestContract replays the recorded requests on a server on etcd and on a server on the embedded engine. Each scenario
+// must pass on both or fail on both; test/contract lists the scenarios that fail. Without KEELSON_LONG it replays a
+// sample.
 func TestContract(t *testing.T) {
 	scenarios, err := contract.Recorded("../contract/testdata")
 	if err != nil {
@@ -24,7 +24,7 @@ func TestContract(t *testing.T) {
 			if err := contract.Configure(c, t.TempDir()); err != nil {
 				t.Fatal(err)
 			}
-			c.Etcd.HealthcheckTimeout, c.Etcd.ReadycheckTimeout = patience, patience // on a busy machine too
+			c.Etcd.HealthcheckTimeout, c.Etcd.ReadycheckTimeout = patience, patience // long, for a busy machine
 			adjust(c)
 		})
 		client := contract.NewClient(s.URL(), contract.Token)

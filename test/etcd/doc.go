@@ -1,7 +1,6 @@
-// Package etcd runs etcd members in the test's own process and tests what is
-// built on them: the conformance suite of storage.Store, what happens while members
-// stop, and a server on the store. It is a module of its own so that etcd's server
-// is no dependency of the product:
+// Package etcd runs etcd members in the process of the test and tests what uses them: the store (with the conformance
+// suite of storage.Store, and while members stop) and servers on the store. It is a module of its own, so that the
+// product does not depend on etcd's server:
 //
 //	cd test/etcd && go test ./...
 //

@@ -22,8 +22,8 @@ func put(key, value string) storage.Txn {
 	return storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}}
 }
 
-// TestWatchThroughRestarts follows writers while members stop and come back. The
-// watch must see each change of each key once, in order, with what was before it.
+// TestWatchThroughRestarts watches keys that are written while members stop and start again. The watch must deliver
+// each change of each key once, in order, and with the previous value.
 func TestWatchThroughRestarts(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
@@ -61,7 +61,7 @@ func TestWatchThroughRestarts(t *testing.T) {
 				r, err := writing.Commit(ctx, txn)
 				cancel()
 				if err != nil || txn.Ops[0].Delete {
-					continue // unknown, or perhaps no change
+					continue // the outcome is unknown, or nothing was changed
 				}
 				mu.Lock()
 				acknowledged[r] = key + "=" + value
@@ -97,8 +97,8 @@ func TestWatchThroughRestarts(t *testing.T) {
 	var end int64
 	state := map[string]storage.Entry{}
 	last, seen := from, map[int64]string{}
-	// A watcher that has everything has nothing to return: whoever waits looks at the
-	// clock, and asks for progress again, since a request is lost with its stream.
+	// A watcher that has delivered everything returns nothing more. The waiting code looks at the time and requests
+	// progress again, because a progress request is lost when its stream ends.
 	const look = 200 * time.Millisecond
 	heard := time.Now()
 	for end == 0 || last < end {
@@ -117,7 +117,7 @@ func TestWatchThroughRestarts(t *testing.T) {
 		b, err := w.Next(ctx)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && time.Since(heard) < patience {
-			_, _ = watching.Revision(t.Context()) // asks for progress
+			_, _ = watching.Revision(t.Context()) // requests progress
 			continue
 		}
 		if err != nil {
@@ -144,7 +144,7 @@ func TestWatchThroughRestarts(t *testing.T) {
 			t.Fatalf("progress %d behind event %d", b.Revision, last)
 		}
 		last = b.Revision
-		_, _ = watching.Revision(t.Context()) // asks for progress
+		_, _ = watching.Revision(t.Context()) // requests progress
 	}
 	for r, want := range acknowledged {
 		if got := seen[r]; got != want {
@@ -166,8 +166,8 @@ func TestWatchThroughRestarts(t *testing.T) {
 	t.Logf("%d events, %d puts acknowledged", len(seen), len(acknowledged))
 }
 
-// TestRevisionIsConsistent: the revision that one store reads is at least that of
-// what another one has committed.
+// TestRevisionIsConsistent checks that the revision that one store reads is not below that of a transaction which
+// another store has committed before.
 func TestRevisionIsConsistent(t *testing.T) {
 	c := start(t, 3, nil)
 	a, b := c.open(t, etcd.Options{}), c.open(t, etcd.Options{})
@@ -175,7 +175,7 @@ func TestRevisionIsConsistent(t *testing.T) {
 	if long() {
 		tries = 10_000
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*patience) // of all that follows
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience) // for the whole test
 	defer cancel()
 	w, err := b.Watch(ctx, "/k/", 0)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestRevisionIsConsistent(t *testing.T) {
 	for i := range tries {
 		key := "/k/x"
 		if i%3 == 0 {
-			key = "/elsewhere" // only progress tells the watch
+			key = "/elsewhere" // not watched, so that only progress notifications advance the watch
 		}
 		r, err := a.Commit(ctx, put(key, strconv.Itoa(i)))
 		if err != nil {
@@ -212,8 +212,8 @@ func TestRevisionIsConsistent(t *testing.T) {
 	}
 }
 
-// TestNoQuorum: commits and consistent reads fail within a bounded time and say
-// that the cluster is the reason.
+// TestNoQuorum checks that commits and consistent reads fail within a limited time, with an error that says that the
+// cluster is the reason.
 func TestNoQuorum(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
@@ -251,9 +251,8 @@ func TestNoQuorum(t *testing.T) {
 	})
 }
 
-// TestTransactionsAreSentOnce: a transaction whose outcome is unknown is not sent
-// again, since the second would conflict with the first and the caller be told that
-// nothing changed.
+// TestTransactionsAreSentOnce checks that a transaction with an unknown outcome is not sent again. The second one
+// would conflict with the first, and the caller would get the answer that nothing was changed.
 func TestTransactionsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
@@ -285,8 +284,8 @@ func TestTransactionsAreSentOnce(t *testing.T) {
 			}
 		})
 	}
-	// The leader enters transactions in its log that it cannot commit, until it
-	// steps down, and gives up on them; they take effect when a member is back.
+	// The leader adds transactions to its log that it cannot commit until it steps down. They take effect when a
+	// member is started again.
 	leader := c.leader()
 	c.stop((leader + 1) % 3)
 	c.stop((leader + 2) % 3)
@@ -298,13 +297,13 @@ func TestTransactionsAreSentOnce(t *testing.T) {
 	t.Logf("%d unknown", unknown.Load())
 }
 
-// TestNoSpace: a cluster above its quota refuses puts and goes on with the rest.
+// TestNoSpace checks that a cluster above its quota refuses puts and carries out other requests.
 func TestNoSpace(t *testing.T) {
 	c := start(t, 1, func(config *embed.Config) { config.QuotaBackendBytes = 4 << 20 })
 	s := c.open(t, etcd.Options{})
 	big := make([]byte, 1<<20)
 	var err error
-	for i := 0; i < 200 && err == nil; i++ { // its size is known after the fact
+	for i := 0; i < 200 && err == nil; i++ { // etcd notices its size only after a write
 		_, err = s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/big/%d", i), big)}})
 	}
 	if !errors.Is(err, storage.ErrNoSpace) {
@@ -321,7 +320,7 @@ func TestNoSpace(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	s := start(t, 1, nil).open(t, etcd.Options{})
-	for _, size := range []int{1600 << 10, 3 << 20, 5 << 20} { // above etcd's bound, above gRPC's in front of it
+	for _, size := range []int{1600 << 10, 3 << 20, 5 << 20} { // above etcd's limit; above the limit of gRPC, which applies first
 		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put("/big", make([]byte, size))}})
 		if !errors.Is(err, storage.ErrTooLarge) {
 			t.Errorf("%d bytes: %v", size, err)
@@ -336,8 +335,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestCompactionIsShared: of several stores one compacts at each interval, to what
-// was current one interval before, through the key that kube-apiserver uses.
+// TestCompactionIsShared checks that one of several stores compacts at each interval, up to the revision that was
+// current one interval before, and that they agree by the key that kube-apiserver uses.
 func TestCompactionIsShared(t *testing.T) {
 	c := start(t, 1, nil)
 	const interval = 300 * time.Millisecond
@@ -376,8 +375,8 @@ func TestCompactionIsShared(t *testing.T) {
 		}
 		return r.Kvs[0].Version, revision
 	}
-	// A store whose interval has passed takes a turn or sees that another did: the
-	// key moves on once an interval, not once a store.
+	// A store whose interval has passed either compacts, or sees that another store has done so. So the key changes
+	// once in an interval, not once for each store.
 	began := time.Now()
 	v1, r1 := key()
 	v2, r2 := v1, r1

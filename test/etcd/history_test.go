@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// stringCodec takes values as they are.
+// stringCodec uses values without encoding them.
 type stringCodec struct{}
 
 func (stringCodec) Read(_ string, value []byte, _ int64) (cache.Header, error) {
@@ -26,7 +26,7 @@ func (stringCodec) Read(_ string, value []byte, _ int64) (cache.Header, error) {
 
 func (stringCodec) Restamp(data []byte, _ int64) ([]byte, error) { return data, nil }
 
-// memoryOf reads a figure of a process, such as VmRSS, in MiB.
+// memoryOf returns a figure of a process from /proc, such as VmRSS, in MiB.
 func memoryOf(t *testing.T, pid int, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -46,7 +46,7 @@ func memoryOf(t *testing.T, pid int, name string) int {
 	return 0
 }
 
-// streamsOf is how many streams of watches a member has.
+// streamsOf returns the number of watch streams of a member.
 func streamsOf(t *testing.T, client string) int {
 	t.Helper()
 	answer, err := http.Get(client + "/metrics")
@@ -71,9 +71,8 @@ func streamsOf(t *testing.T, client string) int {
 	return 0
 }
 
-// TestStalledWatchersOfOldRevisions: watchers behind the cache's log that stop reading
-// hold no streams, and with them no memory of etcd, beyond a few; those that read on are
-// served everything.
+// TestStalledWatchersOfOldRevisions has watchers that start below the cache's log and stop reading. They must not use
+// streams, and so memory of etcd, beyond a few; watchers that continue reading must get every event.
 func TestStalledWatchersOfOldRevisions(t *testing.T) {
 	const watchers = 40
 	updates, size := 300, 20_000
@@ -135,7 +134,7 @@ func TestStalledWatchersOfOldRevisions(t *testing.T) {
 		return
 	}
 	open := streamsOf(t, member.Client)
-	time.Sleep(3 * time.Second) // a stalled watcher stalls
+	time.Sleep(3 * time.Second) // so that the watchers stall
 	t.Logf("%d watchers stalled over %d updates of %d bytes: %d streams, then %d; etcd %d MiB before, %d MiB now, %d MiB at most",
 		watchers, updates, size, open, streamsOf(t, member.Client), before, memoryOf(t, pid, "VmRSS"), memoryOf(t, pid,
 			"VmHWM"))

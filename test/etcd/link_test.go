@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// state is what a link does with connections.
+// state is how a link treats connections.
 type state int
 
 const (
 	open         state = iota
-	cutOff             // connections are closed, none is taken
-	requestsHeld       // nothing goes to the server until the state changes
-	answersHeld        // nothing comes from the server
+	cutOff             // connections are closed, and new ones are refused
+	requestsHeld       // nothing is sent to the server until the state changes
+	answersHeld        // nothing from the server is passed on until the state changes
 	bothHeld
-	slow // each piece takes up to slowness
+	slow // each piece of data is delayed by up to slowness
 )
 
-// faulty are all states but open.
+// faulty are all states except open.
 var faulty = []state{cutOff, requestsHeld, answersHeld, bothHeld, slow}
 
 const slowness = 30 * time.Millisecond
@@ -30,17 +30,17 @@ func (s state) String() string {
 	return [...]string{"open", "cut off", "requests held up", "answers held up", "all held up", "slow"}[s]
 }
 
-// holds says whether pieces in a direction stay where they are.
+// holds returns whether data in a direction is kept back.
 func (s state) holds(answers bool) bool {
 	return s == bothHeld || answers && s == answersHeld || !answers && s == requestsHeld
 }
 
-// link is a way to a server that can be disturbed: a proxy of TCP connections.
+// link is a TCP proxy in front of a server whose connections can be disturbed.
 type link struct {
 	listener net.Listener
 	target   string
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	changed *sync.Cond
 	state   state
 	ended   bool
@@ -67,7 +67,7 @@ func newLink(t testing.TB, target string) *link {
 		l.mu.Lock()
 		l.ended = true
 		l.mu.Unlock()
-		_ = l.listener.Close() // it ends accept
+		_ = l.listener.Close() // ends accept
 		l.be(cutOff)
 		l.running.Wait()
 	})
@@ -89,10 +89,10 @@ func (l *link) be(s state) {
 	l.changed.Broadcast()
 }
 
-// drop closes a connection. Requires mu.
+// drop closes a connection. The caller must hold mu.
 func (l *link) drop(p *pair) {
 	p.closed = true
-	_, _ = p.client.Close(), p.server.Close() // what was on the way is lost
+	_, _ = p.client.Close(), p.server.Close() // data on the way is lost
 	delete(l.pairs, p)
 	l.changed.Broadcast()
 }
@@ -105,14 +105,14 @@ func (l *link) accept() {
 		}
 		server, err := net.Dial("tcp", l.target)
 		if err != nil {
-			_ = client.Close() // the server is down
+			_ = client.Close() // the server is not running
 			continue
 		}
 		p := &pair{client: client, server: server}
 		l.mu.Lock()
 		if l.state == cutOff || l.ended {
 			p.closed = true
-			_, _ = client.Close(), server.Close() // as if nobody were there
+			_, _ = client.Close(), server.Close() // the client sees a server that is not running
 		} else {
 			l.pairs[p] = true
 			l.running.Go(func() { l.carry(p, server, client, false) })
@@ -122,7 +122,7 @@ func (l *link) accept() {
 	}
 }
 
-// carry moves what comes from one end to the other.
+// carry copies data from one end to the other.
 func (l *link) carry(p *pair, to io.Writer, from io.Reader, answers bool) {
 	b := make([]byte, 16<<10)
 	for {
@@ -139,7 +139,7 @@ func (l *link) carry(p *pair, to io.Writer, from io.Reader, answers bool) {
 	}
 }
 
-// pass waits until a piece may go on, and says whether it may.
+// pass waits until a piece of data may be sent on. It returns false if the connection was closed.
 func (l *link) pass(p *pair, answers bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

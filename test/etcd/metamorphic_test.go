@@ -10,8 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/test/metamorphic"
 )
 
-// world is a cluster of one member, and a store that is closed and opened anew now
-// and then.
+// world is a cluster of one member, with a store that is sometimes closed and opened again.
 func world(name string, o etcd.Options, cached cache.Options) metamorphic.World {
 	var c *cluster
 	return metamorphic.World{
@@ -40,8 +39,7 @@ func worlds() []metamorphic.World {
 	}
 }
 
-// TestMetamorphicStores and TestMetamorphicAPI run the same random operations on the
-// embedded engine and on etcd.
+// TestMetamorphicStores and TestMetamorphicAPI run the same random operations on the embedded engine and on etcd.
 func TestMetamorphicStores(t *testing.T) {
 	if err := metamorphic.Stores(t, metamorphic.Seed(t), metamorphic.Steps(1000, 10_000), worlds()...); err != nil {
 		t.Error(err)
@@ -54,7 +52,7 @@ func TestMetamorphicAPI(t *testing.T) {
 	}
 }
 
-// TestPlantedDifferences shows that etcd with a fault is told apart.
+// TestPlantedDifferences checks that a faulty store on etcd is found.
 func TestPlantedDifferences(t *testing.T) {
 	for name, fault := range metamorphic.Faults() {
 		t.Run(name, func(t *testing.T) {

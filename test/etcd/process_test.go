@@ -22,14 +22,14 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// In a process that the test binary starts of itself, so that it can be killed,
-// roleVar says what to be, settingsVar how, in JSON.
+// The test binary starts itself as a process that can be killed. roleVar is the environment variable with the role of
+// that process, settingsVar that with its settings in JSON.
 const (
 	roleVar     = "KEELSON_ETCD_TEST_ROLE"
 	settingsVar = "KEELSON_ETCD_TEST_SETTINGS"
 )
 
-// roles run until the process is killed, and call ready when they serve.
+// roles run until the process is killed. They call ready when they serve.
 var roles = map[string]func(settings []byte, ready func()) error{"member": beMember, "replica": beReplica}
 
 func TestMain(m *testing.M) {
@@ -38,20 +38,20 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test's own process
+		_, _ = io.Copy(io.Discard, os.Stdin) // returns when the process of the test has ended
 		os.Exit(0)
 	}()
 	fmt.Fprintln(os.Stderr, run([]byte(os.Getenv(settingsVar)), func() { fmt.Println("ready") }))
 	os.Exit(1)
 }
 
-// child is a process of the test's.
+// child is a process that the test has started.
 type child struct {
 	role  string
 	cmd   *exec.Cmd
 	out   *bufio.Reader
 	stdin io.Closer
-	said  strings.Builder // on standard error; complete when it was killed
+	said  strings.Builder // standard error; complete when the process was killed
 }
 
 func spawn(t testing.TB, role string, settings any) *child {
@@ -78,7 +78,7 @@ func spawn(t testing.TB, role string, settings any) *child {
 	return c
 }
 
-// awaitReady returns when the process serves.
+// awaitReady waits until the process serves.
 func (c *child) awaitReady(t testing.TB) {
 	t.Helper()
 	process := c.cmd.Process
@@ -89,20 +89,20 @@ func (c *child) awaitReady(t testing.TB) {
 	}
 }
 
-// kill ends the process at once, if it runs.
+// kill ends the process at once if it is running.
 func (c *child) kill() {
 	if c.cmd == nil {
 		return
 	}
-	_ = c.cmd.Process.Kill() // it may have ended
-	_ = c.cmd.Wait()         // it was killed
+	_ = c.cmd.Process.Kill() // the process may have ended
+	_ = c.cmd.Wait()         // returns an error because the process was killed
 	c.cmd = nil
 }
 
-// memberSettings are of one member, which has its data in Dir.
+// memberSettings are the settings of one member, whose data is in Dir.
 type memberSettings struct {
 	Name, Dir, Client, Peer string
-	All                     string // as --initial-cluster has it
+	All                     string // the value of --initial-cluster
 }
 
 func beMember(settings []byte, ready func()) error {
@@ -133,7 +133,7 @@ func beMember(settings []byte, ready func()) error {
 	return <-m.Err()
 }
 
-// replicaSettings are of one Keelson.
+// replicaSettings are the settings of one Keelson server.
 type replicaSettings struct {
 	Endpoints []string
 	Port      int
@@ -145,7 +145,7 @@ func beReplica(settings []byte, ready func()) error {
 	if err := json.Unmarshal(settings, &s); err != nil {
 		return err
 	}
-	config := keelson.InMemory() // no directory
+	config := keelson.InMemory() // without a data directory
 	config.Storage, config.Etcd.Servers = keelson.StorageEtcd, s.Endpoints
 	config.SecurePort, config.TokenAuthFile, config.Log = s.Port, s.Tokens, quiet()
 	server, err := keelson.Start(context.Background(), config)
@@ -156,7 +156,7 @@ func beReplica(settings []byte, ready func()) error {
 	return <-server.Failed()
 }
 
-// processes are members and replicas as processes.
+// processes are members and replicas that run as processes.
 type processes struct {
 	t        testing.TB
 	members  []memberSettings
@@ -164,7 +164,7 @@ type processes struct {
 	running  struct{ members, replicas []*child }
 }
 
-// startProcesses runs a cluster and replicas of the server on it, who let in token.
+// startProcesses runs a cluster, and replicas of the server on it that accept token.
 func startProcesses(t testing.TB, members, replicas int, token string) *processes {
 	t.Helper()
 	p := &processes{t: t}
@@ -201,8 +201,7 @@ func urlOf(t testing.TB) string {
 	return u.String()
 }
 
-// restart runs what does not: members first, since a replica does not start without
-// a quorum.
+// restart starts all processes that are not running, members first, because a replica needs a quorum to start.
 func (p *processes) restart() {
 	p.t.Helper()
 	up(p.t, "member", p.members, p.running.members)
@@ -223,7 +222,7 @@ func up[S any](t testing.TB, role string, settings []S, running []*child) {
 	}
 }
 
-// kill kills some of a list of children.
+// kill kills some of a list of processes.
 func kill(list []*child, which ...int) {
 	for _, i := range which {
 		if list[i] != nil {
@@ -233,7 +232,7 @@ func kill(list []*child, which ...int) {
 	}
 }
 
-// urls are where the replicas are.
+// urls returns the URLs of the replicas.
 func (p *processes) urls() []string {
 	var out []string
 	for _, r := range p.replicas {
@@ -242,8 +241,8 @@ func (p *processes) urls() []string {
 	return out
 }
 
-// settle waits until what members have taken, of processes that are gone, has taken
-// effect or never will: a transaction through each of them comes after it.
+// settle waits until every transaction of processes that were killed has taken effect or never will. It commits a
+// transaction through each member, which takes effect after the earlier ones.
 func (p *processes) settle() {
 	p.t.Helper()
 	var endpoints []string

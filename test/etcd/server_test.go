@@ -26,10 +26,10 @@ import (
 // serve runs a server on a cluster until the test ends.
 func serve(t testing.TB, c *cluster, adjust func(*keelson.Config)) *kubernetes.Clientset {
 	t.Helper()
-	config := keelson.InMemory() // no directory
+	config := keelson.InMemory() // without a data directory
 	config.Storage = keelson.StorageEtcd
 	config.Etcd.Servers = c.endpoints()
-	config.Etcd.HealthcheckTimeout, config.Etcd.ReadycheckTimeout = patience/2, patience/2 // on a busy machine too
+	config.Etcd.HealthcheckTimeout, config.Etcd.ReadycheckTimeout = patience/2, patience/2 // long, for a busy machine
 	config.Log = quiet()
 	if adjust != nil {
 		adjust(&config)
@@ -46,7 +46,7 @@ func serve(t testing.TB, c *cluster, adjust func(*keelson.Config)) *kubernetes.C
 		}
 	})
 	rest := s.RESTConfig()
-	rest.Timeout = patience // of each request, watches included
+	rest.Timeout = patience // of each request, including watches
 	return kubernetes.NewForConfigOrDie(rest)
 }
 
@@ -69,7 +69,7 @@ func TestServerOnEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := ""
-	for e := range w.ResultChan() { // until the request's time is over
+	for e := range w.ResultChan() { // until the timeout of the request
 		if cm, ok := e.Object.(*corev1.ConfigMap); ok && cm.Name == "one" {
 			watched = cm.ResourceVersion
 			break
@@ -98,7 +98,7 @@ func TestServerOnEtcd(t *testing.T) {
 	if list, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("%v, %v", list, err)
 	}
-	// The keys are where kube-apiserver has them.
+	// The keys are those of kube-apiserver.
 	raw := c.open(t, etcd.Options{})
 	for _, key := range []string{
 		"/registry/configmaps/default/one", "/registry/events/default/e", "/registry/namespaces/default",
@@ -113,7 +113,7 @@ func TestServerOnEtcd(t *testing.T) {
 	}
 }
 
-// TestOverrides keeps ConfigMaps on another cluster.
+// TestOverrides stores ConfigMaps in another cluster.
 func TestOverrides(t *testing.T) {
 	main, other := start(t, 1, nil), start(t, 1, nil)
 	client := serve(t, main, func(c *keelson.Config) {
@@ -146,8 +146,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// TestOverridesAreChecked: each further cluster has health checks of its own, which
-// go with the group of the first.
+// TestOverridesAreChecked checks that each further cluster has health checks of its own, and that they are excluded
+// together with the check of the first cluster.
 func TestOverridesAreChecked(t *testing.T) {
 	main, other := start(t, 1, nil), start(t, 1, nil)
 	client := serve(t, main, func(c *keelson.Config) {
@@ -185,7 +185,7 @@ func TestOverridesAreChecked(t *testing.T) {
 	})
 }
 
-// TestPrefix keeps everything elsewhere.
+// TestPrefix uses another key prefix.
 func TestPrefix(t *testing.T) {
 	c := start(t, 1, nil)
 	client := serve(t, c, func(c *keelson.Config) { c.Etcd.Prefix = "/tenants/one" })
@@ -208,8 +208,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestReplicasAgree: a list on one replica sees what was acknowledged by another,
-// always.
+// TestReplicasAgree checks that a list on one replica always has the writes that another replica has acknowledged.
 func TestReplicasAgree(t *testing.T) {
 	c := start(t, 3, nil)
 	a, b := serve(t, c, nil), serve(t, c, nil)
@@ -251,11 +250,9 @@ func TestReplicasAgree(t *testing.T) {
 	wg.Wait()
 }
 
-// TestServerThroughTheStopOfAMember: three replicas go on while a member stops,
-// leader or not.
-// TestContinueAfterCompaction: when the cluster has compacted the revision of a list,
-// each replica answers its continue token with 410, whatever the replica still has in
-// memory, and with a token that continues at the latest state.
+// TestContinueAfterCompaction checks that, when the cluster has compacted the revision of a list, each replica answers
+// its continue token with 410, whatever the replica still has in memory, and with a token that continues at the latest
+// state.
 func TestContinueAfterCompaction(t *testing.T) {
 	c := start(t, 1, nil)
 	ctx := t.Context()
@@ -265,7 +262,7 @@ func TestContinueAfterCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := two.List(ctx, metav1.ListOptions{}); err != nil { // into its memory
+	if _, err := two.List(ctx, metav1.ListOptions{}); err != nil { // loads the objects into memory
 		t.Fatal(err)
 	}
 	first, err := one.List(ctx, metav1.ListOptions{Limit: 2})
@@ -325,7 +322,7 @@ func TestServerThroughTheStopOfAMember(t *testing.T) {
 				name := fmt.Sprintf("r%d-%d", i, n)
 				_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), configMap(name), metav1.CreateOptions{})
 				if err != nil {
-					time.Sleep(20 * time.Millisecond) // for the election; the outcome is unknown
+					time.Sleep(20 * time.Millisecond) // an election takes place; the outcome of the write is unknown
 					continue
 				}
 				made[i][name] = true
@@ -368,8 +365,8 @@ func TestServerThroughTheStopOfAMember(t *testing.T) {
 	}
 }
 
-// TestReplicasStartTogether starts replicas at once on a cluster without anything: what
-// each would make another has made, and none fails.
+// TestReplicasStartTogether starts replicas at the same time on an empty cluster. Each object that all of them create
+// is created by one; no replica fails.
 func TestReplicasStartTogether(t *testing.T) {
 	t.Parallel()
 	rounds := 3
@@ -381,7 +378,7 @@ func TestReplicasStartTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				config := keelson.InMemory() // no directory
+				config := keelson.InMemory() // without a data directory
 				config.Storage, config.Etcd.Servers, config.Log = keelson.StorageEtcd, c.endpoints(), quiet()
 				ctx, cancel := bounded(t)
 				defer cancel()
@@ -399,7 +396,7 @@ func TestReplicasStartTogether(t *testing.T) {
 	}
 }
 
-// within repeats do until it works.
+// within calls do until it succeeds.
 func within(t testing.TB, what string, do func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -415,7 +412,8 @@ func within(t testing.TB, what string, do func() error) {
 	}
 }
 
-// TestServerWithoutQuorum: writes fail clearly, what the cache may answer it does.
+// TestServerWithoutQuorum checks that writes fail with a clear error, and that requests which the cache can answer
+// succeed.
 func TestServerWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
@@ -424,7 +422,7 @@ func TestServerWithoutQuorum(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("one"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil { // loads
+	if _, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil { // loads the objects
 		t.Fatal(err)
 	}
 	c.stop(1)
@@ -451,8 +449,8 @@ func TestServerWithoutQuorum(t *testing.T) {
 	})
 }
 
-// TestPrefixIsAuthenticated: where values authenticate their key, it is the key in
-// etcd, as kube-apiserver has it.
+// TestPrefixIsAuthenticated checks that encrypted values authenticate their key in etcd, including the prefix, as in
+// kube-apiserver.
 func TestPrefixIsAuthenticated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +

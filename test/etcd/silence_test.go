@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/test/rig"
 )
 
-// signal sends a signal to a process of the test's.
+// signal sends a signal to a process that the test has started.
 func (c *child) signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	if err := c.cmd.Process.Signal(s); err != nil {
@@ -26,14 +26,13 @@ func (c *child) signal(t testing.TB, s os.Signal) {
 	}
 }
 
-// bounded is a context for one request that has to be answered.
+// bounded returns a context for one request that has to be answered in time.
 func bounded(t testing.TB) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), patience)
 }
 
-// TestPausedMember stops the process of one of three members, without ending it: its
-// connections stay open and nothing answers. Consistent reads succeed all the same,
-// watches go on, leases are granted, and commits come to an end.
+// TestPausedMember pauses the process of one of three members: its connections stay open, and nothing answers.
+// Consistent reads must succeed all the same, watches must continue, leases must be granted, and commits must end.
 func TestPausedMember(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 3, 0, chaosToken)
@@ -46,7 +45,7 @@ func TestPausedMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	paused := 1 // and every one in the long form: the leader is among them
+	paused := 1 // all members in the long form, so that the leader is among them
 	if long() {
 		paused = 3
 	}
@@ -66,8 +65,8 @@ func TestPausedMember(t *testing.T) {
 	}
 }
 
-// through has several of everything done: consistent reads, which must succeed;
-// commits, which must end; and a watch, which must come as far as the reads.
+// through carries out several consistent reads, which must succeed, several commits, which must end, and a watch,
+// which must get as far as the reads.
 func through(t *testing.T, s *etcd.Store, w storage.Watcher, when string) {
 	t.Helper()
 	const each = 6
@@ -108,21 +107,20 @@ func through(t *testing.T, s *etcd.Store, w storage.Watcher, when string) {
 	}
 }
 
-// TestPausedReplica stops the process of one of two replicas while the other writes.
-// What the paused one answers when it wakes, to requests that it had before and to
-// new ones, must have all that was acknowledged before they were sent; its watches
-// miss nothing.
+// TestPausedReplica pauses the process of one of two replicas while the other one writes. When the paused replica
+// continues, its responses to earlier and later requests must include every write that was acknowledged before the
+// request was sent, and its watches must not miss an event.
 func TestPausedReplica(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1, 2, chaosToken)
 	transport := &http.Transport{
-		//nolint:gosec // it is on this machine
+		//nolint:gosec // the server runs on this machine
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
 	}
 	defer transport.CloseIdleConnections()
 	s := rig.NewScenario(t, rig.Seeded(t), &http.Client{Transport: transport})
 	s.Token = chaosToken
-	s.Gentle = true // replicas go on between the rounds
+	s.Gentle = true // because the replicas keep running between the rounds
 	s.At(p.urls()[0], p.urls()...)
 	s.Begin(true)
 	for s.Round = range rig.Rounds(3, 40) {
@@ -151,9 +149,8 @@ func TestPausedReplica(t *testing.T) {
 	}
 }
 
-// TestPartition has two replicas whose ways to the three members are cut, held up in
-// one direction or in both, or slow, at random, under clients. The whole history must
-// hold.
+// TestPartition has two replicas whose connections to the three members are cut, kept back in one or both directions,
+// or slowed down, at random, while clients work. The whole history is checked.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
@@ -238,9 +235,9 @@ func TestPartition(t *testing.T) {
 	t.Logf("faults: %v", faults)
 }
 
-// TestHeldUpMember: the way to one member takes requests and brings no answers, or
-// takes none, as when a network drops what goes one way. Consistent reads and watches
-// go on by way of the others.
+// TestHeldUpMember has a connection to one member that takes requests but brings no responses, or takes no requests,
+// as if a network dropped packets in one direction. Consistent reads and watches must continue through the other
+// members.
 func TestHeldUpMember(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, nil)
@@ -271,8 +268,8 @@ func TestHeldUpMember(t *testing.T) {
 	}
 }
 
-// TestWentBack: a cluster whose data is replaced by that of an earlier backup fails
-// the store for good, and it says so: what the process remembers of it did not happen.
+// TestWentBack checks that a store fails permanently, and says so, when the data of its cluster is replaced by an
+// earlier backup: changes that the process has seen did not happen there.
 func TestWentBack(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1, nil)
@@ -304,7 +301,7 @@ func TestWentBack(t *testing.T) {
 	if err := <-failed; !errors.Is(err, storage.ErrFailed) || len(failed) != 0 {
 		t.Errorf("%v, and %d more", err, len(failed))
 	}
-	// Not even when it has come as far again.
+	// It still fails when the cluster has reached the old revision again.
 	other := c.open(t, etcd.Options{})
 	for i := range 40 {
 		ctx, cancel := bounded(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// TestSnapshots moves a store into a real etcd, writes there, and moves it back.
+// TestSnapshots moves the data of a store to a real etcd, writes there, and moves it back.
 func TestSnapshots(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	from := embeddedStore(t, embedded.Options{InMemory: true})
@@ -54,7 +54,7 @@ func TestSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What etcd's own tool says, and makes of it.
+	// etcdutl must accept the file and restore it.
 	status, err := snapshot.NewV3(zap.NewNop()).Status(there)
 	if err != nil || status.Revision > revisionOf(t, from) || status.TotalKey == 0 || status.Version != "3.6.0" {
 		t.Fatalf("status %+v, %v", status, err)
@@ -79,7 +79,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("a lease: %+v, %v", left, err)
 	}
 
-	// It goes on, and comes back.
+	// More changes are written to etcd, and the data is moved back.
 	for i := range 100 {
 		key := fmt.Sprintf("/registry/configmaps/default/c%04d", i)
 		if _, err := on.Commit(
@@ -121,11 +121,11 @@ func embeddedStore(t *testing.T, o embedded.Options) *embedded.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // nothing depends on it
+	t.Cleanup(func() { _ = s.Close() }) // the error does not matter
 	return s
 }
 
-// restored runs a cluster of one on a snapshot.
+// restored runs a cluster of one member on a snapshot.
 func restored(t *testing.T, path string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), members: []*member{{name: "m0", client: freeURL(t), peer: freeURL(t)}}}
@@ -152,7 +152,7 @@ func revisionOf(t *testing.T, s storage.Store) int64 {
 	return r
 }
 
-// compare wants two stores to have the same entries, revisions included.
+// compare checks that two stores have the same entries, including revisions.
 func compare(t *testing.T, a, b storage.Store) {
 	t.Helper()
 	all := func(s storage.Store) []storage.Entry {

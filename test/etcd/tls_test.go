@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/storage/etcd"
 )
 
-// TestTLS: members that want a client's certificate get it, and one who has none,
-// or does not know the members' authority, is told so in time.
+// TestTLS checks that members which require client certificates accept a valid one. A client without a certificate, or
+// one that does not know the members' certificate authority, must get an error in time.
 func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	set, err := certs.Ensure(certs.Options{Serving: true, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
