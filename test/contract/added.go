@@ -2,8 +2,8 @@ package contract
 
 import "slices"
 
-// addedWarnings are the Warning headers that this server sends and kube-apiserver does
-// not, word by word; README.md has the reason. admission/plugin/unenforced sends them.
+// addedWarnings are the Warning headers that this server sends and kube-apiserver does not, word by word; README.md
+// explains why. admission/plugin/unenforced sends them.
 func addedWarnings() []string {
 	return []string{
 		`299 - "ValidatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit,` +
@@ -21,8 +21,8 @@ func addedWarnings() []string {
 	}
 }
 
-// withoutAdded returns the warnings without those that are known to be added. One that
-// kube-apiserver sends too is not removed from either.
+// withoutAdded returns the warnings without those in addedWarnings. If kube-apiserver sends one of them, too, it is
+// not removed from either side.
 func withoutAdded(want, got []string) []string {
 	added := addedWarnings()
 	return slices.DeleteFunc(slices.Clone(got), func(w string) bool {

@@ -24,12 +24,12 @@ type Client struct {
 	http          *http.Client
 }
 
-// NewClient makes a client of the server at a URL. It speaks HTTP/1.1, follows no
-// redirect and sends no User-Agent of its own, as the recordings were made.
+// NewClient returns a client of the server at a URL. It uses HTTP/1.1, follows no redirects and sends no User-Agent of
+// its own, as when the requests were recorded.
 func NewClient(server, token string) *Client {
 	const requestTimeout = 90 * time.Second
 	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test's own server
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the server belongs to the test
 		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: parallel,
@@ -40,10 +40,10 @@ func NewClient(server, token string) *Client {
 	}}
 }
 
-// Close closes the connections that are not in use.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// reply is an answer as it came.
+// reply is a response that was not normalized yet.
 type reply struct {
 	status int
 	header http.Header
@@ -82,8 +82,8 @@ func (c *Client) call(
 	return resp.StatusCode, resp.Header, data, err
 }
 
-// setHeaders replaces headers. A name that is there twice, in different cases, is
-// sent with both values, the upper case first.
+// setHeaders replaces headers. If a name occurs twice, in different cases, both values are sent, that of the
+// upper-case name first.
 func setHeaders(h http.Header, header map[string]any) {
 	replaced := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -104,7 +104,7 @@ func setHeaders(h http.Header, header map[string]any) {
 	}
 }
 
-// unreserved are the bytes of a path that are sent as they are.
+// unreserved are the bytes of a path that are sent unescaped.
 const unreserved = "/?&=%,:+~.-_*!'()abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 func quote(path string) string {
@@ -121,8 +121,8 @@ func quote(path string) string {
 
 var watchQuery = regexp.MustCompile(`[?&]watch=(1|true)`)
 
-// do sends a step's request, again for up to 15 seconds where the step waits for
-// an answer.
+// do sends a step's request. If the step waits for a certain response, it sends the request again for up to 15
+// seconds.
 func (c *Client) do(ctx context.Context, s *Step, env environment) (reply, error) {
 	const untilTimeout, untilPause = 15 * time.Second, 100 * time.Millisecond
 	method, path, _ := strings.Cut(env.text(s.Do), " ")
@@ -157,7 +157,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// request makes a step's headers and body.
+// request returns a step's headers and body.
 func (s *Step) request(env environment) (map[string]any, []byte) {
 	header := map[string]any{}
 	for k, v := range s.Headers {
@@ -190,7 +190,7 @@ func (s *Step) request(env environment) (map[string]any, []byte) {
 	return header, body
 }
 
-// reached says whether r is what the step waits for.
+// reached returns whether r is the response that the step waits for.
 func (s *Step) reached(r reply) bool {
 	if status, ok := s.Until["status"]; ok && fmt.Sprint(status) != strconv.Itoa(r.status) {
 		return false
@@ -206,7 +206,7 @@ func (s *Step) reached(r reply) bool {
 	return value != nil
 }
 
-// parse reads an answer's body: a value, the events of a watch, or a text.
+// parse reads a response's body: a JSON value, the events of a watch, or a text.
 func parse(data []byte, contentType string, watch bool) any {
 	if watch {
 		events := []any{}
@@ -236,7 +236,7 @@ func parse(data []byte, contentType string, watch bool) any {
 	return strings.ToValidUTF8(string(data), "\ufffd")
 }
 
-// answer normalizes a reply to a step.
+// answer normalizes the response to a step.
 func (s *Step) answer(r reply, ns string) Answer {
 	a := Answer{
 		Status: r.status, Type: r.header.Get("Content-Type"), Body: normalize(r.doc, ns),
@@ -251,7 +251,7 @@ func (s *Step) answer(r reply, ns string) Answer {
 	return a
 }
 
-// A StepResult is how a step went.
+// A StepResult is the result of a step.
 type StepResult struct {
 	index int
 	step  *Step
@@ -267,7 +267,7 @@ func (r *StepResult) Index() int { return r.index }
 
 func (r *StepResult) passed() bool { return r.err == nil && r.code && len(r.diffs) == 0 }
 
-// Run plays a scenario in a namespace of its own.
+// Run carries out a scenario in a namespace of its own.
 func (c *Client) Run(ctx context.Context, s *Scenario) []StepResult {
 	env := environment{}
 	ns := ""
@@ -309,8 +309,7 @@ func (c *Client) Run(ctx context.Context, s *Scenario) []StepResult {
 	return out
 }
 
-// prepare makes a namespace and the ServiceAccount that a controller would make
-// in it.
+// prepare creates a namespace, and in it the ServiceAccount that a controller would create.
 func (c *Client) prepare(ctx context.Context, ns string) error {
 	json := map[string]any{"Content-Type": "application/json"}
 	for _, o := range []struct{ path, body string }{

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What differs from one run to the next is replaced by a placeholder.
+// These placeholders replace values that differ between two runs.
 var (
 	uuidPattern      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	timePattern      = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
@@ -22,9 +22,9 @@ var (
 	agoPattern       = regexp.MustCompile(`\b(\d+[smhdy])+ ago\b`)
 )
 
-// normalize returns v without what two runs cannot have in common; ns is the
-// scenario's namespace. Causes of a Status are brought into one order, and its
-// message counts them where there are several: kube-apiserver's order is arbitrary.
+// normalize returns v without the values that differ between two runs; ns is the scenario's namespace. Causes of a
+// Status are sorted, and if there are several, its message is replaced by their number: kube-apiserver's order is
+// arbitrary.
 func normalize(v any, ns string) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -53,7 +53,7 @@ func normalize(v any, ns string) any {
 	return v
 }
 
-// placeholder replaces values that are known by the name of their member.
+// placeholder replaces values by the names of their members.
 func placeholder(key string, v any, generateName string) (any, bool) {
 	s, isString := v.(string)
 	n, isNumber := v.(json.Number)
@@ -87,7 +87,7 @@ func normalizeString(s, ns string) string {
 	return nodePortPattern.ReplaceAllString(s, "<nodeport>")
 }
 
-// normalizeCells replaces the ages in a table row's cells.
+// normalizeCells replaces the ages in the cells of a table row.
 func normalizeCells(v any) any {
 	cells, ok := v.([]any)
 	if !ok {
@@ -116,7 +116,7 @@ func sortCauses(status map[string]any) {
 	}
 }
 
-// drop removes what a dotted path names; it passes through lists.
+// drop removes the members at a dotted path, also in the elements of lists.
 func drop(v any, path []string) {
 	switch x := v.(type) {
 	case []any:
@@ -132,12 +132,12 @@ func drop(v any, path []string) {
 	}
 }
 
-// absentType makes a value that no JSON has.
+// absentType is the type of a value that cannot come from JSON.
 type absentType struct{}
 
 var absent any = absentType{}
 
-// A difference is a place where an answer is not as expected.
+// A difference is a place in which a response is not as expected.
 type difference struct {
 	path      string
 	want, got any
@@ -148,7 +148,7 @@ func (d difference) String() string {
 	return fmt.Sprintf("%s: want %s got %s", d.path, shorten(want), shorten(got))
 }
 
-// fromDifference cuts off what two texts begin with alike, but for a little.
+// fromDifference removes most of the common beginning of two texts.
 func fromDifference(a, b string) (string, string) {
 	const kept = 80
 	same := 0
@@ -161,7 +161,7 @@ func fromDifference(a, b string) (string, string) {
 	return "..." + a[same-kept:], "..." + b[same-kept:]
 }
 
-// shorten cuts a text to what is worth reading in a test's output.
+// shorten shortens a text for the output of a test.
 func shorten(s string) string {
 	const most = 300
 	if len(s) > most {
@@ -170,8 +170,8 @@ func shorten(s string) string {
 	return s
 }
 
-// diff returns the places where got is not want. Lists of different lengths are
-// one difference; integers and fractions are different types.
+// diff returns the places in which got differs from want. Lists of different lengths are one difference; integers and
+// fractions are different types.
 func diff(path string, want, got any) []difference {
 	here := []difference{{path, want, got}}
 	switch w := want.(type) {
@@ -230,7 +230,7 @@ func diffObjects(path string, want, got map[string]any) []difference {
 	return out
 }
 
-// isZero says that a whole number is zero; -0 is the same.
+// isZero returns whether a number is the integer 0 or -0.
 func isZero(n json.Number) bool { return n == "0" || n == "-0" }
 
 func sameNumber(a, b json.Number) bool {
@@ -245,7 +245,7 @@ func sameNumber(a, b json.Number) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// An Answer is what a server replied, normalized.
+// An Answer is a normalized response.
 type Answer struct {
 	Status     int      `json:"status"`
 	Type       string   `json:"type"`
@@ -254,15 +254,15 @@ type Answer struct {
 	RetryAfter string   `json:"retryAfter"`
 }
 
-// Modes of comparison.
+// These are the modes of comparison.
 const (
 	compareFull   = "full"
 	compareStatus = "status"
 	compareNone   = "none"
 )
 
-// compare holds an answer against the expected one. code says whether the status
-// is right; only then are there differences beyond it.
+// compare compares a response with the expected one. code is whether the status is right; if it is not, no other
+// differences are returned.
 func compare(mode string, want, got Answer) (code bool, ds []difference) {
 	if want.Status != got.Status {
 		return false, nil

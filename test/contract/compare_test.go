@@ -66,7 +66,7 @@ func TestNormalize(t *testing.T) {
 		if got := text(normalize(mustDecode(t, c.in), ns)); got != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.in, got, c.want)
 		}
-		// What is recorded has been normalized; doing it again changes nothing.
+		// The recorded responses are normalized; normalizing them again changes nothing.
 		if got := text(normalize(mustDecode(t, c.want), ns)); got != c.want {
 			t.Errorf("%s is normalized to %s", c.want, got)
 		}

@@ -27,8 +27,8 @@ const (
 	readmeFile = "README.md"
 )
 
-// TestRecorded replays the recorded scenarios. One that fails must be listed in
-// known_failures.txt, and one that is listed must fail.
+// TestRecorded replays the recorded scenarios. A scenario that fails must be listed in known_failures.txt, and a
+// listed scenario must fail.
 func TestRecorded(t *testing.T) {
 	known := readKnown(t)
 	scenarios := selected(t, readAll(t))
@@ -52,8 +52,8 @@ func TestRecorded(t *testing.T) {
 		}
 	}
 	if *update && !testing.Short() && *only == "" {
-		// What fails although it is not listed has failed the test above; it is
-		// written all the same, and shows in the change under review.
+		// A scenario that fails without being listed has failed the test above. It is written to the list all the
+		// same, where a reviewer of the change sees it.
 		writeFile(t, knownFile, knownList(scenarios, failed))
 		writeFile(t, readmeFile, readme(t, scenarios, results))
 	}
@@ -77,7 +77,7 @@ func readAll(t *testing.T) []*Scenario {
 	return scenarios
 }
 
-// selected are the scenarios of this run.
+// selected returns the scenarios of this run.
 func selected(t *testing.T, all []*Scenario) []*Scenario {
 	t.Helper()
 	pattern, err := regexp.Compile(*only)
@@ -126,13 +126,13 @@ func writeFile(t *testing.T, path string, content []byte) {
 	}
 }
 
-// Between these lines README.md is generated.
+// The part of README.md between these lines is generated.
 const (
 	generatedBegin = "<!-- generated: go test ./test/contract -update -->"
 	generatedEnd   = "<!-- end of the generated part -->"
 )
 
-// readme returns README.md with its generated part renewed.
+// readme returns README.md with a new generated part.
 func readme(t *testing.T, scenarios []*Scenario, results [][]StepResult) []byte {
 	t.Helper()
 	content, err := os.ReadFile(readmeFile)
@@ -153,7 +153,7 @@ func readme(t *testing.T, scenarios []*Scenario, results [][]StepResult) []byte 
 	return b.Bytes()
 }
 
-// A tally counts an area.
+// A tally counts the scenarios and steps of an area.
 type tally struct{ steps, code, exact, scenarios, passing int }
 
 func (a *tally) add(results []StepResult) {
@@ -200,8 +200,8 @@ func areaTable(scenarios []*Scenario, results [][]StepResult) string {
 	return b.String()
 }
 
-// failureTable lists the scenarios that fail with their reasons; those that
-// handKept names are answered otherwise on purpose.
+// failureTable lists the failed scenarios with their reasons, without those in handKept, whose responses differ on
+// purpose.
 func failureTable(scenarios []*Scenario, results [][]StepResult, handKept string) string {
 	var rows []string
 	for i, s := range scenarios {
@@ -223,7 +223,7 @@ func failureTable(scenarios []*Scenario, results [][]StepResult, handKept string
 	return "| known failure | steps | reason |\n| --- | --- | --- |\n" + strings.Join(rows, "")
 }
 
-// TestScenariosWait keeps the sample free of scenarios that take their time.
+// TestScenariosWait checks that the sample has no scenarios that wait.
 func TestScenariosWait(t *testing.T) {
 	for _, s := range readAll(t) {
 		var waited time.Duration

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// reasons are the classes of what is missing, by what a failed step shows; the
-// first that fits names it.
+// reasons are classes of missing behaviour, recognized by what a failed step shows. The first class that fits is used.
 var reasons = []struct {
 	name string
 	fits func(r *StepResult) bool
@@ -40,7 +39,7 @@ var reasons = []struct {
 	{"status code", func(r *StepResult) bool { return !r.code }},
 }
 
-// reason names why a step failed.
+// reason returns the class of a failed step.
 func (r *StepResult) reason() string {
 	for _, class := range reasons {
 		if class.fits(r) {
@@ -53,7 +52,7 @@ func (r *StepResult) reason() string {
 	return "other: " + r.diffs[0].path
 }
 
-// touches says whether a difference is at, or of, one of parts.
+// touches returns whether a difference is at or in one of parts.
 func (r *StepResult) touches(parts ...string) bool {
 	for _, d := range r.diffs {
 		for _, p := range parts {
@@ -89,7 +88,7 @@ func (s *Step) expectsDiscovery() bool {
 	return false
 }
 
-// reasonsOf are the classes of all failed steps of a scenario, each once.
+// reasonsOf returns the classes of all failed steps of a scenario, each once.
 func reasonsOf(results []StepResult) []string {
 	var out []string
 	for i := range results {

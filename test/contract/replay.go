@@ -13,21 +13,19 @@ import (
 )
 
 const (
-	// Token is a member of system:masters on servers of Configure.
+	// Token is the token of a member of system:masters on servers with Configure.
 	Token = "admintoken"
 
-	// parallel is how many scenarios run at a time: most of their time is spent
-	// waiting for watches to end.
+	// parallel is the number of scenarios that run at a time. Most of their time they wait for watches to end.
 	parallel = 48
-	// sample is the share of scenarios that short runs replay.
+	// sample is the number of scenarios of which a short run replays one.
 	sample = 3
 )
 
-// Configure makes a configuration that of the server that was recorded; dir is for
-// files.
+// Configure changes a configuration to that of the recorded kube-apiserver; dir is a directory for files.
 func Configure(c *keelson.Config, dir string) error {
 	c.TokenAuthFile, c.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
-	c.SetVerbosity = func(int) error { return nil } // as the command does: the path is there
+	c.SetVerbosity = func(int) error { return nil } // as in cmd/keelson, so that the path exists
 	return os.WriteFile(c.TokenAuthFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
 }
 
@@ -59,12 +57,10 @@ func Recorded(dir string) ([]*Scenario, error) {
 	return out, nil
 }
 
-// Sampled says whether s belongs to a short run: it lets no time pass, and is one
-// of few.
+// Sampled returns whether s belongs to short runs, which have only some of the scenarios, and none that wait.
 func (s *Scenario) Sampled() bool { return !s.waits() && s.index%sample == 0 }
 
-// Replay runs scenarios side by side, those that wait first; the results are in
-// the scenarios' order.
+// Replay runs scenarios in parallel, those that wait first. The results are in the order of the scenarios.
 func Replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResult {
 	order := slices.Clone(scenarios)
 	slices.SortStableFunc(order, func(a, b *Scenario) int {
@@ -102,7 +98,7 @@ func Replay(ctx context.Context, c *Client, scenarios []*Scenario) [][]StepResul
 	return out
 }
 
-// Failures are the results that differ from what was recorded.
+// Failures returns the results that differ from the recorded responses.
 func Failures(results []StepResult) []*StepResult {
 	var out []*StepResult
 	for i := range results {
@@ -113,7 +109,7 @@ func Failures(results []StepResult) []*StepResult {
 	return out
 }
 
-// String tells the step and what differs.
+// String returns the step and the differences.
 func (r *StepResult) String() string { return fmt.Sprintf("[%d] %s", r.index, r.describe()) }
 
 func (r *StepResult) describe() string {

@@ -1,6 +1,6 @@
-// Package contract replays what kube-apiserver 1.36 answered to recorded requests
-// and compares. A scenario is a list of steps that share a namespace; a later step
-// may refer to the answers before it. README.md has the state of affairs.
+// Package contract replays requests whose responses were recorded from kube-apiserver 1.36, and compares the
+// responses. A scenario is a list of steps in one namespace; a later step may refer to the responses to earlier ones.
+// README.md has the results.
 package contract
 
 import (
@@ -17,14 +17,14 @@ import (
 type Scenario struct {
 	Name  string `json:"name"` // area/what
 	Steps []Step `json:"steps"`
-	// Namespace is false where the scenario needs no namespace of its own.
+	// Namespace is false if the scenario needs no namespace of its own.
 	Namespace *bool `json:"namespace"`
 
-	// index is the scenario's place among all.
+	// index is the scenario's position among all scenarios.
 	index int
 }
 
-// A Step is one request and its answer.
+// A Step is one request and its expected response.
 type Step struct {
 	ID      string         `json:"id"`
 	Do      string         `json:"do"` // METHOD path
@@ -50,7 +50,7 @@ func (s *Scenario) area() string {
 
 func (s *Scenario) namespaced() bool { return s.Namespace == nil || *s.Namespace }
 
-// waits says that the scenario lets time pass.
+// waits returns whether the scenario contains a step that waits for some time.
 func (s *Scenario) waits() bool {
 	for i := range s.Steps {
 		if st := &s.Steps[i]; st.Wait > 0 || st.Until != nil || strings.Contains(st.Do, "timeoutSeconds=") {
@@ -60,7 +60,7 @@ func (s *Scenario) waits() bool {
 	return false
 }
 
-// readScenarios reads a recorded file.
+// readScenarios reads a file of recorded scenarios.
 func readScenarios(path string) ([]*Scenario, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -90,8 +90,8 @@ func readScenarios(path string) ([]*Scenario, error) {
 	return out, lines.Err()
 }
 
-// resort brings the causes of a recorded answer into the order of normalize. A
-// message that is not compared is not there, and does not come back.
+// resort sorts the causes of a recorded response in the same way as normalize. A message that is not compared stays
+// absent.
 func resort(v any) {
 	switch x := v.(type) {
 	case map[string]any:
@@ -110,7 +110,7 @@ func resort(v any) {
 	}
 }
 
-// An environment is what a step may refer to: ${ns} and the answers so far.
+// An environment has the values that a step may refer to: ${ns} and the responses so far.
 type environment map[string]any
 
 var reference = regexp.MustCompile(`\$\{([^}]+)\}`)
@@ -130,8 +130,8 @@ func (env environment) value(name string) any {
 	return nil
 }
 
-// expand replaces references in v. A string that is one reference becomes the
-// value it names; what names nothing stays.
+// expand replaces references in v. A string that is one reference becomes the value that it refers to; unknown
+// references stay.
 func (env environment) expand(v any) any {
 	switch x := v.(type) {
 	case string:

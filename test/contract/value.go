@@ -15,7 +15,7 @@ import (
 
 // A JSON value is nil, bool, string, json.Number, []any or map[string]any.
 
-// decodeJSON reads one JSON value and nothing behind it.
+// decodeJSON reads one JSON value and returns an error if something follows it.
 func decodeJSON(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -31,7 +31,7 @@ func decodeJSON(data []byte) (any, error) {
 
 func isInteger(n json.Number) bool { return !strings.ContainsAny(n.String(), ".eE") }
 
-// lookup follows a dotted path; an element of a list is named by its index.
+// lookup returns the value at a dotted path; elements of a list are addressed by their index.
 func lookup(v any, path string) any {
 	for _, p := range strings.Split(path, ".") {
 		switch x := v.(type) {
@@ -50,9 +50,8 @@ func lookup(v any, path string) any {
 	return v
 }
 
-// appendJSON writes a value as the recordings were sent: members in order of
-// their names, a space behind commas and colons, ASCII only. Answers that quote a
-// request's body show the difference.
+// appendJSON writes a value in the format of the recorded requests: members sorted by name, a space after commas and
+// colons, ASCII only. The format matters because some responses quote the request's body.
 func appendJSON(b []byte, v any) []byte {
 	switch x := v.(type) {
 	case nil:
@@ -115,7 +114,7 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// text is a value as a diff shows it.
+// text returns a value for the output of a difference.
 func text(v any) string {
 	if v == absent {
 		return "<absent>"

@@ -24,16 +24,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fuzzNamespace is where the objects of TestBodiesAsReference are.
+// fuzzNamespace is the namespace of the objects of TestBodiesAsKubeAPIServer.
 const fuzzNamespace = "fuzz"
 
-// TestBodiesAsReference sends wrong bodies of many kinds, in JSON, YAML, protobuf and
-// CBOR, as creations, updates, all patches and deletions, to kube-apiserver and
-// Keelson. It fails where Keelson answers 5xx, cuts the connection or panics, where
-// kube-apiserver does not, and where it accepts what kube-apiserver refuses, but for
-// the kinds that it does not validate yet. It lists every request with another code. At
-// the end every collection must still be listed, in each encoding.
-func TestBodiesAsReference(t *testing.T) {
+// TestBodiesAsKubeAPIServer sends wrong bodies of many kinds, in JSON, YAML, protobuf and CBOR, as creations, updates,
+// patches of all types and deletions, to kube-apiserver and Keelson. It fails if Keelson answers 5xx, cuts the
+// connection or panics and kube-apiserver does not, or if Keelson accepts an object that kube-apiserver refuses,
+// except for the kinds that Keelson does not validate yet. It lists every other request with different status codes.
+// At the end, every collection must still be listed in each encoding.
+func TestBodiesAsKubeAPIServer(t *testing.T) {
 	dir := logDir(t)
 	seed := fuzzSeed(t)
 	const gate = "--feature-gates=CBORServingAndStorage=true"
@@ -43,7 +42,7 @@ func TestBodiesAsReference(t *testing.T) {
 	}
 	for _, s := range []*apiServer{f.reference, f.keelson} {
 		s.namespace(t, fuzzNamespace)
-		// Pods need it; kube-controller-manager would make it.
+		// Pods need this service account; usually kube-controller-manager creates it.
 		account := []byte(`{"metadata":{"name":"default"}}`)
 		_, _ = s.must(t, http.MethodPost, "/api/v1/namespaces/"+fuzzNamespace+"/serviceaccounts", jsonType, jsonType, account)
 	}
@@ -55,7 +54,7 @@ func TestBodiesAsReference(t *testing.T) {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(w)))
 			for i := w; i < pairs; i += workers {
-				// Each seed is one worker's, so that requests for it come in one order.
+				// Each seed is used by one worker, so that the requests about it have one order.
 				f.one(t.Context(), rng, seeds[(rng.IntN(len(seeds)/workers))*workers+w])
 			}
 		})
@@ -71,7 +70,7 @@ func TestBodiesAsReference(t *testing.T) {
 	}
 }
 
-// knownBodies are differences that are meant, or that are a gap of its own.
+// knownBodies are differences that are intended, or known gaps.
 func knownBodies() []known {
 	return []known{
 		{
@@ -88,9 +87,9 @@ func knownBodies() []known {
 	}
 }
 
-// unvalidated are the resources of which Keelson does not validate the objects yet, or not all that
-// kube-apiserver validates. A resource leaves the list when that is built. For any other one the test
-// fails when Keelson takes an object that kube-apiserver finds invalid.
+// unvalidated are the resources whose objects Keelson does not validate yet, or not in all points that kube-apiserver
+// validates. A resource is removed when its validation is complete. For all other resources the test fails if Keelson
+// accepts an object that is invalid for kube-apiserver.
 func unvalidated() []string {
 	return []string{
 		"events", "limitranges", "persistentvolumes", "resourcequotas",
@@ -114,14 +113,14 @@ func unvalidated() []string {
 	}
 }
 
-// unvalidated says that kube-apiserver found the object invalid and Keelson did not: it took it, or
-// refused it only because one of its name exists.
+// unvalidated returns whether kube-apiserver found the object invalid and Keelson did not: Keelson accepted it, or
+// refused it only because an object with that name exists.
 func (d *difference) unvalidated() bool {
 	return d.want.code == http.StatusUnprocessableEntity && (d.got.code < http.StatusMultipleChoices && d.got.code != 0 ||
 		d.got.code == http.StatusConflict && d.got.reason == string(metav1.StatusReasonAlreadyExists))
 }
 
-// resourceOf returns the resource of an API path, with its group, without subresources.
+// resourceOf returns the resource and group of an API path, without subresources.
 func resourceOf(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -139,23 +138,22 @@ type bodyFuzz struct {
 	reference, keelson *apiServer
 	found              differences
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	tally map[string]int
-	// failures are what kube-apiserver failed with.
+	// failures are the requests that kube-apiserver answered 5xx.
 	failures map[string]int
-	shrink   map[string]*fuzzRequest // a request of each group that has a tree
+	shrink   map[string]*fuzzRequest // one request of each group that has a tree
 }
 
-// fuzzObject is an object that requests are made of.
+// fuzzObject is an object from which requests are made.
 type fuzzObject struct {
 	collection, path string
 	body             map[string]any
 	exists           bool // on both servers
-	never            bool // it is only ever created, and that not for good
+	never            bool // only used in creations, which are dry runs or fail
 }
 
-// seeds creates objects of all kinds on both servers. Where they disagree already, a
-// difference is noted.
+// seeds creates objects of all kinds on both servers, and records the differences.
 func (f *bodyFuzz) seeds(t *testing.T) []*fuzzObject {
 	t.Helper()
 	var out []*fuzzObject
@@ -186,12 +184,12 @@ func (f *bodyFuzz) seeds(t *testing.T) []*fuzzObject {
 			}
 		}
 		delete(o.body, "status")
-		// These would act on all other requests.
+		// These would affect all other requests.
 		o.never = hasPrefix(collection, "/apis/admissionregistration.k8s.io/", "/apis/flowcontrol.apiserver.k8s.io/",
 			"/apis/apiregistration.k8s.io/",
 			"/api/v1/limitranges", "/api/v1/resourcequotas", "/apis/networking.k8s.io/v1/servicecidrs",
 			"/apis/scheduling.k8s.io/") ||
-			// These are made by the servers themselves.
+			// These are created by the servers themselves.
 			strings.HasPrefix(collection, "/apis/rbac.authorization.k8s.io/v1/cluster") && !strings.Contains(d.Path, "ct-")
 		out = append(out, o)
 	}
@@ -213,7 +211,7 @@ func (f *bodyFuzz) seeds(t *testing.T) []*fuzzObject {
 	return out
 }
 
-// reviews are bodies of what is created and not stored.
+// reviews are bodies of resources that are created but not stored.
 func reviews() map[string]string {
 	ns := "/api/v1/namespaces/" + fuzzNamespace
 	return map[string]string{
@@ -235,7 +233,7 @@ func reviews() map[string]string {
 	}
 }
 
-// restore makes an object anew on both servers.
+// restore creates an object again on both servers.
 func (f *bodyFuzz) restore(ctx context.Context, o *fuzzObject) {
 	if o.never {
 		return
@@ -246,7 +244,7 @@ func (f *bodyFuzz) restore(ctx context.Context, o *fuzzObject) {
 			_, _, _ = s.call(
 				ctx, http.MethodDelete, o.path+"?gracePeriodSeconds=0&propagationPolicy=Background", jsonType, "", nil,
 			)
-			// Finalizers would keep it.
+			// Finalizers would delay the deletion.
 			_, _, _ = s.call(ctx, http.MethodPatch, o.path, jsonType, mergeType, []byte(`{"metadata":{"finalizers":null}}`))
 		}
 		codes[i], _, _ = s.call(ctx, http.MethodPost, o.collection, jsonType, jsonType, marshal(o.body))
@@ -255,27 +253,27 @@ func (f *bodyFuzz) restore(ctx context.Context, o *fuzzObject) {
 	o.exists = there(codes[0]) && there(codes[1])
 }
 
-// fuzzRequest is a request for both servers.
+// fuzzRequest is a request to both servers.
 type fuzzRequest struct {
 	method, path, contentType, accept string
 	body                              []byte
-	tree                              any    // what body is the encoding of; nil if it was changed after that
-	versioned                         bool   // body has revisionHole, which is each server's resourceVersion
-	object                            string // the path of the object whose resourceVersion that is
+	tree                              any    // the decoded body; nil if the encoded body was changed
+	versioned                         bool   // body contains revisionHole in the place of the resourceVersion
+	object                            string // the path of the object with that resourceVersion
 	op, how                           string
 	dry                               bool
 }
 
-// revisionHole is replaced by the resourceVersion of the object on each server, which
-// is as long.
+// revisionHole is replaced by the resourceVersion of the object on each server. It has as many digits as a
+// resourceVersion.
 const revisionHole = "9876543210"
 
-// one makes a request of an object, sends it to both servers and compares.
+// one makes a request about an object, sends it to both servers and compares the responses.
 func (f *bodyFuzz) one(ctx context.Context, rng *rand.Rand, o *fuzzObject) {
 	r := f.request(rng, o)
 	want, got := f.send(ctx, f.reference, r), f.send(ctx, f.keelson, r)
 	if (want.code == http.StatusNotFound) != (got.code == http.StatusNotFound) {
-		// What one server refused to make again is made on both, or on neither.
+		// If one server refused to create it again, it is created on both servers or on neither.
 		f.restore(ctx, o)
 		want, got = f.send(ctx, f.reference, r), f.send(ctx, f.keelson, r)
 	}
@@ -299,7 +297,7 @@ func (f *bodyFuzz) one(ctx context.Context, rng *rand.Rand, o *fuzzObject) {
 			f.mu.Unlock()
 		}
 	}
-	// A changed body may have lost its dryRun.
+	// A changed body may no longer contain dryRun.
 	if r.dry && r.op != "delete" || want.code >= http.StatusMultipleChoices && got.code >= http.StatusMultipleChoices {
 		return
 	}
@@ -311,10 +309,10 @@ func (f *bodyFuzz) one(ctx context.Context, rng *rand.Rand, o *fuzzObject) {
 	f.restore(ctx, o)
 }
 
-// newSuffix ends the names of objects that do not exist yet.
+// newSuffix is the end of the names of objects that do not exist yet.
 const newSuffix = "-new"
 
-// request makes a random request of an object.
+// request makes a random request about an object.
 func (f *bodyFuzz) request(rng *rand.Rand, o *fuzzObject) *fuzzRequest {
 	r := &fuzzRequest{
 		accept: oneOf(
@@ -360,7 +358,7 @@ func (f *bodyFuzz) request(rng *rand.Rand, o *fuzzObject) *fuzzRequest {
 			delete(options, "preconditions")
 		}
 		if r.dry {
-			options["dryRun"] = []any{"All"} // the query does not count beside a body
+			options["dryRun"] = []any{"All"} // the parameter in the query is ignored if there is a body
 		}
 		f.encode(rng, r, options)
 	default:
@@ -376,7 +374,7 @@ func (f *bodyFuzz) request(rng *rand.Rand, o *fuzzObject) *fuzzRequest {
 	return r
 }
 
-// subresource sometimes makes a request one of a subresource.
+// subresource sometimes changes a request to one of a subresource.
 func (f *bodyFuzz) subresource(rng *rand.Rand, r *fuzzRequest) {
 	if rng.IntN(4) == 0 {
 		s := oneOf(rng, "status", "status", "scale")
@@ -384,7 +382,7 @@ func (f *bodyFuzz) subresource(rng *rand.Rand, r *fuzzRequest) {
 	}
 }
 
-// encode mutates a tree and encodes it, or mutates what it is encoded to.
+// encode changes a tree and encodes it, or encodes it and changes the bytes.
 func (f *bodyFuzz) encode(rng *rand.Rand, r *fuzzRequest, tree map[string]any) {
 	early := rng.IntN(5) < 3
 	if early {
@@ -406,7 +404,7 @@ func (f *bodyFuzz) encode(rng *rand.Rand, r *fuzzRequest, tree map[string]any) {
 			}
 			break
 		}
-		fallthrough // the tree is not one of a Go type
+		fallthrough // the tree does not fit its Go type
 	case 4, 5:
 		r.contentType, r.body = jsonType, marshal(tree)
 		if !early {
@@ -433,8 +431,8 @@ func (f *bodyFuzz) encode(rng *rand.Rand, r *fuzzRequest, tree map[string]any) {
 	}
 }
 
-// holeIsText says whether the hole of a binary body still follows the byte that makes it a text of its
-// length. Without it the digits, which differ between the servers, would mean other things on each.
+// holeIsText returns whether the hole of a binary body still follows the byte that makes it a text of its length.
+// Otherwise the digits, which are not the same for both servers, would have different meanings.
 func holeIsText(r *fuzzRequest) bool {
 	switch r.contentType {
 	case protoType:
@@ -445,7 +443,7 @@ func holeIsText(r *fuzzRequest) bool {
 	return true
 }
 
-// patch makes a request a patch of one of the types.
+// patch changes a request to a patch of one of the types.
 func (f *bodyFuzz) patch(rng *rand.Rand, r *fuzzRequest, o *fuzzObject) {
 	r.method, r.path = http.MethodPatch, o.path
 	var tree any
@@ -496,7 +494,7 @@ func (f *bodyFuzz) patch(rng *rand.Rand, r *fuzzRequest, o *fuzzObject) {
 	}
 }
 
-// toProtobuf encodes a tree as its Go type, as far as it is one.
+// toProtobuf encodes a tree as protobuf of its Go type, or returns an error if it does not fit the type.
 func toProtobuf(tree map[string]any) ([]byte, error) {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(marshal(tree), nil, nil)
 	if err != nil {
@@ -587,7 +585,7 @@ var (
 	fieldPaths = regexp.MustCompile(`[a-zA-Z]+(\.[a-zA-Z\[\]Q#]+)+`)
 )
 
-// shape is a message without what depends on the object.
+// shape returns a message without the parts that depend on the object.
 func shape(message string) string {
 	s := quotedText.ReplaceAllString(message, "Q")
 	s = fieldPaths.ReplaceAllString(numbers.ReplaceAllString(s, "#"), "F")
@@ -626,8 +624,8 @@ func (r *fuzzRequest) String() string {
 	)
 }
 
-// reduce makes the requests of groups smaller, by leaving out members of their trees
-// for as long as the answers stay in the group.
+// reduce makes the example of each group smaller: it removes members of the tree as long as the responses stay in the
+// group.
 func (f *bodyFuzz) reduce(t *testing.T) {
 	t.Helper()
 	var groups []string
@@ -671,7 +669,7 @@ func (f *bodyFuzz) shrinkOne(ctx context.Context, group string, r *fuzzRequest) 
 	}
 }
 
-// encodeTree encodes the tree of a request anew.
+// encodeTree encodes the tree of a request again.
 func (r *fuzzRequest) encodeTree() (err error) {
 	switch {
 	case strings.Contains(r.contentType, "yaml"):
@@ -686,8 +684,7 @@ func (r *fuzzRequest) encodeTree() (err error) {
 	return err
 }
 
-// listAll lists every collection of Keelson in every encoding: nothing that was stored
-// may break that.
+// listAll lists every collection of Keelson in every encoding. No stored object may make that fail.
 func (f *bodyFuzz) listAll(t *testing.T, seeds []*fuzzObject) {
 	t.Helper()
 	done := map[string]bool{}
@@ -700,7 +697,7 @@ func (f *bodyFuzz) listAll(t *testing.T, seeds []*fuzzObject) {
 			"application/json;as=Table;g=meta.k8s.io;v=v1"} {
 			want, _, _ := f.reference.call(t.Context(), http.MethodGet, o.collection, accept, "", nil)
 			got, answer, err := f.keelson.call(t.Context(), http.MethodGet, o.collection, accept, "", nil)
-			// kube-apiserver fails to show some of what it stored, as YAML.
+			// kube-apiserver cannot show some of the objects that it has stored as YAML.
 			if err != nil || got != want && want < http.StatusInternalServerError || got >= http.StatusInternalServerError {
 				t.Errorf("GET %s as %s: kube-apiserver %d, Keelson %d %.300s %v", o.collection, accept, want, got, answer, err)
 			}

@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestComponents runs the real kube-controller-manager and kube-scheduler on the
-// server, with a node and a kubelet played by the test, each as its own user.
+// TestComponents runs the real kube-controller-manager and kube-scheduler with the server. The test acts as the
+// kubelet of one node. Each of them is a user of its own.
 func TestComponents(t *testing.T) {
 	c := newCluster(t)
 	client := c.admin.client()
@@ -80,8 +80,7 @@ func TestComponents(t *testing.T) {
 		}
 		return list.Items, nil
 	}
-	// running waits for exactly so many pods, each on the node, of one ReplicaSet and
-	// with an image.
+	// running waits until exactly so many pods of one ReplicaSet with an image exist, all on the node.
 	running := func(t *testing.T, want int, image string) {
 		t.Helper()
 		eventually(t, time.Minute, fmt.Sprintf("%d pods of %s on the node", want, image), func(ctx context.Context) error {
@@ -240,13 +239,13 @@ func TestComponents(t *testing.T) {
 	})
 }
 
-// kubelet plays one node: it is ready, its pods run at once (and end, if their image
-// is "job"), and those that are deleted go.
+// kubelet acts as the kubelet of one node: the node is ready, its pods run at once (and succeed if their image is
+// "job"), and deleted pods are removed.
 type kubelet struct {
 	client kubernetes.Interface
 	node   string
 	t      *testing.T
-	since  metav1.Time // that the node is ready
+	since  metav1.Time // since the node is ready
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 }
@@ -270,7 +269,7 @@ func newKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet
 	return runKubelet(t, client, name)
 }
 
-// runKubelet plays the kubelet of a node that is there.
+// runKubelet acts as the kubelet of an existing node.
 func runKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet {
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &kubelet{client: client, node: name, t: t, since: metav1.Now(), cancel: cancel}
@@ -280,13 +279,13 @@ func runKubelet(t *testing.T, client kubernetes.Interface, name string) *kubelet
 	return k
 }
 
-// stop ends it; the node is silent from then on.
+// stop ends it; the node sends no heartbeats from then on.
 func (k *kubelet) stop() {
 	k.cancel()
 	k.loops.Wait()
 }
 
-// report says that the node is ready, in the form of kubelets.
+// report writes a status of the node like that of a kubelet.
 func (k *kubelet) report(ctx context.Context) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
@@ -311,7 +310,7 @@ func (k *kubelet) report(ctx context.Context) error {
 	return err
 }
 
-// renew keeps the node's status and its lease.
+// renew updates the node's status and its Lease repeatedly.
 func (k *kubelet) renew(ctx context.Context) {
 	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease := &coordinationv1.Lease{
@@ -340,7 +339,7 @@ func (k *kubelet) renew(ctx context.Context) {
 	}
 }
 
-// run follows the node's pods.
+// run watches the node's pods.
 func (k *kubelet) run(ctx context.Context) {
 	onNode := func(o *metav1.ListOptions) { o.FieldSelector = "spec.nodeName=" + k.node }
 	pods := cache.NewFilteredListWatchFromClient(k.client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, onNode)

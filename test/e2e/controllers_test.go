@@ -35,10 +35,10 @@ import (
 
 const taskFinalizer = "e2e.example.com/cleanup"
 
-// TestControllers runs controllers made with controller-runtime, on a server in this
-// process and on one that envtest takes for a cluster.
+// TestControllers runs controllers that are made with controller-runtime, on a server in this process, and on a server
+// as an existing cluster of envtest.
 func TestControllers(t *testing.T) {
-	ctrl.SetLogger(logr.Discard()) // its lines would hide the test's
+	ctrl.SetLogger(logr.Discard()) // its lines would hide the output of the test
 	t.Run("embedded", func(t *testing.T) {
 		testControllers(t, keelson.ForTest(t).RESTConfig())
 	})
@@ -60,7 +60,7 @@ func TestControllers(t *testing.T) {
 
 func testControllers(t *testing.T, c *rest.Config) {
 	s := taskScheme(t)
-	// The conversion webhook of the definition is served by the managers.
+	// The managers serve the conversion webhook of the definition.
 	hooks := envtest.WebhookInstallOptions{}
 	if err := hooks.PrepWithoutInstalling(); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func taskScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// taskWorld is a server with the definition of tasks, and what controllers did there.
+// taskWorld is a server with the definition of tasks, with records of what the controllers did.
 type taskWorld struct {
 	t      *testing.T
 	config *rest.Config
@@ -109,7 +109,7 @@ type taskWorld struct {
 	api    client.Client // without a cache
 	hooks  envtest.WebhookInstallOptions
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	leader  string
 	cleaned map[string]bool
 }
@@ -120,8 +120,8 @@ type managed struct {
 	stop func()
 }
 
-// manage runs a manager that reconciles tasks while it is the leader. The first
-// serves the webhooks: there is one port.
+// manage runs a manager that reconciles tasks while it is the leader. The first manager serves the webhooks, because
+// there is only one port.
 func (w *taskWorld) manage(name string) managed {
 	w.t.Helper()
 	skip := true
@@ -169,7 +169,7 @@ func (w *taskWorld) manage(name string) managed {
 	return managed{m, stop}
 }
 
-// taskReconciler gives each task a ConfigMap with its number, and a status.
+// taskReconciler creates a ConfigMap with the number of each task, and sets the task's status.
 type taskReconciler struct {
 	client.Client
 	w    *taskWorld
@@ -234,7 +234,7 @@ func (w *taskWorld) must(err error) {
 	}
 }
 
-// settled says whether a task and its ConfigMap are as the reconciler makes them.
+// settled returns whether a task and its ConfigMap are in the state that the reconciler wants.
 func (w *taskWorld) settled(ctx context.Context, name string) error {
 	task, owned := &Task{}, &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: "default", Name: name}
@@ -255,7 +255,7 @@ func (w *taskWorld) settled(ctx context.Context, name string) error {
 
 const someTasks = 20
 
-// reconciles creates and changes tasks, and deletes what the reconciler made.
+// reconciles creates and changes tasks, and deletes ConfigMaps of the reconciler.
 func (w *taskWorld) reconciles() {
 	w.t.Helper()
 	for i := range someTasks {
@@ -289,7 +289,7 @@ func (w *taskWorld) reconciles() {
 	)
 }
 
-// converts writes and reads a task in the version that a webhook converts.
+// converts writes and reads a task in a version that a webhook converts.
 func (w *taskWorld) converts() {
 	w.t.Helper()
 	old := &OldTask{
@@ -313,7 +313,7 @@ func (w *taskWorld) converts() {
 	}
 }
 
-// indexes lists by the index of the manager's cache, and metadata alone.
+// indexes lists by an index of the manager's cache, and lists metadata only.
 func (w *taskWorld) indexes(m managed) {
 	w.t.Helper()
 	eventually(w.t, time.Minute, "the cache has the fancy tasks", func(ctx context.Context) error {
@@ -336,7 +336,7 @@ func (w *taskWorld) indexes(m managed) {
 	}
 }
 
-// conflicts makes the two kinds of conflict there are.
+// conflicts causes both kinds of conflicts.
 func (w *taskWorld) conflicts() {
 	w.t.Helper()
 	stale := w.task("task-5", 0, "")
@@ -358,7 +358,7 @@ func (w *taskWorld) conflicts() {
 	}
 }
 
-// finalizes deletes tasks, which goes through their finalizer.
+// finalizes deletes tasks, which have a finalizer.
 func (w *taskWorld) finalizes() {
 	w.t.Helper()
 	w.must(w.api.DeleteAllOf(w.t.Context(), &Task{}, client.InNamespace("default")))
@@ -376,7 +376,7 @@ func (w *taskWorld) finalizes() {
 	})
 }
 
-// followsLeader has the second manager reconcile after the first stepped down.
+// followsLeader checks that the second manager reconciles after the first one has given up the leadership.
 func (w *taskWorld) followsLeader() {
 	w.t.Helper()
 	w.must(w.api.Create(w.t.Context(), w.task("late", 1, "")))

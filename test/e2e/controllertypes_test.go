@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/conversion"
 )
 
-// The types of testdata/controllers. v2 is stored; v1 has the number as a string.
+// These are the types of testdata/controllers. v2 is the stored version; in v1 the number is a string.
 var (
 	tasksV2 = schema.GroupVersion{Group: "e2e.example.com", Version: "v2"}
 	tasksV1 = schema.GroupVersion{Group: "e2e.example.com", Version: "v1"}
@@ -47,7 +47,7 @@ func (t *Task) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Hub says that other versions are converted to and from this one.
+// Hub marks the version that other versions are converted to and from.
 func (*Task) Hub() {}
 
 type TaskList struct {
@@ -83,7 +83,7 @@ func (t *OldTask) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// ConvertTo makes a Task of t.
+// ConvertTo converts t to the hub version.
 func (t *OldTask) ConvertTo(hub conversion.Hub) error {
 	n, err := strconv.ParseInt(t.Spec.Count, 10, 32)
 	if err != nil {
@@ -95,7 +95,7 @@ func (t *OldTask) ConvertTo(hub conversion.Hub) error {
 	return nil
 }
 
-// ConvertFrom makes t of a Task.
+// ConvertFrom converts a task in the hub version to t.
 func (t *OldTask) ConvertFrom(hub conversion.Hub) error {
 	task := hub.(*Task)
 	t.ObjectMeta = task.ObjectMeta

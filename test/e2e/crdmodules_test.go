@@ -18,18 +18,18 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// project is a line of testdata/crds/modules.txt: a Go module that has definitions.
+// project is a line of testdata/crds/modules.txt: a Go module that contains definitions.
 type project struct {
 	module, version, sum string
-	definitions          string // the folder or file of the module that has them
-	samples              string // the folder whose objects are valid; empty: none
+	definitions          string // the folder or file of the module with the definitions
+	samples              string // the folder with valid objects; may be empty
 }
 
 func (p project) String() string {
 	return path.Base(strings.TrimSuffix(p.module, "/v"+majorOf(p.module)))
 }
 
-// majorOf is the number of the last element of a module's path, if that is one.
+// majorOf returns the major version in a module's path, or "" if there is none.
 func majorOf(module string) string {
 	if v, ok := strings.CutPrefix(path.Base(module), "v"); ok && strings.Trim(v, "0123456789") == "" {
 		return v
@@ -37,9 +37,9 @@ func majorOf(module string) string {
 	return ""
 }
 
-// sample is an object of a definition's.
+// sample is an object of a kind that a definition has.
 type sample struct {
-	origin string // where it is from
+	origin string // the file that contains it
 	object map[string]any
 }
 
@@ -48,11 +48,11 @@ func (s sample) metadata() map[string]any {
 	return m
 }
 
-// manifests are what a project has.
+// manifests are the definitions and objects of a project.
 type manifests struct {
 	project
 	definitions []*apiextensionsv1.CustomResourceDefinition
-	// raw are the definitions as they are written.
+	// raw are the definitions as they are in the files.
 	raw     []map[string]any
 	samples []sample
 }
@@ -82,18 +82,18 @@ func readProjects(t *testing.T) []project {
 	return out
 }
 
-// download returns the path of the module's zip file, from the module cache or the
-// module proxy. What came is what modules.txt says, to the byte.
+// download returns the path of the module's zip file, from the module cache or the module proxy. It checks the hash in
+// modules.txt.
 func (p project) download(t *testing.T) string {
 	t.Helper()
 	c := exec.Command("go", "mod", "download", "-json", p.module+"@"+p.version)
-	c.Dir = t.TempDir() // of no module: the graph of this one is not touched
+	c.Dir = t.TempDir() // outside of any module, so that go.mod is not changed
 	out, err := c.Output()
 	var m struct{ Zip, Sum, Error string }
 	if jsonErr := json.Unmarshal(out, &m); jsonErr != nil {
 		t.Fatalf("%s: %v, %v", p.module, err, jsonErr)
 	}
-	// A module for a newer Go is an error, but it is there.
+	// A module for a newer Go version is reported as an error, but was downloaded.
 	if m.Zip == "" {
 		t.Fatalf("%s: %s", p.module, m.Error)
 	}
@@ -103,7 +103,7 @@ func (p project) download(t *testing.T) string {
 	return m.Zip
 }
 
-// read reads the definitions and the samples of a project.
+// read reads the definitions and samples of a project.
 func (p project) read(t *testing.T) *manifests {
 	t.Helper()
 	z, err := zip.OpenReader(p.download(t))
@@ -151,8 +151,8 @@ func (p project) read(t *testing.T) *manifests {
 	return m
 }
 
-// within says whether a file is one of a folder, or the file itself. Folders may be
-// several, separated by commas; what an exclamation mark precedes is none of them.
+// within returns whether a file is in a folder, or is the file itself. folder may be a list separated by commas; files
+// in folders after an exclamation mark are excluded.
 func within(name, folders string) bool {
 	found := false
 	for folder := range strings.SplitSeq(folders, ",") {
@@ -178,8 +178,7 @@ func (m *manifests) add(t *testing.T, doc map[string]any) {
 	m.raw = append(m.raw, doc)
 }
 
-// documents are the objects of a file. What is no YAML is a template: there is
-// nothing to read.
+// documents returns the objects in a file. A file that is no YAML is a template and is ignored.
 func documents(t *testing.T, f *zip.File) []map[string]any {
 	t.Helper()
 	r, err := f.Open()

@@ -26,10 +26,9 @@ const (
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// TestRealDefinitions installs the definitions of well-known projects, which it takes
-// from their Go modules, and walks objects of every kind and served version through
-// what clients do. The objects are the projects' own samples, those of
-// testdata/crds/objects.yaml, and for the rest ones made from the schemas.
+// TestRealDefinitions installs the definitions of well-known projects, from their Go modules, and carries out all
+// operations of clients on objects of every kind and served version. The objects are the projects' own samples, those
+// in testdata/crds/objects.yaml, and objects made from the schemas.
 func TestRealDefinitions(t *testing.T) {
 	s := definitionsServer(t, logDir(t))
 	s.namespace(t, samplesNamespace)
@@ -57,18 +56,17 @@ func TestRealDefinitions(t *testing.T) {
 	}
 }
 
-// definitionsServer is Keelson, or kube-apiserver if KEELSON_REFERENCE is set: what the
-// test asks for must be what that does.
+// definitionsServer returns Keelson, or kube-apiserver if KEELSON_TEST_KUBE_APISERVER is set, to check the expectations of the
+// test against kube-apiserver.
 func definitionsServer(t *testing.T, dir string) *apiServer {
 	t.Helper()
-	if os.Getenv("KEELSON_REFERENCE") != "" {
+	if os.Getenv("KEELSON_TEST_KUBE_APISERVER") != "" {
 		return kubeAPIServer(t, dir, startEtcd(t, dir))
 	}
 	return keelsonOn(t, dir)
 }
 
-// readObjects reads the objects that stand for those that cannot be made of their
-// schemas.
+// readObjects reads the objects for the kinds whose objects cannot be made from the schema.
 func readObjects(t *testing.T) []sample {
 	t.Helper()
 	content, err := os.ReadFile("testdata/crds/objects.yaml")
@@ -98,7 +96,7 @@ func (s *apiServer) namespace(t *testing.T, name string) {
 	}
 }
 
-// install creates the definitions and waits until all of them are established.
+// install creates the definitions and waits until all are established.
 func (s *apiServer) install(t *testing.T, m *manifests) {
 	t.Helper()
 	for i, d := range m.definitions {
@@ -136,14 +134,14 @@ func (s *apiServer) established(ctx context.Context, name string) error {
 	return fmt.Errorf("conditions %v", d.Status.Conditions)
 }
 
-// realResource is a kind of a definition in one version.
+// realResource is the kind of a definition in one version.
 type realResource struct {
 	definition      *apiextensionsv1.CustomResourceDefinition
 	version         *apiextensionsv1.CustomResourceDefinitionVersion
 	raw, rawVersion map[string]any
 }
 
-// resources are the kinds of a project, in each version that is served.
+// resources returns the kinds of a project in all served versions.
 func (m *manifests) resources() []realResource {
 	var out []realResource
 	for i, d := range m.definitions {
@@ -171,7 +169,7 @@ func (r realResource) gvk() string {
 	return r.definition.Spec.Group + "/" + r.version.Name + " " + r.definition.Spec.Names.Kind
 }
 
-// collection is the path of the resource's objects in the namespace of the samples.
+// collection returns the path of the resource's objects in the namespace of the test.
 func (r realResource) collection() string {
 	path := "/apis/" + r.definition.Spec.Group + "/" + r.version.Name
 	if r.definition.Spec.Scope == apiextensionsv1.NamespaceScoped {
@@ -180,7 +178,7 @@ func (r realResource) collection() string {
 	return path + "/" + r.definition.Spec.Names.Plural
 }
 
-// at returns the object as it is created where the test works.
+// at returns the object with the namespace of the test.
 func (r realResource) at(x sample) map[string]any {
 	object := maps.Clone(x.object)
 	metadata := maps.Clone(x.metadata())
@@ -203,7 +201,7 @@ func marshal(v any) []byte {
 	return b
 }
 
-// walker takes one object through its life.
+// walker carries out all operations on one object.
 type walker struct {
 	realResource
 	t        *testing.T
@@ -214,14 +212,13 @@ type walker struct {
 	events   *events
 }
 
-// walk creates, reads, lists, applies, updates and deletes an object, and watches
-// that.
+// walk creates, reads, lists, applies, updates and deletes an object, while it watches it.
 func (r realResource) walk(t *testing.T, s *apiServer, x sample) {
 	t.Helper()
 	object := r.at(x)
 	name, _ := object["metadata"].(map[string]any)["name"].(string)
 	if name == "" {
-		return // for generateName
+		return // the object has generateName
 	}
 	w := &walker{
 		realResource: r, t: t, s: s, origin: x.origin, path: r.collection() + "/" + name, manifest: marshal(object),
@@ -254,8 +251,8 @@ func (r realResource) walk(t *testing.T, s *apiServer, x sample) {
 	w.sees("DELETED")
 }
 
-// list lists the collection as soon as the server can: kube-apiserver asks to come
-// back while it sets up the storage of a definition.
+// list lists the collection as soon as the server can do so: kube-apiserver answers 429 while it prepares the storage
+// of a definition.
 func (w *walker) list(ctx context.Context) (list map[string]any, err error) {
 	for {
 		status, answer, err := w.s.call(ctx, http.MethodGet, w.collection(), jsonType, "", nil)
@@ -274,7 +271,7 @@ func (w *walker) list(ctx context.Context) (list map[string]any, err error) {
 	}
 }
 
-// do sends a request, and returns its answer if it has the status that it should.
+// do sends a request, and returns the response if it has the expected status.
 func (w *walker) do(method, path, contentType string, body []byte, want int) map[string]any {
 	w.t.Helper()
 	status, answer := w.s.must(w.t, method, path, jsonType, contentType, body)
@@ -292,7 +289,7 @@ func (w *walker) do(method, path, contentType string, body []byte, want int) map
 	return out
 }
 
-// reads compares the ways to read an object with what creating it answered.
+// reads compares the ways of reading an object with the response to its creation.
 func (w *walker) reads(created map[string]any) {
 	w.t.Helper()
 	want := string(marshal(created))
@@ -312,7 +309,7 @@ func (w *walker) reads(created map[string]any) {
 		ColumnDefinitions []any
 		Rows              []struct{ Cells []any }
 	}
-	columns := max(2, 1+len(w.version.AdditionalPrinterColumns)) // without columns, the age is shown
+	columns := max(2, 1+len(w.version.AdditionalPrinterColumns)) // without columns there is the age
 	if err := json.Unmarshal(answer, &table); err != nil || len(table.Rows) != 1 ||
 		len(table.ColumnDefinitions) != columns || len(table.Rows[0].Cells) != columns {
 		w.t.Errorf("%s: %v: the table has not one row of %d cells: %s", w.path, err, columns, answer)
@@ -328,9 +325,8 @@ func (w *walker) reads(created map[string]any) {
 	}
 }
 
-// writes changes the object in the ways there are. Only a change of the
-// specification counts as a generation; where there are several versions, what one
-// defaults and another prunes does, too.
+// writes changes the object in all possible ways. Only a change of the spec increases the generation. If there are
+// several versions, fields that one version defaults and another prunes count, too.
 func (w *walker) writes(created map[string]any) {
 	w.t.Helper()
 	generation := dig(created, "metadata", "generation")
@@ -393,15 +389,15 @@ func (w *walker) readsScale() {
 		return
 	}
 	status, answer := w.s.must(w.t, http.MethodGet, w.path+"/scale", jsonType, "", nil)
-	// Without replicas in its specification, an object has no scale.
+	// An object without replicas in its spec has no scale.
 	if status != http.StatusOK && !strings.Contains(string(answer), "replicas") &&
 		!strings.Contains(string(answer), "Replicas") {
 		w.t.Errorf("%s/scale: %d %s", w.path, status, answer)
 	}
 }
 
-// modified awaits the event of a change, if there was one: applying an object without
-// any field, or a status that is there, is none.
+// modified waits for the event of a change, if there was a change: applying an object without any field, or the
+// current status, changes nothing.
 func (w *walker) modified(before, after map[string]any) {
 	w.t.Helper()
 	if dig(before, "metadata", "resourceVersion") != dig(after, "metadata", "resourceVersion") {
@@ -416,7 +412,7 @@ func (w *walker) sees(want string) {
 	}
 }
 
-// events are those of one object.
+// events are the events of one object.
 type events struct {
 	name string
 	body *http.Response
@@ -429,7 +425,7 @@ type event struct {
 	err    error
 }
 
-// watch follows the objects of a collection that have a name.
+// watch watches the objects of a collection that have a name.
 func (s *apiServer) watch(ctx context.Context, collection, since, name string) (*events, error) {
 	r, err := http.NewRequestWithContext(
 		ctx, http.MethodGet, s.url+collection+"?watch=1&resourceVersion="+since+"&fieldSelector=metadata.name%3D"+name, nil,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// candidates are strings that patterns of real definitions are tried with.
+// candidates are strings to try with the patterns in real definitions.
 var candidates = []string{
 	"a", "example", "example.com", "1", "80", "10.0.0.1", "10.0.0.0/24", "http://example.com", "https://example.com", "/",
 	"/a", "1h", "1m", "10s", "5m0s", "1Gi", "100m",
@@ -17,17 +17,16 @@ var candidates = []string{
 
 const hexDigits = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// maker makes values of schemas as they are written in a definition.
+// maker makes values that fit the schemas in a definition.
 type maker struct {
-	full  bool // every field, not only what is asked for
-	depth int  // the deepest level of fields that are not asked for
+	full  bool // whether every field is made, or only required ones
+	depth int  // the deepest level of optional fields
 }
 
-// deepest is where full values stop.
+// deepest is the maximal depth of full values.
 const deepest = 7
 
-// minimalObject and fullObject make an object of a version of a definition, without
-// a status.
+// minimalObject and fullObject make an object for a version of a definition, without a status.
 func minimalObject(definition, version map[string]any) map[string]any {
 	return (&maker{}).object(definition, version)
 }
@@ -53,7 +52,7 @@ func (m *maker) object(definition, version map[string]any) map[string]any {
 	return out
 }
 
-// statusOf makes a status of a version, nil if it has none.
+// statusOf makes a status for a version, or nil if it has none.
 func statusOf(version map[string]any) any {
 	schema, _ := dig(version, "schema", "openAPIV3Schema", "properties", "status").(map[string]any)
 	if schema == nil {
@@ -164,8 +163,7 @@ func (m *maker) fields(schema map[string]any, depth int) any {
 	return out
 }
 
-// needed are the fields that a schema asks for, by itself or by the first of its
-// alternatives.
+// needed returns the fields that a schema requires, by itself or by the first of its alternatives.
 func (m *maker) needed(schema map[string]any) []string {
 	out := stringsOf(schema["required"])
 	for _, junctor := range []string{"allOf", "anyOf", "oneOf"} {
@@ -173,7 +171,7 @@ func (m *maker) needed(schema map[string]any) []string {
 		if junctor != "allOf" {
 			for _, a := range alternatives {
 				if _, no := a.(map[string]any)["not"]; no {
-					alternatives = nil // none is right, too
+					alternatives = nil // a value without any of them is valid, too
 				}
 			}
 			alternatives = alternatives[:min(1, len(alternatives))]
@@ -194,7 +192,7 @@ func stringsOf(v any) []string {
 	return out
 }
 
-// fitting is a string, or a number where that is allowed, that the schema takes.
+// fitting returns a string (or a number, if allowed) that is valid by the schema.
 func fitting(schema map[string]any) any {
 	switch schema["format"] {
 	case "date-time":

@@ -18,11 +18,10 @@ import (
 	"time"
 )
 
-// TestDecisionsAsReference sends random requests of random users, with random roles,
-// to kube-apiserver and Keelson, and fails where Keelson serves what kube-apiserver
-// forbids. Other differences are listed. Requests are written to the connection as
-// they are: paths with odd encodings, methods that do not exist, headers twice.
-func TestDecisionsAsReference(t *testing.T) {
+// TestDecisionsAsKubeAPIServer sends random requests of random users with random roles to kube-apiserver and Keelson,
+// and fails if Keelson allows a request that kube-apiserver forbids. It lists other differences. Requests are written
+// to the connection without a client library: paths with unusual encodings, unknown methods, repeated headers.
+func TestDecisionsAsKubeAPIServer(t *testing.T) {
 	dir := logDir(t)
 	seed := fuzzSeed(t)
 	world := newWorld(seed)
@@ -68,13 +67,13 @@ func TestDecisionsAsReference(t *testing.T) {
 	}
 }
 
-// knownDecisions are differences that are meant.
+// knownDecisions are differences that are intended.
 func knownDecisions() []known { return nil }
 
-// world is users, groups and what they may do.
+// world has users, groups and their roles.
 type world struct {
 	seed   uint64
-	rng    *rand.Rand // of the roles
+	rng    *rand.Rand // for the roles
 	users  []fuzzUser
 	groups []string
 }
@@ -117,7 +116,7 @@ func (w *world) tokens() string {
 
 func oneOf[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
 
-// some returns one to n elements of a list, some of them maybe twice.
+// some returns one to n elements of a list, perhaps with repetitions.
 func some(rng *rand.Rand, n int, list ...string) []string {
 	var out []string
 	for range 1 + rng.IntN(n) {
@@ -126,7 +125,7 @@ func some(rng *rand.Rand, n int, list ...string) []string {
 	return out
 }
 
-// resourceNames are resources and subresources, real ones and others.
+// resourceNames are resources and subresources, existing ones and others.
 func resourceNames() []string {
 	return []string{"pods", "pods/log", "pods/status", "pods/exec", "pods/eviction", "pods/binding", "configmaps",
 		"secrets", "services",
@@ -215,7 +214,7 @@ func (w *world) subjects() []any {
 	return out
 }
 
-// install makes the roles and some objects, the same on each server.
+// install creates the roles and some objects, which are the same on both servers.
 func (w *world) install(t *testing.T, s *apiServer) {
 	t.Helper()
 	w.rng = rand.New(rand.NewPCG(w.seed, 1)) // the same roles on both servers
@@ -261,7 +260,7 @@ func (w *world) install(t *testing.T, s *apiServer) {
 			},
 		)
 	}
-	// The last role is known when the others are.
+	// The authorizers know all roles when they know the last one.
 	post(
 		rbac+"/clusterroles",
 		map[string]any{
@@ -288,11 +287,11 @@ func (w *world) install(t *testing.T, s *apiServer) {
 	})
 }
 
-// rawRequest is a request as it goes over the wire.
+// rawRequest is a request as it is written to the connection.
 type rawRequest struct {
 	text  string
-	what  []string // what is odd about it
-	shape string   // its path with names left out
+	what  []string // the unusual parts of it
+	shape string   // its path without names
 }
 
 func (r *rawRequest) difference(want, got outcome) difference {
@@ -326,7 +325,7 @@ func (w *world) request(rng *rand.Rand) *rawRequest {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s%s HTTP/1.1\r\nHost: server\r\n", method, path, query)
 	switch n := rng.IntN(20); {
-	case n == 0: // nobody
+	case n == 0: // no credentials
 		r.what = append(r.what, "anonymous")
 	case n == 1:
 		fmt.Fprintf(
@@ -350,7 +349,7 @@ func (w *world) request(rng *rand.Rand) *rawRequest {
 		r.what = append(r.what, strings.TrimSuffix(h, adminToken))
 	}
 	if method == "POST" || method == "PUT" || method == "PATCH" {
-		// The body is wrong, so that nothing is written; the decision comes before it is read.
+		// The body is invalid, so that nothing is written; authorization takes place before the body is read.
 		fmt.Fprint(&b, "Content-Type: application/json\r\nContent-Length: 1\r\n\r\n[")
 	} else {
 		fmt.Fprint(&b, "\r\n")
@@ -375,7 +374,7 @@ func (w *world) path(rng *rand.Rand, r *rawRequest) string {
 	group := oneOf(rng, apiGroups()...)
 	resource := oneOf(rng, resourceNames()...)
 	resource, sub, _ := strings.Cut(resource, "/")
-	// Mostly the group that the resource is of.
+	// In most cases the group of the resource.
 	if rng.IntN(8) > 0 {
 		group = groupOf(resource)
 	}
@@ -422,7 +421,7 @@ func groupOf(resource string) string {
 	return ""
 }
 
-// oddPath writes a path in another way.
+// oddPath writes a path in an unusual way.
 func oddPath(rng *rand.Rand, path string, r *rawRequest) string {
 	segments := strings.Split(path, "/")
 	i := rng.IntN(len(segments))
@@ -481,7 +480,7 @@ func oddPath(rng *rand.Rand, path string, r *rawRequest) string {
 	return path
 }
 
-// query returns a query with what decides which verb is authorized. Deletions are dry.
+// query returns a query with parameters that have an influence on the authorized verb. Deletions are dry runs.
 func (w *world) query(rng *rand.Rand, method string) string {
 	var q []string
 	if method != "GET" && method != "HEAD" {
@@ -504,7 +503,7 @@ func (w *world) query(rng *rand.Rand, method string) string {
 	return "?" + strings.Join(q, "&")
 }
 
-// impersonation writes headers of another user.
+// impersonation returns headers that impersonate another user.
 func (w *world) impersonation(rng *rand.Rand, b *strings.Builder, r *rawRequest) {
 	users := []string{
 		"alice", "bob", "carol", "system:serviceaccount:ns1:sa1", "system:serviceaccount:ns2:default",
@@ -540,7 +539,7 @@ func (w *world) impersonation(rng *rand.Rand, b *strings.Builder, r *rawRequest)
 	}
 }
 
-// rawConnection sends requests as they are, over one connection as long as that lasts.
+// rawConnection sends requests unchanged, on one connection until the server closes it.
 type rawConnection struct {
 	server *apiServer
 	conn   *tls.Conn
@@ -554,8 +553,8 @@ func (c *rawConnection) close() {
 	}
 }
 
-// send sends a request and returns what it got. It tries again once, on a new
-// connection, if the one from before was closed by the server meanwhile.
+// send sends a request and returns the response. It tries again once on a new connection if the server has closed the
+// previous connection meanwhile.
 func (c *rawConnection) send(text string) outcome {
 	reused := c.conn != nil
 	o, err := c.try(text)
@@ -573,7 +572,7 @@ func (c *rawConnection) send(text string) outcome {
 func (c *rawConnection) try(text string) (outcome, error) {
 	const patience = 30 * time.Second
 	if c.conn == nil {
-		//nolint:gosec // it is on this machine
+		//nolint:gosec // the server runs on this machine
 		conn, err := tls.Dial(
 			"tcp", strings.TrimPrefix(c.server.url, "https://"),
 			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
@@ -586,7 +585,7 @@ func (c *rawConnection) try(text string) (outcome, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return outcome{}, err
 	}
-	// A server may answer, and close the connection, before it has read everything.
+	// A server may respond and close the connection before it has read the whole request.
 	_, unsent := io.WriteString(c.conn, text)
 	method, _, _ := strings.Cut(text, " ")
 	resp, err := http.ReadResponse(c.reader, &http.Request{Method: method})
@@ -596,7 +595,7 @@ func (c *rawConnection) try(text string) (outcome, error) {
 	o := outcome{code: resp.StatusCode}
 	if resp.StatusCode < http.StatusMultipleChoices {
 		if resp.ContentLength < 0 || resp.Close {
-			c.close() // it may be a watch
+			c.close() // the response may be a watch, which does not end
 			return o, nil
 		}
 		_, err = io.Copy(io.Discard, resp.Body)

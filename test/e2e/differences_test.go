@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// fuzzSeed returns the seed of a run, from KEELSON_FUZZ_SEED or from the clock, and
-// prints it.
+// fuzzSeed returns the seed of a run, from KEELSON_FUZZ_SEED or from the clock, and prints it.
 func fuzzSeed(t *testing.T) uint64 {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number does
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number is good
 	if s := os.Getenv("KEELSON_FUZZ_SEED"); s != "" {
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
@@ -28,8 +27,7 @@ func fuzzSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// fuzzPairs returns how many requests are sent to both servers: KEELSON_FUZZ_PAIRS, or
-// a number for a short run.
+// fuzzPairs returns the number of requests that are sent to both servers: KEELSON_FUZZ_PAIRS, or a small number.
 func fuzzPairs(t *testing.T) int {
 	t.Helper()
 	const short = 2000
@@ -44,9 +42,9 @@ func fuzzPairs(t *testing.T) int {
 	return n
 }
 
-// outcome is what a server answered.
+// outcome is the response of one server.
 type outcome struct {
-	code    int // 0: the connection was cut
+	code    int // 0 if the connection was cut
 	reason  string
 	message string
 }
@@ -55,17 +53,17 @@ func (o outcome) String() string {
 	return fmt.Sprintf("%d %s %q", o.code, o.reason, o.message[:min(len(o.message), 400)])
 }
 
-// difference is a request to which the servers answered differently.
+// difference is a request to which the servers responded differently.
 type difference struct {
-	group     string // requests of one group differ for one reason, as far as that can be told
-	resource  string // that the request is about, where the test knows it
+	group     string // the requests of a group probably differ for the same reason
+	resource  string // the resource in the request, if the test knows it
 	request   string // how to repeat it
 	want, got outcome
-	wrong     string // why the test fails for it; "" lists it
+	wrong     string // why the test fails for it; "" if it is only listed
 	times     int
 }
 
-// differences collects them, with the smallest request of each group.
+// differences collects differences, with the smallest request of each group.
 type differences struct {
 	mu     sync.Mutex // guards groups
 	groups map[string]*difference
@@ -90,8 +88,8 @@ func (d *differences) add(n difference) {
 	}
 }
 
-// report writes the groups, the wrong ones first, to the test's log and to the file
-// that KEELSON_FUZZ_REPORT names, and fails for those that are wrong.
+// report writes the groups, the wrong ones first, to the log of the test and to the file in KEELSON_FUZZ_REPORT. It
+// fails the test if there are wrong ones.
 func (d *differences) report(t *testing.T) {
 	t.Helper()
 	d.mu.Lock()
@@ -119,13 +117,13 @@ func (d *differences) report(t *testing.T) {
 	t.Log(b.String())
 }
 
-// known is a difference that is meant, or that kube-apiserver is worse in.
+// known is a difference that is intended, or in which kube-apiserver is worse.
 type known struct {
 	is  func(*difference) bool
 	why string
 }
 
-// without leaves out what is known, and says how often that was seen.
+// without removes the known differences, and logs how often each occurred.
 func (d *differences) without(t *testing.T, list []known) {
 	t.Helper()
 	d.mu.Lock()

@@ -1,3 +1,3 @@
-// Package e2e runs the clients and components that Kubernetes is used with,
-// as programs, against Keelson as a program. README.md says how.
+// Package e2e runs the clients and components of Kubernetes as programs with Keelson as a program. README.md explains
+// how.
 package e2e

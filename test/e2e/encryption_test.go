@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestSharedEncryption has both servers encrypt Secrets with the same keys, below a
-// prefix that is not the usual one: each reads what the other wrote, with every kind of
-// provider, and what is stored is encrypted.
+// TestSharedEncryption lets both servers encrypt Secrets with the same keys on one etcd, below a prefix that is not
+// the default: each reads the Secrets of the other, with every kind of provider, and the stored values are encrypted.
 func TestSharedEncryption(t *testing.T) {
 	const key16, key32 = "AAECAwQFBgcICQoLDA0ODw==", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 	for _, provider := range []struct{ name, key string }{{"aescbc", key32}, {"aesgcm", key16}, {"secretbox", key32}} {

@@ -21,13 +21,13 @@ import (
 	"time"
 )
 
-// etcdServer is an etcd of one member, as a program.
+// etcdServer is an etcd of one member that runs as a program.
 type etcdServer struct {
 	*process
 	url string
 }
 
-// startEtcd runs etcd on fresh data below dir.
+// startEtcd runs etcd on new data below dir.
 func startEtcd(t *testing.T, dir string) *etcdServer {
 	t.Helper()
 	client, peer := freePort(t), freePort(t)
@@ -44,7 +44,7 @@ func startEtcd(t *testing.T, dir string) *etcdServer {
 	return e
 }
 
-// freePort returns a port that nobody listens on now.
+// freePort returns a port on which nobody listens at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +55,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// call asks etcd's gateway, which speaks JSON with keys and values in base64.
+// call sends a request to etcd's gateway, which uses JSON with keys and values in base64.
 func (e *etcdServer) call(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -108,7 +108,7 @@ func (e *etcdServer) get(ctx context.Context, key string) ([]byte, error) {
 	return answer.Kvs[0].Value, nil
 }
 
-// apiServer is Keelson or kube-apiserver, running as a process.
+// apiServer is Keelson or kube-apiserver running as a process.
 type apiServer struct {
 	*process
 	name string
@@ -116,11 +116,11 @@ type apiServer struct {
 	http *http.Client
 }
 
-// newAPIServer makes the client of a server that listens on a port.
+// newAPIServer returns a client of a server that listens on a port.
 func newAPIServer(name string, port int) *apiServer {
 	return &apiServer{name: name, url: fmt.Sprintf("https://127.0.0.1:%d", port), http: &http.Client{
 		Transport: &http.Transport{
-			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is on this machine
+			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the server runs on this machine
 			ForceAttemptHTTP2:   true,
 			MaxIdleConnsPerHost: 100,
 		},
@@ -155,7 +155,7 @@ func kubeAPIServer(t *testing.T, dir string, e *etcdServer, args ...string) *api
 	return s
 }
 
-// signingKey makes a key for service account tokens.
+// signingKey creates a key for service account tokens.
 func signingKey(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "sa.key")
@@ -202,7 +202,7 @@ func (s *apiServer) awaitReady(t *testing.T) {
 	})
 }
 
-// call sends a request of the administrator's.
+// call sends a request as the administrator.
 func (s *apiServer) call(
 	ctx context.Context, method, path, accept, contentType string, body []byte,
 ) (int, []byte, error) {
@@ -231,7 +231,7 @@ func (s *apiServer) call(
 	return resp.StatusCode, answer, err
 }
 
-// must is call where nothing may go wrong with the connection.
+// must is call for requests that must get a response.
 func (s *apiServer) must(t *testing.T, method, path, accept, contentType string, body []byte) (int, []byte) {
 	t.Helper()
 	status, answer, err := s.call(t.Context(), method, path, accept, contentType, body)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// TestHelm installs, upgrades, rolls back and uninstalls a chart with Helm 3
-// (patches made on the client) and Helm 4 (server-side apply).
+// TestHelm installs, upgrades, rolls back and uninstalls a chart with Helm 3 (which makes patches itself) and Helm 4
+// (which uses server-side apply).
 func TestHelm(t *testing.T) {
 	for _, name := range []string{"helm3", "helm4"} {
 		t.Run(name, func(t *testing.T) { testHelm(t, program(t, name)) })
@@ -65,7 +65,7 @@ func testHelm(t *testing.T, path string) {
 		t.Errorf("%d jobs ran for the hook of an installation", got)
 	}
 
-	// What others set stays through upgrades that do not concern it.
+	// Fields that other managers have set are kept by upgrades that do not change them.
 	k.run(t, "annotate", "-n", "shop", "deployment", "web", "example.com/owner=someone")
 	helm(
 		"upgrade", "web", chart, "--namespace", "shop", "--set", "image=nginx:1.28,replicas=3,colour=red,size=big,extra=true",
@@ -103,14 +103,14 @@ func testHelm(t *testing.T, path string) {
 	helm("template", "web", chart, "--namespace", "shop", "--validate")
 
 	helm("uninstall", "web", "--namespace", "shop", "--wait", "--timeout", "30s")
-	expect("serviceaccount/default", everything, "-o", "name") // every namespace has it
+	expect("serviceaccount/default", everything, "-o", "name") // exists in every namespace
 	if out := helm("list", "--namespace", "shop"); strings.Contains(out, "web") {
 		t.Errorf("after the uninstallation helm list said\n%s", out)
 	}
 }
 
-// runJobs lets every job succeed, as controllers and nodes would. The function that
-// it returns tells how many did.
+// runJobs lets every job succeed, in the place of controllers and nodes. The returned function returns how many there
+// were.
 func runJobs(t *testing.T, client kubernetes.Interface) func() int {
 	t.Helper()
 	w, err := client.BatchV1().Jobs("").Watch(t.Context(), metav1.ListOptions{})

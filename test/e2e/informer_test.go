@@ -28,13 +28,12 @@ import (
 const (
 	informerObjects = 10_000
 	informerWriters = 8
-	informerSeconds = 3 // of writing between two restarts
+	informerSeconds = 3 // duration of writing between two restarts
 )
 
-// TestInformer keeps shared informers, in protobuf and JSON, on 10,000 objects that
-// are written to while the server is stopped and killed. No event may be out of
-// order, no acknowledged write may be lost, and in the end the informers hold what
-// a list returns.
+// TestInformer runs shared informers, in protobuf and JSON, on 10,000 objects that are changed while the server is
+// stopped and killed. No event may be out of order, no acknowledged write may be lost, and at the end the informers
+// must have the objects that a list returns.
 func TestInformer(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("watch-list=%v", watchList), func(t *testing.T) {
@@ -65,7 +64,7 @@ func testInformer(t *testing.T, watchList bool) {
 		stop := w.run()
 		time.Sleep(informerSeconds * time.Second)
 		end()
-		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // clients meet refused connections
+		time.Sleep(time.Duration(i) * 300 * time.Millisecond) // so that clients meet refused connections
 		s.start(t)
 		time.Sleep(time.Second)
 		stop()
@@ -92,7 +91,7 @@ func inFormat(c *rest.Config, contentType string) *rest.Config {
 	return c
 }
 
-// version is what identifies a state of an object.
+// version identifies a state of an object.
 type version struct {
 	uid  types.UID
 	rv   string
@@ -116,7 +115,7 @@ func listAll(t *testing.T, client kubernetes.Interface) map[string]version {
 	return all
 }
 
-// observer checks what the handlers of a shared informer are told.
+// observer checks the calls of a shared informer's handlers.
 type observer struct {
 	name     string
 	informer cache.SharedIndexInformer
@@ -124,7 +123,7 @@ type observer struct {
 	lists    atomic.Int64 // LIST requests
 	streams  atomic.Int64 // WATCH requests with initial events
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	state map[string]version
 	wrong []string
 }
@@ -197,14 +196,14 @@ func (o *observer) OnDelete(obj any) {
 	if !ok {
 		o.wrongf("DELETED %s, which is not there", name)
 	}
-	// A deletion that a watch told of carries its own, later version.
+	// A deletion that came by a watch has a later version of its own.
 	if c, known := obj.(*corev1.ConfigMap); known && (c.UID != last.uid || number(c.ResourceVersion) <= number(last.rv)) {
 		o.wrongf("DELETED %s %v, but it was %v", name, versionOf(c), last)
 	}
 	delete(o.state, name)
 }
 
-// differs tells what the informer or its handler has otherwise than wanted.
+// differs describes how the state of the informer or its handler differs from the wanted one.
 func (o *observer) differs(want map[string]version) error {
 	stored := map[string]version{}
 	for _, obj := range o.informer.GetStore().List() {
@@ -230,8 +229,7 @@ func (o *observer) differs(want map[string]version) error {
 	return nil
 }
 
-// check tells whether the informer worked in the way the test is about, and without
-// an event out of order.
+// check returns whether the informer worked in the way that the test is about, without an event out of order.
 func (o *observer) check(t *testing.T, watchList bool) {
 	t.Helper()
 	o.mu.Lock()
@@ -259,13 +257,13 @@ func number(rv string) int64 {
 	return n
 }
 
-// writers change the objects, each its own share of them.
+// writers change the objects; each writer has its own share of them.
 type writers struct {
 	client kubernetes.Interface
 	shares []*share
 }
 
-// share is what one writer knows of its objects.
+// share is what one writer knows about its objects.
 type share struct {
 	client       kubernetes.Interface
 	random       *rand.Rand
@@ -276,8 +274,7 @@ type share struct {
 	failed       error
 }
 
-// fact is what must be true of an object. An object whose last write has no answer
-// is not known.
+// fact is what must be true for an object. If the last write of an object got no response, its state is unknown.
 type fact struct {
 	known  bool
 	exists bool
@@ -316,7 +313,7 @@ func (w *writers) fill(t *testing.T) {
 	w.failures(t)
 }
 
-// run lets all write until the function that it returns is called.
+// run lets all writers write until the returned function is called.
 func (w *writers) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -348,7 +345,7 @@ func (w *writers) failures(t *testing.T) {
 	}
 }
 
-// check compares a list with what the server acknowledged.
+// check compares a list with the acknowledged writes.
 func (w *writers) check(t *testing.T, list map[string]version) {
 	t.Helper()
 	w.failures(t)
@@ -400,7 +397,7 @@ func (s *share) delete(name string) {
 	s.done(name, nil, err)
 }
 
-// find learns what became of a write without an answer.
+// find reads the object to learn whether a write without a response took effect.
 func (s *share) find(name string) {
 	c, err := s.client.CoreV1().ConfigMaps("default").Get(context.Background(), name, metav1.GetOptions{})
 	switch {
@@ -413,7 +410,7 @@ func (s *share) find(name string) {
 	}
 }
 
-// done notes the answer to a write; c is nil after a deletion.
+// done records the response to a write; c is nil after a deletion.
 func (s *share) done(name string, c *corev1.ConfigMap, err error) {
 	var status kerrors.APIStatus
 	switch {
@@ -424,7 +421,7 @@ func (s *share) done(name string, c *corev1.ConfigMap, err error) {
 		s.known[name] = fact{true, true, c.ResourceVersion}
 		s.acknowledged++
 	case errors.As(err, &status) && status.Status().Code < 500 && status.Status().Code != 429:
-		// Nobody else writes: no refusal is right.
+		// No other client writes these objects, so a refusal is an error.
 		s.failed = fmt.Errorf("%s, known as %+v: %w", name, s.known[name], err)
 		s.known[name] = fact{}
 	default:
@@ -434,7 +431,7 @@ func (s *share) done(name string, c *corev1.ConfigMap, err error) {
 	}
 }
 
-// count notes which of the two ways of listing the informer uses.
+// count counts which of the two ways of listing the informer uses.
 func (o *observer) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		switch query := r.URL.Query(); {

@@ -17,8 +17,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// aggregatedRoles: the rights to widgets come to those who may view a namespace,
-// through the controller that puts roles together.
+// aggregatedRoles checks that users who may view a namespace get the rights to widgets, by the controller that
+// aggregates roles.
 func (j *joined) aggregatedRoles(t *testing.T) {
 	viewer := j.kubectl(t, j.user(t, "viewer", "staff"))
 	viewer.fails(
@@ -41,8 +41,8 @@ func (j *joined) aggregatedRoles(t *testing.T) {
 	viewer.fails(t, 1, "Forbidden", words("delete widget counted -n shop")...)
 }
 
-// secretTokens: a secret that names an account gets its token, which lets in until
-// the secret goes.
+// secretTokens checks that a Secret that names a service account gets a token, which is accepted until the Secret is
+// deleted.
 func (j *joined) secretTokens(t *testing.T) {
 	j.k.run(t, words("create serviceaccount builder -n shop")...)
 	j.k.runWith(t,
@@ -78,7 +78,7 @@ func (j *joined) secretTokens(t *testing.T) {
 		})
 }
 
-// request makes a key and the request of a certificate for it.
+// request makes a key and a certificate request for it.
 func request(t *testing.T, name string, groups ...string) (key, csr []byte) {
 	t.Helper()
 	k := newKey(t)
@@ -104,7 +104,7 @@ func signingRequest(t *testing.T, name, signer string, csr []byte) string {
 	return string(object)
 }
 
-// issued waits for the certificate of a request and returns who it makes of its owner.
+// issued waits for the certificate of a request and returns the user of the certificate.
 func (j *joined) issued(t *testing.T, request, user string, key []byte) *identity {
 	t.Helper()
 	var cert []byte
@@ -118,7 +118,7 @@ func (j *joined) issued(t *testing.T, request, user string, key []byte) *identit
 	return j.identity(t, user, &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key})
 }
 
-// certificates: a user asks for one, an administrator approves, a controller signs.
+// certificates checks that a user requests a certificate, an administrator approves it, and a controller signs it.
 func (j *joined) certificates(t *testing.T) {
 	asker := j.user(t, "asker")
 	ask := j.kubectl(t, asker)
@@ -167,8 +167,8 @@ func (j *joined) certificates(t *testing.T) {
 	j.k.says(t, words("get csr joe"), `Denied$`)
 }
 
-// bootstrapToken: a node that knows a token of a few words' length gets its
-// certificate without anybody's approval.
+// bootstrapToken checks that a node with a bootstrap token gets its certificate without the approval of an
+// administrator.
 func (j *joined) bootstrapToken(t *testing.T) {
 	const id, secret = "abcdef", "0123456789abcdef"
 	j.k.run(
@@ -223,7 +223,7 @@ func (j *joined) bootstrapToken(t *testing.T) {
 	})
 }
 
-// reviews: what kubectl tells users of themselves.
+// reviews checks what kubectl shows to users about themselves.
 func (j *joined) reviews(t *testing.T) {
 	scheduler := j.kubectl(t, j.users["kube-scheduler"])
 	scheduler.says(t, words("auth whoami"), `^Username +system:kube-scheduler$`, `^Groups +\[system:authenticated\]$`)
@@ -271,7 +271,7 @@ func (j *joined) reviews(t *testing.T) {
 	j.k.run(t, words("apply -n shop -f testdata/joins/pods.yaml")...)
 }
 
-// access is a request and whether it is let through.
+// access is a request and whether it is allowed.
 type access struct {
 	method, path, body string
 	allowed            bool
@@ -298,7 +298,7 @@ const (
 	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/"
 )
 
-// accesses are requests of each user; none of them changes anything.
+// accesses returns requests of each user; none of them changes anything.
 var accesses = map[string][]access{
 	"system:kube-scheduler": {
 		{"GET", "/api/v1/pods", "", true},
@@ -404,7 +404,7 @@ var accesses = map[string][]access{
 	},
 }
 
-// mayNot: each user may do what it is there for, and not what it is not.
+// mayNot checks that each user may do what its role allows, and nothing else.
 func (j *joined) mayNot(t *testing.T) {
 	j.k.run(t, words("wait pod/own pod/other -n shop --for=condition=Ready --timeout=30s")...)
 	users := map[string]*identity{

@@ -28,15 +28,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// authority issues certificates of a key that a server trusts, as an administrator
-// would do for components.
+// authority issues certificates with a key that a server trusts, as an administrator would do for components.
 type authority struct {
 	pair     tls.Certificate
 	certFile string
 	keyFile  string
 }
 
-// readAuthority takes that of a folder, ca.crt and ca.key.
+// readAuthority reads an authority from ca.crt and ca.key in a folder.
 func readAuthority(t *testing.T, dir string) *authority {
 	t.Helper()
 	a := &authority{certFile: filepath.Join(dir, "ca.crt"), keyFile: filepath.Join(dir, "ca.key")}
@@ -47,7 +46,7 @@ func readAuthority(t *testing.T, dir string) *authority {
 	return a
 }
 
-// makeAuthority makes one in a folder.
+// makeAuthority creates an authority in a folder.
 func makeAuthority(t *testing.T, dir string) *authority {
 	t.Helper()
 	key := newKey(t)
@@ -60,7 +59,7 @@ func makeAuthority(t *testing.T, dir string) *authority {
 	return readAuthority(t, dir)
 }
 
-// client issues the certificate of a user.
+// client issues a client certificate for a user.
 func (a *authority) client(t *testing.T, name string, groups []string) (cert, key []byte) {
 	t.Helper()
 	k := newKey(t)
@@ -99,7 +98,7 @@ func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// sign makes a certificate for a day; without an authority it signs itself.
+// sign signs a certificate that is valid for a day. Without an authority it is self-signed.
 func sign(t *testing.T, template *x509.Certificate, key *ecdsa.PrivateKey, by *authority) []byte {
 	t.Helper()
 	var err error
@@ -125,18 +124,18 @@ func writePEM(t *testing.T, path string, content []byte) {
 	}
 }
 
-// cluster is a server that components join, each with a credential of its own.
+// cluster is a server that components join, each with its own credential.
 type cluster struct {
 	server     *process
-	restart    func() // kills the server and starts it again; nil where that is not tried
+	restart    func() // kills the server and starts it again; nil if that is not tested
 	dir, url   string
 	authority  *authority
-	accountKey string // file of the key that signs service account tokens
+	accountKey string // the file with the key that signs service account tokens
 	admin      *identity
 }
 
-// newCluster starts Keelson, or kube-apiserver with etcd where KEELSON_JOIN is
-// "kube-apiserver", to see that the test asks for nothing that kube-apiserver does not do.
+// newCluster starts Keelson. If KEELSON_JOIN is "kube-apiserver", it starts kube-apiserver with etcd, to check the
+// expectations of the test.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KEELSON_JOIN") == "kube-apiserver" {
@@ -178,29 +177,29 @@ func referenceCluster(t *testing.T) *cluster {
 	return c
 }
 
-// identity is who somebody is to the server.
+// identity is a user with its credential.
 type identity struct {
 	name       string
 	config     *rest.Config
-	kubeconfig string // file
+	kubeconfig string // a file
 	http       *http.Client
 	home       string
 }
 
-// user makes a user that has a certificate.
+// user returns a user with a certificate.
 func (c *cluster) user(t *testing.T, name string, groups ...string) *identity {
 	t.Helper()
 	cert, key := c.authority.client(t, name, groups)
 	return c.identity(t, name, &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key})
 }
 
-// bearer makes a user that has a token.
+// bearer returns a user with a token.
 func (c *cluster) bearer(t *testing.T, name, token string) *identity {
 	t.Helper()
 	return c.identity(t, name, &clientcmdapi.AuthInfo{Token: token})
 }
 
-// account makes a user of a service account, as TokenRequest lets it in.
+// account returns the user of a service account, with a token from a TokenRequest.
 func (c *cluster) account(t *testing.T, namespace, name string) *identity {
 	t.Helper()
 	token := c.kubectl(t, c.admin).run(t, "create", "token", name, "-n", namespace, "--duration=2h")
@@ -261,7 +260,7 @@ func (i *identity) call(ctx context.Context, method, path, contentType, body str
 	return resp.StatusCode, string(answer), err
 }
 
-// peak returns the most memory that a process had, as the kernel counts it.
+// peak returns the largest amount of resident memory that a process had, as counted by the kernel.
 func (p *process) peak() string {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

@@ -20,23 +20,23 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// joined is a cluster in which every component has its own limited credential.
+// joined is a cluster in which every component has its own, limited credential.
 type joined struct {
 	*cluster
-	suite     *testing.T           // that programs end with
-	k         kubectl              // the administrator's
-	client    kubernetes.Interface // the administrator's
+	suite     *testing.T           // the programs end with this test
+	k         kubectl              // of the administrator
+	client    kubernetes.Interface // of the administrator
 	processes map[string]*process  // of the components, by name
-	kubelet   *kubelet             // of the lone node
-	users     map[string]*identity // who they are
+	kubelet   *kubelet             // of the node "lone"
+	users     map[string]*identity // the users of the components, by name
 }
 
 // unhurried is how long the work of several programs may take on a busy machine.
 const unhurried = 3 * time.Minute
 
-// TestJoin runs kube-controller-manager with a service account for each controller,
-// kube-scheduler and kwok, none of them an administrator, and has a cluster's work
-// done. Then it reads in their logs whether they were refused anything.
+// TestJoin runs kube-controller-manager with a service account for each controller, kube-scheduler and kwok, none of
+// them as an administrator, and lets them do the usual work of a cluster. At the end it checks that their logs have no
+// refused requests.
 func TestJoin(t *testing.T) {
 	began := time.Now()
 	j := &joined{cluster: newCluster(t), suite: t, processes: map[string]*process{}, users: map[string]*identity{}}
@@ -58,11 +58,11 @@ func TestJoin(t *testing.T) {
 	t.Logf("peak memory of the server: %s; all in %v", j.server.peak(), time.Since(began).Round(time.Second))
 }
 
-// step is a part of the work.
+// step is one part of the work.
 type step struct {
 	name   string
 	do     func(*testing.T)
-	needed bool // by those that follow
+	needed bool // by later steps
 }
 
 func (j *joined) steps() []step {
@@ -92,7 +92,7 @@ func (j *joined) steps() []step {
 	}
 }
 
-// run starts a component with a log of its own.
+// run starts a component with a log file of its own.
 func (j *joined) run(t *testing.T, name string, user *identity, path string, args ...string) {
 	t.Helper()
 	j.users[name] = user
@@ -122,8 +122,8 @@ func (j *joined) scheduler(t *testing.T) {
 		"--bind-address=127.0.0.1", fmt.Sprint("--secure-port=", freePort(t)), "--v=2")
 }
 
-// definitions makes those that are there before the controllers start: kwok's, and
-// widgets, with a role for them.
+// definitions creates the definitions that exist before the controllers start: those of kwok, and widgets with a role
+// for them.
 func (j *joined) definitions(t *testing.T) {
 	t.Helper()
 	j.k.run(t, "apply", "--server-side", "-k", kwokKustomize(t, "crd"))
@@ -139,8 +139,7 @@ func kwokKustomize(t *testing.T, path string) string {
 // lone is the node that has an identity of its own.
 const lone = "n1"
 
-// kwok plays the nodes of the pool, with the account and the role that it is
-// installed with.
+// kwok simulates the nodes of the pool, with the service account and the role of its installation.
 func (j *joined) kwok(t *testing.T) {
 	t.Helper()
 	j.k.run(t, "apply", "-n", "kube-system", "-k", kwokKustomize(t, "rbac"))
@@ -153,8 +152,8 @@ func (j *joined) kwok(t *testing.T) {
 	j.k.run(t, "apply", "-f", "testdata/joins/nodes.yaml")
 }
 
-// startKubelet plays the lone node, with the certificate that a kubelet has. Kwok cannot:
-// it lists all nodes when it starts, which is not a kubelet's to do.
+// startKubelet acts as the kubelet of the node "lone", with a kubelet's certificate. Kwok cannot do so, because it
+// lists all nodes when it starts, which a kubelet may not do.
 func (j *joined) startKubelet(t *testing.T) {
 	t.Helper()
 	user := j.user(t, "system:node:"+lone, "system:nodes")
@@ -174,7 +173,7 @@ func (j *joined) starts(t *testing.T) {
 		})
 	}
 	j.awaitNodes(t)
-	// Controllers have accounts of their own, made by the manager.
+	// The manager creates a service account for each controller.
 	for _, name := range []string{
 		"deployment-controller", "generic-garbage-collector", "node-controller", "horizontal-pod-autoscaler",
 		"clusterrole-aggregation-controller",
@@ -186,7 +185,7 @@ func (j *joined) starts(t *testing.T) {
 	}
 }
 
-// awaitNodes waits until all nodes are ready and without taints of the controllers.
+// awaitNodes waits until all nodes are ready and have no taints of the controllers.
 func (j *joined) awaitNodes(t *testing.T) {
 	t.Helper()
 	eventually(t, unhurried, "nodes are ready", func(ctx context.Context) error {
@@ -218,7 +217,7 @@ func readiness(n *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// controllerTaints are the keys and effects of the taints that say how a node is.
+// controllerTaints are the keys and effects of the taints that show the state of a node.
 func controllerTaints(n *corev1.Node) []string {
 	var keys []string
 	for _, taint := range n.Spec.Taints {
@@ -230,7 +229,8 @@ func controllerTaints(n *corev1.Node) []string {
 	return keys
 }
 
-// namespaceObjects: each namespace gets its account and the cluster's authority.
+// namespaceObjects checks that each namespace gets its service account and the ConfigMap with the cluster's
+// certificate authority.
 func (j *joined) namespaceObjects(t *testing.T) {
 	j.k.run(t, words("create namespace shop")...)
 	j.k.run(t, "create", "cronjob", "tick", "-n", "shop", "--image=job", "--schedule=* * * * *")
@@ -257,8 +257,8 @@ func (j *joined) namespaceObjects(t *testing.T) {
 	})
 }
 
-// silentNode: a node whose kubelet is gone is found out, its pods go, and it is taken
-// back when it returns.
+// silentNode checks that a node without heartbeats gets its taints, that its pods are removed, and that the node is
+// used again when it is back.
 func (j *joined) silentNode(t *testing.T) {
 	j.k.run(t, "apply", "-f", "testdata/joins/lone-pod.yaml")
 	j.k.run(t, words("wait pod/lone -n shop --for=condition=Ready --timeout=30s")...)
@@ -295,25 +295,24 @@ func (j *joined) silentNode(t *testing.T) {
 	j.awaitNodes(t)
 }
 
-// restarted: the server is killed, and everybody goes on.
+// restarted kills the server, and checks that all components continue.
 func (j *joined) restarted(t *testing.T) {
 	if j.restart == nil {
-		t.Skip("not of this server")
+		t.Skip("this server is not restarted")
 	}
-	j.faults(t) // the counters begin anew
+	j.faults(t) // before the restart, which resets the counters
 	j.restart()
 	j.k.run(t, words("scale deployment web -n shop --replicas=12")...)
 	j.running(t, "app=web", 12)
 }
 
-// refused is what a log says when its program may not do something.
+// refused matches the log lines of a program about a refused request.
 var refused = regexp.MustCompile(`(?i)forbidden|unauthorized`)
 
-// counted is a sample of the server's counter of requests that it answered with an
-// error.
+// counted matches a sample of the server's counter of requests that it answered with an error.
 var counted = regexp.MustCompile(`^apiserver_request_total\{.*code="([45]\d\d)".*\} (\d+)`)
 
-// faults asks the server what it answered with errors: none was its own.
+// faults checks the server's metrics for requests that it answered 5xx.
 func (j *joined) faults(t *testing.T) {
 	t.Helper()
 	status, body, err := j.admin.call(t.Context(), "GET", "/metrics", "", "")
@@ -326,14 +325,14 @@ func (j *joined) faults(t *testing.T) {
 			continue
 		}
 		t.Log(strings.TrimSpace(line))
-		// Before it is ready, a server says so with a 500 of no resource.
+		// Before it is ready, the server answers health checks with 500, which have no resource.
 		if strings.HasPrefix(match[1], "5") && !strings.Contains(line, `resource=""`) {
 			t.Errorf("the server failed: %s", line)
 		}
 	}
 }
 
-// refusals reads the logs. What a namespace that ends refuses is no matter of who asks.
+// refusals checks the logs of the components. Refusals because a namespace is terminating are ignored.
 func (j *joined) refusals(t *testing.T) {
 	j.faults(t)
 	for name, p := range j.processes {

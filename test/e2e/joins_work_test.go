@@ -19,8 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// running waits until the pods of a selector in the shop are so many, all ready on
-// nodes.
+// running waits until a number of pods of a selector in the namespace shop exist, all ready and on nodes.
 func (j *joined) running(t *testing.T, selector string, want int) []corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
@@ -50,7 +49,7 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
-// shows waits until kubectl prints, without what surrounds it, what is wanted.
+// shows waits until kubectl prints the wanted text, without surrounding whitespace.
 func (j *joined) shows(t *testing.T, want, path string, args ...string) {
 	t.Helper()
 	eventually(t, unhurried, strings.Join(args, " ")+" shows "+want, func(context.Context) error {
@@ -62,7 +61,7 @@ func (j *joined) shows(t *testing.T, want, path string, args ...string) {
 	})
 }
 
-// gone waits until nothing of a selector is left.
+// gone waits until no object of a selector is left.
 func (j *joined) gone(t *testing.T, resources, selector string) {
 	t.Helper()
 	eventually(t, unhurried, fmt.Sprintf("%s of %q are gone", resources, selector), func(context.Context) error {
@@ -167,14 +166,14 @@ func (j *joined) quota(t *testing.T) {
 			`{.status.used.count/widgets\.e2e\.example\.com}`,
 		"quota", "all",
 	)
-	// What is created is counted by the server at once where it enforces quotas, and
-	// else when anything of the namespace changes.
+	// A server with quota admission counts a new object at once; otherwise it is counted when another object of the
+	// namespace changes.
 	j.k.runWith(t, widget("counted", ""), "create", "-n", "shop", "-f", "-")
 	j.shows(t, "1", `{.status.used.count/widgets\.e2e\.example\.com}`, "quota", "all")
 	j.k.run(t, words("delete quota all -n shop")...)
 }
 
-// autoscaler: where nothing measures pods, an autoscaler says so and changes nothing.
+// autoscaler checks that an autoscaler without metrics reports that and changes nothing.
 func (j *joined) autoscaler(t *testing.T) {
 	j.k.run(t, words("autoscale deployment web -n shop --min=2 --max=20 --cpu=50%")...)
 	j.shows(
@@ -187,7 +186,7 @@ func (j *joined) autoscaler(t *testing.T) {
 	j.running(t, "app=web", 10)
 }
 
-// jobs also makes the sets that the next ones look at.
+// jobs also creates the sets that the next steps use.
 func (j *joined) jobs(t *testing.T) {
 	j.k.run(t, words("apply -n shop -f testdata/joins/work.yaml")...)
 	j.k.says(t, words("wait job/thrice --for=condition=Complete -n shop --timeout=160s"), `condition met`)
@@ -259,7 +258,7 @@ func (j *joined) garbageCollection(t *testing.T) {
 	j.gone(t, "replicasets,pods", "app=orphan")
 }
 
-// widget is the manifest of a widget; owner, if any, is the JSON of its reference.
+// widget returns the manifest of a widget; owner is the JSON of its owner reference, or "".
 func widget(name, owner string) string {
 	if owner != "" {
 		owner = `,"ownerReferences":[` + owner + `]`
@@ -268,7 +267,7 @@ func widget(name, owner string) string {
 		name + `"}` + owner + `},"spec":{"a":1}}`
 }
 
-// reference is an owner reference to an object of the shop.
+// reference returns an owner reference to an object in the namespace shop.
 func (j *joined) reference(t *testing.T, apiVersion, kind, resource, name string) string {
 	t.Helper()
 	ref, err := json.Marshal(metav1.OwnerReference{
@@ -281,7 +280,7 @@ func (j *joined) reference(t *testing.T, apiVersion, kind, resource, name string
 	return string(ref)
 }
 
-// customResources own and are owned like all others, across kinds.
+// customResources checks owner references between custom and built-in kinds.
 func (j *joined) customResources(t *testing.T) {
 	j.k.run(t, words("create configmap root -n shop")...)
 	j.k.runWith(
@@ -296,8 +295,8 @@ func (j *joined) customResources(t *testing.T) {
 	}
 }
 
-// namespaceDeletion: with the namespace goes everything in it, also of a definition
-// that came when everybody was running.
+// namespaceDeletion checks that with a namespace all objects in it are deleted, including those of a definition that
+// was created after the controllers were started.
 func (j *joined) namespaceDeletion(t *testing.T) {
 	j.k.run(t, words("apply -f testdata/joins/gadgets.yaml")...)
 	j.k.run(t, words("wait crd gadgets.e2e.example.com --for=condition=Established --timeout=30s")...)

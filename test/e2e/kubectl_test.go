@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// kubectl runs a kubectl against a server.
+// kubectl runs a kubectl program against a server.
 type kubectl struct {
 	path       string
 	kubeconfig string
-	home       string // its own, so that no cached discovery of another server is used
+	home       string // a home directory of its own, so that no cached discovery of another server is used
 }
 
 func newKubectl(s *server, path string) kubectl {
@@ -36,7 +36,7 @@ func (k kubectl) command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// answer is what kubectl said.
+// answer is the output of kubectl.
 type answer struct {
 	out, err string
 	code     int
@@ -68,8 +68,7 @@ func (k kubectl) runWith(t *testing.T, in string, args ...string) string {
 	return a.out
 }
 
-// says fails the test unless kubectl succeeds and prints what each regular
-// expression matches.
+// says fails the test unless kubectl succeeds and prints a match of each regular expression.
 func (k kubectl) says(t *testing.T, args []string, patterns ...string) {
 	t.Helper()
 	out := k.run(t, args...)
@@ -80,8 +79,7 @@ func (k kubectl) says(t *testing.T, args []string, patterns ...string) {
 	}
 }
 
-// fails fails the test unless kubectl ends with the code and complains in the
-// given words.
+// fails fails the test unless kubectl exits with the code and prints the error message.
 func (k kubectl) fails(t *testing.T, code int, words string, args ...string) {
 	t.Helper()
 	a := k.try(t, "", args...)
@@ -97,8 +95,8 @@ func (k kubectl) jsonpath(t *testing.T, path string, args ...string) string {
 
 func words(s string) []string { return strings.Fields(s) }
 
-// TestKubectl walks through what people do with kubectl: with the one of the API's
-// version, and with an older one where the machine has it.
+// TestKubectl carries out the usual operations with kubectl: with the version of the API, and with an older version if
+// it is installed.
 func TestKubectl(t *testing.T) {
 	paths := []string{program(t, "kubectl")}
 	if other, err := exec.LookPath("kubectl"); err == nil && other != paths[0] {
@@ -189,7 +187,7 @@ func testKubectl(t *testing.T, path string) {
 		if got := k.jsonpath(t, "{.data}", "configmap/web-config"); got != `{"color":"red"}` {
 			t.Errorf("data %s: what the manifest no longer has is still there", got)
 		}
-		k.run(t, "diff", "-f", changed) // 0: nothing differs
+		k.run(t, "diff", "-f", changed) // exit code 0: there is no difference
 		k.says(t, words("apply view-last-applied configmap/web-config"), `color: red`)
 		k.says(t, words("apply -f "+web+" --prune -l app=web --dry-run=server"), `deployment.apps/web`)
 		k.run(t, "apply", "-f", web)
@@ -431,7 +429,7 @@ func testKubectl(t *testing.T, path string) {
 		k.fails(t, 1, "NotFound", "delete", "cm", "none")
 	})
 	step("who", func(t *testing.T) {
-		// Reviews are still to come: honest answers until then.
+		// These are not served yet; the error must say so.
 		for _, args := range [][]string{words("auth whoami"), words("auth can-i create pods")} {
 			a := k.try(t, "", args...)
 			t.Logf("kubectl %s: exit %d: %s%s", strings.Join(args, " "), a.code, a.out, a.err)
@@ -442,7 +440,7 @@ func testKubectl(t *testing.T, path string) {
 	})
 }
 
-// testKubectlCreate has every generator of kubectl create.
+// testKubectlCreate uses every generator of kubectl create.
 func testKubectlCreate(t *testing.T, k kubectl) {
 	for _, c := range []struct{ args, says string }{
 		{"namespace team", "namespace/team created"},
@@ -493,7 +491,7 @@ func testKubectlCreate(t *testing.T, k kubectl) {
 	}
 }
 
-// testKubectlWatch sees an object come, change and go.
+// testKubectlWatch watches while an object is created, changed and deleted.
 func testKubectlWatch(t *testing.T, k kubectl) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

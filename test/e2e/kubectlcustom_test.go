@@ -8,7 +8,7 @@ import (
 
 const customManifest = "testdata/kubectl/custom.yaml"
 
-// TestKubectlCustom walks through what people do with kubectl and custom resources.
+// TestKubectlCustom carries out the usual operations with kubectl and custom resources.
 func TestKubectlCustom(t *testing.T) {
 	paths := []string{program(t, "kubectl")}
 	if other, err := exec.LookPath("kubectl"); err == nil && other != paths[0] {
@@ -26,7 +26,7 @@ func TestKubectlCustom(t *testing.T) {
 	}
 }
 
-// definesCustom installs a definition and finds out about it.
+// definesCustom installs a definition and reads its discovery data and explanation.
 func (k kubectl) definesCustom(t *testing.T) {
 	t.Helper()
 	k.says(t, []string{"apply", "--server-side", "-f", customManifest}, "serverside-applied")
@@ -57,7 +57,7 @@ spec:
   - name: two
 `
 
-// writesCustom writes in all ways there are.
+// writesCustom writes in all possible ways.
 func (k kubectl) writesCustom(t *testing.T) {
 	t.Helper()
 	k.runWith(t, fleetManifest, "create", "-f", "-")
@@ -98,7 +98,7 @@ func (k kubectl) writesCustom(t *testing.T) {
 	}
 }
 
-// readsCustom reads in all forms there are.
+// readsCustom reads in all output formats.
 func (k kubectl) readsCustom(t *testing.T) {
 	t.Helper()
 	k.says(t, []string{"get", "fleets"}, `^NAME +REPLICAS +READY +AGE$`, `^north +7 +6 `)
@@ -116,7 +116,7 @@ func (k kubectl) readsCustom(t *testing.T) {
 	}
 }
 
-// removesCustom deletes the definition with the objects.
+// removesCustom deletes the definition together with the objects.
 func (k kubectl) removesCustom(t *testing.T) {
 	t.Helper()
 	k.says(t, []string{"delete", "-f", customManifest, "--timeout=60s"}, "deleted")

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// programs is where the Makefile puts what it builds.
+// programs is the directory in which the Makefile puts the programs.
 var programs = func() string {
 	if p := os.Getenv("PROGRAMS"); p != "" {
 		return p
@@ -24,8 +24,7 @@ var programs = func() string {
 	return filepath.Join(cache, "keelson-e2e")
 }()
 
-// TestMain builds Keelson from the checkout around this module, so that a test
-// never runs against an older one.
+// TestMain builds Keelson from the source tree around this module, so that a test never uses an older one.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("KEELSON_BUILD") != "no" {
@@ -49,8 +48,7 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// logDir returns a directory for the logs of the test, which stays when the test
-// fails or KEELSON_KEEP is set.
+// logDir returns a directory for the logs of the test. It is kept if the test fails or KEELSON_KEEP is set.
 func logDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "keelson-e2e-"+strings.ReplaceAll(t.Name(), "/", "-")+"-")

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// place is a value in a tree: the member key of an object, or the element at of a list.
+// place is the place of a value in a tree: the member key of an object, or the element at of a list.
 type place struct {
 	object map[string]any
 	key    string
@@ -35,7 +35,7 @@ func (p place) set(v any) {
 	}
 }
 
-// places returns every value below a tree, in an order that depends on it alone.
+// places returns the places of all values below a tree, in an order that depends on the tree alone.
 func places(tree any) []place {
 	var out []place
 	switch v := tree.(type) {
@@ -53,7 +53,7 @@ func places(tree any) []place {
 	return out
 }
 
-// oddValue returns a value that few fields expect.
+// oddValue returns a value that few fields accept.
 func oddValue(rng *rand.Rand) any {
 	deep := any("x")
 	for range 60 {
@@ -73,7 +73,7 @@ func oddValue(rng *rand.Rand) any {
 		map[string]any{"matchLabels": map[string]any{}}, deep)
 }
 
-// mutateTree changes a tree in one place and says how.
+// mutateTree changes a tree in one place and describes the change.
 func mutateTree(rng *rand.Rand, tree map[string]any) string {
 	all := places(tree)
 	if len(all) == 0 {
@@ -132,7 +132,7 @@ func mutateTree(rng *rand.Rand, tree map[string]any) string {
 	return "metadata." + field
 }
 
-// mutateBytes changes bytes without knowing what they mean, and says how.
+// mutateBytes changes random bytes, and describes the change.
 func mutateBytes(rng *rand.Rand, b []byte) ([]byte, string) {
 	b = slices.Clone(b)
 	if len(b) == 0 {
@@ -173,7 +173,7 @@ func mutateBytes(rng *rand.Rand, b []byte) ([]byte, string) {
 	return b, "bytes swapped"
 }
 
-// mutateText changes JSON or YAML, and says how.
+// mutateText changes JSON or YAML text, and describes the change.
 func mutateText(rng *rand.Rand, b []byte, yamlText bool) ([]byte, string) {
 	at := rng.IntN(len(b) + 1)
 	insert := func(s string) ([]byte, string) {
@@ -212,7 +212,7 @@ func mutateText(rng *rand.Rand, b []byte, yamlText bool) ([]byte, string) {
 	return mutateBytes(rng, b)
 }
 
-// duplicateMember repeats a member of an object, with another value or the same.
+// duplicateMember repeats a member of an object, with the same or another value.
 func duplicateMember(rng *rand.Rand, b []byte) []byte {
 	var starts []int
 	for i, c := range b {
@@ -272,7 +272,7 @@ func pointersOf(prefix string, tree any) []string {
 	return out
 }
 
-// addDirectives puts directives of strategic merge patches into a tree.
+// addDirectives adds directives of strategic merge patches to a tree.
 func addDirectives(rng *rand.Rand, tree map[string]any) {
 	all := places(tree)
 	for range 1 + rng.IntN(2) {
@@ -308,7 +308,7 @@ func part(rng *rand.Rand, tree map[string]any) map[string]any {
 func toYAML(tree any) []byte {
 	b, err := yaml.Marshal(tree)
 	if err != nil {
-		panic(err) // trees are made of JSON
+		panic(err) // trees come from JSON
 	}
 	return b
 }
@@ -316,7 +316,7 @@ func toYAML(tree any) []byte {
 func toCBOR(tree any) []byte {
 	b, err := cborserial.Marshal(tree)
 	if err != nil {
-		panic(err) // trees are made of JSON
+		panic(err) // trees come from JSON
 	}
 	return b
 }

@@ -25,8 +25,8 @@ type process struct {
 	err   error
 }
 
-// start runs a program and appends what it says to log. hello, if not nil, gets its
-// standard output first and returns when the program is up.
+// start runs a program and appends its output to log. If hello is not nil, it reads the standard output first and
+// returns when the program is ready.
 func start(t *testing.T, log string, hello func(io.Reader) error, path string, args ...string) *process {
 	t.Helper()
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -35,7 +35,7 @@ func start(t *testing.T, log string, hello func(io.Reader) error, path string, a
 	}
 	p := &process{cmd: exec.Command(path, args...), log: log, ended: make(chan struct{})}
 	p.cmd.Stderr = file
-	// The program does not outlive the test binary, however that ends.
+	// The program ends with the test binary, even if that is killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var out *io.PipeReader
 	if hello == nil {
@@ -74,7 +74,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// stop ends the process as an operator would.
+// stop ends the process with a signal, as an operator would.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -89,17 +89,17 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// server is Keelson as a program, over restarts.
+// server is Keelson as a program that is started several times.
 type server struct {
 	*process
-	dir  string // logs and data
+	dir  string // for logs and data
 	port int
-	args []string // of this test
+	args []string // the arguments of this test
 }
 
 const adminToken = "e2e-admin-token"
 
-// serve starts Keelson on fresh data.
+// serve starts Keelson on new data.
 func serve(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := &server{dir: logDir(t), args: args}
@@ -111,7 +111,7 @@ func serve(t *testing.T, args ...string) *server {
 	return s
 }
 
-// start starts the server on the data that are there, on the port it had before.
+// start starts the server on the existing data, on the same port as before.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -123,7 +123,7 @@ func (s *server) start(t *testing.T) {
 	t.Logf("keelson is up on port %d after %v", s.port, time.Since(began).Round(time.Millisecond))
 }
 
-// greeted reads the lines that say that the server is up, and where.
+// greeted reads the lines in which the server prints that it is ready, and its URL.
 func (s *server) greeted(out io.Reader) error {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *server) greeted(out io.Reader) error {
 
 func (s *server) kubeconfig() string { return filepath.Join(s.dir, "data", "kubeconfig") }
 
-// config returns a client configuration without limits of the client's own.
+// config returns a client configuration without client-side rate limits.
 func (s *server) config(t *testing.T) *rest.Config {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig())

@@ -30,8 +30,8 @@ type dumped struct {
 	Object    map[string]any
 }
 
-// readDump reads what the tests of registry read: one entry of each shape, or those
-// of the file that KEELSON_ETCD_DUMP names.
+// readDump reads the entries that the tests of package registry also read (one of each kind), or those in the file
+// KEELSON_ETCD_DUMP.
 func readDump(t *testing.T) []dumped {
 	t.Helper()
 	name := os.Getenv("KEELSON_ETCD_DUMP")
@@ -63,13 +63,12 @@ func readDump(t *testing.T) []dumped {
 	return out
 }
 
-// hasPrefix says whether s begins with one of a list.
+// hasPrefix returns whether s begins with one of the prefixes.
 func hasPrefix(s string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
 }
 
-// collection is the path of all objects of the resource of an object, over all
-// namespaces.
+// collection returns the path of all objects of an object's resource, over all namespaces.
 func (d dumped) collection() string {
 	path := d.Path[:strings.LastIndexByte(d.Path, '/')]
 	if before, after, ok := strings.Cut(path, "/namespaces/"); ok {
@@ -80,23 +79,23 @@ func (d dumped) collection() string {
 	return path
 }
 
-// shared is an etcd with the dump in it, and two servers on it.
+// shared is an etcd that contains the dump, with two servers on it.
 type shared struct {
 	t         *testing.T
 	etcd      *etcdServer
 	reference *apiServer
 	keelson   *apiServer
-	entries   []dumped // that are served
+	entries   []dumped // that belong to a served resource
 }
 
-// TestSharedEtcd has kube-apiserver and Keelson on one etcd, with what kube-apiserver
-// once wrote to it in it: both serve every object and every list as the same bytes, in
-// JSON and in protobuf; what one writes, the other serves and sends to its watchers.
+// TestSharedEtcd runs kube-apiserver and Keelson on one etcd that contains objects which kube-apiserver has stored.
+// Both must return the same bytes for every object and every list, in JSON and in protobuf; each must serve the writes
+// of the other and send them to its watchers.
 func TestSharedEtcd(t *testing.T) {
 	dir := logDir(t)
 	s := &shared{t: t, etcd: startEtcd(t, dir)}
 	dump := readDump(t)
-	// Webhooks and policies would act on all other writes of the test.
+	// Webhooks and policies would affect all other writes of the test.
 	admission := slices.DeleteFunc(
 		slices.Clone(dump), func(d dumped) bool { return !strings.Contains(d.Path, "/admissionregistration.k8s.io/") },
 	)
@@ -130,7 +129,7 @@ func (s *shared) load(dump []dumped) {
 	s.t.Helper()
 	done := map[string]bool{}
 	for _, d := range dump {
-		// Leases of servers that are no more.
+		// These are Leases of servers that no longer run.
 		if done[d.Key] || hasPrefix(d.Key, "/registry/masterleases/", "/registry/peerserverleases/") {
 			continue
 		}
@@ -141,8 +140,8 @@ func (s *shared) load(dump []dumped) {
 	}
 }
 
-// namespaces makes those that objects are in, where the dump lacks them: nothing is
-// written in a namespace that is not there.
+// namespaces creates the namespaces of the objects that the dump does not contain, because nothing can be written in a
+// missing namespace.
 func (s *shared) namespaces(dump []dumped) {
 	s.t.Helper()
 	done := map[string]bool{}
@@ -162,10 +161,10 @@ func (s *shared) namespaces(dump []dumped) {
 	}
 }
 
-// served are the entries that are a resource's.
+// served returns the entries that belong to a served resource.
 func served(dump []dumped) []dumped {
 	return slices.DeleteFunc(slices.Clone(dump), func(d dumped) bool {
-		return d.Object == nil // not a resource's
+		return d.Object == nil // it belongs to no resource
 	})
 }
 
@@ -178,8 +177,8 @@ func (s *shared) collections() []string {
 	return slices.Compact(out)
 }
 
-// same asks both servers until they agree: their own controllers may write between
-// the two answers.
+// same asks both servers until their responses are equal, because their controllers may write between the two
+// requests.
 func (s *shared) same(ctx context.Context, path, accept string) error {
 	const patience = 10 * time.Second
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
@@ -212,7 +211,7 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d and %d bytes, at %d:\n%q\n%q", len(a), len(b), i, around(a), around(b))
 }
 
-// each calls f for each element of a list, some at a time, and reports its errors.
+// each calls f for each element of a list, several at a time, and reports its errors.
 func each[T any](t *testing.T, list []T, f func(T) error) {
 	t.Helper()
 	const workers = 16
@@ -234,7 +233,7 @@ func each[T any](t *testing.T, list []T, f func(T) error) {
 	wg.Wait()
 }
 
-// sameAnswers compares all objects and all lists.
+// sameAnswers compares the responses of both servers for all objects and all lists.
 func (s *shared) sameAnswers(t *testing.T) {
 	for _, accept := range []string{jsonType, protoType} {
 		each(t, s.entries, func(d dumped) error { return s.same(t.Context(), d.Path, accept) })
@@ -242,7 +241,7 @@ func (s *shared) sameAnswers(t *testing.T) {
 	}
 }
 
-// sameList compares lists at one revision, so that the list's own is the same.
+// sameList compares lists at one revision, so that the resourceVersion of the list is the same.
 func (s *shared) sameList(ctx context.Context, path, accept string) error {
 	_, body, err := s.reference.call(ctx, http.MethodGet, path+"?limit=1", jsonType, "", nil)
 	if err != nil {
@@ -257,9 +256,9 @@ func (s *shared) sameList(ctx context.Context, path, accept string) error {
 	return s.same(ctx, path+"?resourceVersionMatch=Exact&resourceVersion="+list.Metadata.ResourceVersion, accept)
 }
 
-// writes changes every object through one of the servers, and compares what both
-// serve then, and what both tell watchers from before. Some objects cannot be changed
-// any more as they are: the other server must refuse that with the same words.
+// writes changes every object through one of the servers. It compares the objects that both servers return afterwards,
+// and the events of watches that were started before. Some objects can no longer be changed: then the other server
+// must refuse the change with the same message.
 func (s *shared) writes(t *testing.T, by *apiServer) {
 	other := s.reference
 	if by == other {
@@ -298,7 +297,7 @@ func (s *shared) writes(t *testing.T, by *apiServer) {
 	})
 }
 
-// revision is the present one.
+// revision returns the current revision.
 func (s *shared) revision(t *testing.T) string {
 	t.Helper()
 	_, body := s.reference.must(t, http.MethodGet, "/api/v1/namespaces?limit=1", jsonType, "", nil)
@@ -311,8 +310,8 @@ func (s *shared) revision(t *testing.T) string {
 	return list.Metadata.ResourceVersion
 }
 
-// sameEvents compares what watches of a collection tell since a revision, as far as
-// both got: something may happen meanwhile.
+// sameEvents compares the events of watches of a collection since a revision, up to the last event that both servers
+// have sent, because there may be further changes meanwhile.
 func (s *shared) sameEvents(ctx context.Context, path, since string) error {
 	const seconds = "2"
 	query := path + "?watch=1&timeoutSeconds=" + seconds + "&resourceVersion=" + since
@@ -334,9 +333,9 @@ func (s *shared) sameEvents(ctx context.Context, path, since string) error {
 	return nil
 }
 
-// creates makes each namespaced object anew through one server, in a namespace of
-// its own. What it takes, the other must serve; not all is: an object of the dump may
-// have what only a controller may write.
+// creates creates a copy of each namespaced object through one server, in another namespace. The other server must
+// return the objects that were accepted. Some are refused: an object in the dump may have values that only a
+// controller may write.
 func (s *shared) creates(t *testing.T, by *apiServer) {
 	namespace := "made-by-" + by.name
 	if status, body := by.must(
@@ -345,7 +344,7 @@ func (s *shared) creates(t *testing.T, by *apiServer) {
 	); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
 	}
-	account := []byte(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`) // that Pods need
+	account := []byte(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`) // required by Pods
 	if status, body := by.must(
 		t, http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", jsonType, jsonType, account,
 	); status != http.StatusCreated && status != http.StatusConflict {
@@ -357,7 +356,7 @@ func (s *shared) creates(t *testing.T, by *apiServer) {
 	each(t, s.entries, func(d dumped) error {
 		path, name, body := d.anew(namespace)
 		if path == "" || hasPrefix(path[strings.LastIndexByte(path, '/'):], "/limitranges", "/resourcequotas") {
-			return nil // those would refuse the others
+			return nil // these would refuse the other objects
 		}
 		status, answer, err := by.call(t.Context(), http.MethodPost, path, jsonType, jsonType, body)
 		if err != nil {
@@ -384,9 +383,8 @@ func (s *shared) creates(t *testing.T, by *apiServer) {
 	}
 }
 
-// anew returns where to create the object in another namespace, as what, and its
-// body. The path is empty for what has no namespace. Objects of the same name in
-// different namespaces get names of their own.
+// anew returns the path for creating a copy of the object in another namespace, its name, and its body. The path is
+// empty for objects without a namespace. Objects with the same name in different namespaces get different names.
 func (d dumped) anew(namespace string) (path, name string, body []byte) {
 	before, after, ok := strings.Cut(d.Path, "/namespaces/")
 	_, rest, nested := strings.Cut(after, "/")
@@ -410,13 +408,13 @@ func (d dumped) anew(namespace string) (path, name string, body []byte) {
 	object["metadata"] = metadata
 	body, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // it was read from JSON
+		panic(err) // it comes from JSON
 	}
 	return before + "/namespaces/" + namespace + "/" + resource, name, body
 }
 
-// deletes deletes each namespaced object through one of the servers in turn. Both
-// agree on what is left, and on what watchers are told.
+// deletes deletes each namespaced object through one of the servers in turn. Both servers must return the same
+// remaining objects, and send the same events to watchers.
 func (s *shared) deletes(t *testing.T) {
 	before := s.revision(t)
 	type turn struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// bodyAttacks are on what decodes and stores request bodies.
+// bodyAttacks are attacks on the code that decodes and stores request bodies.
 func bodyAttacks() []row {
 	return []row{
 		{

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// cacheAttacks are on reads, watches, the store and its history.
+// cacheAttacks are attacks on reads, watches, the store and its history.
 func cacheAttacks() []row {
 	return []row{
 		{
@@ -27,8 +27,8 @@ func cacheAttacks() []row {
 			run:    futureVersions,
 		},
 		{
-			// A watcher that does not read is a place in the log that all watchers share, and
-			// one buffer. No single guard makes it so; the limit of memory holds it.
+			// A watcher that does not read costs a position in the log that all watchers share, and one buffer. This
+			// follows from the design; there is no single check to remove. The limit of memory guards it.
 			name: "watchers that stop reading", row: "7",
 			rights: []right{{resources: "configmaps", verbs: "list,watch"}},
 			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 100)) },
@@ -48,7 +48,7 @@ func cacheAttacks() []row {
 			rights: []right{{resources: "configmaps", verbs: "list"}},
 			setup:  manyObjects,
 			run:    readsFarBehind,
-			// The writes of the administrator, that put the log out of reach, are a part of it.
+			// The measured usage includes the administrator's writes, which remove old changes from the log.
 			limits: limits{cpu: 10 * time.Second, peak: 256 << 20, kept: 96 << 20},
 		},
 		{
@@ -87,8 +87,8 @@ func encode(v any) []byte {
 	return b
 }
 
-// futureVersions: reads of a revision that is still to come end with 504, and a watch
-// is sent nothing.
+// futureVersions reads at a revision that does not exist yet, which must end with 504, and watches from it, which must
+// send nothing.
 func futureVersions(a *attack) {
 	future := strconv.Itoa(1 << 40)
 	got := a.user.get(a.path("configmaps?resourceVersion="+future)).want(a, http.StatusGatewayTimeout)
@@ -102,8 +102,7 @@ func futureVersions(a *attack) {
 	}
 }
 
-// stalledWatchers opens watches that are never read, and has an object of 100 KB
-// written over and over.
+// stalledWatchers opens watches that are never read, while an object of 100 KB is written repeatedly.
 func stalledWatchers(a *attack) {
 	const watchers = 50
 	for i := range watchers {
@@ -121,8 +120,8 @@ func stalledWatchers(a *attack) {
 	}
 }
 
-// largeUpdates writes an object of 900 KB so often that the log of the resource has to
-// forget, with somebody who watches.
+// largeUpdates writes an object of 900 KB so often that the log of the resource has to drop changes, while a client
+// watches.
 func largeUpdates(a *attack) {
 	watch, cancel := context.WithCancel(context.Background())
 	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap("big", 10))).want(a, http.StatusCreated)
@@ -143,7 +142,7 @@ func largeUpdates(a *attack) {
 	}
 }
 
-// drain reads until the end and returns how much it read.
+// drain reads until the end and returns the number of bytes.
 func drain(r interface{ Read([]byte) (int, error) }) int {
 	buffer, sum := make([]byte, 64<<10), 0
 	for {
@@ -155,7 +154,7 @@ func drain(r interface{ Read([]byte) (int, error) }) int {
 	}
 }
 
-// manyObjects makes so many objects that reading all of them is expensive.
+// manyObjects creates so many objects that reading all of them is expensive.
 func manyObjects(a *attack) {
 	var wg sync.WaitGroup
 	const writers = 8
@@ -171,9 +170,8 @@ func manyObjects(a *attack) {
 	wg.Wait()
 }
 
-// readsFarBehind takes continue tokens and revisions while the administrator writes so
-// much that the cache no longer knows the first of them, and then reads one page, and
-// one object, at each of them.
+// readsFarBehind collects continue tokens and revisions while the administrator writes so much that the cache no
+// longer has the first of them. Then it reads one page, and one object, at each of them.
 func readsFarBehind(a *attack) {
 	var lists []listMeta
 	object := configMap("c-00000", 900<<10)
@@ -194,7 +192,7 @@ func readsFarBehind(a *attack) {
 		object["data"].(map[string]any)["n"] = strconv.Itoa(i)
 		a.admin.send(http.MethodPut, a.path("configmaps/c-00000"), jsonType, encode(object)).want(a, http.StatusOK)
 	}
-	const small = 320 // a log that keeps some events whatever their size forgets the first ones by these
+	const small = 320 // a log that keeps a number of events of any size drops the first ones because of these
 	for i := range small {
 		a.admin.send(
 			http.MethodPatch, a.path("configmaps/c-00001"), mergeType, fmt.Appendf(nil, `{"data":{"m":"%d"}}`, i),
@@ -208,7 +206,7 @@ func readsFarBehind(a *attack) {
 		).want(a, http.StatusOK)
 	}
 	if err != nil || raceDetector {
-		return // nothing is measured here
+		return // nothing is measured on this system
 	}
 	after, err := usageOf(a.server.cmd.Process.Pid)
 	if err != nil {
@@ -222,13 +220,13 @@ func readsFarBehind(a *attack) {
 	a.Logf("%d reads behind the log used %v of processor time", 2*revisions, cpu)
 }
 
-// listMeta is what is read of a list.
+// listMeta is the part of a list that the test reads.
 type listMeta struct {
 	Metadata struct{ Continue, ResourceVersion string }
 }
 
-// compactedReads asks for what the store has forgotten: 410, with a token that goes on
-// for lists, on lists and watches.
+// compactedReads reads at revisions that the store has compacted. The response must be 410, for lists with a token
+// that continues at the latest state, for lists and for watches.
 func compactedReads(a *attack) {
 	first := a.user.get(a.path("configmaps?limit=5")).want(a, http.StatusOK)
 	var list listMeta
@@ -253,14 +251,14 @@ func compactedReads(a *attack) {
 	}
 }
 
-// overwrites writes 400 MB into one object, and waits for the space to come back.
+// overwrites writes 400 MB into one object, and waits until the space is free again.
 func overwrites(a *attack) {
 	a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap("big", 10))).want(a, http.StatusCreated)
 	rng := rand.NewChaCha8([32]byte{})
 	for range a.size(800, 4000) {
-		// Text that compresses as little as text can.
+		// Random bytes in base64, which are text that compresses as little as possible.
 		text := make([]byte, 375<<10)
-		_, _ = rng.Read(text) // it never fails
+		_, _ = rng.Read(text) // never fails
 		object := configMap("big", 0)
 		object["data"].(map[string]any)["text"] = base64.StdEncoding.EncodeToString(text)
 		a.user.send(http.MethodPut, a.path("configmaps/big"), jsonType, encode(object)).want(a, http.StatusOK)
@@ -278,12 +276,12 @@ func overwrites(a *attack) {
 	a.Logf("the store had %.0f MiB, and has %.0f", mib(most), mib(now))
 }
 
-// diskUsage returns the size of all files below a directory, but for the ballast.
+// diskUsage returns the size of all files below a directory, without the ballast file.
 func diskUsage(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.Contains(filepath.Base(path), "ballast") {
-			return nil //nolint:nilerr // it was deleted meanwhile
+			return nil //nolint:nilerr // it was deleted in the meantime
 		}
 		if info, err := d.Info(); err == nil {
 			sum += info.Size()

@@ -29,7 +29,7 @@ const (
 	applyType     = "application/apply-patch+yaml"
 )
 
-// users is how many users the file of tokens has for attackers.
+// users is the number of users for attackers in the file of tokens.
 const users = 300
 
 const (
@@ -50,7 +50,7 @@ func writeTokens(dir string) error {
 	return os.WriteFile(filepath.Join(dir, tokensFile), []byte(b.String()), 0o600)
 }
 
-// client sends requests as one user, on connections of its own.
+// client sends requests as one user, on its own connections.
 type client struct {
 	t     *testing.T
 	url   string
@@ -62,7 +62,7 @@ type client struct {
 func newClient(t *testing.T, url, token string, http1 bool) *client {
 	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the server is a child process
 	c := &client{t: t, url: url, token: token, http: &http.Client{Timeout: 2 * patience}}
-	// Redirects are answers like any other.
+	// Redirects are returned like other responses.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	if http1 {
 		c.http.Transport = &http.Transport{TLSClientConfig: config, DisableCompression: true}
@@ -74,7 +74,7 @@ func newClient(t *testing.T, url, token string, http1 bool) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// answer is what a request got. status is 0 if the connection was cut.
+// answer is the response to a request. status is 0 if the connection was cut.
 type answer struct {
 	request string
 	status  int
@@ -83,8 +83,7 @@ type answer struct {
 	err     error
 }
 
-// send sends a request and reads the whole answer. headers are names and values in
-// turn. body is nil for none.
+// send sends a request and reads the whole response. headers are names and values in turn. body may be nil.
 func (c *client) send(method, path, contentType string, body []byte, headers ...string) *answer {
 	return c.sendContext(context.Background(), method, path, contentType, body, headers...)
 }
@@ -106,8 +105,7 @@ func (c *client) sendContext(
 	return a
 }
 
-// open sends a request and returns the answer, of which the caller reads and closes
-// the body.
+// open sends a request and returns the response. The caller must read and close its body.
 func (c *client) open(
 	ctx context.Context, method, path, contentType string, body []byte, headers ...string,
 ) (*http.Response, error) {
@@ -131,12 +129,12 @@ func (c *client) open(
 	return c.http.Do(r)
 }
 
-// get is send for a read.
+// get is send with the method GET.
 func (c *client) get(path string, headers ...string) *answer {
 	return c.send(http.MethodGet, path, "", nil, headers...)
 }
 
-// want fails the test unless the answer has one of the statuses.
+// want fails the test unless the response has one of the statuses.
 func (a *answer) want(t testing.TB, statuses ...int) *answer {
 	t.Helper()
 	for _, s := range statuses {
@@ -152,14 +150,14 @@ func (a *answer) want(t testing.TB, statuses ...int) *answer {
 	return a
 }
 
-// reason is that of a Status.
+// reason returns the reason of a Status, or "" for another response.
 func (a *answer) reason() string {
 	var status struct{ Reason string }
-	_ = json.Unmarshal(a.body, &status) // another answer has no reason
+	_ = json.Unmarshal(a.body, &status) // another response has no reason
 	return status.Reason
 }
 
-// shorten makes a text fit for a message.
+// shorten shortens a text for messages.
 func shorten(s string) string {
 	const most = 300
 	if len(s) <= most {
@@ -168,7 +166,7 @@ func shorten(s string) string {
 	return fmt.Sprintf("%s... (%d bytes)", s[:most], len(s))
 }
 
-// eventually repeats check until it returns nil, for patience at most.
+// eventually calls check until it returns nil, for at most patience.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	var err error

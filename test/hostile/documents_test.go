@@ -11,7 +11,7 @@ import (
 	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 )
 
-// documentAttacks are on the forms of bodies: JSON, YAML, protobuf, CBOR and patches.
+// documentAttacks are attacks by the structure of bodies in JSON, YAML, protobuf, CBOR and patches.
 func documentAttacks() []row {
 	all := []right{{resources: "configmaps,pods", verbs: "create,update,patch,get,list,delete"}}
 	return []row{
@@ -19,7 +19,7 @@ func documentAttacks() []row {
 		{name: "YAML aliases of aliases", row: "21", rights: all, run: aliases},
 		{name: "JSON patches that are long or grow", row: "22", rights: all, setup: oneConfigMap, run: jsonPatches},
 		{name: "patches of great depth, of all types", row: "20", rights: all, setup: oneConfigMap, run: deepPatches},
-		// The decoders themselves refuse these; the row is there for others that may come.
+		// The decoders themselves refuse these bodies; the row guards decoders that may be added.
 		{name: "protobuf that is malformed", row: "23", rights: all, run: malformedProtobuf},
 		{name: "CBOR that is malformed", row: "23", server: "cbor", rights: all, run: malformedCBOR},
 		{name: "quantities of pods, in every encoding and patch", row: "34", rights: all, setup: onePod, run: quantities},
@@ -60,7 +60,7 @@ func pod(name string, annotations map[string]any) map[string]any {
 	}
 }
 
-// define makes a cluster-scoped custom resource of a kind, with a schema of spec.
+// define creates a definition of a cluster-scoped kind; spec is the schema.
 func define(a *attack, kind, schema string) {
 	a.Helper()
 	plural := strings.ToLower(kind) + "s"
@@ -80,13 +80,13 @@ func define(a *attack, kind, schema string) {
 	})
 }
 
-// refused are the statuses of a body that is not taken.
+// refused are the statuses for a body that is refused.
 func refused() []int {
 	return []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 }
 
-// deepBodies sends nesting of just under 3 MiB, balanced and not, where nothing is
-// expected and in a field that takes anything.
+// deepBodies sends bodies of almost 3 MiB of nested arrays or objects, complete and incomplete, in the place of an
+// unknown field and of a field of any type.
 func deepBodies(a *attack) {
 	const size = 3<<20 - 1000
 	for _, s := range []struct{ open, close string }{{"[", "]"}, {`{"a":`, "}"}, {"[", ""}, {`{"a":`, ""}} {
@@ -104,7 +104,7 @@ func deepBodies(a *attack) {
 		}
 		a.user.send(http.MethodPatch, a.path("configmaps/x")+"?fieldManager=f", applyType, body).want(a, refused()...)
 	}
-	// The decoders would take this, and drop or keep the field.
+	// The decoders would accept this, and remove or keep the field.
 	const depth = 5000
 	field := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 	body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"x":` + field + "}")
@@ -116,14 +116,14 @@ func deepBodies(a *attack) {
 	a.user.send(
 		http.MethodPatch, a.path("configmaps/x?fieldManager=f&fieldValidation=Ignore"), applyType, body,
 	).want(a, http.StatusBadRequest)
-	// YAML that is not JSON too has a decoder of its own.
+	// YAML that is not also JSON has a decoder of its own.
 	yaml := append([]byte("# a comment\n"), body...)
 	a.user.send(
 		http.MethodPatch, a.path("configmaps/x?fieldManager=f&fieldValidation=Ignore"), applyType, yaml,
 	).want(a, http.StatusBadRequest)
 }
 
-// aliases has a document that is small and stands for gigabytes.
+// aliases sends a small YAML document that stands for gigabytes.
 func aliases(a *attack) {
 	laughs := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'l'; c++ {
@@ -150,8 +150,7 @@ func jsonPatches(a *attack) {
 	a.user.send(http.MethodPatch, a.path("configmaps/a"), jsonPatchType, encode(growing)).want(a, refused()...)
 }
 
-// deepPatches sends merge patches of a depth for which merging level by level is
-// quadratic.
+// deepPatches sends merge patches so deep that merging level by level takes quadratic time.
 func deepPatches(a *attack) {
 	deep := []byte(strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000))
 	for _, contentType := range []string{mergeType, strategicType, applyType} {
@@ -168,9 +167,9 @@ func deepPatches(a *attack) {
 func malformedProtobuf(a *attack) {
 	header := []byte("k8s\x00")
 	long := bytes.Repeat([]byte{0xff}, 100)
-	group := bytes.Repeat([]byte{0x0b}, 100000) // groups in groups
+	group := bytes.Repeat([]byte{0x0b}, 100000) // nested groups
 	wrap := func(raw []byte) []byte {
-		// runtime.Unknown: type metadata, raw of a length that follows.
+		// A runtime.Unknown: type metadata, and a raw field of the following length.
 		message := append([]byte{0x0a, 0x0f, 0x0a, 0x02, 'v', '1', 0x12, 0x09}, "ConfigMap"...)
 		message = append(message, 0x12)
 		for n := len(raw); ; n >>= 7 {
@@ -185,7 +184,7 @@ func malformedProtobuf(a *attack) {
 	for _, body := range [][]byte{
 		nil, header, append(slices.Clone(header), long...), append(slices.Clone(header), group...), wrap(long), wrap(group),
 		wrap([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}),
-		wrap([]byte{0x0a, 0x03, 0x0a, 0x01, 0xff}), // a name that is no UTF-8
+		wrap([]byte{0x0a, 0x03, 0x0a, 0x01, 0xff}), // a name that is not valid UTF-8
 	} {
 		if body != nil {
 			a.user.send(http.MethodPost, a.path("configmaps"), protoType, body).want(a, refused()...)
@@ -193,8 +192,8 @@ func malformedProtobuf(a *attack) {
 	}
 }
 
-// malformedCBOR sends what is no CBOR, or deep, or longer than it is; and a quantity
-// that takes long to read, which the decoder itself would take.
+// malformedCBOR sends bodies that are not CBOR, are deep, or are shorter than they claim, and a quantity that takes
+// long to parse, which the decoder itself would accept.
 func malformedCBOR(a *attack) {
 	limits := map[string]any{"cpu": "1e-9999999"}
 	costly := pod("q", nil)
@@ -218,8 +217,8 @@ func malformedCBOR(a *attack) {
 	}
 }
 
-// quantities have a size that is no bound of what they stand for, behind what might
-// hide them from a check of the text.
+// quantities sends quantities whose text is short but whose value is huge, written in ways that a check of the text
+// might miss.
 func quantities(a *attack) {
 	limited := func(member string) []byte {
 		return []byte(
@@ -234,11 +233,11 @@ func quantities(a *attack) {
 			`"cpu":` + quoted, `"cpu":` + escaped, `"cpu":` + quoted + `,"cpu":"1"`, `"cpu":"1","cpu":` + quoted,
 		} {
 			if a.Failed() {
-				return // each of the others would take a minute too
+				return // each of the others would take a minute, too
 			}
 			body := limited(member)
 			for _, validation := range []string{"Strict", "Ignore"} {
-				// A value that is replaced by a second one may be dropped unread.
+				// A value that a second one replaces may be dropped without parsing it.
 				statuses := append(refused(), http.StatusCreated)
 				a.user.send(
 					http.MethodPost, a.path("pods?dryRun=All&fieldValidation="+validation), jsonType, body,
@@ -267,7 +266,7 @@ func quantities(a *attack) {
 
 func costlyRules(a *attack) {
 	for i, schema := range []string{
-		// Each element with each other, without a bound of the list.
+		// This rule compares each element with every other one, and the list has no maximal length.
 		`{"type":"object","properties":{"l":{"type":"array","items":{"type":"string"},` +
 			`"x-kubernetes-validations":[{"rule":"self.all(a, self.all(b, self.all(c, a != b || b != c)))"}]}}}`,
 		`{"type":"object","properties":{"s":{"type":"array","items":{"type":"array","items":{"type":"string"}}}},` +
@@ -287,7 +286,7 @@ func costlyRules(a *attack) {
 	}
 }
 
-// pathNames has names of objects that lead out of their place in a store or a URL.
+// pathNames uses names of objects that lead to other places in a store or a URL.
 func pathNames(a *attack) {
 	for _, name := range []string{"..", ".", "a/b", "a%2fb", "../../secrets", "%"} {
 		body := map[string]any{"metadata": map[string]any{"name": name}}
@@ -301,7 +300,7 @@ func pathNames(a *attack) {
 			a.user.send(method, a.path("configmaps/"+name), "", nil).want(a, http.StatusBadRequest)
 		}
 	}
-	// An escaped slash is a slash: this is another resource, which the user may not read.
+	// An escaped slash is read as a slash: this is another resource, which the user may not read.
 	a.user.get(a.path("configmaps/..%2fsecrets")).want(a, http.StatusNotFound, http.StatusForbidden, http.StatusBadRequest)
 }
 
@@ -319,5 +318,5 @@ func patchDirectives(a *attack) {
 	}
 }
 
-// cheap is the limit of an attack that must be turned away at once.
+// cheap is the limit for attacks that must be refused at once.
 func cheap() limits { return limits{cpu: 500 * time.Millisecond, peak: 48 << 20} }

@@ -17,18 +17,18 @@ import (
 	"github.com/keelson-dev/keelson"
 )
 
-// edgeAttacks are on connections, authentication, authorization and metrics.
+// edgeAttacks are attacks on connections, authentication, authorization and metrics.
 func edgeAttacks() []row {
 	return []row{
 		{name: "impersonation without the right to it", row: "11", run: impersonation},
 		{name: "headers of a front proxy", row: "9", run: spoofedHeaders},
 		{name: "label selector of 900 KB", row: "31", run: longSelectors, limits: cheap()},
-		// Each request is one of a connection, because strangers lose theirs.
+		// Each request is the only one on its connection, because connections of unauthenticated clients are closed.
 		{name: "paths that are all different", row: "31", run: manyPaths, limits: limits{cpu: 6 * time.Second}},
 		{name: "paths of 900 KB", row: "31", run: longPaths, limits: limits{cpu: 3 * time.Second}},
 		{name: "paths that are no UTF-8", row: "31", run: invalidPaths},
-		// What bounds this is net/http: it serves no more requests of a connection at a time
-		// than it has streams, and ends a connection with too many that wait.
+		// The limit is in net/http: it serves only as many requests of a connection at a time as there may be streams,
+		// and closes a connection on which too many wait.
 		{name: "rapid reset", row: "25", run: rapidReset, limits: limits{cpu: 5 * time.Second}},
 		{name: "streams beyond the limit", row: "25", run: manyStreams},
 		{name: "headers beyond the limit", row: "25", run: largeHeaders, limits: limits{peak: 128 << 20}},
@@ -43,7 +43,7 @@ func edgeAttacks() []row {
 			name: "answers that are not read", row: "32",
 			rights: []right{{resources: "configmaps", verbs: "list"}},
 			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 900<<10)) },
-			// The answers are written from the bytes that the cache has.
+			// The responses are written from the bytes in the cache.
 			run: unreadLists, limits: limits{peak: 64 << 20},
 		},
 		{
@@ -53,7 +53,7 @@ func edgeAttacks() []row {
 				a.create(a.path("configmaps"), configMap("big", 900<<10))
 				a.grant("other", "bystander", a.namespace, []right{{resources: "configmaps", verbs: "get"}})
 			},
-			// One user may have seven eighths of 128 MiB; as much again is garbage meanwhile.
+			// One user may use seven eighths of 128 MiB; the same amount may be garbage that is not collected yet.
 			run: unreadCopies, limits: limits{cpu: 6 * time.Second, peak: 600 << 20},
 		},
 		{
@@ -61,7 +61,7 @@ func edgeAttacks() []row {
 			rights: []right{{resources: "configmaps", verbs: "patch"}},
 			setup:  func(a *attack) { a.create(a.path("configmaps"), configMap("big", 500<<10)) },
 			run:    unreadWrites,
-			// Writes that are under way together take most of it. What is kept are the log and what the store has in memory.
+			// Concurrent writes use most of it. The log and the memory of the store are kept.
 			limits: limits{cpu: 16 * time.Second, peak: 640 << 20, kept: 128 << 20},
 		},
 		{
@@ -74,7 +74,7 @@ func edgeAttacks() []row {
 			run:    credentials,
 		},
 		{name: "tokens that an issuer signed and that do not hold", row: "S12", server: "issuer", run: issuerTokens},
-		// Each attempt waits by itself, before it has a seat, and ends with its client.
+		// Each attempt waits without a seat, and ends when its client disconnects.
 		{
 			name: "webhook of tokens that hangs", row: "36", server: "webhook", run: hangingTokens,
 			limits: limits{cpu: 3 * time.Second},
@@ -93,7 +93,7 @@ func impersonation(a *attack) {
 	} {
 		a.user.get("/api/v1/namespaces", headers...).want(a, http.StatusForbidden)
 	}
-	// A group alone is a mistake, and no way around the check.
+	// A group header without a user header is refused, and does not get around the check.
 	a.user.get("/api/v1/namespaces", "Impersonate-Group", "system:masters").want(
 		a, http.StatusForbidden, http.StatusInternalServerError, http.StatusBadRequest,
 	)
@@ -114,7 +114,7 @@ func spoofedHeaders(a *attack) {
 	}
 }
 
-// longSelectors has selectors of almost as much as a request line may be.
+// longSelectors sends selectors that are almost as long as a request line may be.
 func longSelectors(a *attack) {
 	labels := "/api/v1/pods?labelSelector=" + strings.TrimSuffix(strings.Repeat("a!=b,", 180000), ",")
 	fields := "/api/v1/pods?fieldSelector=" + strings.TrimSuffix(strings.Repeat("a!=b,", 180000), ",")
@@ -130,8 +130,8 @@ func (a *attack) scrape() string {
 	return string(a.admin.get("/metrics").want(a, http.StatusOK).body)
 }
 
-// notInMetrics fails the test if the metrics grew by more than some lines, or if they
-// hold a text of the attacker's.
+// notInMetrics fails the test if the metrics have grown by more than some lines, or contain a text that the attacker
+// has sent.
 func (a *attack) notInMetrics(before, text string) {
 	a.Helper()
 	after := a.scrape()
@@ -193,7 +193,7 @@ func invalidPaths(a *attack) {
 	} {
 		a.anonymous.get(path).want(a, http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest)
 		a.user.get(path).want(a, http.StatusForbidden, http.StatusNotFound, http.StatusBadRequest)
-		// A list of a namespace that cannot be is empty.
+		// A list of a namespace with an invalid name is empty.
 		a.admin.get(path).want(a, http.StatusNotFound, http.StatusBadRequest, http.StatusOK)
 	}
 	a.scrape()
@@ -207,14 +207,14 @@ func rapidReset(a *attack) {
 			id := 2*i + 1
 			if c.headers(id, true, http.MethodGet, "/api/v1/namespaces") != nil ||
 				c.write(func(f *http2.Framer) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) }) != nil {
-				break // the server has had enough of it
+				break // the server has closed the connection
 			}
 		}
 	}
 }
 
-// manyStreams opens more streams than the server allows on one connection, each with a
-// body that does not come: those above the limit are refused.
+// manyStreams opens more streams on one connection than the server allows, each with a body that is not sent. The
+// streams above the limit are refused.
 func manyStreams(a *attack) {
 	c := a.dialHTTP2(true)
 	const streams = 2000
@@ -248,12 +248,12 @@ func largeHeaders(a *attack) {
 		_, _ = io.WriteString(
 			conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 4000)+"\r\n",
 		)
-	}() // the server may close before it has read all
+	}() // the server may close the connection before it has read everything
 	if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil &&
 		resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		a.Errorf("%d", resp.StatusCode)
 	}
-	// Many references to one header of the compression's table.
+	// Many references to one header in the compression table.
 	c := a.dialHTTP2(true)
 	pairs := []string{"x-large", strings.Repeat("x", 3500)}
 	for range 3000 {
@@ -264,7 +264,7 @@ func largeHeaders(a *attack) {
 			break
 		}
 	}
-	// A block of headers that does not end.
+	// A block of headers without an end.
 	endless := a.dialHTTP2(true)
 	if err := endless.write(func(f *http2.Framer) error {
 		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}, EndStream: true})
@@ -273,7 +273,7 @@ func largeHeaders(a *attack) {
 	}
 	block := make([]byte, 16<<10)
 	for i := range block {
-		block[i] = 0x82 // :method GET, again and again
+		block[i] = 0x82 // :method GET, repeated
 	}
 	for range 2000 {
 		if endless.write(func(f *http2.Framer) error { return f.WriteContinuation(1, false, block) }) != nil {
@@ -290,8 +290,7 @@ func largeHeaders(a *attack) {
 	})
 }
 
-// strangers have no credentials, or wrong ones: their connections are closed after an
-// answer.
+// strangers sends requests with no or wrong credentials. Their connections are closed after the response.
 func strangers(a *attack) {
 	for _, header := range []string{"", "Authorization: Bearer wrong\r\n", "Authorization: Basic eDp4\r\n"} {
 		for range a.size(50, 1000) {
@@ -316,7 +315,7 @@ const selfReview = `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectA
 
 const selfReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-// withheldBodies begins writes whose bodies never come; those of others are served.
+// withheldBodies begins writes whose bodies are never sent; the writes of others must be served.
 func withheldBodies(a *attack) {
 	for range 6 {
 		c := a.dialHTTP2(true)
@@ -338,15 +337,14 @@ func withheldBodies(a *attack) {
 	for range 20 {
 		other.send(http.MethodPost, a.path("configmaps"), jsonType, []byte("{}")).want(a, http.StatusForbidden)
 	}
-	// A body that is waited for holds no seat, so there are some for the attacker too.
+	// A request whose body is still being read has no seat, so other requests of the attacker are served, too.
 	a.user.send(http.MethodPost, selfReviews, jsonType, []byte(selfReview)).want(a, http.StatusCreated)
 }
 
-// partialBodies sends the first 600 KB of bodies of 3 MB, for which the server keeps 2 MiB
-// each. The attacker gets no more than its part of the memory for bodies, and the bodies
-// of others are read.
+// partialBodies sends the first 600 KB of bodies of 3 MB, for each of which the server keeps 2 MiB. The attacker must
+// get only its part of the memory for bodies, and the bodies of others must be read.
 func partialBodies(a *attack) {
-	const bodies, enough = 90, 20 // of 128 MiB a user alone has 112
+	const bodies, enough = 90, 20 // one user may use 112 of 128 MiB
 	var refused atomic.Int64
 	for range bodies {
 		conn := a.dial("http/1.1")
@@ -354,7 +352,7 @@ func partialBodies(a *attack) {
 			"\r\nContent-Type: " + jsonType +
 			"\r\nContent-Length: 3000000\r\n\r\n"
 		if _, err := io.WriteString(conn, head+strings.Repeat(" ", 600<<10)); err != nil {
-			continue // it was answered before it was sent
+			continue // it was answered before everything was sent
 		}
 		go func() {
 			if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil &&
@@ -378,8 +376,8 @@ func partialBodies(a *attack) {
 	}
 }
 
-// waitingReads sends more requests that wait for the server, with a seat, than there are
-// seats: of a revision to come. One user has no more than its part of them.
+// waitingReads sends more requests than there are seats. They wait in the server, with a seat, for a revision that
+// does not exist yet. One user must not get more than its part of the seats.
 func waitingReads(a *attack) {
 	const connections, streams, seats = 6, 90, 400
 	all := make([]*connection, connections)
@@ -411,14 +409,13 @@ func waitingReads(a *attack) {
 	a.othersRead()
 }
 
-// ping returns when the server has read what was sent before.
+// ping returns when the server has read all frames that were sent before.
 func (c *connection) ping() error {
 	return c.write(func(f *http2.Framer) error { return f.WritePing(false, [8]byte{1}) })
 }
 
-// unread opens a connection whose streams' windows are closed, sends so many requests as
-// an attacker may on one connection, and waits until all are answered. It adds the number
-// of answers to those in counts, by status.
+// unread opens a connection whose flow-control windows are closed, sends as many requests as one connection may have,
+// and waits until all are answered. It adds the numbers of responses to counts, by status.
 func (a *attack) unread(counts map[string]int, method, path, body string, pairs ...string) {
 	a.Helper()
 	const streams = 90
@@ -447,7 +444,7 @@ func (a *attack) unread(counts map[string]int, method, path, body string, pairs 
 	}
 }
 
-// unreadLists lists what is large on streams whose window is closed.
+// unreadLists requests large lists on streams whose window is closed.
 func unreadLists(a *attack) {
 	counts := map[string]int{}
 	for range 6 {
@@ -459,8 +456,8 @@ func unreadLists(a *attack) {
 	a.othersRead()
 }
 
-// unreadCopies asks for what has to be put together for each request. When the attacker's
-// answers take too much, further ones are refused; others read on.
+// unreadCopies requests responses that have to be built for each request. When the attacker's responses use too much
+// memory, further requests are refused; others can still read.
 func unreadCopies(a *attack) {
 	counts := map[string]int{}
 	table := "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -481,8 +478,8 @@ func unreadCopies(a *attack) {
 	}
 }
 
-// unreadWrites changes a large object on streams whose window is closed: each answer is a
-// state of its own.
+// unreadWrites changes a large object on streams whose window is closed. Each response contains another state of the
+// object.
 func unreadWrites(a *attack) {
 	counts := map[string]int{}
 	for i := range 6 {
@@ -506,7 +503,7 @@ func (a *attack) othersRead() {
 	}
 }
 
-// stopWithWithheldBodies: a stop takes less than the time that requests may take.
+// stopWithWithheldBodies checks that a stop takes less time than requests may take.
 func stopWithWithheldBodies(a *attack) {
 	for range 5 {
 		c := a.dialHTTP2(true)
@@ -527,7 +524,7 @@ func stopWithWithheldBodies(a *attack) {
 	a.ended = true
 }
 
-// credentials sends secrets in all places where they might be noted.
+// credentials sends secrets in all places that might be logged.
 func credentials(a *attack) {
 	const secret = "VERYSECRETVALUE"
 	stranger := newClient(a.T, a.server.url, secret, false)
@@ -552,8 +549,8 @@ func credentials(a *attack) {
 	}
 }
 
-// hangingTokens sends tokens that only a webhook knows, which never answers. Users
-// whom the server knows are served.
+// hangingTokens sends unknown tokens, for which the server asks a webhook that never answers. Users with other
+// credentials must be served.
 func hangingTokens(a *attack) {
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -574,8 +571,8 @@ func hangingTokens(a *attack) {
 	wg.Wait()
 }
 
-// TestRefusesToStart: a server whose configuration lets clients pass for front proxies
-// does not start.
+// TestRefusesToStart checks that a server does not start if its configuration would let clients impersonate users like
+// a front proxy.
 func TestRefusesToStart(t *testing.T) {
 	for name, want := range map[string]string{"proxies are clients": "overlapping"} {
 		t.Run(name, func(t *testing.T) {

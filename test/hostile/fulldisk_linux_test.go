@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFullDisk writes until a small disk is full: writes are answered 507 then, reads and
-// deletions go on, and when there is room again so do writes. Only root may mount a disk.
+// TestFullDisk writes until a small disk is full. Then writes must be answered 507, and reads and deletions must
+// succeed; when there is space again, writes must succeed. It needs root to mount a disk.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "data")
@@ -22,7 +22,7 @@ func TestFullDisk(t *testing.T) {
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=200m"); err != nil {
 		t.Skipf("no disk of 200 MB can be mounted here: %v", err)
 	}
-	t.Cleanup(func() { // after the server has ended
+	t.Cleanup(func() { // runs after the server has ended
 		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -34,7 +34,7 @@ func TestFullDisk(t *testing.T) {
 	rng := rand.NewChaCha8([32]byte{})
 	write := func(i int) *answer {
 		text := make([]byte, 600<<10)
-		_, _ = rng.Read(text) // it never fails
+		_, _ = rng.Read(text) // never fails
 		object := configMap(fmt.Sprintf("c-%d", i), 0)
 		object["data"].(map[string]any)["text"] = base64.StdEncoding.EncodeToString(text)
 		return admin.send(http.MethodPost, path, jsonType, encode(object))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// attacks is the table: the rows of each area.
+// attacks returns the table: the rows of all areas.
 func attacks() []row {
 	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks())
 }
@@ -21,31 +21,30 @@ func attacks() []row {
 // row is one attack. doc.go explains the fields.
 type row struct {
 	name string
-	// row is the number of the hostile case that the attack belongs to.
+	// row is the number of the case in docs/reliability.md.
 	row string
-	// server is the configuration that is attacked; fresh starts a process for this
-	// row alone.
+	// server is the name of the attacked configuration; fresh starts a process for this row alone.
 	server string
 	fresh  bool
-	// rights are the attacker's in the attack's namespace, clusterRights everywhere.
+	// rights are granted to the attacker in the attack's namespace, clusterRights in all namespaces.
 	rights, clusterRights []right
 	setup                 func(*attack)
 	run                   func(*attack)
 	limits                limits
-	// withoutBystander says why nobody else reads meanwhile; "" has one.
+	// withoutBystander is the reason why no other user reads meanwhile; "" if one does.
 	withoutBystander string
-	// open says what the server does not withstand yet; the row is skipped until then.
+	// open describes what the server does not resist yet; the row is skipped until then.
 	open string
 }
 
-// right allows verbs on resources, both separated by commas, of one API group.
+// right allows verbs on resources of one API group. Both are lists separated by commas.
 type right struct{ group, resources, verbs string }
 
-// limits are what an attack may cost the server. Zero is the value of defaultLimits.
+// limits are the resources that the server may use during an attack. Zero means the value in defaultLimits.
 type limits struct {
 	cpu        time.Duration // processor time, user and system
-	peak       int64         // bytes of resident memory above those before the attack, at any moment
-	kept       int64         // bytes of heap that are still there after the attack
+	peak       int64         // bytes of resident memory above those before the attack, at any time
+	kept       int64         // bytes of heap that are still in use after the attack
 	goroutines int64         // goroutines that are still there after it
 }
 
@@ -70,18 +69,18 @@ func (l limits) or(d limits) limits {
 	return l
 }
 
-// attack is a row under way.
+// attack is a running row.
 type attack struct {
 	*testing.T
 	server                 *process
 	user, admin, anonymous *client
 	userName               string
-	namespace              string // of this attack alone
+	namespace              string // used by this attack alone
 	ends                   []func()
 	ended                  bool // run has stopped the server
 }
 
-// atEnd runs f when the attack has run, before the server's usage is read.
+// atEnd registers f to run after the attack, before the server's usage is read.
 func (a *attack) atEnd(f func()) { a.ends = append(a.ends, f) }
 
 func (a *attack) end() {
@@ -91,18 +90,17 @@ func (a *attack) end() {
 	a.ends = nil
 }
 
-// path returns the path of a core resource, or what is below it, in the attack's
-// namespace.
+// path returns the path of a core resource in the attack's namespace, or of something below it.
 func (a *attack) path(resource string) string {
 	return "/api/v1/namespaces/" + a.namespace + "/" + resource
 }
 
-// groupPath is path for a resource of a group: "apps/v1".
+// groupPath returns the path of a resource in a group version, such as "apps/v1".
 func (a *attack) groupPath(group, resource string) string {
 	return "/apis/" + group + "/namespaces/" + a.namespace + "/" + resource
 }
 
-// size returns small, or large in the long form of the tests.
+// size returns small, or large if KEELSON_LONG is set.
 func (a *attack) size(small, large int) int {
 	if os.Getenv("KEELSON_LONG") != "" {
 		return large
@@ -122,8 +120,7 @@ func (a *attack) create(path string, object map[string]any) {
 	}
 }
 
-// grant gives rights to a user by a role of the given name; in all namespaces for
-// namespace "".
+// grant gives rights to a user by a role with the given name, in all namespaces if namespace is "".
 func (a *attack) grant(name, user, namespace string, rights []right) {
 	a.Helper()
 	const group = "rbac.authorization.k8s.io"
@@ -153,10 +150,10 @@ func (a *attack) grant(name, user, namespace string, rights []right) {
 type fleet struct {
 	t       *testing.T
 	servers map[string]*process
-	taken   int // users that were given to attacks
+	taken   int // the number of users that attacks have used
 }
 
-// serverFor returns the server of a row: one that runs, or a new one.
+// serverFor returns the server for a row: a running one, or a new one.
 func (f *fleet) serverFor(t *testing.T, r row) *process {
 	if r.fresh {
 		return startServer(t, r.server, t.TempDir())
@@ -171,7 +168,7 @@ func (f *fleet) serverFor(t *testing.T, r row) *process {
 	return p
 }
 
-// TestAttacks runs the table.
+// TestAttacks runs all rows.
 func TestAttacks(t *testing.T) {
 	f := &fleet{t: t, servers: map[string]*process{}}
 	for _, r := range attacks() {
@@ -179,7 +176,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// attack carries a row out.
+// attack runs one row.
 func (f *fleet) attack(t *testing.T, r row) {
 	if r.open != "" && os.Getenv("KEELSON_HOSTILE_OPEN") == "" {
 		t.Skip("not withstood yet: " + r.open)
@@ -194,7 +191,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 	defer func() {
 		a.end()
 		if t.Failed() {
-			// What is still under way would be charged to the next row.
+			// Requests that are still running would be counted for the next row.
 			a.server.kill()
 			delete(f.servers, r.server)
 		}
@@ -236,7 +233,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// prepare makes the namespace, the rights and what setup makes.
+// prepare creates the namespace and the rights, and calls setup.
 func (a *attack) prepare(r row) {
 	a.create(
 		"/api/v1/namespaces",
@@ -254,13 +251,13 @@ func (a *attack) prepare(r row) {
 	}
 }
 
-// measured is what a server uses, seen from outside and from inside.
+// measured is the resource usage of a server, as seen by the kernel and by its Go runtime.
 type measured struct {
 	usage
 	insideUsage
 }
 
-// measure collects the server's garbage, and returns what it uses from then on.
+// measure makes the server collect its garbage, and returns its usage from which the attack is measured.
 func (a *attack) measure() measured {
 	a.Helper()
 	m := measured{}
@@ -280,9 +277,8 @@ func (a *attack) measure() measured {
 	return m
 }
 
-// idle waits until the server has nothing to do for this attack: until it uses little
-// processor time, and its goroutines have ended. It stops waiting when the limit of
-// processor time is exceeded, which judge reports.
+// idle waits until the server has no work of this attack: until it uses little processor time and its goroutines have
+// ended. It stops waiting when the limit of processor time is exceeded, which judge reports.
 func (a *attack) idle(before measured, l limits) measured {
 	a.Helper()
 	const look, little = 200 * time.Millisecond, 2
@@ -337,7 +333,7 @@ func (a *attack) judge(before, after measured, l limits) {
 
 func lastLines(text string) string { return text[max(0, len(text)-4000):] }
 
-// bystander is another user who reads while the attack runs.
+// bystander is another user who reads during the attack.
 type bystander struct {
 	client  *client
 	path    string
@@ -348,8 +344,7 @@ type bystander struct {
 	ended   chan struct{}
 }
 
-// newBystander makes a bystander who has read once, so that its connection is there
-// before the attack.
+// newBystander returns a bystander that has read once, so that its connection is open before the attack.
 func (a *attack) newBystander() *bystander {
 	a.Helper()
 	b := &bystander{client: newClient(a.T, a.server.url, bystanderToken, false), path: "/api/v1/namespaces/" + a.namespace}
@@ -367,7 +362,7 @@ func (b *bystander) read() error {
 	return nil
 }
 
-// start begins to read over and over.
+// start starts reading repeatedly.
 func (b *bystander) start() {
 	b.quit, b.ended = make(chan struct{}), make(chan struct{})
 	go func() {
@@ -388,8 +383,7 @@ func (b *bystander) start() {
 	}()
 }
 
-// stop ends the reading, and fails the test if a read failed. It returns how many
-// there were.
+// stop ends the reading, and fails the test if a read failed. It returns the number of reads.
 func (b *bystander) stop() int64 {
 	if b.quit == nil {
 		return 0

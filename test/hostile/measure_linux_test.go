@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// measuring says that usageOf works here.
+// measuring is true if usageOf works on this system.
 const measuring = true
 
 // clockTick is the unit of the times in /proc/PID/stat (USER_HZ, 100 on every
 // architecture that Go runs on).
 const clockTick = 10 * time.Millisecond
 
-// usage is what a process uses, as the kernel counts it.
+// usage is the resource usage of a process as counted by the kernel.
 type usage struct {
 	cpu       time.Duration // user and system, since the process started
-	anonymous int64         // bytes of anonymous memory that are resident
-	resident  int64         // bytes that are resident
-	peak      int64         // the most that was resident since resetPeak
+	anonymous int64         // bytes of resident anonymous memory
+	resident  int64         // bytes of resident memory
+	peak      int64         // the largest value of resident since resetPeak
 }
 
-// usageOf reads the usage of a process.
+// usageOf returns the usage of a process.
 func usageOf(pid int) (usage, error) {
 	var u usage
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return u, err
 	}
-	// The second field is the command in parentheses and may have spaces.
+	// The second field is the command in parentheses, which may contain spaces.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	const utime, stime = 11, 12
 	if len(fields) <= stime {
@@ -53,7 +53,7 @@ func usageOf(pid int) (usage, error) {
 		number := strings.TrimSuffix(strings.TrimSpace(value), " kB")
 		kilobytes, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
-			continue // a line of another form
+			continue // not a line with a number
 		}
 		switch name {
 		case "RssAnon":
@@ -67,7 +67,7 @@ func usageOf(pid int) (usage, error) {
 	return u, nil
 }
 
-// resetPeak makes the present resident memory of a process its peak.
+// resetPeak sets the peak of a process to its current resident memory.
 func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// measuring says that usageOf works here.
+// measuring is true if usageOf works on this system.
 const measuring = false
 
-// usage is what a process uses, as the kernel counts it.
+// usage is the resource usage of a process as counted by the kernel.
 type usage struct {
 	cpu                       time.Duration
 	anonymous, resident, peak int64

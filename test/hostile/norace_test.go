@@ -2,5 +2,5 @@
 
 package hostile
 
-// raceDetector says that figures are many times what they would be without it.
+// raceDetector is true if the race detector is on, with which all figures are much higher.
 const raceDetector = false

@@ -31,40 +31,40 @@ import (
 	"github.com/keelson-dev/keelson/server/pace"
 )
 
-// The test binary is the server when roleVar names a configuration; dirVar is the
-// directory that it may use.
+// The test binary runs as a server if the environment variable roleVar names a configuration. dirVar is the directory
+// that the server may use.
 const (
 	roleVar = "KEELSON_HOSTILE_SERVER"
 	dirVar  = "KEELSON_HOSTILE_DIR"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for something that must happen.
 const patience = time.Minute
 
 // tokensFile is the file of static tokens in a server's directory.
 const tokensFile = "tokens.csv"
 
-// configurations returns the servers that rows may attack, by name. The function
-// changes the configuration of a server with defaults, which may use dir.
+// configurations returns the configurations of servers that rows may attack, by name. Each function changes the
+// default configuration, and may use dir.
 func configurations() map[string]func(dir string, c *keelson.Config) {
 	return map[string]func(string, *keelson.Config){
 		"": func(string, *keelson.Config) {},
-		// history forgets soon.
+		// history keeps history for a short time only.
 		"history": func(_ string, c *keelson.Config) { c.HistoryWindow = 2 * time.Second },
 		// verbose logs every request.
 		"verbose": func(_ string, c *keelson.Config) {
 			const everything = slog.Level(-10)
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: everything}))
 		},
-		// webhook asks a program that never answers whose the tokens are that it does not know.
+		// webhook asks a program that never answers about unknown tokens.
 		"webhook": func(dir string, c *keelson.Config) { c.Authentication.Webhook.ConfigFile = silentWebhook(dir) },
-		// issuer believes the tokens of an issuer of OpenID Connect.
+		// issuer accepts the tokens of an OpenID Connect issuer.
 		"issuer": serveIssuer,
-		// kms has a key-management plug-in for secrets, which the test serves.
+		// kms uses a KMS plug-in for Secrets, which the test serves.
 		"kms": encryptSecrets,
 		// cbor serves CBOR.
 		"cbor": func(_ string, c *keelson.Config) { c.FeatureGates = []string{"CBORServingAndStorage=true"} },
-		// proxies are clients has one authority for both.
+		// proxies are clients has one certificate authority for clients and for front proxies.
 		"proxies are clients": func(dir string, c *keelson.Config) {
 			c.ClientCAFile = filepath.Join(dir, authorityFile)
 			c.Authentication.RequestHeader.ClientCAFile = c.ClientCAFile
@@ -82,13 +82,13 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// serve runs a server until its standard input ends, and answers what is asked there.
+// serve runs a server until its standard input ends, and answers the commands there.
 func serve(name, dir string) error {
 	change, ok := configurations()[name]
 	if !ok {
 		return fmt.Errorf("no configuration is called %q", name)
 	}
-	pace.Start(os.Getenv) // as the command does
+	pace.Start(os.Getenv) // as in cmd/keelson
 	config := keelson.DefaultConfig()
 	config.DataDir, config.SecurePort = filepath.Join(dir, "data"), 0
 	config.TokenAuthFile = filepath.Join(dir, tokensFile)
@@ -126,15 +126,14 @@ func serve(name, dir string) error {
 	return io.EOF // the test has ended
 }
 
-// What a server is asked on its standard input.
+// These are the commands on the standard input of a server.
 const (
-	collect = "collect" // collect the garbage, give memory back, and report
+	collect = "collect" // collect the garbage, return memory to the system, and report usage
 	report  = "report"
-	stop    = "stop" // stop the server, and say what went wrong
+	stop    = "stop" // stop the server and report its error
 )
 
-// stopServer stops a server and returns what went wrong, "" for nothing. It waits for
-// half of the time that a request may take.
+// stopServer stops a server and returns its error, or "". It waits for half of the time that a request may take.
 func stopServer(s *keelson.Server) string {
 	ctx, cancel := context.WithTimeout(context.Background(), keelson.DefaultConfig().RequestTimeout/2)
 	defer cancel()
@@ -144,15 +143,14 @@ func stopServer(s *keelson.Server) string {
 	return ""
 }
 
-// silentWebhook listens on a port, takes connections and never answers. It returns the
-// kubeconfig of that.
+// silentWebhook listens on a port, accepts connections and never answers. It returns the path of a kubeconfig for it.
 func silentWebhook(dir string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		panic(err) // the test's output has it
+		panic(err) // the output of the test shows it
 	}
 	go func() {
-		var open []net.Conn // so that none is closed
+		var open []net.Conn // keeps the connections, so that they are not closed
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -171,7 +169,7 @@ func silentWebhook(dir string) string {
 	return path
 }
 
-// authorityFile is where writeAuthority writes.
+// authorityFile returns the path that writeAuthority writes to.
 const authorityFile = "authority.crt"
 
 // writeAuthority writes the certificate of an authority.
@@ -192,10 +190,10 @@ func writeAuthority(dir string) error {
 	)
 }
 
-// insideUsage is what the Go runtime of the server counts.
+// insideUsage is the usage as counted by the Go runtime of the server.
 type insideUsage struct {
 	Goroutines, Heap, Allocated int64
-	Failure                     string // of a stop
+	Failure                     string // the error of stopping
 }
 
 func inside() insideUsage {
@@ -209,7 +207,7 @@ func inside() insideUsage {
 	return insideUsage{Goroutines: number(0), Heap: number(1), Allocated: number(2)}
 }
 
-// output keeps what a process writes.
+// output keeps the output of a process.
 type output struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -237,8 +235,7 @@ type process struct {
 	ended    chan struct{} // closed when the process has ended
 }
 
-// startServer starts a server of a configuration in a directory. It ends with t, or
-// with this process.
+// startServer starts a server with a configuration in a directory. It ends with t, or with this process.
 func startServer(t *testing.T, configuration, dir string) *process {
 	t.Helper()
 	if err := writeTokens(dir); err != nil {
@@ -268,14 +265,14 @@ func startServer(t *testing.T, configuration, dir string) *process {
 	return p
 }
 
-// line reads a line that the server writes, for patience at most.
+// line reads one line from the server, waiting for at most patience.
 func (p *process) line() (string, error) {
 	defer time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() }).Stop() // ends the reading
 	line, err := p.stdout.ReadString('\n')
 	return strings.TrimSpace(line), err
 }
 
-// ask sends a question to the server's own process and returns its answer.
+// ask sends a command to the server process and returns its answer.
 func (p *process) ask(question string) (insideUsage, error) {
 	var u insideUsage
 	if _, err := fmt.Fprintln(p.stdin, question); err != nil {
@@ -288,13 +285,13 @@ func (p *process) ask(question string) (insideUsage, error) {
 	return u, json.Unmarshal([]byte(line), &u)
 }
 
-// kill ends the process at once, if it runs.
+// kill ends the process at once if it is running.
 func (p *process) kill() {
 	select {
 	case <-p.ended:
 	default:
-		_ = p.cmd.Process.Kill() // it may have ended
-		_ = p.cmd.Wait()         // it was killed
+		_ = p.cmd.Process.Kill() // the process may have ended
+		_ = p.cmd.Wait()         // returns an error because the process was killed
 		close(p.ended)
 	}
 }

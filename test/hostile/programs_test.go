@@ -23,7 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/storage/encrypt/kmstest"
 )
 
-// Attacks that need another program or a disk beside the server.
+// The attacks in this file need another program or a disk.
 
 const (
 	issuerURLFile = "issuer-url"
@@ -32,12 +32,12 @@ const (
 	audience      = "hostile"
 )
 
-// serveIssuer is an issuer of OpenID Connect, in the server's process. It leaves its
-// address and its key in dir, for the attack to sign tokens with.
+// serveIssuer runs an OpenID Connect issuer in the server's process. It writes its address and its key to dir, so that
+// the attack can sign tokens.
 func serveIssuer(dir string, c *keelson.Config) {
 	must := func(err error) {
 		if err != nil {
-			panic(err) // the test's output has it
+			panic(err) // the output of the test shows it
 		}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -64,8 +64,8 @@ func serveIssuer(dir string, c *keelson.Config) {
 	o.UsernamePrefix, o.SigningAlgorithms = "oidc:", []string{"ES256"}
 }
 
-// issuerTokens sends tokens that the issuer signed and that do not hold now, or not here,
-// and some that it did not sign.
+// issuerTokens sends tokens that the issuer has signed but that are not valid now or for this server, and tokens that
+// it has not signed.
 func issuerTokens(a *attack) {
 	read := func(name string) []byte {
 		content, err := os.ReadFile(filepath.Join(a.server.dir, name))
@@ -107,7 +107,7 @@ func issuerTokens(a *attack) {
 		return c.send(http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", jsonType,
 			[]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`))
 	}
-	eventually(a, "a valid token to be believed", func() error { // the keys are fetched at first
+	eventually(a, "a valid token to be believed", func() error { // the server fetches the keys first
 		if got := who(token(own, nil)); got.status != http.StatusCreated || !strings.Contains(string(got.body), "oidc:jane") {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}
@@ -129,27 +129,25 @@ func issuerTokens(a *attack) {
 	}
 }
 
-// kmsSocket is where a server of the configuration "kms" expects its key-management
-// plug-in, below its directory.
+// kmsSocket is the path, below its directory, at which a server with the configuration "kms" expects its KMS plug-in.
 const kmsSocket = "kms"
 
-// encryptSecrets has secrets encrypted with the plug-in.
+// encryptSecrets configures the encryption of Secrets with the plug-in.
 func encryptSecrets(dir string, c *keelson.Config) {
 	c.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n" +
 		"  - kms: {apiVersion: v2, name: vault, endpoint: 'unix://" + filepath.Join(dir, kmsSocket) + "', timeout: 3s}\n"
 	if err := os.WriteFile(c.EncryptionProviderConfig, []byte(text), 0o600); err != nil {
-		panic(err) // the test's output has it
+		panic(err) // the output of the test shows it
 	}
 }
 
-// TestHangingKeyManagement: a server starts again while its key-management plug-in hangs.
-// Other resources are served, also while many requests wait for secrets, and secrets are
-// there again when the plug-in answers. That the cache waits for no plug-in is proved in
-// package registry, with two servers on one store.
+// TestHangingKeyManagement starts a server again while its KMS plug-in hangs. Other resources must be served, also
+// while many requests wait for Secrets, and Secrets must be readable when the plug-in answers. Package registry tests,
+// with two servers on one store, that the cache waits for no plug-in.
 func TestHangingKeyManagement(t *testing.T) {
-	dir, err := os.MkdirTemp("", "kms") // short enough for a socket's address
+	dir, err := os.MkdirTemp("", "kms") // short enough for a socket address
 	if err != nil {
 		t.Fatal(err)
 	}

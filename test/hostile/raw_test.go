@@ -12,8 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// dial opens a connection to the server that speaks a protocol: "http/1.1" or "h2".
-// It is closed when the attack ends.
+// dial opens a connection to the server that speaks "http/1.1" or "h2". It is closed when the attack ends.
 func (a *attack) dial(protocol string) *tls.Conn {
 	a.Helper()
 	address := strings.TrimPrefix(a.server.url, "https://")
@@ -26,23 +25,22 @@ func (a *attack) dial(protocol string) *tls.Conn {
 	return conn
 }
 
-// connection is an HTTP/2 connection whose frames the attack writes itself. What the
-// server sends is read all the time, unless the attack asked not to.
+// connection is an HTTP/2 connection whose frames the attack writes itself. It reads everything that the server sends,
+// unless the attack has asked not to.
 type connection struct {
 	conn   *tls.Conn
-	mu     sync.Mutex // guards what follows, and writes
+	mu     sync.Mutex // guards the fields below, and writes
 	framer *http2.Framer
 	block  bytes.Buffer
 	hpack  *hpack.Encoder
-	status map[uint32]string // by stream, when its headers have come
+	status map[uint32]string // by stream, set when its headers were received
 	ended  map[uint32]bool   // streams that the server has ended or reset
 	goaway bool
 	closed bool // the server has closed the connection
 }
 
-// dialHTTP2 opens an HTTP/2 connection and sends the preface with the settings. A
-// connection that does not read leaves everything that the server sends in the
-// buffers of the kernel.
+// dialHTTP2 opens an HTTP/2 connection and sends the preface with the settings. A connection that does not read leaves
+// everything that the server sends in the buffers of the kernel.
 func (a *attack) dialHTTP2(reads bool, settings ...http2.Setting) *connection {
 	a.Helper()
 	c := &connection{conn: a.dial("h2"), status: map[uint32]string{}, ended: map[uint32]bool{}}
@@ -61,7 +59,7 @@ func (a *attack) dialHTTP2(reads bool, settings ...http2.Setting) *connection {
 	return c
 }
 
-// read notes what the server sends until the connection ends.
+// read records what the server sends until the connection ends.
 func (c *connection) read() {
 	for {
 		frame, err := c.framer.ReadFrame()
@@ -89,7 +87,7 @@ func (c *connection) note(frame http2.Frame) {
 		c.goaway = true
 	case *http2.SettingsFrame:
 		if !f.IsAck() {
-			_ = c.framer.WriteSettingsAck() // a broken connection shows at the next write
+			_ = c.framer.WriteSettingsAck() // a broken connection is noticed at the next write
 		}
 	case *http2.PingFrame:
 		if !f.IsAck() {
@@ -98,8 +96,8 @@ func (c *connection) note(frame http2.Frame) {
 	}
 }
 
-// headers opens a stream with a request. pairs are names and values in turn, after
-// the pseudo-headers. The stream stays open for a body unless end is set.
+// headers opens a stream with a request. pairs are names and values in turn, after the pseudo-headers. The stream
+// stays open for a body unless end is true.
 func (c *connection) headers(stream uint32, end bool, method, path string, pairs ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,15 +113,15 @@ func (c *connection) headers(stream uint32, end bool, method, path string, pairs
 	})
 }
 
-// write runs f, which writes frames.
+// write runs f, which writes frames, with mu held.
 func (c *connection) write(f func(*http2.Framer) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f(c.framer)
 }
 
-// answered returns the statuses of the streams whose answers have begun, and "" of those
-// that the server ended without one.
+// answered returns the statuses of the streams whose responses have begun, and "" for streams that the server has
+// ended without a response.
 func (c *connection) answered() map[uint32]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

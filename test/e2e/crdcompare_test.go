@@ -15,15 +15,14 @@ import (
 	"time"
 )
 
-// variantsEach is how many variants of each object TestRealDefinitionsAsReference
-// sends, unless KEELSON_VARIANTS says another number.
+// variantsEach is the number of variants of each object that TestRealDefinitionsAsKubeAPIServer sends, unless
+// KEELSON_VARIANTS has another number.
 const variantsEach = 12
 
-// TestRealDefinitionsAsReference has kube-apiserver and Keelson serve the same real
-// definitions, and compares what they answer: to the definitions themselves, to the
-// samples of the projects, to objects made of the schemas, and to variants of all of
-// them that are wrong in some place.
-func TestRealDefinitionsAsReference(t *testing.T) {
+// TestRealDefinitionsAsKubeAPIServer creates the same real definitions in kube-apiserver and in Keelson and compares
+// the responses: to the definitions, to the samples of the projects, to objects made from the schemas, and to variants
+// of all of them that have an error in one place.
+func TestRealDefinitionsAsKubeAPIServer(t *testing.T) {
 	dir := logDir(t)
 	reference := kubeAPIServer(t, dir, startEtcd(t, dir))
 	keelson := keelsonOn(t, dir)
@@ -62,11 +61,10 @@ type dryRun struct {
 	body                      []byte
 }
 
-// dryRuns are creations and applications of all objects of a project and of variants
-// of them.
+// dryRuns returns creations and applications of all objects of a project and of variants of them.
 func (m *manifests) dryRuns(written []sample, variants int) []dryRun {
 	var out []dryRun
-	random := rand.New(rand.NewPCG(1, 2)) // the same variants each time
+	random := rand.New(rand.NewPCG(1, 2)) // the same variants in each run
 	add := func(r realResource, object map[string]any) {
 		body := marshal(object)
 		name, _ := dig(object, "metadata", "name").(string)
@@ -96,11 +94,10 @@ func (m *manifests) dryRuns(written []sample, variants int) []dryRun {
 	return out
 }
 
-// variant returns a copy of an object with another value somewhere below its
-// apiVersion, kind and metadata.
+// variant returns a copy of an object with another value in one place, not in its apiVersion, kind and metadata.
 func variant(random *rand.Rand, object map[string]any) map[string]any {
 	out := clone(object).(map[string]any)
-	var places []func(any) // each sets one value, or removes it where that is absent{}
+	var places []func(any) // each sets one value, or removes it if the argument is absent{}
 	collect(out, &places, true)
 	if len(places) == 0 {
 		return out
@@ -136,7 +133,7 @@ func collect(v any, places *[]func(any), top bool) {
 			collect(v[i], places, false)
 			*places = append(*places, func(value any) {
 				if value == (absent{}) {
-					value = v[0] // another element twice
+					value = v[0] // one element twice
 				}
 				v[i] = value
 			})
@@ -165,8 +162,8 @@ func clone(v any) any {
 // comparison sends the same requests to two servers.
 type comparison struct{ reference, keelson *apiServer }
 
-// patience is how long two servers may need to say the same: each has controllers
-// that write conditions when they get to it.
+// patience is how long the test waits until both servers return the same, because their controllers write conditions
+// asynchronously.
 const patience = 10 * time.Second
 
 func (c *comparison) same(ctx context.Context, method, path, contentType string, body []byte) error {
@@ -193,9 +190,8 @@ func (c *comparison) same(ctx context.Context, method, path, contentType string,
 	}
 }
 
-// normalized forgets what no two servers have in common: uids, times and versions.
-// Conditions, the causes of a Status, which its message repeats, and errors of merging
-// have no order.
+// normalized removes UIDs, times and versions, which always differ. It sorts conditions, the causes of a Status (and
+// its message, which lists them), and merge errors, which have no defined order.
 func normalized(answer []byte) []byte {
 	var v map[string]any
 	if err := json.Unmarshal(answer, &v); err != nil {
