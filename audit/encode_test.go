@@ -14,7 +14,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// words are what random events are made of: what JSON, and HTML in it, escapes.
+// words are the texts in random events, with characters that are escaped in JSON and in HTML.
 var words = []string{"", "a", "pods", `"quoted"`, "<script>&", "ünïcode", "line\nfeed\t", "\u2028", "\xff\xfe",
 	`back\slash`, "system:masters", "/api/v1/pods?watch=1&x=%20"}
 
@@ -72,8 +72,8 @@ func randomEvent(r *rand.Rand) *Event {
 	return e
 }
 
-// TestEncodingIsThatOfTheType compares the encoder with encoding/json.
-func TestEncodingIsThatOfTheType(t *testing.T) {
+// TestEncodingEqualsThatOfTheType compares the encoder with encoding/json.
+func TestEncodingEqualsThatOfTheType(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		e := randomEvent(r)

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSlowRequestsSayWhere: the last event of a slow request has the time of each
-// layer, the sum if it was there several times; others have none.
-func TestSlowRequestsSayWhere(t *testing.T) {
+// TestSlowRequestsAreAnnotatedWithLatencies checks that the last event of a slow request has the time of each layer,
+// added up if the layer ran several times. Events of fast requests have no such annotations.
+func TestSlowRequestsAreAnnotatedWithLatencies(t *testing.T) {
 	for received, want := range map[time.Time]string{time.Unix(1, 0): "3s", time.Now().Add(time.Hour): ""} {
 		sink := &list{}
 		r := NewRecord(sink, func() {}, "id", received)
@@ -32,8 +32,9 @@ func TestSlowRequestsSayWhere(t *testing.T) {
 	AddLatency(context.Background(), Authentication, time.Second) // of a request that is not noted
 }
 
-// TestARefusalIsAnObject at the level of answers, whether it is captured or not.
-func TestARefusalIsAnObject(t *testing.T) {
+// TestRefusalIsAStatusObject checks that a refusal is recorded as a Status at the level RequestResponse, whether the
+// response is captured or not.
+func TestRefusalIsAStatusObject(t *testing.T) {
 	for _, level := range []Level{Metadata, Request, RequestResponse} {
 		r, sink := newTestRecord(Settings{Level: level})
 		ctx := With(context.Background(), r)

@@ -29,7 +29,7 @@ func newTestRecord(s Settings) (*Record, *list) {
 	return r, l
 }
 
-func TestNothingIsAboveTheLevel(t *testing.T) {
+func TestRecordHasOnlyDataOfItsLevel(t *testing.T) {
 	secret := func() ([]byte, error) { return []byte(`{"data":{"k":"SECRET"}}`), nil }
 	for _, level := range []Level{None, Metadata, Request, RequestResponse} {
 		r, sink := newTestRecord(Settings{Level: level})

@@ -2,8 +2,8 @@ package cel
 
 import "testing"
 
-// TestBoundsAreOfFunctions holds the bounds against the functions that there are.
-func TestBoundsAreOfFunctions(t *testing.T) {
+// TestBoundsApplyToFunctions checks that every bound belongs to an existing function.
+func TestBoundsApplyToFunctions(t *testing.T) {
 	p, err := newPlanner()
 	if err != nil {
 		t.Fatal(err)

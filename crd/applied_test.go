@@ -12,10 +12,10 @@ import (
 
 const asApply = "application/apply-patch+yaml"
 
-// TestWhatIsAppliedIsRead applies unknown fields to an object whose schema knows one field of spec and has a
+// TestAppliedFieldsAreRead applies unknown fields to an object whose schema knows one field of spec and has a
 // default in status. Apply accepts unknown fields in an object without properties, but they are neither returned
 // nor stored. The default of the status is returned, by a dry run too.
-func TestWhatIsAppliedIsRead(t *testing.T) {
+func TestAppliedFieldsAreRead(t *testing.T) {
 	w := newWorld(t)
 	const group = "applied.example.com"
 	w.must(201, "POST", definitions, asJSON, definition(group, `{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{

@@ -70,9 +70,9 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestNoNameIsGivenTwice adds, changes and removes definitions at random: no two definitions may be accepted with
+// TestGeneratedNamesAreUnique adds, changes and removes definitions at random: no two definitions may be accepted with
 // the same name.
-func TestNoNameIsGivenTwice(t *testing.T) {
+func TestGeneratedNamesAreUnique(t *testing.T) {
 	const seed = 4
 	r := rand.New(rand.NewPCG(seed, seed))
 	pick := func() string { return string(rune('a' + r.IntN(6))) }

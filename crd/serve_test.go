@@ -260,9 +260,9 @@ func TestStoredVersionNeedsNoConversion(t *testing.T) {
 	w.must(200, "GET", v1+"/b", "", "")
 }
 
-// TestAConversionEndsWithItsRequest reads objects through a converter that hangs: the conversion ends when the
+// TestConversionEndsWithItsRequest reads objects through a converter that hangs: the conversion ends when the
 // context of the request ends.
-func TestAConversionEndsWithItsRequest(t *testing.T) {
+func TestConversionEndsWithItsRequest(t *testing.T) {
 	w := newWorld(t)
 	const group = "j.example.com"
 	w.must(
@@ -657,9 +657,9 @@ func TestAReplacedDefinitionLeavesNoGoroutine(t *testing.T) {
 	w.must(200, "GET", v2+"/a", "", "")
 }
 
-// TestADefinitionThatIsGoneIsForgotten checks that Options.Forget is called for a removed definition, so that its
+// TestDeletedDefinitionIsForgotten checks that Options.Forget is called for a removed definition, so that its
 // metrics can be removed.
-func TestADefinitionThatIsGoneIsForgotten(t *testing.T) {
+func TestDeletedDefinitionIsForgotten(t *testing.T) {
 	w := newWorld(t)
 	const group, name = "l.example.com", "widgets.l.example.com"
 	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))

@@ -2,7 +2,7 @@ package crd
 
 import "testing"
 
-func TestWhenNoneWaitsForTheLastUse(t *testing.T) {
+func TestWhenNoneWaitsForLastUse(t *testing.T) {
 	var u uses
 	calls := 0
 	u.whenNone(func() { calls++ })

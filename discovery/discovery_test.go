@@ -262,7 +262,7 @@ func TestProtobufIsTheSameObject(t *testing.T) {
 	}
 }
 
-func TestETagSparesTheBody(t *testing.T) {
+func TestETagSavesTheBody(t *testing.T) {
 	d := directoryOf(kindsOf(t, reference(t)))
 	h := New(d, "127.0.0.1:36443")
 	etag := get(h, "/apis", aggregatedJSON).Header().Get("ETag")
@@ -324,8 +324,8 @@ func TestGroupsComeAndGo(t *testing.T) {
 	check("removed", "/apis/example.com", 404, notFound)
 }
 
-// TestOrder holds the order of custom resources to that of the names of their definitions: "a-b.example.com" is
-// before "a.example.com".
+// TestOrder checks that custom resources have the order of the names of their definitions: "a-b.example.com" is before
+// "a.example.com".
 func TestOrder(t *testing.T) {
 	d := directory.New()
 	for _, name := range []string{"a", "a-b", "ab"} {

@@ -54,10 +54,10 @@ func named(t *testing.T, all *registry.Registry, resource string) *registry.Reso
 	return all.Resource(schema.GroupResource{Resource: resource})
 }
 
-// TestHangingPluginHoldsNobodyElse: with two servers on one store, of which one has a
-// KMS plug-in that hangs, reads of namespaces go on there, and secrets are errors until
-// the plug-in answers; then they can be read, and listed by field and label.
-func TestHangingPluginHoldsNobodyElse(t *testing.T) {
+// TestHangingPluginDelaysOnlyItsObjects runs two servers on one store, one of them with a KMS plug-in that hangs.
+// Reads of namespaces must continue there. Reads of Secrets must fail until the plug-in answers; then Secrets can be
+// read, and listed by field and label.
+func TestHangingPluginDelaysOnlyItsObjects(t *testing.T) {
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
 		t.Fatal(err)

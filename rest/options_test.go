@@ -163,9 +163,8 @@ func TestContinueToken(t *testing.T) {
 	}
 }
 
-// TestContinueTokensThatAreNone (row 12 among them: a key that leaves the
-// collection).
-func TestContinueTokensThatAreNone(t *testing.T) {
+// TestInvalidContinueTokens includes row 12 of docs/reliability.md: a token with a key outside of the collection.
+func TestInvalidContinueTokens(t *testing.T) {
 	token := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for name, text := range map[string]string{
 		"not base64": "%%%", "padded": token(`{"v":"meta.k8s.io/v1","rv":1,"start":"ab"}`) + "=",

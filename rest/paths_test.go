@@ -110,9 +110,9 @@ func (c caller) bounded(method, path string) (answer []byte, code int, err error
 	return answer, resp.StatusCode, err
 }
 
-// TestCreatesThatKubeAPIServerTakes creates objects that look wrong and are not: a LimitRange without a
+// TestCreatesThatKubeAPIServerAccepts creates objects that look wrong and are not: a LimitRange without a
 // name, and objects with a resourceVersion that is no number.
-func TestCreatesThatKubeAPIServerTakes(t *testing.T) {
+func TestCreatesThatKubeAPIServerAccepts(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}
 	const namespace = "/api/v1/namespaces/default/"

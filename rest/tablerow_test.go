@@ -13,9 +13,9 @@ import (
 
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// TestKeptRowsAreAsMadeAnew holds the rows of every kind, which are kept, against
-// rows that are made of the decoded object for each time that they are asked for.
-func TestKeptRowsAreAsMadeAnew(t *testing.T) {
+// TestCachedRowsEqualNewRows compares the cached rows of every kind with rows that are made from the decoded object at
+// each request.
+func TestCachedRowsEqualNewRows(t *testing.T) {
 	now := time.Now()
 	reg, server := verbsServerAt(t, func() time.Time { return now })
 	creates := recordedCreates(t)

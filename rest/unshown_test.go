@@ -53,8 +53,8 @@ func (c caller) status(method, path, contentType string, body []byte) (int, stri
 	return resp.StatusCode, string(answer)
 }
 
-// TestRawJSONThatIsNone posts raw bytes that are no JSON: nothing is stored.
-func TestRawJSONThatIsNone(t *testing.T) {
+// TestInvalidRawJSON sends raw bytes that are not valid JSON: nothing may be stored.
+func TestInvalidRawJSON(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}
 	for _, data := range []string{"not json", "{", `{"a":1}x`} {

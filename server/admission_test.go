@@ -19,9 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// TestWhatIsNotStoredIsJudged: validating admission judges requests for tokens and
-// reviews too, when nothing else is wrong with them.
-func TestWhatIsNotStoredIsJudged(t *testing.T) {
+// TestUnstoredObjectsAreAdmitted checks that validating admission is also called for valid token requests and reviews.
+func TestUnstoredObjectsAreAdmitted(t *testing.T) {
 	c := testConfig(t)
 	var judged atomic.Pointer[string]
 	c.judges = []admission.Plugin{{Name: "Refuse", Validate: func(ctx context.Context, a *admission.Attributes) error {
@@ -65,8 +64,8 @@ func TestWhatIsNotStoredIsJudged(t *testing.T) {
 	}
 }
 
-// TestDecidingOnCertificatesNeedsTheSigner: who may update the approval of requests
-// approves only those of signers that he may act for.
+// TestDecidingOnCertificatesNeedsTheSigner checks that a user who may update the approval of certificate requests can
+// only approve requests for signers that the user has permission for.
 func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 	s := start(t, testConfig(t))
 	der, err := x509.CreateCertificateRequest(

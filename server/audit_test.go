@@ -163,7 +163,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 		t.Fatal("the requests were not noted at all")
 	}
 	for line := range bytes.Lines(content) {
-		// A URI is noted as it was sent.
+		// A URI is recorded as it was sent.
 		if bytes.Contains(bytes.ReplaceAll(line, []byte("?access_token="+secret), nil), []byte(secret)) ||
 			bytes.Contains(line, []byte("admintoken")) {
 			t.Errorf("audit: %s", line)
@@ -196,7 +196,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// hangingWebhook is a server of audit events that takes requests and answers none.
+// hangingWebhook is a server for audit events that accepts requests and never answers.
 func hangingWebhook(t *testing.T, c *Config, mode string) {
 	t.Helper()
 	release := make(chan struct{})
@@ -219,8 +219,8 @@ func hangingWebhook(t *testing.T, c *Config, mode string) {
 	}
 }
 
-// TestAHangingAuditWebhook: requests are served, and the server stops.
-func TestAHangingAuditWebhook(t *testing.T) {
+// TestHangingAuditWebhook checks that requests are served and that the server stops while the audit webhook hangs.
+func TestHangingAuditWebhook(t *testing.T) {
 	for _, mode := range sink.Modes() {
 		t.Run(mode, func(t *testing.T) {
 			c := audited(t)

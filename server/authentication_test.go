@@ -313,9 +313,9 @@ func (r *record) String() string {
 	return r.text.String()
 }
 
-// TestTokensAreNowhereTold: neither the log, at its most talkative, nor metrics nor
-// refusals have a token or a part of one that could be used. (Hostile row 29.)
-func TestTokensAreNowhereTold(t *testing.T) {
+// TestTokensAreInNoLogOrMetric checks that neither the log (at its highest level), nor metrics, nor error responses
+// contain a token or a usable part of one. (Row 29 of docs/reliability.md.)
+func TestTokensAreInNoLogOrMetric(t *testing.T) {
 	log := &record{}
 	config := testConfig(t)
 	config.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.Level(-127)}))

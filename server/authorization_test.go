@@ -38,7 +38,7 @@ func sendJSON(t *testing.T, c *http.Client, method, url, body string, headers ..
 	return answer{w.StatusCode, w.Header, string(text)}
 }
 
-// cluster is a server with an administrator and with dave, who is nobody in it.
+// cluster is a server with an administrator and the user dave, who has no permissions at first.
 type cluster struct {
 	*Server
 	t     *testing.T
@@ -78,7 +78,7 @@ func (c *cluster) namespace(name string) {
 	c.make("/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 }
 
-// dave sends a request as dave; a path is sent as it is.
+// dave sends a request as dave. The path is sent unchanged.
 func (c *cluster) dave(method, path string, headers ...string) answer {
 	c.t.Helper()
 	r, err := http.NewRequest(method, c.URL(), nil)
@@ -103,8 +103,7 @@ func (c *cluster) dave(method, path string, headers ...string) answer {
 	return answer{w.StatusCode, w.Header, string(text)}
 }
 
-// becomes waits until a request of dave is answered with a status: a change of a
-// role counts shortly after it was acknowledged.
+// becomes waits until a request of dave is answered with a status, because changed roles take effect a little later.
 func (c *cluster) becomes(status int, method, path string) {
 	c.t.Helper()
 	var a answer
@@ -172,8 +171,8 @@ func TestPathsDoNotLeadElsewhere(t *testing.T) {
 	}
 }
 
-// TestClusterScopedThroughANamespace: CVE-2019-11247. Who may do everything in a
-// namespace must not come to what is of the cluster through it.
+// TestClusterScopedThroughANamespace (CVE-2019-11247) checks that a user with all permissions in a namespace cannot
+// reach cluster-scoped resources by a path with that namespace.
 func TestClusterScopedThroughANamespace(t *testing.T) {
 	c := newCluster(t, testConfig(t))
 	c.namespace("mine")
@@ -339,8 +338,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestAWebhookIsAsked has a webhook that allows pods, behind a condition.
-func TestAWebhookIsAsked(t *testing.T) {
+// TestWebhookAuthorizesConditionally has a webhook authorizer that allows pods, behind a match condition.
+func TestWebhookAuthorizesConditionally(t *testing.T) {
 	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -432,7 +431,7 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 	}
 }
 
-func TestConfigurationsThatAreNone(t *testing.T) {
+func TestInvalidAuthorizationFlags(t *testing.T) {
 	for want, change := range map[string]func(*AuthorizationConfig){
 		"at least one authorization-mode must be passed": func(c *AuthorizationConfig) { c.Modes = nil },
 		`authorization-mode "Robot" is not a valid mode`: func(c *AuthorizationConfig) {

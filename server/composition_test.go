@@ -64,8 +64,8 @@ func TestStructsAreSmall(t *testing.T) {
 	}
 }
 
-// TestStorageIsReadOnce: the name of the backend chooses it, and says nothing else. What
-// a store can do is asked of the store.
+// TestStorageIsReadOnce checks that the name of the backend is only used to choose it. Everything else about a store
+// is found out by its optional interfaces.
 func TestStorageIsReadOnce(t *testing.T) {
 	allowed := []string{"config.go validate", "stores.go choose"}
 	for path, file := range sources(t) {
@@ -85,8 +85,8 @@ func TestStorageIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestGoroutinesHaveNames: what runs beside requests is started by server/background. The
-// goroutines that are allowed are waited for by those that start them.
+// TestGoroutinesHaveNames checks that all goroutines besides requests are started by server/background. The test has a
+// list of exceptions.
 func TestGoroutinesHaveNames(t *testing.T) {
 	allowed := []string{
 		"background/background.go Go", // the runners
@@ -110,7 +110,7 @@ func TestGoroutinesHaveNames(t *testing.T) {
 	}
 }
 
-// plainStore is a store that says nothing about others that write to it.
+// plainStore is a store that does not implement storage.Exclusive.
 type plainStore struct{ storage.Store }
 
 // TestReconcilerAsksTheStore: a server whose store others may write to finds the other

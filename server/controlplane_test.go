@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// storedIn returns an object of a server's store, nil if there is none.
+// storedIn returns an object from a server's store, or nil if it does not exist.
 func storedIn[T registry.Object](t *testing.T, s *Server, gr schema.GroupResource, namespace, name string) T {
 	t.Helper()
 	var none T
@@ -67,16 +67,16 @@ func TestEndpointsOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestALocalServerHasNoEndpoints(t *testing.T) {
+func TestServerOnLoopbackHasNoEndpoints(t *testing.T) {
 	s := start(t, testConfig(t))
 	if s.controlPlane.keeper.Endpoints != nil {
 		t.Error("127.0.0.1 is published")
 	}
 }
 
-// TestTheServersObjectsAreKept: what was deleted or changed is as it was after the
-// next look; what an operator took over is not.
-func TestTheServersObjectsAreKept(t *testing.T) {
+// TestObjectsOfTheServerAreRestored checks that deleted or changed objects of the server are restored by the next
+// check, except for those that an operator has taken over.
+func TestObjectsOfTheServerAreRestored(t *testing.T) {
 	s := start(t, testConfig(t))
 	keeper, operator := s.controlPlane.keeper, s.api.client.As("operator")
 	schemas, services := flowcontrolv1.Resource("flowschemas"), corev1.Resource("services")
@@ -135,7 +135,7 @@ func TestTheServersObjectsAreKept(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenTwice: a look at what is as it has to be changes nothing.
+// TestNothingIsWrittenTwice checks that a check of objects that are as they should be writes nothing.
 func TestNothingIsWrittenTwice(t *testing.T) {
 	s := start(t, testConfig(t))
 	versions := func() map[string]string {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestDataDirOfOthers: what somebody else may have put into the data directory is not
-// used, and a directory that is itself a link to another disk is.
+// TestDataDirOfOthers checks that files which other users may have put into the data directory are not used.
 func TestDataDirOfOthers(t *testing.T) {
 	for _, name := range []string{pkiName, lockName} {
 		c := testConfig(t)
@@ -39,7 +38,7 @@ func TestDataDirOfOthers(t *testing.T) {
 	}
 	stop(t, start(t, c))
 
-	// A mode that lets others write is repaired for the keys, and the start says so.
+	// If others may write to the directory of keys, the start removes the permission and logs it.
 	var out strings.Builder
 	for _, path := range []string{disk, filepath.Join(disk, pkiName)} {
 		if err := os.Chmod(path, 0o777); err != nil {

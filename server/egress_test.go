@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// fakeProxy returns the address of a proxy that tells where it was asked to connect
-// to. It refuses, but for the audit webhook, which it is itself.
+// fakeProxy returns the address of a proxy that records the addresses to which it was asked to connect.
 func fakeProxy(t *testing.T) (address string, asked chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -128,7 +127,7 @@ func TestEtcdIsReachedThroughTheProxy(t *testing.T) {
 	}
 }
 
-func TestTheEgressConfigurationIsThere(t *testing.T) {
+func TestMissingEgressConfiguration(t *testing.T) {
 	config := testConfig(t)
 	config.EgressSelectorConfigFile = "/none"
 	if _, err := Start(t.Context(), config); err == nil ||

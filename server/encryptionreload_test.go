@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestReloadedKeyReads: objects whose key comes with a reload of the configuration can
-// be read then, with nobody asking for them and without a restart.
+// TestReloadedKeyReads checks that objects whose key is added by a reload of the configuration become readable,
+// without a request for them and without a restart.
 func TestReloadedKeyReads(t *testing.T) {
 	const first, second = "{name: k1, secret: AAECAwQFBgcICQoLDA0ODw==}", "{name: k2, secret: Dw4NDAsKCQgHBgUEAwIBAA==}"
 	config := testConfig(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestStopEndsWhatAuthenticationAndAuthorizationStarted: all that they run beside requests belongs to the group that
-// Stop waits for, and nothing of it is left when Stop returns.
+// TestStopEndsWhatAuthenticationAndAuthorizationStarted checks that all background work of authentication and
+// authorization belongs to the group for which Stop waits, and has ended when Stop returns.
 func TestStopEndsWhatAuthenticationAndAuthorizationStarted(t *testing.T) {
 	c := testConfig(t)
 	oidc := &c.Authentication.OIDC

@@ -31,7 +31,7 @@ func dial(t *testing.T, s *Server, protocol string) *tls.Conn {
 	return conn
 }
 
-// exchange sends a request as it is and returns the answer.
+// exchange sends the text of a request unchanged and returns the response.
 func exchange(t *testing.T, s *Server, text string) *http.Response {
 	t.Helper()
 	conn := dial(t, s, "http/1.1")
@@ -43,7 +43,7 @@ func exchange(t *testing.T, s *Server, text string) *http.Response {
 	return w
 }
 
-func TestUnknownClientsLoseTheirConnection(t *testing.T) {
+func TestConnectionsOfUnauthenticatedClientsAreClosed(t *testing.T) {
 	s := start(t, testConfig(t))
 	for _, header := range []string{"", "Authorization: Bearer wrong\r\n"} {
 		if w := exchange(t, s, "GET /healthz HTTP/1.1\r\nHost: x\r\n"+header+"\r\n"); !w.Close {

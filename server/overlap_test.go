@@ -31,7 +31,7 @@ func (a *authority) reissued() string {
 	return file
 }
 
-// lines passes on what is written while somebody waits for it.
+// lines sends each line that is written to a channel, if the test waits for it.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -42,9 +42,9 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestAReissuedAuthorityIsTheSame: neither at the start nor later may the authority of
-// clients become one of front proxies by way of another certificate of its key.
-func TestAReissuedAuthorityIsTheSame(t *testing.T) {
+// TestReissuedAuthorityOverlaps checks that an authority of clients is never accepted as one of front proxies because
+// it has another certificate with the same key, neither at the start nor after a reload.
+func TestReissuedAuthorityOverlaps(t *testing.T) {
 	clients, proxies := newAuthority(t), newAuthority(t)
 	config := testConfig(t)
 	config.ClientCAFile, config.fileReload = clients.file, time.Millisecond

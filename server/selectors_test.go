@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/x509"
 )
 
-// allocated returns how many bytes a request without permission takes.
+// allocated returns the number of bytes that the server allocates for a request without permission.
 func allocated(t *testing.T, s *Server, query string) uint64 {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -112,7 +112,7 @@ func call(t *testing.T, c *http.Client, method, url string, headers ...string) a
 	return answer{w.StatusCode, w.Header, string(body)}
 }
 
-func TestWhoMayDoWhat(t *testing.T) {
+func TestImpersonationAndAuthorization(t *testing.T) {
 	s := start(t, testConfig(t))
 	const (
 		admin = "Bearer admintoken"
@@ -255,7 +255,7 @@ func TestHealthAnswers(t *testing.T) {
 	}
 }
 
-func TestPathsThatAreNoResources(t *testing.T) {
+func TestNonResourcePaths(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
 	for _, step := range []struct {

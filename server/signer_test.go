@@ -72,9 +72,9 @@ func serveSigner(t *testing.T) string {
 	return socket
 }
 
-// TestAnotherProgramSignsTokens: the server has no key; tokens, what relying parties
-// are told and the longest life come from the program.
-func TestAnotherProgramSignsTokens(t *testing.T) {
+// TestExternalProgramSignsTokens checks that a server without a key gets tokens, the published keys and the longest
+// lifetime from the external program.
+func TestExternalProgramSignsTokens(t *testing.T) {
 	config := testConfig(t)
 	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)
 	s := start(t, config)

@@ -29,7 +29,7 @@ func withholding(t *testing.T, s *Server, n int, token string) []*tls.Conn {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The server asks for the body when somebody reads it.
+		// The server sends "100 Continue" when the handler reads the body.
 		line, err := bufio.NewReader(conn).ReadString('\n')
 		if err != nil || !strings.Contains(line, "100 Continue") {
 			t.Fatalf("%q %v", line, err)

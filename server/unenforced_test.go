@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestWhatIsNotEnforcedIsWarnedOf: creates, dry runs, applies and patches of what is
-// stored and not acted upon come with a warning.
-func TestWhatIsNotEnforcedIsWarnedOf(t *testing.T) {
+// TestUnenforcedObjectsAreAnsweredWithWarnings checks that creates, dry runs, applies and patches of objects that are
+// stored but not enforced are answered with a warning.
+func TestUnenforcedObjectsAreAnsweredWithWarnings(t *testing.T) {
 	c := testConfig(t)
 	c.Storage, c.DataDir = StorageMemory, ""
 	s := start(t, c)

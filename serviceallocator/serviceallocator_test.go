@@ -119,7 +119,7 @@ func (r *replica) delete(name string) {
 	}
 }
 
-// claimed are the addresses that are taken, and by whom.
+// claimed returns the allocated addresses, with the Service that each is allocated to.
 func (r *replica) claimed() map[string]string {
 	r.t.Helper()
 	list, err := r.Registry.List(r.t.Context(), ips, "")
@@ -294,7 +294,7 @@ func TestLeakedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Service goes without its port.
+	// The Service is deleted without its port.
 	if _, err := r.Store.Commit(ctx,
 		storage.Txn{Ops: []storage.Op{storage.Delete(r.Registry.Resource(services).StoreKey("default", "a"))}}); err != nil {
 		t.Fatal(err)

@@ -199,7 +199,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// A webhook that says when to ask again is asked again.
+// If a webhook answers with Retry-After, the call is repeated.
 func TestRetryAfter(t *testing.T) {
 	var calls atomic.Int32
 	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -242,7 +242,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A webhook that hangs takes its own connections and nobody else's.
+// A webhook that hangs uses only its own connections.
 func TestConnectionsAreBounded(t *testing.T) {
 	var mu sync.Mutex
 	var open, most int
@@ -297,7 +297,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCloseEndsIdleConnections: when a server has stopped, no connection to a webhook stays open.
+// TestCloseEndsIdleConnections checks that no connection to a webhook stays open after the pool is closed.
 func TestCloseEndsIdleConnections(t *testing.T) {
 	closed := make(chan struct{}, 1)
 	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -77,7 +77,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestTheFirstRuleCounts(t *testing.T) {
+func TestFirstMatchingRuleDecides(t *testing.T) {
 	p := parse(t, `
 omitStages: [RequestReceived]
 omitManagedFields: true

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/audit"
 )
 
-// backend keeps what it gets. With hang it waits until that is closed first.
+// backend keeps the events that it gets. If hang is set, it waits first until hang is closed.
 type backend struct {
 	hang    chan struct{}
 	refuses bool
@@ -103,9 +103,9 @@ func TestBatchesWaitNoLongerThanTheirTime(t *testing.T) {
 	}
 }
 
-// TestAHangingBackendCostsEventsAndNoRequests: what the buffer has no room for is
-// dropped, in a bounded amount of memory.
-func TestAHangingBackendCostsEventsAndNoRequests(t *testing.T) {
+// TestHangingBackendLosesEventsNotRequests checks that events are dropped when the buffer is full, so that the memory
+// is limited.
+func TestHangingBackendLosesEventsNotRequests(t *testing.T) {
 	b, r := &backend{hang: make(chan struct{})}, &reports{}
 	s := NewBatch(b, BatchOptions{BufferSize: 2, MaxBatchSize: 1, Concurrent: true}, r.report)
 	const sent = 200

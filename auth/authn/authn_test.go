@@ -28,7 +28,7 @@ func (f fixed) AuthenticateToken(context.Context, BearerToken, []string) (*Ident
 
 func (f fixed) UserOfToken(context.Context, BearerToken) (*request.User, error) { return f.user, f.err }
 
-func TestTheFirstUserCounts(t *testing.T) {
+func TestFirstAuthenticatorDecides(t *testing.T) {
 	ann, bob := &request.User{Name: "ann"}, &request.User{Name: "bob"}
 	one, two := errors.New("one"), errors.New("two")
 	for _, c := range []struct {
@@ -99,7 +99,7 @@ func TestWrapAudienceAgnostic(t *testing.T) {
 	}
 }
 
-func TestALongTokenIsHashedLikeAnother(t *testing.T) {
+func TestLongTokensAreHashed(t *testing.T) {
 	long := make([]byte, 3*stackBuffer)
 	a, b := NewBearerToken(string(long)), NewBearerToken(string(long))
 	long[len(long)-1] = 1

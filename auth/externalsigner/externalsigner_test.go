@@ -241,8 +241,8 @@ func TestInvalidResponsesOfTheProgram(t *testing.T) {
 	}
 }
 
-// TestKeysComeAndGo: an unknown key is asked for; one that is taken back makes
-// another generation.
+// TestKeysComeAndGo checks that the keys are fetched for a token with an unknown key, and that tokens of a withdrawn
+// key are invalid.
 func TestKeysComeAndGo(t *testing.T) {
 	p := newProgram(t)
 	s, err := open(t, p)

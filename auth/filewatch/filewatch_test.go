@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLook(t *testing.T) {
+func TestFileIsReadUntilItIsApplied(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	var used, failed []string
 	broken, busy := errors.New("broken"), errors.New("busy")

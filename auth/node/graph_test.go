@@ -131,7 +131,7 @@ func checkAgainstTwin(t *testing.T, seed uint64) {
 	}
 }
 
-func TestGraphIsAsItsTwin(t *testing.T) {
+func TestGraphAgainstTwin(t *testing.T) {
 	for seed := range uint64(12) {
 		checkAgainstTwin(t, seed)
 	}

@@ -57,7 +57,7 @@ func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 
 var kubelet = &request.User{Name: "system:node:n1", Groups: []string{"system:nodes"}}
 
-func TestAKubeletSeesWhatItsPodsNeedAtOnce(t *testing.T) {
+func TestKubeletReadsSecretsOfItsPodsAtOnce(t *testing.T) {
 	a, reg := authorizer(t)
 	ask := func() (authz.Decision, string) {
 		t.Helper()
@@ -105,7 +105,7 @@ func TestAKubeletSeesWhatItsPodsNeedAtOnce(t *testing.T) {
 	}
 }
 
-func TestServersWithoutNodesHoldNothing(t *testing.T) {
+func TestServersWithoutNodesKeepNoObjects(t *testing.T) {
 	a, reg := authorizer(t)
 	_, _, err := a.Authorize(t.Context(), authz.Attributes{
 		User: &request.User{Name: "dave"}, Info: &request.Info{Verb: "get", Resource: "secrets", Namespace: "ns", Name: "s"},

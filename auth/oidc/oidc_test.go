@@ -273,9 +273,9 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestForgeriesDoNotMakeTheServerAsk: each has a key that the issuer never had, for
-// which the keys could be new.
-func TestForgeriesDoNotMakeTheServerAsk(t *testing.T) {
+// TestForgedTokensCauseNoRequests sends tokens with key IDs that the issuer has never had. Each of them could be a new
+// key, but the keys are not fetched again for each.
+func TestForgedTokensCauseNoRequests(t *testing.T) {
 	p := newProvider(t)
 	config := p.config()
 	mappings, errs := Validate(&apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{config}}, nil)
@@ -314,7 +314,7 @@ func TestForgeriesDoNotMakeTheServerAsk(t *testing.T) {
 	}
 }
 
-func TestDiscoveryElsewhere(t *testing.T) {
+func TestDiscoveryURL(t *testing.T) {
 	p := newProvider(t)
 	config := p.config()
 	config.Issuer.DiscoveryURL = text(p.URL + "/elsewhere")

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// twin decides as the API's description says, by looking at everything.
+// twin decides by looking at all roles and bindings, as the API is documented.
 type twin struct {
 	roles    map[roleKey][]rbacv1.PolicyRule
 	bindings map[objectKey]twinBinding
@@ -231,7 +231,7 @@ func checkAgainstTwin(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-func TestIndexDecidesAsItsTwin(t *testing.T) {
+func TestIndexAgainstTwin(t *testing.T) {
 	for seed := range uint64(40) {
 		checkAgainstTwin(t, seed, 400)
 	}

@@ -160,9 +160,8 @@ func (w *withdrawn) VerificationKeys(ctx context.Context, id string) []PublicKey
 	return w.KeySource.VerificationKeys(ctx, id)
 }
 
-// TestATokenEndsWithItsKey: that the signature was verified once does not count when
-// the key is withdrawn.
-func TestATokenEndsWithItsKey(t *testing.T) {
+// TestTokenIsInvalidWithoutItsKey checks that a cached signature does not count any more when its key is removed.
+func TestTokenIsInvalidWithoutItsKey(t *testing.T) {
 	p := newParty(t)
 	keys := &withdrawn{KeySource: p.Issuer.Keys}
 	p.Authenticator.o.Keys = keys
@@ -236,7 +235,7 @@ func bound(kind, name string) authenticationv1.TokenRequestSpec {
 		Kind: kind, Name: name}}
 }
 
-func TestATokenNamesItsAccountAndWhatItIsBoundTo(t *testing.T) {
+func TestTokenClaims(t *testing.T) {
 	p := newParty(t)
 	for _, c := range []struct {
 		spec  authenticationv1.TokenRequestSpec
@@ -272,9 +271,9 @@ func TestATokenNamesItsAccountAndWhatItIsBoundTo(t *testing.T) {
 	}
 }
 
-// TestATokenEndsWithWhatItDependsOn: each case takes something away that the token
-// needs, and the next use of the token, which was good before, fails.
-func TestATokenEndsWithWhatItDependsOn(t *testing.T) {
+// TestTokenIsInvalidAfterDeletionOfItsObjects deletes, in each case, an object that the token depends on. The token
+// must be valid before and invalid afterwards.
+func TestTokenIsInvalidAfterDeletionOfItsObjects(t *testing.T) {
 	delete := func(r schema.GroupResource, namespace, name string) func(*world) {
 		return func(w *world) { delete(w.objects, keyOf(r, namespace, name)) }
 	}
@@ -386,7 +385,7 @@ func TestInvalidTokenRequests(t *testing.T) {
 	}
 }
 
-func TestALifeIsShortenedAndExtended(t *testing.T) {
+func TestTokenLifetimeIsLimitedAndExtended(t *testing.T) {
 	p := newParty(t)
 	mounted := int64(MountedLife / time.Second)
 	spec := bound("Pod", "web")
@@ -424,7 +423,7 @@ func (p *party) legacy(t *testing.T, change func(*claims)) string {
 	return token
 }
 
-func TestALegacyTokenHoldsAsLongAsItsSecret(t *testing.T) {
+func TestLegacyTokenIsValidWhileItsSecretExists(t *testing.T) {
 	p := newParty(t)
 	token := p.legacy(t, nil)
 	identity, err := p.who(t, token)
@@ -622,7 +621,7 @@ func FuzzAuthenticateToken(f *testing.F) {
 		if identity == nil {
 			return
 		}
-		// Base64 may be written in more than one way; what it says may not.
+		// Base64 of the same bytes may be written in more than one way, but the decoded token must be the same.
 		if a, b := strings.Split(token, "."), strings.Split(good, "."); len(a) != 3 || a[0] != b[0] || a[1] != b[1] {
 			t.Errorf("%q is accepted", token)
 		}

@@ -66,7 +66,7 @@ func TestConcurrentCallsShareOneResult(t *testing.T) {
 	token := authn.NewBearerToken("x")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	// The one who asked first goes; the others still get the answer.
+	// The request that asked first is cancelled; the others must still get the result.
 	if _, err := r.AuthenticateToken(gone, token, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -85,8 +85,8 @@ func TestConcurrentCallsShareOneResult(t *testing.T) {
 	}
 }
 
-// TestAPanicIsTheRequests: it must not end the server.
-func TestAPanicIsTheRequests(t *testing.T) {
+// TestPanicAffectsOneRequestOnly checks that a panic of the authenticator does not end the server.
+func TestPanicAffectsOneRequestOnly(t *testing.T) {
 	r := NewAuthenticator(&oracle{say: func(string) (*authn.Identity, error) { panic("boom") }}, time.Hour, 0, time.Now,
 		NoCounter())
 	defer func() {

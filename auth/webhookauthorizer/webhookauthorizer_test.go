@@ -133,7 +133,7 @@ func TestReviewIsSentToTheWebhook(t *testing.T) {
 	}
 }
 
-func TestAnswersAreRemembered(t *testing.T) {
+func TestResponsesAreCached(t *testing.T) {
 	h := newHook(t, 200, `{"allowed":true}`)
 	a := h.authorizer(t, &notes{}, func(o *Options) { o.AllowedTTL = time.Minute })
 	ask := func(at authz.Attributes) {

@@ -122,7 +122,7 @@ func TestReview(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsAnErrorAndNotRemembered(t *testing.T) {
+func TestWebhookFailureIsNotCached(t *testing.T) {
 	var code atomic.Int64
 	code.Store(http.StatusInternalServerError)
 	r := newReviewer(t, func(review *authenticationv1.TokenReview) int {

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestFlagsOfTheReference holds the names and defaults of flags to those of
-// kube-apiserver 1.36.
-func TestFlagsOfTheReference(t *testing.T) {
+// TestFlagsEqualKubeAPIServers compares the names and defaults of the flags with those of kube-apiserver 1.36.
+func TestFlagsEqualKubeAPIServers(t *testing.T) {
 	const flags = `
 audit-policy-file=
 audit-log-path=

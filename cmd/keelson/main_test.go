@@ -180,9 +180,9 @@ func TestServeAndServeAgain(t *testing.T) {
 	}
 }
 
-// TestOneClearLine: what an operator got wrong is one line on stderr and exit
+// TestErrorsAreOneLine checks that each mistake of an operator is reported in one line on standard error, with exit
 // code 1.
-func TestOneClearLine(t *testing.T) {
+func TestErrorsAreOneLine(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := run(t, "--data-dir", dir, "--secure-port", "0") // serve is the default
 	defer p.stop(t)

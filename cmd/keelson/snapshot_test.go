@@ -99,7 +99,7 @@ func TestSaveAndRestore(t *testing.T) {
 			len(after) != 13 {
 			t.Errorf("%s: %d %s", name, status2, body)
 		}
-		// A client that was there before is told to list again.
+		// A client that has resourceVersions from before the restore must list again.
 		if status, body := get(
 			t, kubeconfig, path+"?watch=true&timeoutSeconds=5&resourceVersion="+before,
 		); !strings.Contains(body, `"code":410`) {
@@ -203,8 +203,8 @@ func TestSnapshotErrors(t *testing.T) {
 	mustRun(t, "snapshot", "restore", in("good"), "--data-dir", in("new"))
 }
 
-// TestInterruptedRestore: what a killed restore left is no store, and in nobody's
-// way.
+// TestInterruptedRestore checks that a server does not use the data of a killed restore, and that the restore can be
+// run again.
 func TestInterruptedRestore(t *testing.T) {
 	dir := t.TempDir()
 	p := run(t, "serve", "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0")

@@ -95,9 +95,9 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// TestTheExemptLevelIsTheOperators checks that an operator's setting of the exempt level is
+// TestExemptLevelMayBeChanged checks that an operator's setting of the exempt level is
 // not reset.
-func TestTheExemptLevelIsTheOperators(t *testing.T) {
+func TestExemptLevelMayBeChanged(t *testing.T) {
 	levels, _ := flows(t)
 	f := find(levels, "exempt")
 	obj := f.Object.DeepCopyObject().(*flowcontrolv1.PriorityLevelConfiguration)

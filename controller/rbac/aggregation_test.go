@@ -41,7 +41,7 @@ func resources(rules []rbacv1.PolicyRule) []string {
 	return out
 }
 
-func TestAggregatesGatherEachRuleOnce(t *testing.T) {
+func TestAggregatedRolesHaveEachRuleOnce(t *testing.T) {
 	a, b := map[string]string{"to": "a"}, map[string]string{"to": "b"}
 	own := aggregate("all", b, a)
 	own.Labels = a // it does not select itself
@@ -57,7 +57,7 @@ func TestAggregatesGatherEachRuleOnce(t *testing.T) {
 	}
 }
 
-func TestAggregatesFollowTheirParts(t *testing.T) {
+func TestAggregatedRolesFollowTheirSources(t *testing.T) {
 	w := newWorld(t, "")
 	w.bootstrap(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -134,7 +134,7 @@ func (w *world) revision(tb testing.TB) int64 {
 	return revision
 }
 
-func TestReconcileAddsWhatLacksAndKeepsWhatIsMore(t *testing.T) {
+func TestReconcileAddsMissingAndKeepsAdditionalRules(t *testing.T) {
 	w := newWorld(t, "")
 	w.bootstrap(t)
 	extra := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"}, Resources: []string{"things"}}
@@ -190,7 +190,7 @@ func TestBindingWithAnotherRoleIsRecreated(t *testing.T) {
 	}
 }
 
-func TestAnOldClusterKeepsItsChanges(t *testing.T) {
+func TestExistingClusterKeepsItsChanges(t *testing.T) {
 	w := newWorld(t, "")
 	own := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"}, Resources: []string{"things"}}
 	w.create(t, "clusterroles", rbacv1.GroupName,

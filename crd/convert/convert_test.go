@@ -577,8 +577,9 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A hanging webhook delays only its own definition.
-func TestOthersGoOn(t *testing.T) {
+// TestHangingWebhookDelaysNoOtherDefinition checks that a hanging webhook delays only the requests for its own
+// definition.
+func TestHangingWebhookDelaysNoOtherDefinition(t *testing.T) {
 	release := make(chan struct{})
 	hung := serve(t, func(*question, http.ResponseWriter) { <-release })
 	pool := webhook.NewPool(webhook.Options{}, 0)

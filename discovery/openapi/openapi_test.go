@@ -203,7 +203,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The pieces must make the message that comes of the whole document.
+// The pieces together must be equal to the encoding of the whole document.
 func TestProtobuf(t *testing.T) {
 	h := newHandler(t, Options{})
 	for _, url := range slices.Sorted(maps.Keys(sums(t))) {
@@ -398,7 +398,7 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-// BenchmarkKept tells what is kept once every document was served.
+// BenchmarkKept measures the memory that is used when every document was served.
 func BenchmarkKept(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()

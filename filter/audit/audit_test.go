@@ -126,8 +126,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestSecretsStayBelowTheirLevel: neither what goes in nor what comes out is in an
-// event whose level does not ask for it.
+// TestSecretsStayBelowTheirLevel checks that neither the request nor the response of a Secret is in an event below the
+// level that includes it.
 func TestSecretsStayBelowTheirLevel(t *testing.T) {
 	secret := `{"kind":"Secret","apiVersion":"v1","data":{"k":"U0VDUkVU"}}`
 	for level, has := range map[string]bool{"Metadata": false, "Request": false, "RequestResponse": true} {

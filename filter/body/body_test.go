@@ -33,7 +33,7 @@ func (c *content) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	c.got, c.err = io.ReadAll(r.Body)
 }
 
-func TestBodiesArriveWhole(t *testing.T) {
+func TestBodiesAreReadCompletely(t *testing.T) {
 	all := bytes.Repeat([]byte("0123456789abcdef"), scheme.MaxBytes/16+1)
 	failure := errors.New("the connection broke")
 	for _, size := range []int{1, freeBytes - 1, freeBytes, freeBytes + 1, growthFactor*freeBytes - 1,

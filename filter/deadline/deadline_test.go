@@ -31,8 +31,9 @@ func withOptions(o Options, h http.HandlerFunc) http.Handler {
 const timedOut = `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the ` +
 	`allotted timeout","reason":"Timeout","details":{},"code":504}` + "\n"
 
-// TestTheTimeIsUp: whatever error comes of the end of the context is this answer.
-func TestTheTimeIsUp(t *testing.T) {
+// TestErrorsOfTheDeadlineAreTimeouts checks that every error that the end of the context causes is answered in the
+// same way.
+func TestErrorsOfTheDeadlineAreTimeouts(t *testing.T) {
 	for _, url := range []string{"/api/v1/pods", "/api/v1/pods?timeout=1ms"} {
 		limit := time.Millisecond
 		if url != "/api/v1/pods" {
@@ -105,9 +106,9 @@ func TestLongRunningRequestsEndOverATime(t *testing.T) {
 	}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/pods?watch=1", nil))
 }
 
-// TestABodyThatDoesNotCome: a client that sends nothing of what it announced does
-// not hold a handler for longer than the request's time.
-func TestABodyThatDoesNotCome(t *testing.T) {
+// TestBodyThatIsNeverSent checks that a client which does not send the announced body keeps a handler no longer than
+// the timeout of the request.
+func TestBodyThatIsNeverSent(t *testing.T) {
 	s := httptest.NewServer(filtered(10*time.Millisecond, t.Context(), func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		if err == nil {

@@ -23,9 +23,9 @@ func serveBoth(t *testing.T, h http.Handler, use func(t *testing.T, url string, 
 	}
 }
 
-// TestAHandlerThatGoesOn is cut off: its client gets the whole answer while it still
-// runs, and what it answers later goes nowhere.
-func TestAHandlerThatGoesOn(t *testing.T) {
+// TestHandlerRunningAfterTheDeadline checks that the client gets the complete 504 response while the handler is still
+// running, and that everything which the handler writes later is discarded.
+func TestHandlerRunningAfterTheDeadline(t *testing.T) {
 	release, ended := make(chan bool), make(chan bool)
 	var running atomic.Int64
 	late := make(chan bool, 1)
@@ -115,9 +115,9 @@ func TestHalfAnAnswer(t *testing.T) {
 	})
 }
 
-// TestHandlersAnswerAsEver: with a goroutine of its own or not, an answer, headers
-// without one and a panic come out as they are.
-func TestHandlersAnswerAsEver(t *testing.T) {
+// TestResponsesBeforeTheDeadlineAreUnchanged checks that a response, headers without a response, and a panic are the
+// same with and without a separate goroutine.
+func TestResponsesBeforeTheDeadlineAreUnchanged(t *testing.T) {
 	h := filtered(time.Minute, t.Context(), func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Handler", "yes")
 		r.Header.Del("X-Mine")

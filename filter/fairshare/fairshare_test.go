@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// fill takes single units for a user until it gets no more.
+// fill takes units for a user, one by one, until one is refused, and returns their number.
 func fill(p *Pool, user *request.User, most int) []Account {
 	var out []Account
 	for len(out) < most {
@@ -90,7 +90,7 @@ func TestPauseAndResume(t *testing.T) {
 	none.Release()
 }
 
-// TestCharge checks that units beyond a user's share keep out this user, and nobody else.
+// TestCharge checks that units above a user's share block only this user.
 func TestCharge(t *testing.T) {
 	p := NewPool(100)
 	eve, joe := &request.User{Name: "eve"}, &request.User{Name: "joe"}
@@ -118,9 +118,9 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// TestNothingIsLost takes and gives back from many goroutines: nothing stays taken, and
-// never is more taken than there is.
-func TestNothingIsLost(t *testing.T) {
+// TestAllUnitsAreReturned takes and returns units from many goroutines: at the end none is taken, and at no time are
+// more taken than exist.
+func TestAllUnitsAreReturned(t *testing.T) {
 	const limit = 10
 	p := NewPool(limit)
 	var running sync.WaitGroup

@@ -49,8 +49,7 @@ func (n *notes) Impersonation(mode, decision string, _ time.Duration) {
 }
 func (n *notes) ImpersonationCheck(string, string, time.Duration) {}
 
-// send sends a request with headers as a user; it returns who the request went on
-// as, or the refusal.
+// send sends a request with headers as a user. It returns the user with which the request continued, and the status.
 func send(t *testing.T, h http.Handler, sender *request.User, headers ...string) (*request.User, string) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/ns/pods", nil)
@@ -223,7 +222,7 @@ func TestHeadersWithoutAUser(t *testing.T) {
 	}
 }
 
-func TestTheModeThatWorkedIsTriedFirst(t *testing.T) {
+func TestSuccessfulModeIsTriedFirst(t *testing.T) {
 	var n notes
 	h := handler(t, permits{"impersonate users jane", "impersonate users joe"}, &n)
 	_, refusal := send(t, h, dave, headerUser, "john")

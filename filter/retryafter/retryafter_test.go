@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheEnd(t *testing.T) {
+func TestRequestsAreRefusedWhileTheServerStops(t *testing.T) {
 	ending := false
 	h := New(func() bool { return ending })(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	serve := func(path, agent string) *httptest.ResponseRecorder {

@@ -234,9 +234,8 @@ func hasPrefix(s string, prefixes []string) bool {
 	return false
 }
 
-// TestNoOtherModuleIsBuiltIn keeps the list of what the product is made of, with
-// all that comes behind the modules we import. A new line in modules.txt is a
-// decision, not an accident.
+// TestNoOtherModuleIsBuiltIn compares the modules in the built program, including indirect ones, with modules.txt. A
+// new line in modules.txt is a decision to explain in docs/decisions.
 func TestNoOtherModuleIsBuiltIn(t *testing.T) {
 	content, err := os.ReadFile("testdata/modules.txt")
 	if err != nil {

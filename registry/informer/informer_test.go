@@ -179,7 +179,7 @@ func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotConcernIsNotDecoded(t *testing.T) {
+func TestOtherObjectsAreNotDecoded(t *testing.T) {
 	r := resource(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

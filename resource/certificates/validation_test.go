@@ -151,7 +151,7 @@ func TestApprovalAndCertificateRules(t *testing.T) {
 	}
 }
 
-func TestASignerLeavesDecisionsAsTheyAre(t *testing.T) {
+func TestSignerMayNotChangeApproval(t *testing.T) {
 	r, old := &csr{}, &csr{}
 	old.Status.Conditions = []condition{
 		{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "right"}}

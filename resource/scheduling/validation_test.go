@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestClassesOfTheSystemAreItsOwn(t *testing.T) {
+func TestSystemPriorityClassesAreReserved(t *testing.T) {
 	for name, c := range map[string]struct {
 		class schedulingv1.PriorityClass
 		want  string

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatHasNoColumnsIsNoTable(t *testing.T) {
+func TestTablesNeedColumns(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", nil)
 	r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	if _, err := (Formats{}).Response(r, Endpoint{Transforms: true, NoTable: true}); err == nil {

@@ -38,8 +38,8 @@ type wait struct {
 	pass  func()
 }
 
-// newGroup returns a group whose runners send each wait to the channel, and go on when
-// the test lets it pass.
+// newGroup returns a group whose runners send each waiting time to the channel, and continue when the test receives
+// it.
 func newGroup(t *testing.T) (*Group, *logBuffer, chan wait) {
 	t.Helper()
 	log, waits := &logBuffer{}, make(chan wait)

@@ -77,7 +77,7 @@ func serve(t *testing.T, network, address string, config *tls.Config, handle fun
 	return listener.Addr().String()
 }
 
-// proxyTo answers CONNECT and passes on what is said.
+// proxyTo answers CONNECT and copies the data in both directions.
 func proxyTo(conn net.Conn) {
 	r, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil || r.Method != http.MethodConnect {
@@ -204,7 +204,7 @@ func TestDirectly(t *testing.T) {
 	}
 }
 
-// TestProxiesThatMisbehave: what they say is bounded, and so is how long they take.
+// TestProxiesThatMisbehave checks that the size of a proxy's response, and the time until it is complete, are limited.
 func TestProxiesThatMisbehave(t *testing.T) {
 	for want, answer := range map[string]string{
 		"unexpected 5 bytes of buffered data": "HTTP/1.1 200 OK\r\n\r\nhello",

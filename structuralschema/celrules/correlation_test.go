@@ -25,9 +25,9 @@ const ratchetSchema = `{"type":"object","properties":{
 	"map":{"type":"object","additionalProperties":{"type":"object","properties":{"x":{"type":"string"}}}},
 	"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"known":{"type":"string"}}}}}`
 
-// TestRatchetingIsThatOfTheLibrary compares, for random updates, which values count as unchanged with the result of
+// TestRatchetingAgainstLibrary compares, for random updates, which values count as unchanged with the result of
 // the library, which keeps a tree of all values.
-func TestRatchetingIsThatOfTheLibrary(t *testing.T) {
+func TestRatchetingAgainstLibrary(t *testing.T) {
 	s := parseSchema(t, ratchetSchema)
 	changed, unchanged := 0, 0
 	for seed := range uint64(2000) {

@@ -74,7 +74,7 @@ func TestDefinitionsAreCheckedAsRecorded(t *testing.T) {
 	}
 }
 
-func TestObjectsAreJudgedAsRecorded(t *testing.T) {
+func TestObjectsAreValidatedAsRecorded(t *testing.T) {
 	for _, r := range recordings(t, "testdata/objects.jsonl") {
 		t.Run(r.Name, func(t *testing.T) {
 			s := schemaOf(t, &r.Schema)

@@ -24,7 +24,7 @@ func TestSchemasWithoutRulesHaveNoValidator(t *testing.T) {
 	}
 }
 
-func TestRulesBelowWhatCannotBeSeenAreLeftOut(t *testing.T) {
+func TestRulesBelowInvisibleFieldsAreOmitted(t *testing.T) {
 	s := parseSchema(t, `{"type":"object","properties":{"a":{"x-kubernetes-preserve-unknown-fields":true,
 		"properties":{"b":{"type":"string","x-kubernetes-validations":[{"rule":"false"}]}}}}}`)
 	errs, _ := Compile(s, true).Validate(
@@ -59,7 +59,7 @@ func TestATypedNilIsNoOldObject(t *testing.T) {
 	compareErrors(t, errs, `spec: Invalid value: two`)
 }
 
-func TestAFullPathPrecedesThatOfTheRule(t *testing.T) {
+func TestFieldPathIsBelowPathOfObject(t *testing.T) {
 	v := Compile(
 		parseSchema(t, listSchema(10, `{"rule":"self.l.size() > 1","fieldPath":".l","reason":"FieldValueRequired"}`)), true,
 	)
@@ -92,7 +92,7 @@ func TestRulesAboveErrorsInTheSchemaAreNotCompiled(t *testing.T) {
 	}
 }
 
-func TestTextsOfRulesElsewhere(t *testing.T) {
+func TestTextsOfRulesBelowNot(t *testing.T) {
 	s := parseSchema(
 		t, `{"type":"string","x-kubernetes-validations":[{"rule":"bad(","fieldPath":".none","message":"a\nb"}]}`,
 	)
@@ -104,7 +104,7 @@ func TestTextsOfRulesElsewhere(t *testing.T) {
 		`schema.not.x-kubernetes-validations[0].fieldPath: Invalid value: ".none": must be a valid path`)
 }
 
-func TestACacheSharesValidatorsInUse(t *testing.T) {
+func TestCacheSharesValidatorsInUse(t *testing.T) {
 	var c Cache
 	s := parseSchema(t, listSchema(10, quadratic))
 	v := c.Compile(s, true)

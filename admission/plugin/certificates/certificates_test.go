@@ -115,7 +115,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-func TestNobodyRequestsTheGroupOfAdministrators(t *testing.T) {
+func TestCertificatesOfSystemMastersAreRefused(t *testing.T) {
 	const refused = `certificatesigningrequests.certificates.k8s.io "r" is forbidden: use of ` +
 		`kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed`
 	for name, c := range map[string]struct {

@@ -159,7 +159,7 @@ func TestGrantsAreHeldAgainstTheUsersOwn(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerDoesItselfIsNotJudged(t *testing.T) {
+func TestWritesOfTheServerAreNotChecked(t *testing.T) {
 	a := &admission.Attributes{Resource: rbacv1.Resource("roles"), Namespace: "ns", Object: role(secrets)}
 	if err := Plugin(permits{}, held{}).Mutate(t.Context(), a); err != nil {
 		t.Error(err)

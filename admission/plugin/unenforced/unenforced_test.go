@@ -24,7 +24,7 @@ func warnings(t *testing.T, a *admission.Attributes) []string {
 	return h.Values("Warning")
 }
 
-func TestEachIsWarnedOf(t *testing.T) {
+func TestEachUnenforcedObjectHasAWarning(t *testing.T) {
 	for _, u := range list() {
 		obj := &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"pod-security.kubernetes.io/warn": "baseline"}},
