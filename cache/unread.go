@@ -87,7 +87,7 @@ func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 		return o, nil
 	}
 	var object *Object
-	err := storage.Waiting(ctx, func() (err error) {
+	err := storage.RetryPending(ctx, func() (err error) {
 		object, err = r.readAgain(o)
 		return err
 	})

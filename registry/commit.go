@@ -196,7 +196,7 @@ func (r *Resource) objectOf(ctx context.Context, key string, value []byte, revis
 	ctx, cancel := context.WithTimeout(ctx, readableWait)
 	defer cancel()
 	var h cache.Header
-	err := storage.Waiting(ctx, func() (err error) {
+	err := storage.RetryPending(ctx, func() (err error) {
 		h, err = r.codec.Read(r.prefix+key, value, revision)
 		return err
 	})

@@ -95,7 +95,7 @@ func (r *Resource) stale(ctx context.Context, found *cache.Object) (bool, error)
 		return true, err
 	}
 	var stale bool
-	err = storage.Waiting(ctx, func() (err error) {
+	err = storage.RetryPending(ctx, func() (err error) {
 		_, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
 		return err
 	})

@@ -206,7 +206,7 @@ func (s *stores) openClusters(ctx context.Context) error {
 	for i, part := range store.Parts(eventsPrefix) {
 		s.places = append(s.places, storePart{
 			store: part, encodingBudget: budgets[i],
-			holds: func(_ *registry.Kind, prefix string) bool { return part.Holds(prefix) },
+			holds: func(_ *registry.Kind, prefix string) bool { return part.Contains(prefix) },
 		})
 	}
 	return nil

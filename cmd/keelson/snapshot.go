@@ -313,7 +313,7 @@ func newImportEtcd(out io.Writer) *cobra.Command {
 		&minRevision, "min-revision", 0, "a revision that all new ones must be above, if clients may have seen one that high",
 	)
 	f.BoolVar(
-		&options.Restore.Keep, "keep-revisions", false,
+		&options.Restore.KeepRevisions, "keep-revisions", false,
 		"keep etcd's revisions as resourceVersions; only if nothing was written to etcd since the file was",
 	)
 	f.BoolVar(

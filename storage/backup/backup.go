@@ -1,12 +1,14 @@
-// Package backup moves the state of an embedded store to files and back: to
-// Keelson's own snapshots and to etcd's.
+// Package backup saves the state of an embedded store to a file and restores it: from and to Keelson's own snapshots
+// (backup.go) and etcd's snapshots (etcd.go).
 //
 // # Restoring
 //
-// A file is from some time ago, and clients have seen more since. Whoever restores
-// stamps every object anew, at revisions above all that any client can have seen,
-// and compacts what lies below. So no client sees time go back: one that resumes a
-// watch is told that its revision has expired, and lists again.
+// A file is older than the data that clients have seen. Therefore a restore gives every object a new revision, above
+// all revisions that a client can have seen, and compacts all lower revisions. So no client sees a lower revision than
+// before. A client that resumes a watch gets the error that its revision has expired, and lists again.
+//
+// Example: a file of revision 5,000 with 3 objects, written an hour ago. The new revisions begin above 5,000 +
+// 1,000,000,000 + 3,600 * 100,000 = 1,360,005,000: the objects get 1,360,005,001 to 1,360,005,003.
 package backup
 
 import (
@@ -22,14 +24,14 @@ import (
 	"github.com/keelson-dev/keelson/storage/snapshot"
 )
 
-// What a store may have done since the file was written, generously: more changes
-// a second than the engine makes, and as many again for clocks that differ.
+// Upper bound of the changes that a store has made since the file was written: more changes per second than the engine
+// can make, and a constant for clocks that differ.
 const (
 	changesPerSecond = 100_000
-	changesAtLeast   = 1_000_000_000
+	minRevisionGap   = 1_000_000_000
 )
 
-// Save writes the state e, which was opened at the time created, to w.
+// Save writes the state e, which was opened at the time created, to w. program is the name in the header of the file.
 func Save(
 	ctx context.Context, w io.Writer, e *embedded.Export, created time.Time, program string,
 ) (snapshot.Totals, error) {
@@ -50,15 +52,14 @@ func Save(
 	return out.Close()
 }
 
-// Summary is what reading a whole snapshot shows.
+// Summary is the result of reading a whole snapshot.
 type Summary struct {
 	snapshot.Header
 	snapshot.Totals
 	SHA256 []byte
 }
 
-// Verify reads a snapshot to its end, checks all its checksums and calls each, if
-// it is not nil, for its entries.
+// Verify reads a snapshot to its end and verifies all checksums. It calls each for every entry if each is not nil.
 func Verify(r io.Reader, each func(snapshot.Entry)) (Summary, error) {
 	in, err := snapshot.NewReader(r)
 	if err != nil {
@@ -78,25 +79,23 @@ func Verify(r io.Reader, each func(snapshot.Entry)) (Summary, error) {
 	}
 }
 
-// RestoreOptions say how entries are stamped.
+// RestoreOptions control the revisions of restored entries.
 type RestoreOptions struct {
-	// MinRevision is a revision that all new ones are above.
+	// MinRevision is a lower bound: all new revisions are above it.
 	MinRevision int64
-	// Now is the time at which the restored store begins.
+	// Now is the time of the restore.
 	Now time.Time
-	// Keep leaves revisions as they are. It is right only if nobody has changed
-	// anything since the file was written.
-	Keep bool
+	// KeepRevisions keeps the revisions of the file. It is correct only if nothing was changed since the file was written.
+	KeepRevisions bool
 }
 
-// Restored says what a store was made of.
+// Restored is the result of a restore.
 type Restored struct {
-	From, Revision int64 // the file's revision, and the store's
+	From, Revision int64 // the revisions of the file and of the store
 	Entries        int64
 }
 
-// Restore makes a store from a snapshot, which it reads twice: it is verified
-// before anything is written.
+// Restore creates a store from a snapshot. It reads the file twice, so that it is verified before anything is written.
 func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro RestoreOptions) (Restored, error) {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -134,7 +133,7 @@ func entries(in *snapshot.Reader) iter.Seq2[embedded.Record, error] {
 	}
 }
 
-// source is a state from elsewhere.
+// source is a state to restore.
 type source struct {
 	revision int64
 	created  time.Time
@@ -142,46 +141,47 @@ type source struct {
 	records  iter.Seq2[embedded.Record, error]
 }
 
-// restore makes a store of it.
+// restore creates a store with the state.
 func (s *source) restore(ctx context.Context, o embedded.Options, ro RestoreOptions) (Restored, error) {
-	st := stamper{keep: ro.Keep, now: ro.Now.UnixMilli(), created: s.created.UnixMilli()}
+	st := restamper{keepRevisions: ro.KeepRevisions, now: ro.Now.UnixMilli(), created: s.created.UnixMilli()}
 	out := Restored{From: s.revision, Revision: max(s.revision, 1), Entries: s.entries}
-	if ro.Keep {
+	if ro.KeepRevisions {
 		if ro.MinRevision > s.revision {
 			return Restored{}, fmt.Errorf(
 				"revisions cannot be kept and be above %d: the file is at %d", ro.MinRevision, s.revision,
 			)
 		}
 	} else {
-		base, err := jump(s.revision, s.created, ro)
+		base, err := baseRevision(s.revision, s.created, ro)
 		if err != nil {
 			return Restored{}, err
 		}
 		st.next, out.Revision = base+1, base+max(s.entries, 1)
 	}
-	return out, embedded.Import(o, out.Revision, st.stamped(ctx, s.records))
+	return out, embedded.Import(o, out.Revision, st.restamp(ctx, s.records))
 }
 
-// mostRevision is far beyond what a store gets to, and leaves it room to go on.
-const mostRevision = 1 << 62
+// maxRevision is the highest revision of a file that can be restored. It is far above any revision that a store
+// reaches, and leaves enough revisions for the restored store.
+const maxRevision = 1 << 62
 
-// jump returns the revision that all new ones are above.
-func jump(revision int64, created time.Time, ro RestoreOptions) (int64, error) {
+// baseRevision returns the revision above which all new revisions are.
+func baseRevision(revision int64, created time.Time, ro RestoreOptions) (int64, error) {
 	since := max(int64(ro.Now.Sub(created)/time.Second), 0)
-	if revision > mostRevision || ro.MinRevision > mostRevision {
+	if revision > maxRevision || ro.MinRevision > maxRevision {
 		return 0, errors.New("the revision is too high for a store to go on from")
 	}
-	return max(revision+changesAtLeast+changesPerSecond*since, ro.MinRevision), nil
+	return max(revision+minRevisionGap+changesPerSecond*since, ro.MinRevision), nil
 }
 
-// stamper gives records their new revisions and deadlines.
-type stamper struct {
-	keep         bool
-	next         int64
-	now, created int64 // Unix milliseconds
+// restamper gives records new revisions and deadlines.
+type restamper struct {
+	keepRevisions bool
+	next          int64
+	now, created  int64 // Unix milliseconds
 }
 
-func (s *stamper) stamped(
+func (s *restamper) restamp(
 	ctx context.Context, records iter.Seq2[embedded.Record, error],
 ) iter.Seq2[embedded.Record, error] {
 	return func(yield func(embedded.Record, error) bool) {
@@ -189,7 +189,7 @@ func (s *stamper) stamped(
 			if err == nil {
 				err = ctx.Err()
 			}
-			if !s.keep {
+			if !s.keepRevisions {
 				r.ModRevision, r.CreateRevision = s.next, s.next
 				s.next++
 			}
@@ -201,8 +201,8 @@ func (s *stamper) stamped(
 	}
 }
 
-// deadline keeps the time that was left when the file was written.
-func (s *stamper) deadline(was int64) int64 {
+// deadline returns a new deadline with the same remaining time to live as when the file was written.
+func (s *restamper) deadline(was int64) int64 {
 	const never = 1<<63 - 1
 	if was == 0 {
 		return 0

@@ -24,7 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/storage/snapshot"
 )
 
-// now is when the tests take place.
+// now is the time of the tests.
 var now = time.UnixMilli(1_700_000_000_000)
 
 func options(fs vfs.FS, dir string) embedded.Options {
@@ -44,17 +44,22 @@ func open(t *testing.T, o embedded.Options) *embedded.Store {
 	return s
 }
 
-// filled is a store with some history; the last revision is a deletion.
-func filled(t *testing.T, o embedded.Options) *embedded.Store {
+// newFilledStore returns a store with some history. Its last revision is a deletion.
+func newFilledStore(t *testing.T, o embedded.Options) *embedded.Store {
 	t.Helper()
 	s := open(t, o)
 	for i := range 500 {
-		op := storage.Op{Key: fmt.Sprintf("/registry/configmaps/default/c%03d", i*7%400), Value: []byte(strings.Repeat("v", i)), TTL: int64(i % 2 * i)}
+		op := storage.Op{
+			Key: fmt.Sprintf("/registry/configmaps/default/c%03d", i*7%400), Value: []byte(strings.Repeat("v", i)),
+			TTL: int64(i % 2 * i),
+		}
 		if _, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{op}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/configmaps/default/c007")}}); err != nil {
+	if _, err := s.Commit(
+		t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/configmaps/default/c007")}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -100,11 +105,11 @@ func revision(t *testing.T, s storage.Store) int64 {
 	return r
 }
 
-// TestRestore: the same objects with the time that they had left, at revisions
-// above all before; what came before is expired.
+// TestRestore checks that a restore has the same objects with the same remaining times to live, at revisions above all
+// earlier ones, and that all earlier revisions are compacted.
 func TestRestore(t *testing.T) {
 	fs := vfs.NewMem()
-	from := filled(t, options(fs, "from"))
+	from := newFilledStore(t, options(fs, "from"))
 	file := save(t, from)
 	want := records(t, from)
 	for _, c := range []struct {
@@ -119,7 +124,9 @@ func TestRestore(t *testing.T) {
 		{"with a low revision", 0, 5},
 	} {
 		o := options(fs, "to")
-		restored, err := backup.Restore(t.Context(), bytes.NewReader(file), o, backup.RestoreOptions{Now: now.Add(c.since), MinRevision: c.min})
+		restored, err := backup.Restore(
+			t.Context(), bytes.NewReader(file), o, backup.RestoreOptions{Now: now.Add(c.since), MinRevision: c.min},
+		)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -139,7 +146,9 @@ func TestRestore(t *testing.T) {
 				t.Errorf("%s: %s became %s", c.name, w.Key, r.Key)
 			}
 			if r.ModRevision <= floor || r.CreateRevision != r.ModRevision || r.ModRevision <= last {
-				t.Errorf("%s: %s is at revision %d, made at %d; the floor is %d", c.name, r.Key, r.ModRevision, r.CreateRevision, floor)
+				t.Errorf(
+					"%s: %s is at revision %d, made at %d; the floor is %d", c.name, r.Key, r.ModRevision, r.CreateRevision, floor,
+				)
 			}
 			last = r.ModRevision
 			deadline := int64(0)
@@ -151,7 +160,9 @@ func TestRestore(t *testing.T) {
 			}
 		}
 		if at := revision(t, to); at != restored.Revision || at != last {
-			t.Errorf("%s: the store is at revision %d, the last object at %d, Restore says %d", c.name, at, last, restored.Revision)
+			t.Errorf(
+				"%s: the store is at revision %d, the last object at %d, Restore says %d", c.name, at, last, restored.Revision,
+			)
 		}
 		var compacted *storage.CompactedError
 		for _, old := range []int64{1, revision(t, from), floor} {
@@ -171,7 +182,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreExpired: what had no time left when it was saved has none after.
+// TestRestoreExpired checks that a key without remaining time to live expires after the restore.
 func TestRestoreExpired(t *testing.T) {
 	var file bytes.Buffer
 	w, err := snapshot.NewWriter(&file, snapshot.Header{Revision: 10, Created: now})
@@ -181,13 +192,17 @@ func TestRestoreExpired(t *testing.T) {
 	for key, deadline := range map[string]int64{"/a": now.UnixMilli() - 5000} {
 		err = errors.Join(err, w.Write(snapshot.Entry{Key: key, CreateRevision: 1, ModRevision: 1, Deadline: deadline}))
 	}
-	err = errors.Join(err, w.Write(snapshot.Entry{Key: "/b", CreateRevision: 1, ModRevision: 1, Deadline: math.MaxInt64 - 5}))
+	err = errors.Join(
+		err, w.Write(snapshot.Entry{Key: "/b", CreateRevision: 1, ModRevision: 1, Deadline: math.MaxInt64 - 5}),
+	)
 	if _, cerr := w.Close(); err != nil || cerr != nil {
 		t.Fatal(err, cerr)
 	}
 	later := now.Add(time.Hour)
 	o := options(vfs.NewMem(), "to")
-	if _, err := backup.Restore(t.Context(), bytes.NewReader(file.Bytes()), o, backup.RestoreOptions{Now: later}); err != nil {
+	if _, err := backup.Restore(
+		t.Context(), bytes.NewReader(file.Bytes()), o, backup.RestoreOptions{Now: later},
+	); err != nil {
 		t.Fatal(err)
 	}
 	got := records(t, open(t, o))
@@ -208,10 +223,10 @@ func TestRestoreEmpty(t *testing.T) {
 	}
 }
 
-// TestRestoreOfDamage writes nothing from a file that is not right to its end.
+// TestRestoreOfDamage checks that nothing is written from a file that is damaged anywhere.
 func TestRestoreOfDamage(t *testing.T) {
 	fs := vfs.NewMem()
-	file := save(t, filled(t, options(fs, "from")))
+	file := save(t, newFilledStore(t, options(fs, "from")))
 	file[len(file)-40] ^= 1
 	_, err := backup.Restore(t.Context(), bytes.NewReader(file), options(fs, "to"), backup.RestoreOptions{Now: now})
 	if !errors.Is(err, snapshot.ErrDamaged) {
@@ -220,7 +235,9 @@ func TestRestoreOfDamage(t *testing.T) {
 	if _, err := fs.Stat("to"); err == nil {
 		t.Error("something was written")
 	}
-	if _, err := backup.Restore(t.Context(), bytes.NewReader(nil), options(fs, "to"), backup.RestoreOptions{Now: now}); !errors.Is(err, snapshot.ErrNotSnapshot) {
+	if _, err := backup.Restore(
+		t.Context(), bytes.NewReader(nil), options(fs, "to"), backup.RestoreOptions{Now: now},
+	); !errors.Is(err, snapshot.ErrNotSnapshot) {
 		t.Errorf("%v", err)
 	}
 }
@@ -228,7 +245,9 @@ func TestRestoreOfDamage(t *testing.T) {
 func TestRevisionTooHigh(t *testing.T) {
 	fs := vfs.NewMem()
 	file := save(t, open(t, options(fs, "from")))
-	_, err := backup.Restore(t.Context(), bytes.NewReader(file), options(fs, "to"), backup.RestoreOptions{Now: now, MinRevision: math.MaxInt64})
+	_, err := backup.Restore(
+		t.Context(), bytes.NewReader(file), options(fs, "to"), backup.RestoreOptions{Now: now, MinRevision: math.MaxInt64},
+	)
 	if err == nil {
 		t.Error("a store was made that cannot go on")
 	}
@@ -248,11 +267,10 @@ func export(t *testing.T, path, prefix string, s *embedded.Store) int64 {
 	return n
 }
 
-// TestEtcdThereAndBack: what was exported and imported with its revisions is what
-// it was.
-func TestEtcdThereAndBack(t *testing.T) {
+// TestEtcdRoundTrip exports a store and imports it with its revisions. The result must be the same.
+func TestEtcdRoundTrip(t *testing.T) {
 	fs := vfs.NewMem()
-	from := filled(t, options(fs, "from"))
+	from := newFilledStore(t, options(fs, "from"))
 	want := records(t, from)
 	for _, prefix := range []string{"/registry", "/other/prefix/"} {
 		path := filepath.Join(t.TempDir(), "etcd.db")
@@ -261,7 +279,7 @@ func TestEtcdThereAndBack(t *testing.T) {
 		}
 		o := options(fs, "to")
 		restored, others, err := backup.ImportEtcd(t.Context(), path, o, backup.EtcdOptions{
-			Prefix: prefix, Restore: backup.RestoreOptions{Now: now, Keep: true},
+			Prefix: prefix, Restore: backup.RestoreOptions{Now: now, KeepRevisions: true},
 		})
 		if err != nil || others != 0 || restored.Revision != revision(t, from) {
 			t.Fatalf("%+v, %d others, %v", restored, others, err)
@@ -279,10 +297,10 @@ func TestEtcdThereAndBack(t *testing.T) {
 	}
 }
 
-// TestEtcdImportAnew: without keeping revisions an import is a restore.
-func TestEtcdImportAnew(t *testing.T) {
+// TestEtcdImportRestamps checks that an import that does not keep revisions gives new ones, like a restore.
+func TestEtcdImportRestamps(t *testing.T) {
 	fs := vfs.NewMem()
-	from := filled(t, options(fs, "from"))
+	from := newFilledStore(t, options(fs, "from"))
 	path := filepath.Join(t.TempDir(), "etcd.db")
 	export(t, path, "/registry", from)
 	if err := os.Chtimes(path, now, now); err != nil {
@@ -290,7 +308,9 @@ func TestEtcdImportAnew(t *testing.T) {
 	}
 	later := now.Add(time.Hour)
 	o := options(fs, "to")
-	restored, _, err := backup.ImportEtcd(t.Context(), path, o, backup.EtcdOptions{Prefix: "/registry", Restore: backup.RestoreOptions{Now: later}})
+	restored, _, err := backup.ImportEtcd(
+		t.Context(), path, o, backup.EtcdOptions{Prefix: "/registry", Restore: backup.RestoreOptions{Now: later}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +330,7 @@ func TestEtcdRefused(t *testing.T) {
 	fs := vfs.NewMem()
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good")
-	export(t, good, "/registry", filled(t, options(fs, "from")))
+	export(t, good, "/registry", newFilledStore(t, options(fs, "from")))
 	content, err := os.ReadFile(good)
 	if err != nil {
 		t.Fatal(err)
@@ -356,8 +376,10 @@ func TestEtcdRefused(t *testing.T) {
 		for i := at; i < min(at+64, len(broken)); i++ {
 			broken[i] ^= 0xff
 		}
-		// Whatever comes of it, it is not a panic.
-		_, _, _ = backup.ImportEtcd(t.Context(), write("broken", broken), embedded.Options{InMemory: true, Logger: slog.New(slog.DiscardHandler)}, eo)
+		// The import may fail, but must not panic.
+		_, _, _ = backup.ImportEtcd(
+			t.Context(), write("broken", broken), embedded.Options{InMemory: true, Logger: slog.New(slog.DiscardHandler)}, eo,
+		)
 	}
 }
 
@@ -367,7 +389,7 @@ func withSum(b []byte) []byte {
 }
 
 func TestSaveEndsWithItsContext(t *testing.T) {
-	s := filled(t, options(vfs.NewMem(), "from"))
+	s := newFilledStore(t, options(vfs.NewMem(), "from"))
 	ctx, stop := context.WithCancel(t.Context())
 	e, err := s.Export(ctx)
 	if err != nil {
@@ -420,7 +442,9 @@ func BenchmarkSaveRestore(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			_, err = backup.Restore(b.Context(), f, embedded.Options{Dir: filepath.Join(b.TempDir(), "d")}, backup.RestoreOptions{Now: time.Now()})
+			_, err = backup.Restore(
+				b.Context(), f, embedded.Options{Dir: filepath.Join(b.TempDir(), "d")}, backup.RestoreOptions{Now: time.Now()},
+			)
 			if err := errors.Join(err, f.Close()); err != nil {
 				b.Fatal(err)
 			}

@@ -13,25 +13,24 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// root is what all keys of a store begin with.
+// root is the beginning of all keys of a store.
 const root = "/registry"
 
-// longestTTL in seconds, so that a deadline can be computed from it; etcd grants
-// no longer ones.
+// longestTTL is the longest time to live in seconds: etcd grants no longer leases. It is low enough to compute a
+// deadline.
 const longestTTL = 9_000_000_000
 
-// EtcdOptions say how an etcd snapshot is read.
+// EtcdOptions control how an etcd snapshot is read.
 type EtcdOptions struct {
-	// Prefix is what the keys of the API server begin with in etcd, such as
-	// /registry.
+	// Prefix is the beginning of the API server's keys in etcd, such as /registry.
 	Prefix string
-	// SkipHash takes a file without a SHA-256 at its end.
+	// SkipHash accepts a file without a SHA-256 at its end.
 	SkipHash bool
 	Restore  RestoreOptions
 }
 
-// ImportEtcd makes a store from an etcd snapshot, of the keys below the prefix. It
-// returns the number of keys that are not.
+// ImportEtcd creates a store with the keys of an etcd snapshot that are below the prefix. others is the number of other
+// keys.
 func ImportEtcd(
 	ctx context.Context, path string, o embedded.Options, eo EtcdOptions,
 ) (out Restored, others int64, err error) {
@@ -51,9 +50,9 @@ func ImportEtcd(
 	if f.Len() == 0 {
 		return out, 0, fmt.Errorf("it has no keys below %s/ (and %d others)", prefix, f.Others())
 	}
-	// The file does not say when it was written, only when it was last touched.
+	// The file does not contain the time at which it was written, so its modification time is used.
 	s := source{revision: f.Revision(), created: info.ModTime(), entries: f.Len()}
-	if eo.Restore.Keep || s.created.After(eo.Restore.Now) {
+	if eo.Restore.KeepRevisions || s.created.After(eo.Restore.Now) {
 		s.created = eo.Restore.Now
 	}
 	s.records = func(yield func(embedded.Record, error) bool) {
@@ -74,8 +73,8 @@ func ImportEtcd(
 	return out, f.Others(), err
 }
 
-// ExportEtcd writes the state to an etcd snapshot at path, which must be empty or missing, as
-// of now. It returns the number of keys.
+// ExportEtcd writes the state to an etcd snapshot at path, which must be empty or missing. now is the time for
+// computing remaining times to live. It returns the number of keys.
 func ExportEtcd(ctx context.Context, path, prefix string, e *embedded.Export, now time.Time) (n int64, err error) {
 	if prefix, err = cleanPrefix(prefix); err != nil {
 		return 0, err

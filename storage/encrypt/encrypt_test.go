@@ -100,7 +100,7 @@ func mustStore(t *testing.T, e *Encryption, key, value string) string {
 func read(e *Encryption, key, value string) (string, bool, error) {
 	var out []byte
 	var stale bool
-	err := storage.Waiting(context.Background(), func() (err error) {
+	err := storage.RetryPending(context.Background(), func() (err error) {
 		out, stale, err = e.Resource(secrets).FromStore(context.Background(), key, []byte(value))
 		return err
 	})

@@ -18,7 +18,7 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
 	}
-	compares, gets, err := s.conditions(txn.Conditions)
+	compares, gets, err := s.comparisons(txn.Conditions)
 	if err != nil {
 		return 0, err
 	}
@@ -27,21 +27,21 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		slow := time.AfterFunc(suspicion, s.suspect)
+		slow := time.AfterFunc(slowRequest, s.startMemberCheck)
 		r, err := s.client.Txn(ctx).If(compares...).Then(ops...).Else(gets...).Commit()
 		slow.Stop()
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound) && !again:
-			// Nothing took effect. The lease may be gone because the cluster's
-			// data was replaced, or the process was asleep.
+			// The transaction had no effect. The lease may be missing because the data of the cluster was replaced, or because
+			// this process was suspended.
 			for ttl, id := range used {
-				s.leases.forget(ctx, ttl, id)
+				s.leases.invalidate(ctx, ttl, id)
 			}
 			continue
 		case err != nil:
-			return 0, s.failure(ctx, "commit", err)
+			return 0, s.convertError(ctx, "commit", err)
 		}
-		s.note(r.Header.Revision)
+		s.observe(r.Header.Revision)
 		if !r.Succeeded {
 			return 0, s.conflict(txn.Conditions, r)
 		}
@@ -49,11 +49,12 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	}
 }
 
-func (s *Store) conditions(conditions []storage.Condition) ([]clientv3.Cmp, []clientv3.Op, error) {
+// comparisons returns etcd's comparisons for conditions, and the reads of their keys for the case that one fails.
+func (s *Store) comparisons(conditions []storage.Condition) ([]clientv3.Cmp, []clientv3.Op, error) {
 	compares := make([]clientv3.Cmp, len(conditions))
 	gets := make([]clientv3.Op, len(conditions))
 	for i, c := range conditions {
-		key, err := s.keys.to(c.Key)
+		key, err := s.keys.toEtcd(c.Key)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -63,12 +64,12 @@ func (s *Store) conditions(conditions []storage.Condition) ([]clientv3.Cmp, []cl
 	return compares, gets, nil
 }
 
-// operations returns the operations of a transaction, and the leases that they use by time to live.
+// operations returns etcd's operations for ops, and the leases that they use, by their times to live.
 func (s *Store) operations(ctx context.Context, ops []storage.Op) ([]clientv3.Op, map[int64]clientv3.LeaseID, error) {
 	out := make([]clientv3.Op, len(ops))
 	var used map[int64]clientv3.LeaseID
 	for i, op := range ops {
-		key, err := s.keys.to(op.Key)
+		key, err := s.keys.toEtcd(op.Key)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -80,7 +81,7 @@ func (s *Store) operations(ctx context.Context, ops []storage.Op) ([]clientv3.Op
 		default:
 			id, err := s.leases.take(ctx, op.TTL)
 			if err != nil {
-				return nil, nil, s.failure(ctx, "grant a lease", err)
+				return nil, nil, s.convertError(ctx, "grant a lease", err)
 			}
 			if used == nil {
 				used = make(map[int64]clientv3.LeaseID)
@@ -92,11 +93,11 @@ func (s *Store) operations(ctx context.Context, ops []storage.Op) ([]clientv3.Op
 	return out, used, nil
 }
 
-// conflict returns the first condition that did not hold.
+// conflict returns the *storage.ConflictError of the first condition that did not hold.
 func (s *Store) conflict(conditions []storage.Condition, r *clientv3.TxnResponse) error {
 	for i, c := range conditions {
 		var current storage.Entry
-		if kvs := rangeOf(r, i).GetKvs(); len(kvs) > 0 {
+		if kvs := rangeResponse(r, i).GetKvs(); len(kvs) > 0 {
 			current = s.entry(kvs[0])
 		}
 		if current.ModRevision != c.ModRevision {
@@ -106,7 +107,8 @@ func (s *Store) conflict(conditions []storage.Condition, r *clientv3.TxnResponse
 	return &Error{Op: "commit", Cause: errors.New("the transaction failed and all its conditions hold")}
 }
 
-func rangeOf(r *clientv3.TxnResponse, i int) *pb.RangeResponse {
+// rangeResponse returns the response to the i-th operation of a transaction, nil if it is no range.
+func rangeResponse(r *clientv3.TxnResponse, i int) *pb.RangeResponse {
 	if i >= len(r.Responses) {
 		return nil
 	}

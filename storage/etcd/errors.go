@@ -19,9 +19,8 @@ import (
 // transaction took effect.
 type Error struct {
 	Op string
-	// Timeout says that the cluster took the request and did not come to an end
-	// with it in its own time, as without a quorum; otherwise it could not be
-	// reached, or answered what it should not.
+	// Timeout is true if the cluster accepted the request and did not complete it in its own time, for example without a
+	// quorum. Otherwise the cluster could not be reached, or its answer was invalid.
 	Timeout bool
 	Cause   error
 }
@@ -42,10 +41,10 @@ func (e *Error) Status() metav1.Status {
 	return s
 }
 
-// failure converts an error of the etcd client, except those about compacted and future revisions, which the caller
-// converts.
-func (s *Store) failure(ctx context.Context, op string, err error) error {
-	if s.ctx.Err() != nil {
+// convertError converts an error of the etcd client. Errors about compacted and future revisions are converted by the
+// caller. op names the operation in the error text.
+func (s *Store) convertError(ctx context.Context, op string, err error) error {
+	if s.lifetime.ctx.Err() != nil {
 		return storage.ErrClosed
 	}
 	if ctx.Err() != nil {

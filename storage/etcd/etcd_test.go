@@ -16,11 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// What needs an etcd is tested in test/etcd.
+// Tests that need an etcd server are in test/etcd.
 
-func TestRoundsBeginAfterTheirCallers(t *testing.T) {
+func TestSharedReadsBeginAfterTheCall(t *testing.T) {
 	var committed, reads atomic.Int64
-	r := rounds{read: func() (int64, error) {
+	r := sharedReads{read: func() (int64, error) {
 		reads.Add(1)
 		seen := committed.Load()
 		time.Sleep(time.Millisecond)
@@ -44,9 +44,9 @@ func TestRoundsBeginAfterTheirCallers(t *testing.T) {
 	}
 }
 
-func TestRoundsEndWithTheContext(t *testing.T) {
+func TestSharedReadsEndWithTheContext(t *testing.T) {
 	block := make(chan struct{})
-	r := rounds{read: func() (int64, error) { <-block; return 1, nil }}
+	r := sharedReads{read: func() (int64, error) { <-block; return 1, nil }}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.get(ctx); !errors.Is(err, context.Canceled) {
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var granted []int64
 	l := leases{
-		byTTL: make(map[int64]*bucket), now: func() time.Time { return now }, longest: time.Minute,
+		byTTL: make(map[int64]*sharedLease), now: func() time.Time { return now }, maxReuse: time.Minute,
 		grant: func(_ context.Context, ttl int64) (clientv3.LeaseID, error) {
 			granted = append(granted, ttl)
 			return clientv3.LeaseID(len(granted)), nil
@@ -74,7 +74,7 @@ func TestLeases(t *testing.T) {
 	take(3600, 1)
 	now = now.Add(59 * time.Second)
 	take(3600, 1)
-	take(10, 2) // of another time to live
+	take(10, 2) // a key with another time to live
 	take(3600, 1)
 	now = now.Add(2 * time.Second)
 	take(3600, 3)
@@ -82,14 +82,14 @@ func TestLeases(t *testing.T) {
 		take(3600, 3)
 	}
 	take(3600, 4)
-	l.forget(t.Context(), 3600, 3) // not the one handed out
+	l.invalidate(t.Context(), 3600, 3) // not the current lease
 	take(3600, 4)
-	l.forget(t.Context(), 3600, 4)
+	l.invalidate(t.Context(), 3600, 4)
 	take(3600, 5)
 	if got := fmt.Sprint(granted); got != "[3660 11 3660 3660 3660]" {
 		t.Errorf("granted %s", got)
 	}
-	for ttl := range int64(200) { // the short ones are swept up
+	for ttl := range int64(200) { // the expired ones are removed
 		now = now.Add(time.Minute)
 		if _, err := l.take(t.Context(), ttl+1); err != nil {
 			t.Fatal(err)
@@ -119,13 +119,13 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	k := keys{"/kube"}
-	if got, err := k.to("/registry/pods/a/b"); err != nil || got != "/kube/pods/a/b" {
+	if got, err := k.toEtcd("/registry/pods/a/b"); err != nil || got != "/kube/pods/a/b" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got := k.from([]byte("/kube/pods/a/b")); got != "/registry/pods/a/b" {
+	if got := k.fromEtcd([]byte("/kube/pods/a/b")); got != "/registry/pods/a/b" {
 		t.Errorf("%q", got)
 	}
-	if _, err := k.to("/elsewhere"); !errors.Is(err, errOutsideRoot) {
+	if _, err := k.toEtcd("/elsewhere"); !errors.Is(err, errOutsideRoot) {
 		t.Errorf("%v", err)
 	}
 }
@@ -133,7 +133,8 @@ func TestKeys(t *testing.T) {
 func TestReportsProgress(t *testing.T) {
 	for version, want := range map[string]bool{
 		"3.3.27": false, "3.4.24": false, "3.4.25": true, "3.5.0": false, "3.5.7": false, "3.5.8": true,
-		"3.5.21": true, "3.6.0": true, "3.6.0-alpha.0": true, "3.7.1": true, "4.0.0": true, "2.3.8": false, "main": true, "": true,
+		"3.5.21": true, "3.6.0": true, "3.6.0-alpha.0": true, "3.7.1": true, "4.0.0": true, "2.3.8": false, "main": true,
+		"": true,
 	} {
 		if got := reportsProgress(version); got != want {
 			t.Errorf("%q: %v", version, got)
@@ -141,7 +142,7 @@ func TestReportsProgress(t *testing.T) {
 	}
 }
 
-// put is an event of a key; prev 0 creates it.
+// put returns an event that puts a key; with prev = 0 it creates the key.
 func put(key string, mod, prev int64) *mvccpb.Event {
 	e := &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: mod, CreateRevision: mod}}
 	if prev != 0 {
@@ -160,11 +161,11 @@ func TestAssembler(t *testing.T) {
 		events   []*mvccpb.Event
 		want     string
 	}{
-		{events: []*mvccpb.Event{put("a", 9, 0)}, want: "0:"}, // what it began with too early
+		{events: []*mvccpb.Event{put("a", 9, 0)}, want: "0:"}, // the watch starts one revision too early
 		{events: []*mvccpb.Event{put("a", 9, 0), put("b", 10, 0)}, want: "10: b10"},
 		{progress: 12, want: "12:"},
 		{fragment: true, events: []*mvccpb.Event{put("a", 13, 9), put("b", 14, 10)}, want: "13: a13"},
-		{progress: 20, want: "0:"}, // never between fragments; if it were, it must not count
+		{progress: 20, want: "0:"}, // etcd sends no progress between fragments; if it did, it would be ignored
 		{fragment: true, events: []*mvccpb.Event{put("c", 14, 0)}, want: "0:"},
 		{events: []*mvccpb.Event{put("d", 14, 0), put("a", 15, 13)}, want: "15: b14 c14 d14 a15"},
 		{progress: 15, want: "15:"},
@@ -181,13 +182,15 @@ func TestAssembler(t *testing.T) {
 	}
 }
 
-// TestAssemblerNeedsWhatWasBefore: etcd leaves it out when compaction was faster
-// than the watch.
-func TestAssemblerNeedsWhatWasBefore(t *testing.T) {
+// TestAssemblerWithoutPreviousValue checks changes without the previous value, which etcd sends when that version was
+// compacted before the watch read it.
+func TestAssemblerWithoutPreviousValue(t *testing.T) {
 	s := &Store{}
 	changed := put("a", 12, 11)
 	changed.PrevKv = nil
-	for _, e := range []*mvccpb.Event{changed, {Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte("a"), ModRevision: 12}}} {
+	for _, e := range []*mvccpb.Event{
+		changed, {Type: mvccpb.DELETE, Kv: &mvccpb.KeyValue{Key: []byte("a"), ModRevision: 12}},
+	} {
 		a := assembler{next: 10, entry: s.entry}
 		_, err := a.add(&pb.WatchResponse{Header: &pb.ResponseHeader{}, Events: []*mvccpb.Event{e}})
 		var compacted *storage.CompactedError

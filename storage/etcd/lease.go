@@ -9,89 +9,92 @@ import (
 )
 
 const (
-	// maxLeaseObjects is how many keys share a lease: etcd deletes all keys of a
-	// lease in one transaction.
+	// maxLeaseObjects is the largest number of keys of a lease. etcd deletes all keys of a lease in one transaction.
 	maxLeaseObjects = 1000
-	// leaseMargin is kept from the end of a lease's reuse for the commit's own way.
+	// leaseMargin is how long before the end of its reuse time a lease is no longer given to keys, so that the commit
+	// arrives in time.
 	leaseMargin = 500 * time.Millisecond
 )
 
-// leases shares a lease between keys with the same time to live, because a lease costs more than a key. A lease
-// lives longer than its keys must, by the time during which it is given to further keys.
+// leases shares leases between keys with the same time to live, because a lease costs etcd more than a key. A lease
+// lives longer than the time to live of its keys, by the time during which it is given to further keys (reuseTime).
+//
+// Example: an Event with a time to live of 3600 seconds gets a lease of 3660 seconds. During the first minute (less
+// leaseMargin) up to 1000 Events get the same lease. Each of them lives for at least 3600 seconds.
 type leases struct {
 	grant func(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	now   func() time.Time
-	// longest bounds the reuse of a lease.
-	longest time.Duration
+	// maxReuse is the longest reuse time.
+	maxReuse time.Duration
 
 	mu    sync.Mutex // guards byTTL
-	byTTL map[int64]*bucket
+	byTTL map[int64]*sharedLease
 }
 
-type bucket struct {
-	// held has one element while somebody has the bucket, as when a lease is granted.
-	// It guards what follows; who waits for it waits no longer than its context.
-	held    chan struct{}
-	id      clientv3.LeaseID
-	until   time.Time // no longer handed out after
-	objects int
+// sharedLease is the current lease for keys with one time to live.
+type sharedLease struct {
+	// lock contains one element while a goroutine uses the fields below, also while a lease is granted. It is a channel,
+	// so that waiting for it can end with a context.
+	lock       chan struct{}
+	id         clientv3.LeaseID
+	reuseUntil time.Time // the lease is not given to keys after this time
+	objects    int
 }
 
-// reuse is how long a lease is handed out: a twentieth of the time to live, whole
-// seconds.
-func (l *leases) reuse(ttl int64) time.Duration {
-	return max(time.Second, min(l.longest, time.Duration(ttl/20)*time.Second)).Truncate(time.Second)
+// reuseTime returns for how long a lease is given to keys: a twentieth of the time to live, in whole seconds.
+func (l *leases) reuseTime(ttl int64) time.Duration {
+	return max(time.Second, min(l.maxReuse, time.Duration(ttl/20)*time.Second)).Truncate(time.Second)
 }
 
-// take returns a lease for one key that has to live for ttl seconds from now.
+// take returns a lease for one key that must live for ttl seconds from now.
 func (l *leases) take(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
 	l.mu.Lock()
 	b := l.byTTL[ttl]
 	if b == nil {
-		b = &bucket{held: make(chan struct{}, 1)}
+		b = &sharedLease{lock: make(chan struct{}, 1)}
 		l.byTTL[ttl] = b
-		l.sweep()
+		l.removeUnused()
 	}
 	l.mu.Unlock()
 
 	select {
-	case b.held <- struct{}{}:
+	case b.lock <- struct{}{}:
 	case <-ctx.Done():
 		return clientv3.NoLease, ctx.Err()
 	}
-	defer func() { <-b.held }()
+	defer func() { <-b.lock }()
 	now := l.now()
-	if b.id == clientv3.NoLease || b.objects >= maxLeaseObjects || !now.Before(b.until) {
-		id, err := l.grant(ctx, ttl+int64(l.reuse(ttl)/time.Second))
+	if b.id == clientv3.NoLease || b.objects >= maxLeaseObjects || !now.Before(b.reuseUntil) {
+		id, err := l.grant(ctx, ttl+int64(l.reuseTime(ttl)/time.Second))
 		if err != nil {
 			return clientv3.NoLease, err
 		}
-		b.id, b.objects, b.until = id, 0, now.Add(l.reuse(ttl)-leaseMargin)
+		b.id, b.objects, b.reuseUntil = id, 0, now.Add(l.reuseTime(ttl)-leaseMargin)
 	}
 	b.objects++
 	return b.id, nil
 }
 
-// sweep removes leases that are no longer given to keys. The caller holds mu.
-func (l *leases) sweep() {
+// removeUnused removes leases that are no longer given to keys, if there are many. The caller holds mu.
+func (l *leases) removeUnused() {
 	const few = 64
 	if len(l.byTTL) < few {
 		return
 	}
 	for ttl, b := range l.byTTL {
 		select {
-		case b.held <- struct{}{}:
-			if b.id != clientv3.NoLease && !l.now().Before(b.until) {
+		case b.lock <- struct{}{}:
+			if b.id != clientv3.NoLease && !l.now().Before(b.reuseUntil) {
 				delete(l.byTTL, ttl)
 			}
-			<-b.held
-		default: // it is in use
+			<-b.lock
+		default: // the lease is in use
 		}
 	}
 }
 
-// forget stops handing out a lease that etcd no longer knows.
-func (l *leases) forget(ctx context.Context, ttl int64, id clientv3.LeaseID) {
+// invalidate stops the use of a lease that etcd does not know any more.
+func (l *leases) invalidate(ctx context.Context, ttl int64, id clientv3.LeaseID) {
 	l.mu.Lock()
 	b := l.byTTL[ttl]
 	l.mu.Unlock()
@@ -99,11 +102,11 @@ func (l *leases) forget(ctx context.Context, ttl int64, id clientv3.LeaseID) {
 		return
 	}
 	select {
-	case b.held <- struct{}{}:
+	case b.lock <- struct{}{}:
 	case <-ctx.Done():
-		return // whoever asks next is told the same
+		return // the next transaction with this lease fails in the same way
 	}
-	defer func() { <-b.held }()
+	defer func() { <-b.lock }()
 	if b.id == id {
 		b.id = clientv3.NoLease
 	}

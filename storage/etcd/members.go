@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	// suspicion is for how long a commit may be under way before somebody looks
-	// whether its member answers at all.
-	suspicion = 2 * time.Second
-	// lookEvery is how often members are asked while some do not answer, and lookWait
-	// how long each may take.
-	lookEvery, lookWait = time.Second, time.Second
+	// slowRequest is the duration of a commit after which the members are checked.
+	slowRequest = 2 * time.Second
+	// memberCheckInterval is the time between two checks of the members while some do not answer, and memberCheckTimeout
+	// limits the answer of each.
+	memberCheckInterval, memberCheckTimeout = time.Second, time.Second
 )
 
-// suspect is called when a request takes longer than expected. It does not block.
-func (s *Store) suspect() {
-	if len(s.opts.Endpoints) == 1 || !s.looking.CompareAndSwap(false, true) {
+// startMemberCheck is called when a request takes longer than expected. It starts checkMembers in the background,
+// unless that runs already.
+func (s *Store) startMemberCheck() {
+	if len(s.opts.Endpoints) == 1 || !s.checkingMembers.CompareAndSwap(false, true) {
 		return
 	}
-	s.mu.Lock() // no task begins after Close
+	s.mu.Lock() // no task is started after Close
 	defer s.mu.Unlock()
-	if s.ctx.Err() == nil {
-		s.tasks.Go(s.look)
+	if s.lifetime.ctx.Err() == nil {
+		s.lifetime.tasks.Go(s.checkMembers)
 	}
 }
 
-// look sends requests only to members that answer and have a leader, until all do: a
-// connection to one that is paused or cut off looks like any other for keepAliveEvery
-// and keepAliveWait.
-func (s *Store) look() {
-	defer s.looking.Store(false)
+// checkMembers sends requests only to members that answer and have a leader, until all members do. Without this the
+// client would use a connection to a member that is suspended or cannot be reached until keepAliveInterval and
+// keepAliveTimeout have passed.
+func (s *Store) checkMembers() {
+	defer s.checkingMembers.Store(false)
 	inUse := s.opts.Endpoints
 	for {
-		good := s.answering()
-		if s.ctx.Err() != nil {
+		good := s.answeringMembers()
+		if s.lifetime.ctx.Err() != nil {
 			return
 		}
 		if len(good) == 0 {
-			good = s.opts.Endpoints // none is better than another
+			good = s.opts.Endpoints // no member is better than another
 		}
 		if !slices.Equal(good, inUse) {
 			s.opts.Logger.Warn("etcd: members that do not answer are left out", "used", good, "all", s.opts.Endpoints)
@@ -55,16 +55,16 @@ func (s *Store) look() {
 			return
 		}
 		select {
-		case <-s.ctx.Done():
+		case <-s.lifetime.ctx.Done():
 			return
-		case <-time.After(lookEvery):
+		case <-time.After(memberCheckInterval):
 		}
 	}
 }
 
-// answering returns the endpoints of members that answer and have a leader.
-func (s *Store) answering() []string {
-	ctx, cancel := context.WithTimeout(s.ctx, lookWait)
+// answeringMembers returns the endpoints of members that answer and have a leader.
+func (s *Store) answeringMembers() []string {
+	ctx, cancel := context.WithTimeout(s.lifetime.ctx, memberCheckTimeout)
 	defer cancel()
 	ok := make([]bool, len(s.opts.Endpoints))
 	var wg sync.WaitGroup
@@ -84,8 +84,8 @@ func (s *Store) answering() []string {
 	return good
 }
 
-// poll updates the status of the members regularly.
-func (s *Store) poll() {
+// pollMembers runs updateMembers at each PollInterval until Close.
+func (s *Store) pollMembers() {
 	if s.opts.PollInterval < 0 {
 		return
 	}
@@ -93,18 +93,19 @@ func (s *Store) poll() {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-s.lifetime.ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, s.opts.PollInterval)
-		s.members(ctx)
+		ctx, cancel := context.WithTimeout(s.lifetime.ctx, s.opts.PollInterval)
+		s.updateMembers(ctx)
 		cancel()
 	}
 }
 
-// members asks each member that answers for its size and its version.
-func (s *Store) members(ctx context.Context) {
+// updateMembers asks each member for the size of its database and for its version. Members that do not answer are left
+// out.
+func (s *Store) updateMembers(ctx context.Context) {
 	var size atomic.Int64
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -114,9 +115,9 @@ func (s *Store) members(ctx context.Context) {
 		wg.Go(func() {
 			r, err := s.client.Status(ctx, endpoint)
 			if err != nil {
-				return // one that is down is not asked
+				return // the member does not answer
 			}
-			raise(&size, r.DbSize)
+			raiseTo(&size, r.DbSize)
 			if !reportsProgress(r.Version) {
 				err := fmt.Errorf(
 					"etcd: %s has version %s, which announces progress of watches too early; use 3.5.8 or later (3.4.25 of 3.4)",
@@ -128,18 +129,18 @@ func (s *Store) members(ctx context.Context) {
 	}
 	wg.Wait()
 	if n := size.Load(); n > 0 {
-		s.size.Store(n)
+		s.observed.size.Store(n)
 	}
-	if p := old.Load(); p != nil && s.unfit.Swap(p) == nil {
+	if p := old.Load(); p != nil && s.unusable.version.Swap(p) == nil {
 		s.opts.Logger.Error("etcd cannot be used", "error", *p)
 	} else if p == nil {
-		s.unfit.Store(nil)
+		s.unusable.version.Store(nil)
 	}
 }
 
-// reportsProgress says whether a release answers progress requests after the
-// changes that they speak of (https://github.com/etcd-io/etcd/issues/15220). What
-// is no release number is taken for a build of a later one.
+// reportsProgress returns whether a version of etcd answers progress requests only after the changes up to the
+// announced revision (https://github.com/etcd-io/etcd/issues/15220). A version that is not a release number is treated
+// as a build of a later release.
 func reportsProgress(version string) bool {
 	release, _, _ := strings.Cut(version, "-")
 	parts := strings.Split(release, ".")

@@ -20,41 +20,38 @@ import (
 // DefaultPrefix is the default prefix of Keelson's keys.
 const DefaultPrefix = "/registry"
 
-// Options say which cluster to use and how. The zero value of each but Endpoints
-// is a sensible default.
+// Options select the cluster and configure its use. The zero value of every field but Endpoints selects a default.
 type Options struct {
-	// Endpoints are the members' client URLs. Requests go to all of them in turn.
+	// Endpoints are the client URLs of the members. Requests go to all of them in turn.
 	Endpoints []string
-	// CAFile has the authorities of the members' certificates, CertFile and
-	// KeyFile the client's own certificate, all PEM. The pair is read again for
-	// each connection.
+	// CAFile contains the certificate authorities of the members' certificates. CertFile and KeyFile are the client
+	// certificate and its key. All are PEM files. The client certificate is read again for each connection.
 	CAFile, CertFile, KeyFile string
-	// Prefix takes the place of /registry at the beginning of keys in etcd; ""
-	// leaves keys as they are. With a prefix, keys outside /registry are refused.
+	// Prefix replaces /registry at the beginning of keys in etcd; "" leaves keys unchanged. With a prefix, keys outside
+	// /registry are refused.
 	Prefix string
 
-	// CompactionInterval is how often this process offers to compact, and how much
-	// history is kept at least; 0 leaves compaction to others.
+	// CompactionInterval is how often this process tries to compact, and the least history that is kept; 0 leaves
+	// compaction to other processes.
 	CompactionInterval time.Duration
-	// LeaseReuse bounds for how long a lease is given to further keys; 0 is a
-	// minute.
+	// LeaseReuse is the longest time during which a lease is given to further keys; 0 means a minute.
 	LeaseReuse time.Duration
-	// PollInterval is how often members are asked for their size and version; 0 is
-	// 30 seconds, negative is once.
+	// PollInterval is how often members are asked for their size and version; 0 means 30 seconds, a negative value only
+	// once.
 	PollInterval time.Duration
-	// DialTimeout bounds the first contact with the cluster; 0 is 20 seconds.
+	// DialTimeout limits the wait for the first answer of the cluster; 0 means 20 seconds.
 	DialTimeout time.Duration
-	// Dial opens connections to members, as (*net.Dialer).DialContext does; nil opens
-	// them directly.
+	// Dial opens connections to members, as (*net.Dialer).DialContext does; nil connects directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// Logger receives what an operator should know; nil is slog.Default().
+	// Logger receives messages for the operator; nil means slog.Default().
 	Logger *slog.Logger
-	// OnFailure is told, once, that the store failed for good (storage.ErrFailed): the
-	// process must begin anew. It must not call the store and not block.
+	// OnFailure is called once when the store has failed for good (storage.ErrFailed) and the process must be restarted.
+	// It must not call the store and must not block.
 	OnFailure func(error)
 }
 
+// withDefaults returns o with defaults for zero fields.
 func (o Options) withDefaults() Options {
 	if o.PollInterval == 0 {
 		o.PollInterval = 30 * time.Second
@@ -74,8 +71,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// tls returns the configuration of connections, nil for what the endpoints'
-// schemes say by themselves.
+// tls returns the TLS configuration of connections. nil means that the schemes of the endpoints decide.
 func (o Options) tls() (*tls.Config, error) {
 	if o.CAFile == "" && o.CertFile == "" && o.KeyFile == "" {
 		return nil, nil
@@ -107,7 +103,7 @@ func (o Options) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// dial returns what connections are opened with, beside the client's own ways.
+// dial returns the dial options for Options.Dial.
 func (o Options) dial() []grpc.DialOption {
 	if o.Dial == nil {
 		return nil
@@ -120,16 +116,16 @@ func (o Options) dial() []grpc.DialOption {
 	})}
 }
 
-// keys maps keys of the interface to those in etcd and back.
+// keys maps keys of storage.Store to keys in etcd and back.
 type keys struct{ prefix string }
 
-// span is a range of keys in etcd: from lo (inclusive) to hi (exclusive), "" being
-// no upper bound.
+// span is a range of keys in etcd, from lo (inclusive) to hi (exclusive). hi "" means no upper bound.
 type span struct{ lo, hi string }
 
 var errOutsideRoot = errors.New("the key is not below " + DefaultPrefix)
 
-func (k keys) to(key string) (string, error) {
+// toEtcd returns the key in etcd. It fails with errOutsideRoot for a key outside /registry if there is a prefix.
+func (k keys) toEtcd(key string) (string, error) {
 	if k.prefix == "" {
 		return key, nil
 	}
@@ -139,19 +135,20 @@ func (k keys) to(key string) (string, error) {
 	return k.prefix + key[len(DefaultPrefix):], nil
 }
 
-func (k keys) from(key []byte) string {
+// fromEtcd is the inverse of toEtcd.
+func (k keys) fromEtcd(key []byte) string {
 	if k.prefix == "" {
 		return string(key)
 	}
 	return DefaultPrefix + string(key[len(k.prefix):])
 }
 
-// span maps a range. What lies outside of the root has no entries.
+// span maps a range of keys. The part outside /registry is left out if there is a prefix.
 func (k keys) span(lo, hi string) span {
 	if k.prefix == "" {
 		return span{lo, hi}
 	}
-	r := span{lo, hi}.and(span{DefaultPrefix, storage.PrefixEnd(DefaultPrefix)})
+	r := span{lo, hi}.intersect(span{DefaultPrefix, storage.PrefixEnd(DefaultPrefix)})
 	if r.empty() {
 		return span{k.prefix, k.prefix}
 	}
@@ -162,7 +159,8 @@ func (k keys) span(lo, hi string) span {
 	return mapped
 }
 
-func (s span) and(o span) span {
+// intersect returns the keys that are in both ranges.
+func (s span) intersect(o span) span {
 	s.lo = max(s.lo, o.lo)
 	if s.hi == "" || o.hi != "" && o.hi < s.hi {
 		s.hi = o.hi
@@ -172,8 +170,8 @@ func (s span) and(o span) span {
 
 func (s span) empty() bool { return s.hi != "" && s.lo >= s.hi }
 
-// wire returns the range as requests have it: a zero byte stands for the smallest
-// key, and as the end for no end.
+// wire returns the range in the form of etcd's requests: as key, a zero byte means the smallest key, and as end it
+// means no end.
 func (s span) wire() (key, end string) {
 	key, end = s.lo, s.hi
 	if key == "" {

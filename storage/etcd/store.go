@@ -18,47 +18,59 @@ import (
 )
 
 const (
-	keepAliveEvery = 10 * time.Second
-	keepAliveWait  = 5 * time.Second
-	// maxSend bounds a request; the members' own bound is lower and is what counts.
-	maxSend = 64 << 20
-	// barrierTimeout bounds a read of the current revision: longer than etcd itself
-	// waits for a quorum.
-	barrierTimeout = 10 * time.Second
-	// barrierKey does not exist.
-	barrierKey = "keelson.dev/barrier"
+	keepAliveInterval = 10 * time.Second
+	keepAliveTimeout  = 5 * time.Second
+	// maxRequestBytes limits a request in the client. The limit of the members is lower and decides.
+	maxRequestBytes = 64 << 20
+	// revisionTimeout limits a read of the current revision. It is longer than etcd itself waits for a quorum.
+	revisionTimeout = 10 * time.Second
+	// missingKey is a key that does not exist. A read of it returns the current revision.
+	missingKey = "keelson.dev/barrier"
 )
 
 var errNegativeRevision = errors.New("etcd: negative revision")
 
 // Store implements storage.Store on one cluster, with one client.
 type Store struct {
-	opts    Options
-	keys    keys
-	client  *clientv3.Client
-	watches pb.WatchClient
-	barrier rounds
-	leases  leases
+	opts          Options
+	keys          keys
+	client        *clientv3.Client
+	watchClient   pb.WatchClient // of the connection of client
+	revisionReads sharedReads
+	leases        leases
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-	closed sync.Once
-
-	seen      atomic.Int64 // highest revision that any answer named
-	compacted atomic.Int64 // highest compaction revision known
-	size      atomic.Int64
-	unfit     atomic.Pointer[error] // why the cluster must not be used
-	lost      atomic.Pointer[error] // why it must not be used by this process any more
-
-	looking atomic.Bool // somebody looks which members answer
+	lifetime        lifetime
+	observed        observed
+	unusable        unusable
+	checkingMembers atomic.Bool // a goroutine runs checkMembers
 
 	mu       sync.Mutex // guards watchers
 	watchers map[*watcher]struct{}
 }
 
-// Open connects to a cluster. It fails when no member answers in
-// Options.DialTimeout, or when one has a version that cannot be used.
+// lifetime ends background work at Close.
+type lifetime struct {
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // background goroutines; none is started after Close
+	closed sync.Once
+}
+
+// observed is what the answers of the cluster have shown so far.
+type observed struct {
+	revision  atomic.Int64 // highest revision in an answer
+	compacted atomic.Int64 // highest known compaction revision
+	size      atomic.Int64 // size of the largest database of a member, in bytes
+}
+
+// unusable contains the reasons why the cluster must not be used, nil if there is none.
+type unusable struct {
+	version  atomic.Pointer[error] // a member has an unsuitable version of etcd; may be set to nil again
+	wentBack atomic.Pointer[error] // the revision has decreased; final for this process
+}
+
+// Open connects to a cluster. It fails if no member answers within Options.DialTimeout, or if a member has a version
+// that cannot be used. The caller must call Close.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if len(o.Endpoints) == 0 {
@@ -69,60 +81,61 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
 	s := &Store{opts: o, keys: keys{o.Prefix}, watchers: make(map[*watcher]struct{})}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.lifetime.ctx, s.lifetime.cancel = context.WithCancel(context.Background())
 	s.client, err = clientv3.New(clientv3.Config{
-		Context:              s.ctx,
+		Context:              s.lifetime.ctx,
 		Endpoints:            o.Endpoints,
 		TLS:                  config,
 		DialTimeout:          o.DialTimeout,
 		DialOptions:          o.dial(),
-		DialKeepAliveTime:    keepAliveEvery,
-		DialKeepAliveTimeout: keepAliveWait,
-		MaxCallSendMsgSize:   maxSend,
-		// The client would repeat a transaction that a member gave up on for as long
-		// as the caller waits. What may be repeated is repeated here.
+		DialKeepAliveTime:    keepAliveInterval,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		MaxCallSendMsgSize:   maxRequestBytes,
+		// The client would retry a transaction that a member has given up on until the context of the caller ends. Requests
+		// that may be retried are retried in this package instead.
 		MaxUnaryRetries: 1,
 		Logger:          zapTo(o.Logger),
 	})
 	if err != nil {
-		s.cancel()
+		s.lifetime.cancel()
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	s.watches = pb.NewWatchClient(s.client.ActiveConnection())
-	s.barrier.read = s.readRevision
+	s.watchClient = pb.NewWatchClient(s.client.ActiveConnection())
+	s.revisionReads.read = s.readRevision
 	s.leases = leases{
-		byTTL: make(map[int64]*bucket), now: time.Now, longest: o.LeaseReuse,
+		byTTL: make(map[int64]*sharedLease), now: time.Now, maxReuse: o.LeaseReuse,
 		grant: func(ctx context.Context, ttl int64) (clientv3.LeaseID, error) {
-			r, err := repeat(ctx, s.suspect, shortAttempt, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-				return s.client.Grant(ctx, ttl)
-			})
+			r, err := retry(ctx, s.startMemberCheck, shortAttemptTimeout,
+				func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+					return s.client.Grant(ctx, ttl)
+				})
 			if err != nil {
 				return clientv3.NoLease, err
 			}
 			return r.ID, nil
 		},
 	}
-	if err := s.contact(ctx); err != nil {
+	if err := s.waitForCluster(ctx); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("cannot use etcd at %s: %w", strings.Join(o.Endpoints, ", "), err)
 	}
-	s.tasks.Go(s.poll)
+	s.lifetime.tasks.Go(s.pollMembers)
 	if o.CompactionInterval > 0 {
-		s.tasks.Go(s.compactor)
+		s.lifetime.tasks.Go(s.runCompactor)
 	}
 	return s, nil
 }
 
-// contact waits for the first answer of the cluster.
-func (s *Store) contact(ctx context.Context) error {
+// waitForCluster waits for the first answer of the cluster, and checks the versions of the members.
+func (s *Store) waitForCluster(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.DialTimeout)
 	defer cancel()
 	const pause = 200 * time.Millisecond
 	for {
 		_, err := s.readRevisionWithin(ctx)
 		if err == nil {
-			s.members(ctx)
-			return s.fit()
+			s.updateMembers(ctx)
+			return s.usable()
 		}
 		select {
 		case <-ctx.Done():
@@ -134,11 +147,11 @@ func (s *Store) contact(ctx context.Context) error {
 
 // Close implements storage.Store.
 func (s *Store) Close() (err error) {
-	s.closed.Do(func() {
-		s.mu.Lock() // no watcher begins after this
-		s.cancel()
+	s.lifetime.closed.Do(func() {
+		s.mu.Lock() // no watcher or task is started after this
+		s.lifetime.cancel()
 		s.mu.Unlock()
-		s.tasks.Wait()
+		s.lifetime.tasks.Wait()
 		if e := s.client.Close(); e != nil && !errors.Is(e, context.Canceled) {
 			err = e
 		}
@@ -146,18 +159,19 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
-// enter begins an operation.
+// enter returns an error if the store is closed or if ctx has ended.
 func (s *Store) enter(ctx context.Context) error {
-	if s.ctx.Err() != nil {
+	if s.lifetime.ctx.Err() != nil {
 		return storage.ErrClosed
 	}
 	return ctx.Err()
 }
 
-// note keeps the highest revision seen.
-func (s *Store) note(revision int64) { raise(&s.seen, revision) }
+// observe records the revision of an answer.
+func (s *Store) observe(revision int64) { raiseTo(&s.observed.revision, revision) }
 
-func raise(v *atomic.Int64, to int64) {
+// raiseTo sets v to to, unless v is higher.
+func raiseTo(v *atomic.Int64, to int64) {
 	for {
 		old := v.Load()
 		if to <= old || v.CompareAndSwap(old, to) {
@@ -166,9 +180,10 @@ func raise(v *atomic.Int64, to int64) {
 	}
 }
 
+// entry converts a key-value pair of etcd.
 func (s *Store) entry(kv *mvccpb.KeyValue) storage.Entry {
 	return storage.Entry{
-		Key: s.keys.from(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision,
+		Key: s.keys.fromEtcd(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision, CreateRevision: kv.CreateRevision,
 	}
 }
 
@@ -180,11 +195,11 @@ func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.En
 	if revision < 0 {
 		return storage.Entry{}, 0, errNegativeRevision
 	}
-	k, err := s.keys.to(key)
+	k, err := s.keys.toEtcd(key)
 	if err != nil {
 		return storage.Entry{}, 0, err
 	}
-	r, err := s.read(ctx, k, revision)
+	r, err := s.readAt(ctx, k, revision)
 	if err != nil {
 		return storage.Entry{}, 0, err
 	}
@@ -209,13 +224,13 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 	span := s.keys.span(r.Start, r.End)
 	key, end := span.wire()
 	if span.empty() {
-		key, end = barrierKey, barrierKey+"\x00" // the revision is still to be checked
+		key, end = missingKey, missingKey+"\x00" // the range is empty, but the request checks the revision
 	}
 	opts := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(int64(r.Limit))}
 	if r.CountOnly {
 		opts = append(opts, clientv3.WithCountOnly())
 	}
-	answer, err := s.read(ctx, key, r.Revision, opts...)
+	answer, err := s.readAt(ctx, key, r.Revision, opts...)
 	if err != nil {
 		return storage.RangeResult{}, err
 	}
@@ -232,15 +247,15 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 	return result, nil
 }
 
-// read reads at a revision and explains its errors.
-func (s *Store) read(
+// readAt reads at a revision, 0 being the current one, and converts the errors of etcd to those of storage.Store.
+func (s *Store) readAt(
 	ctx context.Context, key string, revision int64, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
 	for {
 		r, err := s.get(ctx, key, append(opts, clientv3.WithRev(revision))...)
 		switch {
 		case err == nil:
-			s.note(r.Header.Revision)
+			s.observe(r.Header.Revision)
 			return r, nil
 		case errors.Is(err, rpctypes.ErrCompacted):
 			return nil, s.compactedError(ctx, revision)
@@ -251,74 +266,78 @@ func (s *Store) read(
 			}
 			if current < revision {
 				return nil, &storage.FutureRevisionError{Revision: revision, Current: current}
-			} // it came about meanwhile
+			} // the revision has been reached meanwhile: read again
 		default:
-			return nil, s.failure(ctx, "read", err)
+			return nil, s.convertError(ctx, "read", err)
 		}
 	}
 }
 
+// get sends a read request, and retries it.
 func (s *Store) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return repeat(ctx, s.suspect, readAttempt, func(ctx context.Context) (*clientv3.GetResponse, error) {
+	return retry(ctx, s.startMemberCheck, readAttemptTimeout, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return s.client.Get(ctx, key, opts...)
 	})
 }
 
-// Revision implements storage.Store. It makes watchers ask for progress up to the
-// revision that it returns.
+// Revision implements storage.Store. It makes watchers request progress up to the revision that it returns.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
 	}
-	if err := s.fit(); err != nil {
+	if err := s.usable(); err != nil {
 		return 0, err
 	}
-	revision, err := s.barrier.get(ctx)
+	revision, err := s.revisionReads.get(ctx)
 	if err != nil {
-		return 0, s.failure(ctx, "read the revision", err)
+		return 0, s.convertError(ctx, "read the revision", err)
 	}
 	return revision, nil
 }
 
+// readRevision reads the current revision for all callers of Revision that share the read.
 func (s *Store) readRevision() (int64, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, barrierTimeout)
+	ctx, cancel := context.WithTimeout(s.lifetime.ctx, revisionTimeout)
 	defer cancel()
 	revision, err := s.readRevisionWithin(ctx)
 	if err == nil {
-		s.askProgress(revision)
+		s.requestProgress(revision)
 	}
 	return revision, err
 }
 
+// readRevisionWithin reads the current revision, and fails if it is lower than an earlier one.
 func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
-	before := s.seen.Load()
-	r, err := repeat(ctx, s.suspect, shortAttempt, func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return s.client.Get(ctx, barrierKey, clientv3.WithCountOnly())
-	})
+	before := s.observed.revision.Load()
+	r, err := retry(ctx, s.startMemberCheck, shortAttemptTimeout,
+		func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return s.client.Get(ctx, missingKey, clientv3.WithCountOnly())
+		})
 	if err != nil {
 		return 0, err
 	}
 	if r.Header.Revision < before {
-		return 0, s.wentBack(before, r.Header.Revision)
+		return 0, s.revisionWentBack(before, r.Header.Revision)
 	}
-	s.note(r.Header.Revision)
+	s.observe(r.Header.Revision)
 	return r.Header.Revision, nil
 }
 
-// wentBack is called when the cluster is at an earlier revision than before, because its data was replaced by an
-// old backup. What this process and its clients remember is then wrong, and revisions are used again.
-func (s *Store) wentBack(before, now int64) error {
+// revisionWentBack is called when the cluster is at a lower revision than before, because its data was replaced by an
+// old backup. The data in the memory of this process and of its clients is then wrong, and revisions are used again. It
+// returns the error of all later calls.
+func (s *Store) revisionWentBack(before, now int64) error {
 	err := fmt.Errorf(
 		"%w: the cluster is at revision %d and was at %d: its data was replaced by older data", storage.ErrFailed, now,
 		before,
 	)
-	if s.lost.CompareAndSwap(nil, &err) {
+	if s.unusable.wentBack.CompareAndSwap(nil, &err) {
 		s.opts.Logger.Error("etcd went back in time; restart the process", "was", before, "is", now)
 		if s.opts.OnFailure != nil {
 			s.opts.OnFailure(err)
 		}
 	}
-	return *s.lost.Load()
+	return *s.unusable.wentBack.Load()
 }
 
 // Compact implements storage.Store.
@@ -326,15 +345,16 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}
-	if revision <= s.compacted.Load() {
+	if revision <= s.observed.compacted.Load() {
 		return nil
 	}
-	_, err := repeat(ctx, s.suspect, readAttempt, func(ctx context.Context) (*clientv3.CompactResponse, error) {
-		return s.client.Compact(ctx, revision)
-	})
+	_, err := retry(ctx, s.startMemberCheck, readAttemptTimeout,
+		func(ctx context.Context) (*clientv3.CompactResponse, error) {
+			return s.client.Compact(ctx, revision)
+		})
 	switch {
 	case err == nil:
-		raise(&s.compacted, revision)
+		raiseTo(&s.observed.compacted, revision)
 		return nil
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return nil
@@ -345,21 +365,24 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 		}
 		return &storage.FutureRevisionError{Revision: revision, Current: max(current, 0)}
 	}
-	return s.failure(ctx, "compact", err)
+	return s.convertError(ctx, "compact", err)
 }
 
-// Stats implements storage.Store. The compacted revision is the highest that this
-// process has to do with; others may have compacted further.
+// Stats implements storage.Store. CompactedRevision is the highest one that this process knows; other processes may
+// have compacted further.
 func (s *Store) Stats() storage.Stats {
-	return storage.Stats{Revision: s.seen.Load(), CompactedRevision: s.compacted.Load(), SizeBytes: s.size.Load()}
+	return storage.Stats{
+		Revision: s.observed.revision.Load(), CompactedRevision: s.observed.compacted.Load(),
+		SizeBytes: s.observed.size.Load(),
+	}
 }
 
-// fit says whether the cluster may be used.
-func (s *Store) fit() error {
-	if p := s.lost.Load(); p != nil {
+// usable returns the reason why the cluster must not be used, nil if there is none.
+func (s *Store) usable() error {
+	if p := s.unusable.wentBack.Load(); p != nil {
 		return *p
 	}
-	if p := s.unfit.Load(); p != nil {
+	if p := s.unusable.version.Load(); p != nil {
 		return *p
 	}
 	return nil

@@ -19,45 +19,45 @@ import (
 )
 
 const (
-	// queued is how many batches wait for Next before the stream is left to wait,
-	// and etcd with it.
-	queued = 16
+	// maxQueuedBatches is the number of batches that wait for Next. When it is reached, the stream is not read, so that
+	// etcd waits, too.
+	maxQueuedBatches = 16
 
-	firstPause, longestPause = 50 * time.Millisecond, 2 * time.Second
-	// A request for progress is repeated because etcd drops those that come while
-	// it has changes to send.
-	firstAsk, longestAsk = 5 * time.Millisecond, 100 * time.Millisecond
-	// A stream that somebody waits for and that says nothing is given up after
-	// firstSilence: its member is paused, or cut off, and another may serve. If the next
-	// ones say nothing either, each is given twice as long.
-	firstSilence, longestSilence = 3 * time.Second, keepAliveEvery + keepAliveWait
+	minReconnectPause, maxReconnectPause = 50 * time.Millisecond, 2 * time.Second
+	// A request for progress is repeated after these pauses, because etcd drops requests while it has changes to send.
+	minProgressPause, maxProgressPause = 5 * time.Millisecond, 100 * time.Millisecond
+	// A stream that should send something is closed after minSilence without a response: its member is suspended or cannot
+	// be reached, and another member may serve. The limit doubles for each following stream without a response.
+	minSilence, maxSilence = 3 * time.Second, keepAliveInterval + keepAliveTimeout
 )
 
-// errSilent ends a stream that does not say what it ought to.
+// errSilent ends a stream that does not send what it should.
 var errSilent = errors.New("the member says nothing")
 
-// errEarlier begins a stream again, one revision earlier.
-var errEarlier = errors.New("the first revision has happened already")
+// errFirstRevisionPassed makes the watcher start the stream again one revision earlier, because the first wanted
+// revision, which was in the future, exists already.
+var errFirstRevisionPassed = errors.New("the first revision has happened already")
 
-// watcher implements storage.Watcher. Beyond the interface it has RequestProgress.
+// watcher implements storage.Watcher, and also cache.ProgressRequester. Its goroutine (run) keeps a stream open and
+// queues batches for Next.
 type watcher struct {
 	store  *Store
 	span   span
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	batches chan storage.Batch // closed at the end, when err is set
+	batches chan storage.Batch // closed at the end, after err is set
 	err     error
 
-	// exact says that the first revision wanted was in the future when the watch
-	// was asked for. It belongs to follow.
-	exact bool
-	next  int64 // of the first change not yet queued; belongs to follow
+	// startsInFuture is true if the first wanted revision was in the future when Watch was called. The stream then starts
+	// at that revision, not one before. Only run uses it.
+	startsInFuture bool
+	next           int64 // revision of the first change that is not queued yet; only run uses it
 
-	begun   atomic.Bool   // the stream was confirmed
-	reached atomic.Int64  // what is queued, with all before it
-	wanted  atomic.Int64  // what somebody waits for
-	ask     chan struct{} // capacity 1: wanted has changed
+	created        atomic.Bool   // etcd has confirmed the current stream
+	queuedRevision atomic.Int64  // all changes up to this revision are queued
+	wantedRevision atomic.Int64  // highest revision that a caller waits for
+	wake           chan struct{} // capacity 1; receives when wantedRevision has changed
 }
 
 // Watch implements storage.Store.
@@ -65,6 +65,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.W
 	return s.watch(ctx, s.keys.span(prefix, storage.PrefixEnd(prefix)), from)
 }
 
+// watch starts a watcher of a range of keys.
 func (s *Store) watch(ctx context.Context, in span, from int64) (storage.Watcher, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -79,31 +80,31 @@ func (s *Store) watch(ctx context.Context, in span, from int64) (storage.Watcher
 		}
 		from = current + 1
 	}
-	if compacted := s.compacted.Load(); from <= compacted {
+	if compacted := s.observed.compacted.Load(); from <= compacted {
 		return nil, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
 	w := &watcher{
-		store: s, span: in, next: from, exact: from > s.seen.Load(),
-		batches: make(chan storage.Batch, queued), ask: make(chan struct{}, 1),
+		store: s, span: in, next: from, startsInFuture: from > s.observed.revision.Load(),
+		batches: make(chan storage.Batch, maxQueuedBatches), wake: make(chan struct{}, 1),
 	}
-	w.reached.Store(from - 1)
-	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	w.queuedRevision.Store(from - 1)
+	w.ctx, w.cancel = context.WithCancel(s.lifetime.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
+	if s.lifetime.ctx.Err() != nil {
 		return nil, storage.ErrClosed
 	}
 	s.watchers[w] = struct{}{}
-	s.tasks.Go(w.follow)
+	s.lifetime.tasks.Go(w.run)
 	return w, nil
 }
 
-// askProgress tells all watchers that somebody will wait for revision.
-func (s *Store) askProgress(revision int64) {
+// requestProgress makes all watchers request progress up to revision.
+func (s *Store) requestProgress(revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watchers {
-		w.want(revision)
+		w.requestRevision(revision)
 	}
 }
 
@@ -128,24 +129,26 @@ func (w *watcher) Next(ctx context.Context) (storage.Batch, error) {
 	}
 }
 
-// RequestProgress makes the watcher move to the newest revision that the store has
-// seen, if need be with a batch that has no events. It may be called from any
-// goroutine.
-func (w *watcher) RequestProgress() { w.want(w.store.seen.Load()) }
+// RequestProgress makes the watcher advance to the newest revision that the store has observed, if necessary with a
+// batch without events. It may be called from any goroutine.
+func (w *watcher) RequestProgress() { w.requestRevision(w.store.observed.revision.Load()) }
 
-func (w *watcher) want(revision int64) {
-	if revision <= w.reached.Load() {
+// requestRevision makes the watcher request progress until it has reached revision.
+func (w *watcher) requestRevision(revision int64) {
+	if revision <= w.queuedRevision.Load() {
 		return
 	}
-	raise(&w.wanted, revision)
+	raiseTo(&w.wantedRevision, revision)
 	select {
-	case w.ask <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// due says that the stream has something to say.
-func (w *watcher) due() bool { return !w.begun.Load() || w.wanted.Load() > w.reached.Load() }
+// expectsResponse returns whether the stream should send something: its confirmation, or progress.
+func (w *watcher) expectsResponse() bool {
+	return !w.created.Load() || w.wantedRevision.Load() > w.queuedRevision.Load()
+}
 
 // Close implements storage.Watcher.
 func (w *watcher) Close() error {
@@ -153,8 +156,8 @@ func (w *watcher) Close() error {
 	return nil
 }
 
-// follow keeps a stream open until the watcher ends.
-func (w *watcher) follow() {
+// run keeps a stream open until the watcher ends.
+func (w *watcher) run() {
 	defer func() {
 		close(w.batches)
 		w.store.mu.Lock()
@@ -164,10 +167,10 @@ func (w *watcher) follow() {
 	if w.span.empty() {
 		<-w.ctx.Done()
 	}
-	silence := firstSilence
-	for pause := firstPause; ; {
+	silence := minSilence
+	for pause := minReconnectPause; ; {
 		before := w.next
-		err := w.stream(silence)
+		err := w.runStream(silence)
 		var compacted *storage.CompactedError
 		switch {
 		case w.ctx.Err() != nil:
@@ -176,26 +179,26 @@ func (w *watcher) follow() {
 		case errors.As(err, &compacted):
 			w.err = err
 			return
-		case errors.Is(err, errEarlier):
+		case errors.Is(err, errFirstRevisionPassed):
 			continue
 		}
 		if w.next != before {
-			pause, silence = firstPause, firstSilence
+			pause, silence = minReconnectPause, minSilence
 		} else if errors.Is(err, errSilent) {
-			silence = min(2*silence, longestSilence)
+			silence = min(2*silence, maxSilence)
 		}
 		w.store.opts.Logger.Warn("etcd: watch interrupted, going on where it ended", "revision", w.next, "error", err)
 		select {
 		case <-w.ctx.Done():
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, maxReconnectPause)
 	}
 }
 
-// openStream begins a watch from a revision on.
+// openStream opens a stream with a watch of a range from revision from on.
 func (s *Store) openStream(ctx context.Context, in span, from int64) (pb.Watch_WatchClient, error) {
-	st, err := s.watches.Watch(
+	st, err := s.watchClient.Watch(
 		clientv3.WithRequireLeader(ctx), grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32),
 	)
 	if err != nil {
@@ -208,18 +211,18 @@ func (s *Store) openStream(ctx context.Context, in span, from int64) (pb.Watch_W
 	}}})
 }
 
-// stream queues what one stream delivers until it breaks, or says nothing for as
-// long as silence when it ought to.
-func (w *watcher) stream(silence time.Duration) error {
+// runStream opens one stream and queues its changes until the stream ends, or until it has been silent for silence
+// although a response was expected.
+func (w *watcher) runStream(silence time.Duration) error {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
 	start := max(w.next-1, 1)
-	exact := w.exact
+	exact := w.startsInFuture
 	if exact {
 		start = w.next
 	}
-	w.exact = false
-	w.begun.Store(false)
+	w.startsInFuture = false
+	w.created.Store(false)
 	st, err := w.store.openStream(ctx, w.span, start)
 	if err != nil {
 		return err
@@ -229,66 +232,66 @@ func (w *watcher) stream(silence time.Duration) error {
 	defer cancel(nil)
 	var quiet silenceTimer
 	asking.Go(func() {
-		quiet.watch(ctx, silence, w.due, func() {
-			w.store.suspect()
+		quiet.watch(ctx, silence, w.expectsResponse, func() {
+			w.store.startMemberCheck()
 			cancel(errSilent)
 		})
 	})
 	parts := assembler{next: w.next, entry: w.store.entry}
 	for {
-		quiet.begin()
+		quiet.receiveBegins()
 		r, err := st.Recv()
-		quiet.end()
+		quiet.receiveEnds()
 		if err != nil {
 			return cmp.Or(context.Cause(ctx), err)
 		}
 		switch {
 		case r.CompactRevision != 0:
-			raise(&w.store.compacted, r.CompactRevision)
+			raiseTo(&w.store.observed.compacted, r.CompactRevision)
 			return &storage.CompactedError{Revision: w.next, Compacted: r.CompactRevision}
 		case r.Canceled:
 			return fmt.Errorf("etcd ended the watch: %s", r.CancelReason)
 		case r.Created:
 			if exact && r.Header.Revision >= start {
-				return errEarlier
+				return errFirstRevisionPassed
 			}
-			w.begun.Store(true)
-			w.want(r.Header.Revision)
-			asking.Go(func() { w.keepAsking(ctx, st) })
+			w.created.Store(true)
+			w.requestRevision(r.Header.Revision)
+			asking.Go(func() { w.requestProgress(ctx, st) })
 			continue
 		}
-		w.store.note(r.Header.Revision)
+		w.store.observe(r.Header.Revision)
 		b, err := parts.add(r)
 		if err != nil {
 			return err
 		}
-		if !w.queue(b) {
+		if !w.enqueue(b) {
 			return w.ctx.Err()
 		}
 	}
 }
 
-// queue hands a batch to Next. It returns false when the watcher was closed.
-func (w *watcher) queue(b storage.Batch) bool {
+// enqueue passes a batch to Next. It returns false if the watcher was closed.
+func (w *watcher) enqueue(b storage.Batch) bool {
 	if b.Revision < w.next {
 		return true
 	}
 	select {
 	case w.batches <- b:
 		w.next = b.Revision + 1
-		w.reached.Store(b.Revision)
+		w.queuedRevision.Store(b.Revision)
 		return true
 	case <-w.ctx.Done():
 		return false
 	}
 }
 
-// keepAsking requests progress as long as somebody waits for it.
-func (w *watcher) keepAsking(ctx context.Context, st pb.Watch_WatchClient) {
+// requestProgress sends requests for progress while a caller waits for a revision.
+func (w *watcher) requestProgress(ctx context.Context, st pb.Watch_WatchClient) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var asked int64
-	pause := firstAsk
+	pause := minProgressPause
 	for {
 		due := false
 		select {
@@ -296,57 +299,57 @@ func (w *watcher) keepAsking(ctx context.Context, st pb.Watch_WatchClient) {
 			return
 		case <-timer.C:
 			due = true
-		case <-w.ask:
+		case <-w.wake:
 		}
-		wanted := w.wanted.Load()
-		if wanted <= w.reached.Load() {
-			pause = firstAsk
+		wanted := w.wantedRevision.Load()
+		if wanted <= w.queuedRevision.Load() {
+			pause = minProgressPause
 			continue
 		}
 		if wanted <= asked && !due {
-			continue // the timer runs
+			continue // the request was sent; the timer repeats it
 		}
 		if wanted > asked {
-			asked, pause = wanted, firstAsk
+			asked, pause = wanted, minProgressPause
 		}
 		if st.Send(
 			&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}},
 		) != nil {
-			return // Recv tells why
+			return // Recv returns the error
 		}
 		timer.Reset(pause)
-		pause = min(2*pause, longestAsk)
+		pause = min(2*pause, maxProgressPause)
 	}
 }
 
-// silenceTimer measures for how long a stream that ought to say something does not.
+// silenceTimer measures for how long a stream sends nothing although a response is expected.
 type silenceTimer struct {
 	receiving atomic.Bool
-	heard     atomic.Int64 // responses
+	responses atomic.Int64 // number of responses
 }
 
-func (t *silenceTimer) begin() { t.receiving.Store(true) }
+func (t *silenceTimer) receiveBegins() { t.receiving.Store(true) }
 
-func (t *silenceTimer) end() {
+func (t *silenceTimer) receiveEnds() {
 	t.receiving.Store(false)
-	t.heard.Add(1)
+	t.responses.Add(1)
 }
 
-// watch calls silent, once, when nothing was heard for so long although something
-// was due and waited for all the time. It looks a few times in that time, so that a
-// process that was asleep itself begins to measure when it wakes.
+// watch calls silent once, when for the duration silence no response was received although one was expected and waited
+// for all the time. It checks several times during that duration, so that the time while this process is suspended does
+// not count.
 func (t *silenceTimer) watch(ctx context.Context, silence time.Duration, due func() bool, silent func()) {
 	const looks = 8
 	ticker := time.NewTicker(silence / looks)
 	defer ticker.Stop()
-	heard, quiet := t.heard.Load(), 0
+	heard, quiet := t.responses.Load(), 0
 	for quiet < looks {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		now := t.heard.Load()
+		now := t.responses.Load()
 		if now != heard || !t.receiving.Load() || !due() {
 			heard, quiet = now, 0
 			continue
@@ -356,16 +359,20 @@ func (t *silenceTimer) watch(ctx context.Context, silence time.Duration, due fun
 	silent()
 }
 
-// assembler makes batches of a stream's responses. It has no I/O.
+// assembler makes batches from the responses of a stream. It has no I/O.
+//
+// Example: etcd splits the changes of revision 13 to 15 into two fragments: [a13, b14] with Fragment set, and [c14,
+// d15]. The first one yields a batch with a13 only, because revision 14 may continue in the next fragment. The second
+// one yields a batch with b14, c14 and d15.
 type assembler struct {
-	next  int64 // changes before it are not wanted
+	next  int64 // changes before this revision are dropped
 	entry func(*mvccpb.KeyValue) storage.Entry
 
-	partial []storage.Event // of a revision that the next fragment may go on with
+	partial []storage.Event // events of a revision that may continue in the next fragment
 }
 
-// add returns what a response completes: a batch with revision 0 is nothing. A
-// change that lacks what was before it is a *storage.CompactedError.
+// add returns the batch that a response completes; its Revision is 0 if there is none. If the previous value of a
+// change is missing, it returns a *storage.CompactedError.
 func (a *assembler) add(r *pb.WatchResponse) (storage.Batch, error) {
 	if len(r.Events) == 0 {
 		if a.partial != nil {

@@ -1,9 +1,9 @@
-// Package snapshot is the file format of a store's state at one revision. It is
-// pure: it reads and writes streams, and knows no store.
+// Package snapshot is the file format of the state of a store at one revision. It reads and writes streams and does not
+// depend on a store.
 //
 // # Format
 //
-// A file is a line that says what it is, then blocks, then a SHA-256.
+// A file is a line with the name and version of the format, then blocks, then a SHA-256.
 //
 //	KEELSON-SNAPSHOT 1\n
 //	block 'h'     the header, JSON
@@ -11,15 +11,18 @@
 //	block 't'     the totals, JSON
 //	32 bytes      SHA-256 of all bytes before
 //
-// A block is its kind (one byte), the length of its payload (four bytes, big
-// endian), the payload, and the CRC-32C of all these (four bytes, big endian). An
-// entry is
+// A block is its kind (one byte), the length of its payload (four bytes, big endian), the payload, and the CRC-32C of
+// all these (four bytes, big endian). An entry is
 //
 //	uvarint key length, key,
-//	uvarint revision at which the key was made,
+//	uvarint revision at which the key was created,
 //	uvarint revision of its last change,
 //	uvarint deadline in Unix milliseconds (0: the key does not expire),
 //	uvarint value length, value
 //
-// and no block ends within an entry.
+// An entry is never split between blocks.
+//
+// # Order of the files
+//
+// snapshot.go (types and errors), write.go (Writer), read.go (Reader).
 package snapshot

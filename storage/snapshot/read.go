@@ -13,21 +13,20 @@ import (
 	"strings"
 )
 
-// Reader reads a snapshot and verifies it on the way. Only when Next has returned
-// io.EOF is the whole of it known to be right.
+// Reader reads a snapshot and verifies it. The snapshot is verified completely only when Next has returned io.EOF.
 type Reader struct {
 	in     io.Reader
 	hash   hash.Hash
 	header Header
-	totals Totals // so far; the file's own at the end
+	totals Totals // of the entries read so far
 	last   string
-	block  []byte // what is left of a block of entries
+	block  []byte // the unread part of a block of entries
 	offset int64
 	sum    []byte
 	err    error
 }
 
-// NewReader reads the header.
+// NewReader reads the header of a snapshot.
 func NewReader(r io.Reader) (*Reader, error) {
 	s := &Reader{in: r, hash: sha256.New()}
 	head := make([]byte, magicLength)
@@ -45,12 +44,12 @@ func NewReader(r io.Reader) (*Reader, error) {
 		return nil, err
 	}
 	if kind != kindHeader || json.Unmarshal(payload, &s.header) != nil || s.header.Revision < 1 {
-		return nil, damaged("its header cannot be read")
+		return nil, damagedError("its header cannot be read")
 	}
 	return s, nil
 }
 
-// notSnapshot is the error of a file that is too short to say what it is.
+// notSnapshot converts the error of a file that is shorter than the first line.
 func notSnapshot(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		return ErrNotSnapshot
@@ -58,17 +57,17 @@ func notSnapshot(err error) error {
 	return err
 }
 
-// Header says what the snapshot is of.
+// Header returns the header of the snapshot.
 func (r *Reader) Header() Header { return r.header }
 
-// Totals are those of the entries read so far.
+// Totals returns the totals of the entries read so far.
 func (r *Reader) Totals() Totals { return r.totals }
 
-// SHA256 is the file's own checksum, after Next has returned io.EOF.
+// SHA256 returns the checksum in the file, after Next has returned io.EOF.
 func (r *Reader) SHA256() []byte { return r.sum }
 
-// Next returns the next entry, which is the caller's; io.EOF after the last, when
-// all checksums are right and nothing follows.
+// Next returns the next entry, which belongs to the caller. It returns io.EOF after the last one, if all checksums are
+// right and no data follows.
 func (r *Reader) Next() (Entry, error) {
 	if r.err != nil {
 		return Entry{}, r.err
@@ -92,29 +91,29 @@ func (r *Reader) next() (Entry, error) {
 		case kind == kindTotals:
 			return Entry{}, r.finish(payload)
 		default:
-			return Entry{}, damaged("a block of unknown kind %q before byte %d", kind, r.offset)
+			return Entry{}, damagedError("a block of unknown kind %q before byte %d", kind, r.offset)
 		}
 	}
 	e, rest, ok := cutEntry(r.block)
 	if !ok {
-		return Entry{}, damaged("an entry before byte %d cannot be read", r.offset)
+		return Entry{}, damagedError("an entry before byte %d cannot be read", r.offset)
 	}
 	if err := e.validate(r.last, r.header.Revision); err != nil {
-		return Entry{}, damaged("%v", err)
+		return Entry{}, damagedError("%v", err)
 	}
 	r.block, r.last = rest, e.Key
 	r.totals.add(&e)
 	return e, nil
 }
 
-// finish verifies what is known at the end. It returns io.EOF if all is right.
+// finish verifies the totals, the SHA-256 and the end of the file. It returns io.EOF if all are right.
 func (r *Reader) finish(payload []byte) error {
 	var totals Totals
 	if json.Unmarshal(payload, &totals) != nil {
-		return damaged("its totals cannot be read")
+		return damagedError("its totals cannot be read")
 	}
 	if totals != r.totals {
-		return damaged(
+		return damagedError(
 			"it has %d entries of %d bytes, and says that it has %d of %d", r.totals.Entries, r.totals.Bytes, totals.Entries,
 			totals.Bytes,
 		)
@@ -125,13 +124,13 @@ func (r *Reader) finish(payload []byte) error {
 		return err
 	}
 	if !bytes.Equal(r.sum, want) {
-		return damaged("its SHA-256 is wrong")
+		return damagedError("its SHA-256 is wrong")
 	}
 	n, err := io.ReadFull(r.in, make([]byte, 1))
 	if n != 0 {
-		return damaged("something follows its end")
+		return damagedError("something follows its end")
 	}
-	return err // io.EOF, or what reading failed with
+	return err // io.EOF, or the error of the underlying reader
 }
 
 // read fills b.
@@ -140,13 +139,13 @@ func (r *Reader) read(b []byte) error {
 	r.hash.Write(b[:n])
 	r.offset += int64(n)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return damaged("it ends at byte %d, in its middle", r.offset)
+		return damagedError("it ends at byte %d, in its middle", r.offset)
 	}
 	return err
 }
 
-// readBlock returns a block's payload, which is new memory. It takes no more
-// memory than there is to read, whatever the length says.
+// readBlock returns the payload of a block in new memory. It allocates memory only for data that it has read, because
+// the length in a damaged file may be wrong.
 func (r *Reader) readBlock() (kind byte, payload []byte, err error) {
 	at := r.offset
 	var head [blockHead]byte
@@ -155,12 +154,12 @@ func (r *Reader) readBlock() (kind byte, payload []byte, err error) {
 	}
 	n := int(binary.BigEndian.Uint32(head[1:]))
 	if n > maxPayload {
-		return 0, nil, damaged("a block of %d bytes at byte %d", n, at)
+		return 0, nil, damagedError("a block of %d bytes at byte %d", n, at)
 	}
 	crc := crc32.Checksum(head[:], castagnoli)
 	for len(payload) < n {
-		// Twice as much each time, beginning with what a block usually has.
-		piece := min(n-len(payload), max(len(payload), 2*blockTarget))
+		// The pieces double in size, beginning with the size of an ordinary block.
+		piece := min(n-len(payload), max(len(payload), 2*blockTargetBytes))
 		payload = append(payload, make([]byte, piece)...)
 		b := payload[len(payload)-piece:]
 		if err := r.read(b); err != nil {
@@ -173,12 +172,12 @@ func (r *Reader) readBlock() (kind byte, payload []byte, err error) {
 		return 0, nil, err
 	}
 	if binary.BigEndian.Uint32(sum[:]) != crc {
-		return 0, nil, damaged("the checksum of the block at byte %d is wrong", at)
+		return 0, nil, damagedError("the checksum of the block at byte %d is wrong", at)
 	}
 	return head[0], payload, nil
 }
 
-// cutEntry splits the first entry off a block. Its value aliases the block.
+// cutEntry decodes the first entry of a block and returns the remaining bytes. The value shares memory with the block.
 func cutEntry(b []byte) (e Entry, rest []byte, ok bool) {
 	key, b, ok := cutBytes(b)
 	if !ok {

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// Version is the version of the format that this package writes, and the newest
-// that it reads.
+// Version is the version of the format that this package writes, and the newest one that it reads.
 const Version = 1
 
 const (
 	magic       = "KEELSON-SNAPSHOT "
-	magicLength = len(magic) + 2 // the version and a new line
+	magicLength = len(magic) + 2 // magic, the version and a line break
 
 	kindHeader  = 'h'
 	kindEntries = 'e'
@@ -21,43 +20,41 @@ const (
 
 	hashLength = 32
 
-	// blockTarget is how large a block of entries grows; a larger entry has a
-	// block of its own.
-	blockTarget = 256 << 10
-	// maxPayload bounds a block, and with it an entry.
+	// blockTargetBytes is the size of a block of entries. A larger entry has a block of its own.
+	blockTargetBytes = 256 << 10
+	// maxPayload limits the size of a block, and so of an entry.
 	maxPayload = 64 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
-	// ErrDamaged says that a file is not what was written: something in it was
-	// changed, or its end is missing.
+	// ErrDamaged is the error of a file that was changed or truncated after it was written.
 	ErrDamaged = errors.New("the snapshot is damaged")
-	// ErrNotSnapshot says that a file never was a snapshot.
+	// ErrNotSnapshot is the error of a file that is not a snapshot.
 	ErrNotSnapshot = errors.New("not a Keelson snapshot")
-	// ErrNewer says that a later version of the program wrote the file.
+	// ErrNewer is the error of a file that a later version of the program wrote.
 	ErrNewer = errors.New("the snapshot is of a newer format")
 )
 
-func damaged(format string, args ...any) error {
+func damagedError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
-// Header says what a snapshot is of.
+// Header describes a snapshot.
 type Header struct {
-	// Revision is the revision whose state it is.
+	// Revision is the revision of the state.
 	Revision int64 `json:"revision"`
-	// Created is when that was the newest state.
+	// Created is the time at which the state was the newest one.
 	Created time.Time `json:"created"`
-	// Program wrote the file.
+	// Program is the program that wrote the file.
 	Program string `json:"program,omitempty"`
 }
 
-// Totals are counted by whoever writes a snapshot, and checked by its readers.
+// Totals are counted by the writer of a snapshot and verified by its readers.
 type Totals struct {
 	Entries int64 `json:"entries"`
-	// Bytes are those of keys and values.
+	// Bytes is the total size of keys and values.
 	Bytes int64 `json:"bytes"`
 }
 
@@ -66,11 +63,11 @@ type Entry struct {
 	Key                         string
 	Value                       []byte
 	CreateRevision, ModRevision int64
-	// Deadline is when the key expires, in Unix milliseconds; 0 is never.
+	// Deadline is the time at which the key expires, in Unix milliseconds; 0 means never.
 	Deadline int64
 }
 
-// validate says whether e can follow the key last in a snapshot of revision.
+// validate returns an error if e cannot follow the key last in a snapshot of revision.
 func (e *Entry) validate(last string, revision int64) error {
 	switch {
 	case e.Key <= last:

@@ -73,7 +73,7 @@ func someEntries() []Entry {
 	return entries
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	for _, entries := range [][]Entry{nil, someEntries()} {
 		h, got, err := read(write(t, testHeader, entries))
 		if err != nil || h != testHeader {
@@ -85,9 +85,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestAnyChangeIsFound changes one bit at a time, cuts the file at each length,
-// and adds to it.
-func TestAnyChangeIsFound(t *testing.T) {
+// TestEveryChangeIsDetected changes each bit of a file, truncates it at each length, and appends to it.
+func TestEveryChangeIsDetected(t *testing.T) {
 	file := write(t, testHeader, []Entry{
 		{Key: "/a", Value: []byte("one"), CreateRevision: 1, ModRevision: 2},
 		{Key: "/b", Value: []byte("two"), CreateRevision: 3, ModRevision: 3, Deadline: 5},
@@ -122,8 +121,7 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// TestHugeLength: the length of a block is believed as far as the file goes, and no
-// further than a block may be.
+// TestHugeLength checks that the length of a block is not trusted beyond the end of the file and the limit of a block.
 func TestHugeLength(t *testing.T) {
 	b := write(t, testHeader, nil)[:magicLength]
 	b = append(b, kindHeader)
@@ -139,9 +137,13 @@ func TestHugeLength(t *testing.T) {
 
 func TestRefusedEntries(t *testing.T) {
 	for name, entries := range map[string][]Entry{
-		"empty key":           {{Key: "", CreateRevision: 1, ModRevision: 1}},
-		"out of order":        {{Key: "/b", CreateRevision: 1, ModRevision: 1}, {Key: "/a", CreateRevision: 1, ModRevision: 1}},
-		"twice":               {{Key: "/b", CreateRevision: 1, ModRevision: 1}, {Key: "/b", CreateRevision: 1, ModRevision: 1}},
+		"empty key": {{Key: "", CreateRevision: 1, ModRevision: 1}},
+		"out of order": {
+			{Key: "/b", CreateRevision: 1, ModRevision: 1}, {Key: "/a", CreateRevision: 1, ModRevision: 1},
+		},
+		"twice": {
+			{Key: "/b", CreateRevision: 1, ModRevision: 1}, {Key: "/b", CreateRevision: 1, ModRevision: 1},
+		},
 		"no revision":         {{Key: "/a"}},
 		"above the snapshot":  {{Key: "/a", CreateRevision: 1, ModRevision: 1001}},
 		"changed before made": {{Key: "/a", CreateRevision: 2, ModRevision: 1}},
@@ -164,9 +166,8 @@ func TestRefusedEntries(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever a file holds, it is read without a panic; what is read whole
-// is written again as the same entries. Checksums are put right first, or nothing
-// behind them would be reached.
+// FuzzRead reads arbitrary files without a panic. Entries that are read must survive another write and read. The
+// checksums are corrected first, because otherwise nothing after them would be reached.
 func FuzzRead(f *testing.F) {
 	f.Add(write(f, testHeader, nil))
 	f.Add(write(f, testHeader, []Entry{
@@ -174,7 +175,7 @@ func FuzzRead(f *testing.F) {
 		{Key: "/b", Value: []byte("two"), CreateRevision: 3, ModRevision: 3, Deadline: 5},
 	}))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		for _, b := range [][]byte{file, mended(file)} {
+		for _, b := range [][]byte{file, withValidChecksums(file)} {
 			h, entries, err := read(b)
 			if err != nil {
 				continue
@@ -187,9 +188,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// mended is a file with the checksums of its blocks put right, and its SHA-256 with
-// them.
-func mended(file []byte) []byte {
+// withValidChecksums returns the file with corrected checksums of its blocks and a corrected SHA-256.
+func withValidChecksums(file []byte) []byte {
 	out := bytes.Clone(file)
 	for at := magicLength; at+blockHead <= len(out); {
 		n := int(binary.BigEndian.Uint32(out[at+1:]))
@@ -222,7 +222,9 @@ func BenchmarkWrite(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		i++
-		if err := w.Write(Entry{Key: fmt.Sprintf("/registry/%020d", i), Value: value, CreateRevision: 1, ModRevision: 1}); err != nil {
+		if err := w.Write(
+			Entry{Key: fmt.Sprintf("/registry/%020d", i), Value: value, CreateRevision: 1, ModRevision: 1},
+		); err != nil {
 			b.Fatal(err)
 		}
 	}

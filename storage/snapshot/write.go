@@ -11,24 +11,25 @@ import (
 	"io"
 )
 
-// Writer writes a snapshot. After an error it is of no further use.
+// Writer writes a snapshot. After an error it cannot be used any more.
 type Writer struct {
 	out      io.Writer
 	hash     hash.Hash
 	revision int64
 	last     string
 	totals   Totals
-	block    []byte // a block of entries under construction, with room for its head
+	block    []byte // the next block of entries, with space for its head
 }
 
 const blockHead = 1 + 4
 
-// NewWriter begins a snapshot. It writes to w in large pieces.
+// NewWriter writes the header of a snapshot. The caller adds entries with Write and must call Close. w receives large
+// pieces.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.Revision < 1 {
 		return nil, fmt.Errorf("a snapshot cannot be of revision %d", h.Revision)
 	}
-	s := &Writer{out: w, hash: sha256.New(), revision: h.Revision, block: make([]byte, blockHead, blockTarget+4<<10)}
+	s := &Writer{out: w, hash: sha256.New(), revision: h.Revision, block: make([]byte, blockHead, blockTargetBytes+4<<10)}
 	h.Created = h.Created.UTC()
 	payload, err := json.Marshal(h)
 	if err != nil {
@@ -40,7 +41,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	return s, s.writeBlock(kindHeader, append(make([]byte, blockHead), payload...))
 }
 
-// Write adds an entry; keys come in ascending byte order.
+// Write adds an entry. Entries must be in ascending byte order of their keys.
 func (w *Writer) Write(e Entry) error {
 	if err := e.validate(w.last, w.revision); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (w *Writer) Write(e Entry) error {
 	if size > maxPayload {
 		return fmt.Errorf("the value of %q is too large for a snapshot", e.Key)
 	}
-	if len(w.block)-blockHead+size > blockTarget {
+	if len(w.block)-blockHead+size > blockTargetBytes {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -66,8 +67,7 @@ func (w *Writer) Write(e Entry) error {
 	return nil
 }
 
-// Close ends the snapshot and returns its totals. It does not close what it
-// writes to.
+// Close completes the snapshot and returns its totals. It does not close the underlying writer.
 func (w *Writer) Close() (Totals, error) {
 	payload, err := json.Marshal(w.totals)
 	if err != nil {
@@ -80,19 +80,20 @@ func (w *Writer) Close() (Totals, error) {
 	return w.totals, err
 }
 
+// flush writes the current block of entries, if it has any.
 func (w *Writer) flush() error {
 	if len(w.block) == blockHead {
 		return nil
 	}
 	b := w.block
 	w.block = w.block[:blockHead]
-	if len(b) > 2*blockTarget {
-		w.block = make([]byte, blockHead, blockTarget+4<<10)
+	if len(b) > 2*blockTargetBytes {
+		w.block = make([]byte, blockHead, blockTargetBytes+4<<10)
 	}
 	return w.writeBlock(kindEntries, b)
 }
 
-// writeBlock fills in the head of b, which has room for it, and writes it.
+// writeBlock writes the block b, whose payload begins after space for the head. It sets the head.
 func (w *Writer) writeBlock(kind byte, b []byte) error {
 	b[0] = kind
 	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-blockHead))

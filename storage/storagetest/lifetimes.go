@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-func (k *kit) putTTL(key, value string, ttl int64) int64 {
+func (k *env) putTTL(key, value string, ttl int64) int64 {
 	k.t.Helper()
 	op := storage.Put(key, []byte(value))
 	op.TTL = ttl
@@ -19,7 +19,7 @@ func (k *kit) putTTL(key, value string, ttl int64) int64 {
 }
 
 func (c *suite) timeToLive(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	w := k.watch("/", 0)
 	before := time.Now()
 	r1 := k.putTTL("/a", "short", 1)
@@ -42,9 +42,9 @@ func (c *suite) timeToLive(t *testing.T) {
 	k.wantEntry(k.get("/a", r2), "/a", "short", r1, r1)
 }
 
-// timeToLiveReplaced checks that a later put or delete undoes the deadline.
+// timeToLiveReplaced checks that a later put or delete cancels the deadline.
 func (c *suite) timeToLiveReplaced(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	k.putTTL("/keep", "1", 1)
 	k.putTTL("/longer", "1", 1)
 	k.putTTL("/again", "1", 1)
@@ -61,16 +61,15 @@ func (c *suite) timeToLiveReplaced(t *testing.T) {
 	}
 }
 
-// compactionRace compacts while readers and watchers are at work: they get right
-// answers or *CompactedError.
+// compactionRace compacts while readers and watchers run. Their answers must be right or a *CompactedError.
 func (c *suite) compactionRace(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	const writes, keys = 400, 5
 	key := func(i int) string { return fmt.Sprintf("/k/%d", i%keys) }
 	// The write with number i is at revision first+i.
 	first := k.put(key(0), "0")
 	var wg sync.WaitGroup
-	ctx, done := context.WithCancel(k.ctx) // until all is written
+	ctx, done := context.WithCancel(k.ctx) // ends when all is written
 	defer done()
 	wg.Go(func() {
 		defer done()
@@ -92,7 +91,7 @@ func (c *suite) compactionRace(t *testing.T) {
 			for n := int64(0); running(); n++ {
 				at := max(k.s.Stats().Revision-n%30, first+keys)
 				r, err := k.s.Range(k.ctx, storage.RangeRequest{Start: "/k/", End: "/k0", Revision: at})
-				if skippable(err) {
+				if isRevisionError(err) {
 					continue
 				}
 				if err != nil || len(r.Entries) != keys || r.Count != keys {
@@ -107,11 +106,11 @@ func (c *suite) compactionRace(t *testing.T) {
 				}
 			}
 		})
-		wg.Go(func() { // follows, and starts again in the past
+		wg.Go(func() { // watches, and starts again at an earlier revision
 			for running() {
 				from := max(k.s.Stats().Revision-15, first)
 				w, err := k.s.Watch(k.ctx, "/k/", from)
-				if skippable(err) {
+				if isRevisionError(err) {
 					continue
 				}
 				for next := from; err == nil && next < from+20 && running(); {
@@ -129,7 +128,7 @@ func (c *suite) compactionRace(t *testing.T) {
 						next++
 					}
 				}
-				if err != nil && !skippable(err) && running() {
+				if err != nil && !isRevisionError(err) && running() {
 					t.Errorf("watch: %v", err)
 				}
 				if w != nil {
@@ -141,16 +140,15 @@ func (c *suite) compactionRace(t *testing.T) {
 	wg.Wait()
 }
 
-// skippable says that err is what compaction, or reading ahead of the writer, may
-// cause.
-func skippable(err error) bool {
+// isRevisionError returns whether err can be caused by compaction, or by a read at a revision that is not written yet.
+func isRevisionError(err error) bool {
 	var compacted *storage.CompactedError
 	var future *storage.FutureRevisionError
 	return errors.As(err, &compacted) || errors.As(err, &future)
 }
 
 func (c *suite) close(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	k.put("/a", "1")
 	w, _ := k.s.Watch(k.ctx, "/", 0)
 	ended := make(chan error, 1)
@@ -161,7 +159,7 @@ func (c *suite) close(t *testing.T) {
 	var wg sync.WaitGroup
 	started := make(chan struct{}, 4)
 	for i := range 4 {
-		wg.Go(func() { // commits until the store closes
+		wg.Go(func() { // commits until the store is closed
 			for n := 0; ; n++ {
 				_, err := k.s.Commit(
 					k.ctx, storage.Txn{Ops: []storage.Op{storage.Put(fmt.Sprintf("/x/%d", i), fmt.Append(nil, n))}},
@@ -219,7 +217,7 @@ func (c *suite) reopenKeeps(t *testing.T) {
 	if c.reopen == nil {
 		t.Skip("the store does not outlive Close")
 	}
-	k := c.kit(t)
+	k := c.env(t)
 	r1 := k.put("/a", "1")
 	r2 := k.put("/a", "2")
 	r3 := k.delete("/a")
@@ -230,12 +228,12 @@ func (c *suite) reopenKeeps(t *testing.T) {
 	}
 	k.wantEntry(k.get("/b", 0), "/b", "b", r4, r4)
 	k.wantEntry(k.get("/a", r1), "/a", "1", r1, r1)
-	k.wantEvents(k.until(k.watch("/", r1), r4),
+	k.wantEvents(k.eventsUntil(k.watch("/", r1), r4),
 		wantEvent{key: "/a", value: "1", mod: r1, create: r1},
 		wantEvent{key: "/a", value: "2", mod: r2, create: r1, prev: "1", prevMod: r1},
 		wantEvent{key: "/a", deleted: true, mod: r3, prev: "2", prevMod: r2},
 		wantEvent{key: "/b", value: "b", mod: r4, create: r4})
-	// All of the history compacted, the revision still does not go back.
+	// The revision must not decrease even if all of the history is compacted.
 	if err := k.s.Compact(k.ctx, r4); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +252,7 @@ func (c *suite) reopenTimeToLive(t *testing.T) {
 	if c.reopen == nil {
 		t.Skip("the store does not outlive Close")
 	}
-	k := c.kit(t)
+	k := c.env(t)
 	k.putTTL("/short", "1", 1)
 	r := k.putTTL("/long", "1", 3600)
 	k.s = c.reopen(t, k.s)

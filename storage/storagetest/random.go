@@ -12,8 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// model is the obvious store: it keeps every event ever and looks through all of
-// them for each answer.
+// model is a simple store to compare with: it keeps all events and examines all of them for each answer.
 type model struct {
 	revision  int64
 	compacted int64
@@ -46,7 +45,7 @@ func (m *model) readError(revision int64) error {
 	return nil
 }
 
-func (m *model) rng(r storage.RangeRequest) (storage.RangeResult, error) {
+func (m *model) rangeKeys(r storage.RangeRequest) (storage.RangeResult, error) {
 	if err := m.readError(r.Revision); err != nil {
 		return storage.RangeResult{}, err
 	}
@@ -96,20 +95,20 @@ func (m *model) commit(txn storage.Txn) (int64, error) {
 	return m.revision, nil
 }
 
-// random runs random operations on the store and on the model; every answer must
-// be the same. Watchers started along the way must see what the model recorded.
+// random runs random operations on the store and on the model, and compares every answer. Watchers that are started
+// meanwhile must deliver the events that the model has recorded.
 func (c *suite) random(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	k := c.kit(t)
-	d := &duel{
-		kit:     k,
-		rng:     rand.New(rand.NewPCG(seed, 0)),
-		model:   &model{revision: k.revision(), compacted: 0},
-		reopens: c.reopen,
+	k := c.env(t)
+	d := &randomTest{
+		env:    k,
+		rng:    rand.New(rand.NewPCG(seed, 0)),
+		model:  &model{revision: k.revision(), compacted: 0},
+		reopen: c.reopen,
 	}
 	for d.step = range randomSteps {
-		d.one()
+		d.randomStep()
 		if t.Failed() {
 			t.Fatalf("at step %d of seed %d", d.step, seed)
 		}
@@ -119,24 +118,24 @@ func (c *suite) random(t *testing.T) {
 	}
 }
 
-// duel is the state of a random test.
-type duel struct {
-	*kit
+// randomTest is the state of a random test.
+type randomTest struct {
+	*env
 	rng     *rand.Rand
 	model   *model
-	watches []*followed
-	reopens func(t *testing.T, s storage.Store) storage.Store
+	watches []*modelWatch
+	reopen  func(t *testing.T, s storage.Store) storage.Store
 	step    int
 }
 
-// followed is a watcher with how far it was followed.
-type followed struct {
+// modelWatch is a watcher and its position.
+type modelWatch struct {
 	w      storage.Watcher
 	prefix string
-	from   int64 // next revision expected
+	from   int64 // the next expected revision
 }
 
-func (d *duel) one() {
+func (d *randomTest) randomStep() {
 	switch n := d.rng.IntN(100); {
 	case n < 50:
 		d.commit()
@@ -150,8 +149,8 @@ func (d *duel) one() {
 		d.follow(d.watches[d.rng.IntN(len(d.watches))])
 	case n < 94:
 		d.compact()
-	case n < 95 && d.reopens != nil && d.rng.IntN(8) == 0:
-		d.s = d.reopens(d.t, d.s)
+	case n < 95 && d.reopen != nil && d.rng.IntN(8) == 0:
+		d.s = d.reopen(d.t, d.s)
 		d.watches = nil
 		if r := d.revision(); r != d.model.revision {
 			d.t.Errorf("reopened at revision %d, model at %d", r, d.model.revision)
@@ -163,9 +162,9 @@ func (d *duel) one() {
 
 var randomKeys = []string{"/a/1", "/a/2", "/a/3", "/a/11", "/a", "/b/1", "/b/2", "/b/1/x", "/c", "/a/1\x01", "/a/1\xff"}
 
-func (d *duel) key() string { return randomKeys[d.rng.IntN(len(randomKeys))] }
+func (d *randomTest) key() string { return randomKeys[d.rng.IntN(len(randomKeys))] }
 
-func (d *duel) randomRevision() int64 {
+func (d *randomTest) randomRevision() int64 {
 	switch d.rng.IntN(8) {
 	case 0:
 		return 0
@@ -177,11 +176,11 @@ func (d *duel) randomRevision() int64 {
 	return max(d.model.revision-d.rng.Int64N(50), 1)
 }
 
-func (d *duel) commit() {
+func (d *randomTest) commit() {
 	var txn storage.Txn
 	for range d.rng.IntN(3) {
 		c := storage.Condition{Key: d.key()}
-		if d.rng.IntN(10) > 0 { // mostly holds
+		if d.rng.IntN(10) > 0 { // the condition usually holds
 			c.ModRevision = d.model.at(d.model.revision)[c.Key].ModRevision
 		}
 		txn.Conditions = append(txn.Conditions, c)
@@ -197,10 +196,10 @@ func (d *duel) commit() {
 	}
 	want, wantErr := d.model.commit(txn)
 	got, err := d.s.Commit(d.ctx, txn)
-	d.same(fmt.Sprintf("Commit(%+v)", txn), got, err, want, wantErr)
+	d.compare(fmt.Sprintf("Commit(%+v)", txn), got, err, want, wantErr)
 }
 
-func (d *duel) getAt() {
+func (d *randomTest) getAt() {
 	key, revision := d.key(), d.randomRevision()
 	got, at, err := d.s.Get(d.ctx, key, revision)
 	wantErr := d.model.readError(revision)
@@ -210,10 +209,13 @@ func (d *duel) getAt() {
 		wantAt = cmp.Or(revision, d.model.revision)
 		want = d.model.at(wantAt)[key]
 	}
-	d.same(fmt.Sprintf("Get(%q, %d)", key, revision), []any{plain(got), at}, err, []any{plain(want), wantAt}, wantErr)
+	d.compare(
+		fmt.Sprintf("Get(%q, %d)", key, revision), []any{formatEntry(got), at}, err, []any{formatEntry(want), wantAt},
+		wantErr,
+	)
 }
 
-func (d *duel) rangeAt() {
+func (d *randomTest) rangeAt() {
 	r := storage.RangeRequest{Revision: d.randomRevision(), Limit: d.rng.IntN(5), CountOnly: d.rng.IntN(5) == 0}
 	if d.rng.IntN(2) == 0 {
 		r.Start = d.key()
@@ -221,12 +223,12 @@ func (d *duel) rangeAt() {
 	} else if d.rng.IntN(2) == 0 {
 		r.Start = d.key() + "\x00"
 	}
-	want, wantErr := d.model.rng(r)
+	want, wantErr := d.model.rangeKeys(r)
 	got, err := d.s.Range(d.ctx, r)
-	d.same(fmt.Sprintf("Range(%+v)", r), plainResult(got), err, plainResult(want), wantErr)
+	d.compare(fmt.Sprintf("Range(%+v)", r), formatResult(got), err, formatResult(want), wantErr)
 }
 
-func (d *duel) compact() {
+func (d *randomTest) compact() {
 	revision := d.randomRevision()
 	err := d.s.Compact(d.ctx, revision)
 	var wantErr error
@@ -235,17 +237,16 @@ func (d *duel) compact() {
 	} else {
 		d.model.compacted = max(d.model.compacted, revision)
 	}
-	d.same(fmt.Sprintf("Compact(%d)", revision), nil, err, nil, wantErr)
+	d.compare(fmt.Sprintf("Compact(%d)", revision), nil, err, nil, wantErr)
 }
 
-func (d *duel) startWatch() {
-	f := &followed{prefix: []string{"", "/a", "/a/", "/a/1", "/b/", "/none"}[d.rng.IntN(6)], from: d.randomRevision()}
+func (d *randomTest) startWatch() {
+	f := &modelWatch{prefix: []string{"", "/a", "/a/", "/a/1", "/b/", "/none"}[d.rng.IntN(6)], from: d.randomRevision()}
 	w, err := d.s.Watch(d.ctx, f.prefix, f.from)
 	if f.from != 0 && f.from <= d.model.compacted {
 		var compacted *storage.CompactedError
 		if err == nil {
-			// A store that was opened after the compaction may find out by its first
-			// answer.
+			// A store that was opened after the compaction may notice it only at its first answer.
 			_, err = w.Next(d.ctx)
 			w.Close()
 		}
@@ -266,14 +267,14 @@ func (d *duel) startWatch() {
 	d.watches = append(d.watches, f)
 }
 
-// follow reads a watcher up to the current revision.
-func (d *duel) follow(f *followed) {
+// follow reads a watcher up to the current revision, and compares its events with those of the model.
+func (d *randomTest) follow(f *modelWatch) {
 	for f.from <= d.model.revision {
 		d.revision() // asks for progress
 		b, err := f.w.Next(d.ctx)
 		var compacted *storage.CompactedError
 		if errors.As(err, &compacted) && f.from <= d.model.compacted {
-			d.watches = slices.DeleteFunc(d.watches, func(o *followed) bool { return o == f })
+			d.watches = slices.DeleteFunc(d.watches, func(o *modelWatch) bool { return o == f })
 			return
 		}
 		if err != nil {
@@ -286,47 +287,47 @@ func (d *duel) follow(f *followed) {
 				want = append(want, e)
 			}
 		}
-		if got, want := plainEvents(b.Events), plainEvents(want); got != want {
+		if got, want := formatEvents(b.Events), formatEvents(want); got != want {
 			d.t.Errorf("watch of %q from %d to %d:\n got %s\nwant %s", f.prefix, f.from, b.Revision, got, want)
 		}
 		f.from = b.Revision + 1
 	}
 }
 
-// same compares an answer and its error with the model's.
-func (d *duel) same(what string, got any, err error, want any, wantErr error) {
+// compare compares an answer and its error with those of the model.
+func (d *randomTest) compare(what string, got any, err error, want any, wantErr error) {
 	d.t.Helper()
-	if plainError(err) != plainError(wantErr) || err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
-		d.t.Errorf("%s:\n got %v, %s\nwant %v, %s", what, got, plainError(err), want, plainError(wantErr))
+	if formatError(err) != formatError(wantErr) || err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
+		d.t.Errorf("%s:\n got %v, %s\nwant %v, %s", what, got, formatError(err), want, formatError(wantErr))
 	}
 }
 
-func plain(e storage.Entry) string {
+func formatEntry(e storage.Entry) string {
 	if e.ModRevision == 0 {
 		return "none"
 	}
 	return fmt.Sprintf("%q=%q@%d/%d", e.Key, e.Value, e.ModRevision, e.CreateRevision)
 }
 
-func plainResult(r storage.RangeResult) string {
+func formatResult(r storage.RangeResult) string {
 	s := fmt.Sprintf("count %d more %v at %d:", r.Count, r.More, r.Revision)
 	for _, e := range r.Entries {
-		s += " " + plain(e)
+		s += " " + formatEntry(e)
 	}
 	return s
 }
 
-func plainEvents(events []storage.Event) string {
+func formatEvents(events []storage.Event) string {
 	s := ""
 	for _, e := range events {
 		s += fmt.Sprintf(
-			" %q=%q@%d deleted %v before %s;", e.Entry.Key, e.Entry.Value, e.Entry.ModRevision, e.Deleted, plain(e.Prev),
+			" %q=%q@%d deleted %v before %s;", e.Entry.Key, e.Entry.Value, e.Entry.ModRevision, e.Deleted, formatEntry(e.Prev),
 		)
 	}
 	return s
 }
 
-func plainError(err error) string {
+func formatError(err error) string {
 	var conflict *storage.ConflictError
 	var compacted *storage.CompactedError
 	var future *storage.FutureRevisionError
@@ -334,7 +335,9 @@ func plainError(err error) string {
 	case err == nil:
 		return "no error"
 	case errors.As(err, &conflict):
-		return fmt.Sprintf("conflict over %+v with %s at %d", conflict.Condition, plain(conflict.Current), conflict.Revision)
+		return fmt.Sprintf(
+			"conflict over %+v with %s at %d", conflict.Condition, formatEntry(conflict.Current), conflict.Revision,
+		)
 	case errors.As(err, &compacted):
 		return fmt.Sprintf("compacted %d %d", compacted.Revision, compacted.Compacted)
 	case errors.As(err, &future):

@@ -12,14 +12,14 @@ import (
 )
 
 func (c *suite) emptyStore(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	if r := k.revision(); r != 1 {
 		t.Errorf("Revision of an empty store is %d, want 1", r)
 	}
 	if e := k.get("/a", 0); e.ModRevision != 0 || e.Value != nil {
 		t.Errorf("Get of a missing key: %+v", e)
 	}
-	if r := k.rng(storage.RangeRequest{}); len(r.Entries) != 0 || r.Count != 0 || r.More || r.Revision != 1 {
+	if r := k.rangeKeys(storage.RangeRequest{}); len(r.Entries) != 0 || r.Count != 0 || r.More || r.Revision != 1 {
 		t.Errorf("Range of an empty store: %+v", r)
 	}
 	if r := k.put("/a", "1"); r != 2 {
@@ -28,7 +28,7 @@ func (c *suite) emptyStore(t *testing.T) {
 }
 
 func (c *suite) putGetDelete(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r1 := k.put("/a", "one")
 	k.wantEntry(k.get("/a", 0), "/a", "one", r1, r1)
 	r2 := k.put("/a", "two")
@@ -52,7 +52,7 @@ func (c *suite) putGetDelete(t *testing.T) {
 	k.wantEntry(k.get("/big", 0), "/big", big, r5, r5)
 }
 
-func (k *kit) wantEntry(e storage.Entry, key, value string, mod, create int64) {
+func (k *env) wantEntry(e storage.Entry, key, value string, mod, create int64) {
 	k.t.Helper()
 	if e.Key != key || string(e.Value) != value || e.ModRevision != mod || e.CreateRevision != create {
 		k.t.Errorf("entry is %.200q, want %q = %.200q at %d created %d", fmt.Sprint(e), key, value, mod, create)
@@ -60,8 +60,8 @@ func (k *kit) wantEntry(e storage.Entry, key, value string, mod, create int64) {
 }
 
 func (c *suite) rangeSpans(t *testing.T) {
-	k := c.kit(t)
-	// Keys that are prefixes of each other, and bytes on both sides of '/'.
+	k := c.env(t)
+	// Some keys are prefixes of others, and some contain bytes before and after '/'.
 	keys := []string{
 		"!", "/a", "/a!", "/a/", "/a/b", "/a/b/c", "/a0", "/ab", "/b", "/b\x01", "/b\xff", "/b\xff\xff", "/c", "\xff",
 		"\xff\xff",
@@ -81,15 +81,15 @@ func (c *suite) rangeSpans(t *testing.T) {
 					want = append(want, key)
 				}
 			}
-			r := k.rng(storage.RangeRequest{Start: start, End: end})
+			r := k.rangeKeys(storage.RangeRequest{Start: start, End: end})
 			if got := keysOf(r.Entries); fmt.Sprint(got) != fmt.Sprint(want) || r.Count != int64(len(want)) || r.More {
 				t.Fatalf("Range(%q, %q): %q, count %d, want %q", start, end, got, r.Count, want)
 			}
-			few := k.rng(storage.RangeRequest{Start: start, End: end, CountOnly: true, Uncounted: true, Limit: 2})
+			few := k.rangeKeys(storage.RangeRequest{Start: start, End: end, CountOnly: true, Uncounted: true, Limit: 2})
 			if n := int64(len(want)); few.Count != n && (few.Count < 2 || few.Count > n || !few.More) || few.Entries != nil {
 				t.Errorf("[%q, %q): %d of %d counted up to 2, more: %v", start, end, few.Count, n, few.More)
 			}
-			if r := k.rng(storage.RangeRequest{Start: start, End: end, CountOnly: true}); r.Count != int64(len(want)) ||
+			if r := k.rangeKeys(storage.RangeRequest{Start: start, End: end, CountOnly: true}); r.Count != int64(len(want)) ||
 				r.Entries != nil {
 				t.Fatalf("counting (%q, %q): %d, want %d", start, end, r.Count, len(want))
 			}
@@ -106,7 +106,7 @@ func keysOf(entries []storage.Entry) []string {
 }
 
 func (c *suite) rangeLimit(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	const n = 50
 	for i := range n {
 		k.put(fmt.Sprintf("/k/%03d", i), "old")
@@ -119,8 +119,8 @@ func (c *suite) rangeLimit(t *testing.T) {
 	for _, limit := range []int{1, 7, 49, 50, 51} {
 		start, pages, seen := "/k/", 0, 0
 		for {
-			r := k.rng(storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at})
-			u := k.rng(
+			r := k.rangeKeys(storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at})
+			u := k.rangeKeys(
 				storage.RangeRequest{Start: start, End: storage.PrefixEnd("/k/"), Limit: limit, Revision: at, Uncounted: true},
 			)
 			if u.Count > r.Count || u.More != r.More || u.Revision != r.Revision || !reflect.DeepEqual(u.Entries, r.Entries) {
@@ -147,7 +147,7 @@ func (c *suite) rangeLimit(t *testing.T) {
 }
 
 func (c *suite) rangeOldRevision(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	want := map[int64]string{}
 	state := map[string]string{}
 	for i := range 60 {
@@ -164,7 +164,7 @@ func (c *suite) rangeOldRevision(t *testing.T) {
 	}
 	for r, w := range want {
 		got := map[string]string{}
-		result := k.rng(storage.RangeRequest{Start: "/k/", End: "/k0", Revision: r})
+		result := k.rangeKeys(storage.RangeRequest{Start: "/k/", End: "/k0", Revision: r})
 		for _, e := range result.Entries {
 			got[e.Key] = string(e.Value)
 		}
@@ -175,7 +175,7 @@ func (c *suite) rangeOldRevision(t *testing.T) {
 }
 
 func (c *suite) errors(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r := k.put("/a", "1")
 	var future *storage.FutureRevisionError
 	if _, _, err := k.s.Get(k.ctx, "/a", r+1); !errors.As(err, &future) || future.Revision != r+1 || future.Current != r {
@@ -204,7 +204,7 @@ func (c *suite) errors(t *testing.T) {
 }
 
 func (c *suite) compact(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r1 := k.put("/a", "1")
 	r2 := k.put("/a", "2")
 	r3 := k.put("/b", "1")

@@ -1,6 +1,9 @@
-// Package storagetest is the conformance suite of storage.Store: every backend
-// passes it. It tests the contract as the interface states it, through the
-// interface alone; what only one backend promises is tested beside that backend.
+// Package storagetest is the conformance suite of storage.Store, which every backend passes. It tests the contract that
+// the interface states, through the interface alone. Additional promises of one backend are tested beside that backend.
+//
+// Run runs the tests, whose list is in storagetest.go. reads.go, writes.go and watches.go test single methods;
+// lifetimes.go tests times to live, compaction, closing and reopening; random.go compares random operations with a
+// simple model.
 package storagetest
 
 import (
@@ -11,20 +14,18 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// patience is how long a test waits for what must happen. It is not a
-// measurement: a correct store never comes near it.
-const patience = 30 * time.Second
+// timeout is how long a test waits for an event that must happen. A correct store never needs nearly as long.
+const timeout = 30 * time.Second
 
-// Option extends the suite for what a backend can do.
+// Option adds tests of what only some backends can do.
 type Option func(*suite)
 
-// WithReopen adds the tests of durability. reopen closes the store and opens it
-// again on the same data.
+// WithReopen adds the tests of durability. reopen closes the store and opens it again on the same data.
 func WithReopen(reopen func(t *testing.T, s storage.Store) storage.Store) Option {
 	return func(c *suite) { c.reopen = reopen }
 }
 
-// randomSteps is the length of the random test.
+// randomSteps is the number of operations of the random test.
 const randomSteps = 1500
 
 type suite struct {
@@ -32,8 +33,7 @@ type suite struct {
 	reopen func(t *testing.T, s storage.Store) storage.Store
 }
 
-// Run runs the suite. open returns a new, empty store and leaves closing it to
-// t.Cleanup; tests may close it before.
+// Run runs the suite. open returns a new, empty store, and closes it in t.Cleanup; a test may close it before that.
 func Run(t *testing.T, open func(t *testing.T) storage.Store, options ...Option) {
 	c := &suite{open: open}
 	for _, o := range options {
@@ -77,20 +77,20 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store, options ...Option)
 	}
 }
 
-// kit is a store with helpers that fail the test.
-type kit struct {
+// env is a store with methods that end the test on an error.
+type env struct {
 	t   *testing.T
 	s   storage.Store
 	ctx context.Context
 }
 
-func (c *suite) kit(t *testing.T) *kit {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+func (c *suite) env(t *testing.T) *env {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*timeout)
 	t.Cleanup(cancel)
-	return &kit{t: t, s: c.open(t), ctx: ctx}
+	return &env{t: t, s: c.open(t), ctx: ctx}
 }
 
-func (k *kit) commit(txn storage.Txn) int64 {
+func (k *env) commit(txn storage.Txn) int64 {
 	k.t.Helper()
 	r, err := k.s.Commit(k.ctx, txn)
 	if err != nil {
@@ -99,17 +99,17 @@ func (k *kit) commit(txn storage.Txn) int64 {
 	return r
 }
 
-func (k *kit) put(key, value string) int64 {
+func (k *env) put(key, value string) int64 {
 	k.t.Helper()
 	return k.commit(storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}})
 }
 
-func (k *kit) delete(key string) int64 {
+func (k *env) delete(key string) int64 {
 	k.t.Helper()
 	return k.commit(storage.Txn{Ops: []storage.Op{storage.Delete(key)}})
 }
 
-func (k *kit) get(key string, revision int64) storage.Entry {
+func (k *env) get(key string, revision int64) storage.Entry {
 	k.t.Helper()
 	e, at, err := k.s.Get(k.ctx, key, revision)
 	if err != nil {
@@ -124,7 +124,7 @@ func (k *kit) get(key string, revision int64) storage.Entry {
 	return e
 }
 
-func (k *kit) rng(r storage.RangeRequest) storage.RangeResult {
+func (k *env) rangeKeys(r storage.RangeRequest) storage.RangeResult {
 	k.t.Helper()
 	result, err := k.s.Range(k.ctx, r)
 	if err != nil {
@@ -136,7 +136,7 @@ func (k *kit) rng(r storage.RangeRequest) storage.RangeResult {
 	return result
 }
 
-func (k *kit) revision() int64 {
+func (k *env) revision() int64 {
 	k.t.Helper()
 	r, err := k.s.Revision(k.ctx)
 	if err != nil {
@@ -145,7 +145,7 @@ func (k *kit) revision() int64 {
 	return r
 }
 
-func (k *kit) watch(prefix string, from int64) storage.Watcher {
+func (k *env) watch(prefix string, from int64) storage.Watcher {
 	k.t.Helper()
 	w, err := k.s.Watch(k.ctx, prefix, from)
 	if err != nil {
@@ -155,8 +155,8 @@ func (k *kit) watch(prefix string, from int64) storage.Watcher {
 	return w
 }
 
-// events reads n events from w and checks the order of what it delivers.
-func (k *kit) events(w storage.Watcher, n int) []storage.Event {
+// events reads n events from w. The test fails if there are more.
+func (k *env) events(w storage.Watcher, n int) []storage.Event {
 	k.t.Helper()
 	var events []storage.Event
 	for len(events) < n {
@@ -168,8 +168,8 @@ func (k *kit) events(w storage.Watcher, n int) []storage.Event {
 	return events
 }
 
-// until reads from w until it has reached revision.
-func (k *kit) until(w storage.Watcher, revision int64) []storage.Event {
+// eventsUntil reads from w until it has reached revision, and returns the events.
+func (k *env) eventsUntil(w storage.Watcher, revision int64) []storage.Event {
 	k.t.Helper()
 	var events []storage.Event
 	for {
@@ -178,13 +178,14 @@ func (k *kit) until(w storage.Watcher, revision int64) []storage.Event {
 		if b.Revision >= revision {
 			return events
 		}
-		k.revision() // asks for progress
+		k.revision() // this requests progress
 	}
 }
 
-func (k *kit) next(w storage.Watcher) storage.Batch {
+// next returns the next batch of w and checks the order of its events.
+func (k *env) next(w storage.Watcher) storage.Batch {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.ctx, patience)
+	ctx, cancel := context.WithTimeout(k.ctx, timeout)
 	defer cancel()
 	b, err := w.Next(ctx)
 	if err != nil {
@@ -200,26 +201,26 @@ func (k *kit) next(w storage.Watcher) storage.Batch {
 	return b
 }
 
-// eventually waits until done holds.
-func (k *kit) eventually(what string, done func() bool) {
+// eventually waits until done returns true.
+func (k *env) eventually(what string, done func() bool) {
 	k.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for !done() {
 		if time.Now().After(deadline) {
-			k.t.Fatalf("not within %v: %s", patience, what)
+			k.t.Fatalf("not within %v: %s", timeout, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// receive returns what a channel has to deliver, within a time that is no measurement.
+// receive returns the next value of a channel. The test fails if none arrives within timeout.
 func receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: not within %v", what, patience)
+	case <-time.After(timeout):
+		t.Fatalf("%s: not within %v", what, timeout)
 		panic("unreachable")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// wantEvent is an event in short.
+// wantEvent is the expected form of an event.
 type wantEvent struct {
 	key, value string
 	deleted    bool
@@ -21,7 +21,7 @@ type wantEvent struct {
 	prevMod    int64
 }
 
-func (k *kit) wantEvents(got []storage.Event, want ...wantEvent) {
+func (k *env) wantEvents(got []storage.Event, want ...wantEvent) {
 	k.t.Helper()
 	if len(got) != len(want) {
 		k.t.Fatalf("%d events, want %d: %+v", len(got), len(want), got)
@@ -45,7 +45,7 @@ func (k *kit) wantEvents(got []storage.Event, want ...wantEvent) {
 }
 
 func (c *suite) watchEvents(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	k.put("/a/0", "early")
 	w := k.watch("/a/", 0)
 	other := k.watch("/b/", 0)
@@ -67,7 +67,7 @@ func (c *suite) watchEvents(t *testing.T) {
 }
 
 func (c *suite) watchFromHistory(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r1 := k.put("/a/1", "one")
 	k.put("/b", "x")
 	r3 := k.put("/a/1", "two")
@@ -77,17 +77,17 @@ func (c *suite) watchFromHistory(t *testing.T) {
 		{key: "/a/1", value: "two", mod: r3, create: r1, prev: "one", prevMod: r1},
 		{key: "/a/1", deleted: true, mod: r4, prev: "two", prevMod: r3},
 	}
-	k.wantEvents(k.until(k.watch("/a/", 1), r4), want...)
-	k.wantEvents(k.until(k.watch("/a/", r1), r4), want...)
-	k.wantEvents(k.until(k.watch("/a/", r1+1), r4), want[1:]...)
-	k.wantEvents(k.until(k.watch("/a/", r4), r4), want[2:]...)
+	k.wantEvents(k.eventsUntil(k.watch("/a/", 1), r4), want...)
+	k.wantEvents(k.eventsUntil(k.watch("/a/", r1), r4), want...)
+	k.wantEvents(k.eventsUntil(k.watch("/a/", r1+1), r4), want[1:]...)
+	k.wantEvents(k.eventsUntil(k.watch("/a/", r4), r4), want[2:]...)
 	w := k.watch("/a/", r4+1)
 	r5 := k.put("/a/2", "live")
 	k.wantEvents(k.events(w, 1), wantEvent{key: "/a/2", value: "live", mod: r5, create: r5})
 }
 
 func (c *suite) watchFuture(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r := k.revision()
 	w := k.watch("/", r+3)
 	k.put("/1", "")
@@ -96,10 +96,10 @@ func (c *suite) watchFuture(t *testing.T) {
 	k.wantEvents(k.events(w, 1), wantEvent{key: "/3", value: "three", mod: r3, create: r3})
 }
 
-// watchProgress checks that a watcher reaches the revision of changes that do
-// not concern it, once somebody asks for the revision.
+// watchProgress checks that a watcher without matching changes advances to the current revision after a call of
+// Revision.
 func (c *suite) watchProgress(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	w := k.watch("/a/", 0)
 	var r int64
 	for i := range 10 {
@@ -108,7 +108,7 @@ func (c *suite) watchProgress(t *testing.T) {
 	if got := k.revision(); got != r {
 		t.Fatalf("Revision %d, want %d", got, r)
 	}
-	if events := k.until(w, r); len(events) != 0 {
+	if events := k.eventsUntil(w, r); len(events) != 0 {
 		t.Errorf("events that do not match: %+v", events)
 	}
 	r = k.put("/a/1", "x")
@@ -116,7 +116,7 @@ func (c *suite) watchProgress(t *testing.T) {
 }
 
 func (c *suite) watchCompacted(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r1 := k.put("/a", "1")
 	r2 := k.put("/a", "2")
 	r3 := k.put("/a", "3")
@@ -134,14 +134,14 @@ func (c *suite) watchCompacted(t *testing.T) {
 			t.Errorf("Watch from %d: %v", from, err)
 		}
 	}
-	// The event just above the compaction revision still has what was before.
+	// The event just above the compaction revision still has the previous value.
 	k.wantEvents(
 		k.events(k.watch("/", r3), 1), wantEvent{key: "/a", value: "3", mod: r3, create: r1, prev: "2", prevMod: r2},
 	)
 }
 
 func (c *suite) watchCancel(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	w := k.watch("/", 0)
 	ctx, cancel := context.WithCancel(k.ctx)
 	ended := make(chan error)
@@ -174,10 +174,10 @@ func (c *suite) watchCancel(t *testing.T) {
 	k.put("/a", "the store goes on")
 }
 
-// watchSlow has watchers of several speeds and prefixes follow concurrent
-// writers: each must see exactly the changes that concern it.
+// watchSlow runs watchers with several speeds and prefixes during concurrent writes. Each must deliver exactly the
+// matching changes.
 func (c *suite) watchSlow(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	const writers, writes = 4, 100
 	from := k.revision() + 1
 	prefixes := []string{"", "/", "/k/", "/k/1", "/k/1/7", "/none/"}
@@ -208,7 +208,7 @@ func (c *suite) watchSlow(t *testing.T) {
 	for i, w := range watchers {
 		read.Go(func() {
 			if i%4 == 1 {
-				<-written // reads nothing until then
+				<-written // this watcher reads nothing before the writes have ended
 			}
 			for {
 				b, err := w.Next(k.ctx)
@@ -228,7 +228,7 @@ func (c *suite) watchSlow(t *testing.T) {
 	target.Store(end)
 	close(written)
 	k.put("~", "so that a watcher that was done before moves once more")
-	all := k.until(k.watch("", from), end)
+	all := k.eventsUntil(k.watch("", from), end)
 	ended := make(chan struct{})
 	go func() { read.Wait(); close(ended) }()
 	k.eventually("all watchers reach the end", func() bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-func (k *kit) wantConflict(txn storage.Txn, condition storage.Condition, current storage.Entry) {
+func (k *env) wantConflict(txn storage.Txn, condition storage.Condition, current storage.Entry) {
 	k.t.Helper()
 	before := k.revision()
 	_, err := k.s.Commit(k.ctx, txn)
@@ -34,7 +34,7 @@ func (k *kit) wantConflict(txn storage.Txn, condition storage.Condition, current
 }
 
 func (c *suite) conditions(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	absent := storage.Condition{Key: "/a"}
 	r1 := k.commit(storage.Txn{Conditions: []storage.Condition{absent}, Ops: []storage.Op{storage.Put("/a", []byte("1"))}})
 	k.wantConflict(
@@ -49,7 +49,7 @@ func (c *suite) conditions(t *testing.T) {
 	)
 	k.wantEntry(k.get("/a", 0), "/a", "2", r2, r1)
 
-	// The first condition that fails is the one reported.
+	// The conflict is about the first condition that fails.
 	second := storage.Condition{Key: "/other", ModRevision: 7}
 	k.wantConflict(storage.Txn{
 		Conditions: []storage.Condition{{Key: "/a", ModRevision: r2}, second, absent},
@@ -68,7 +68,7 @@ func (c *suite) conditions(t *testing.T) {
 }
 
 func (c *suite) transactions(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	k.put("/b", "before")
 	w := k.watch("/", 0)
 	r := k.commit(storage.Txn{
@@ -95,7 +95,7 @@ func (c *suite) transactions(t *testing.T) {
 }
 
 func (c *suite) noChange(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	r := k.put("/a", "1")
 	for _, txn := range []storage.Txn{
 		{},
@@ -114,10 +114,10 @@ func (c *suite) noChange(t *testing.T) {
 	}
 }
 
-// contention has many goroutines increment counters by compare and swap: no
-// increment may be lost, and each conflict must tell a state that was.
+// contention runs goroutines that increment counters with conditions. No increment may be lost, and each conflict must
+// contain an entry that existed at its revision.
 func (c *suite) contention(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	const workers, increments, counters = 16, 40, 2
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -176,9 +176,9 @@ func (c *suite) contention(t *testing.T) {
 	}
 }
 
-// readYourWrites checks that every kind of read reflects a Commit that returned.
+// readYourWrites checks that every kind of read reflects a Commit that has returned.
 func (c *suite) readYourWrites(t *testing.T) {
-	k := c.kit(t)
+	k := c.env(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

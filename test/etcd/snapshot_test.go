@@ -99,7 +99,7 @@ func TestSnapshots(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		o := embedded.Options{Dir: filepath.Join(dir, fmt.Sprint(keep))}
 		result, others, err := backup.ImportEtcd(ctx, back, o, backup.EtcdOptions{
-			Prefix: "/registry", Restore: backup.RestoreOptions{Now: time.Now(), Keep: keep},
+			Prefix: "/registry", Restore: backup.RestoreOptions{Now: time.Now(), KeepRevisions: keep},
 		})
 		if err != nil || others != 1 {
 			t.Fatalf("%+v, %d others, %v", result, others, err)

@@ -1,10 +1,9 @@
-// Package etcdfile reads and writes the file that `etcdctl snapshot save` makes:
-// a member's database, a bbolt file, with its SHA-256 behind
-// (https://etcd.io/docs/v3.6/op-guide/recovery/).
+// Package etcdfile reads and writes the file of `etcdctl snapshot save`: the database of a member, which is a bbolt
+// file, followed by its SHA-256 (https://etcd.io/docs/v3.6/op-guide/recovery/).
 //
-// The bucket "key" has every version under its revision: main revision, '_' and
-// the number of the change within it, 17 bytes, and a 't' behind for a deletion;
-// values are mvccpb.KeyValue. The bucket "meta" has the member's own numbers.
+// The bucket "key" contains every version. Its keys have 17 bytes: the main revision, '_' and the number of the change
+// within that revision; 't' follows for a deletion. Its values are mvccpb.KeyValue. The bucket "meta" contains the
+// member's own numbers.
 package etcdfile
 
 import (
@@ -16,8 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Buckets, and keys of the bucket "meta" and "cluster"
-// (go.etcd.io/etcd/server/v3/storage/schema).
+// Names of buckets, and keys of the buckets "meta" and "cluster" (go.etcd.io/etcd/server/v3/storage/schema).
 const (
 	bucketKey     = "key"
 	bucketMeta    = "meta"
@@ -33,7 +31,7 @@ const (
 	clusterVersion       = "clusterVersion"
 )
 
-// allBuckets are those that a member's database has, used or not.
+// allBuckets are the buckets of a member's database.
 var allBuckets = []string{
 	bucketKey, bucketMeta, bucketLease, "alarm", bucketCluster,
 	"members", "members_removed", "auth", "authUsers", "authRoles",
@@ -44,10 +42,10 @@ const version = "3.6.0"
 
 const hashLength = 32
 
-// ErrDamaged says that a file is not what etcd wrote.
+// ErrDamaged is the error of a file that etcd cannot have written.
 var ErrDamaged = errors.New("the etcd snapshot is damaged")
 
-func damaged(format string, args ...any) error {
+func damagedError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
@@ -56,7 +54,7 @@ type Entry struct {
 	Key                         string
 	Value                       []byte
 	CreateRevision, ModRevision int64
-	// TTL is how many seconds are left of the key's lease; 0: it has none.
+	// TTL is the remaining time of the key's lease in seconds; 0 if the key has no lease.
 	TTL int64
 }
 
@@ -65,7 +63,7 @@ const (
 	tombstoneMark  = 't'
 )
 
-// revision is where a version lies.
+// revision is the position of a version: its revision in etcd, and the number of the change within it.
 type revision struct{ main, sub int64 }
 
 func (r revision) bytes() []byte {
@@ -78,17 +76,16 @@ func parseRevision(b []byte) (r revision, tombstone bool, err error) {
 		tombstone, b = true, b[:revisionLength]
 	}
 	if len(b) != revisionLength || b[8] != '_' {
-		return r, false, damaged("a revision of the form %x", b)
+		return r, false, damagedError("a revision of the form %x", b)
 	}
 	main, sub := binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[9:])
 	if main > math.MaxInt64 || sub > math.MaxInt64 {
-		return r, false, damaged("a revision of the form %x", b)
+		return r, false, damagedError("a revision of the form %x", b)
 	}
 	return revision{int64(main), int64(sub)}, tombstone, nil
 }
 
-// lease is leasepb.Lease (go.etcd.io/etcd/server/v3/lease/leasepb), which belongs
-// to etcd's server.
+// lease is the message leasepb.Lease (go.etcd.io/etcd/server/v3/lease/leasepb), which is part of etcd's server.
 type lease struct{ id, ttl, remaining int64 }
 
 const (
@@ -112,19 +109,19 @@ func decodeLease(b []byte) (l lease, err error) {
 	for len(b) > 0 {
 		field, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return l, damaged("a lease cannot be read")
+			return l, damagedError("a lease cannot be read")
 		}
 		b = b[n:]
 		if typ != protowire.VarintType {
 			if n = protowire.ConsumeFieldValue(field, typ, b); n < 0 {
-				return l, damaged("a lease cannot be read")
+				return l, damagedError("a lease cannot be read")
 			}
 			b = b[n:]
 			continue
 		}
 		v, n := protowire.ConsumeVarint(b)
 		if n < 0 {
-			return l, damaged("a lease cannot be read")
+			return l, damagedError("a lease cannot be read")
 		}
 		b = b[n:]
 		switch field {
@@ -139,8 +136,8 @@ func decodeLease(b []byte) (l lease, err error) {
 	return l, nil
 }
 
-// left is how many seconds the lease lasts when its member starts.
-func (l lease) left() int64 {
+// secondsLeft returns how long the lease lasts after its member has started, in seconds.
+func (l lease) secondsLeft() int64 {
 	if l.remaining > 0 {
 		return l.remaining
 	}

@@ -21,37 +21,36 @@ import (
 type File struct {
 	db       *bolt.DB
 	revision int64
-	leases   map[int64]int64 // seconds left, by lease
-	keys     []located       // in ascending order
+	leases   map[int64]int64 // remaining seconds, by the ID of the lease
+	keys     []keyLocation   // in ascending order
 	others   int64
 }
 
-// located is where the newest version of a key lies.
-type located struct {
+// keyLocation is the position of the newest version of a key.
+type keyLocation struct {
 	key string
 	at  revision
 }
 
-// lockTimeout is how long to wait for another process that has the file.
+// lockTimeout limits the wait for another process that has locked the file.
 const lockTimeout = time.Second
 
-// Open reads what keys there are below prefix. The file's SHA-256 is verified; a file
-// without one (a copy of a member's database) is refused unless skipHash is set,
-// and then taken for right where it can be read.
+// Open reads the list of keys below prefix. The SHA-256 of the file is verified. A file without one, such as a copy of
+// a member's database, is refused unless skipHash is set; then only damage that prevents reading is detected.
 func Open(path, prefix string, skipHash bool) (f *File, err error) {
 	if !skipHash {
 		if err := verifyHash(path); err != nil {
 			return nil, err
 		}
 	}
-	db, err := guard(func() (*bolt.DB, error) {
+	db, err := recoverDamage(func() (*bolt.DB, error) {
 		return bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	})
 	if err != nil {
 		return nil, err
 	}
 	f = &File{db: db}
-	_, err = guard(func() (struct{}, error) {
+	_, err = recoverDamage(func() (struct{}, error) {
 		return struct{}{}, db.View(func(tx *bolt.Tx) error {
 			return errors.Join(f.readMeta(tx), f.readLeases(tx), f.locate(tx, prefix))
 		})
@@ -62,18 +61,19 @@ func Open(path, prefix string, skipHash bool) (f *File, err error) {
 	return f, nil
 }
 
-// guard turns what reading a damaged mapped file may end with into an error.
-func guard[T any](read func() (T, error)) (result T, err error) {
+// recoverDamage calls read and returns a panic or a memory fault as an error, because both can happen when a damaged
+// file is read through a memory map.
+func recoverDamage[T any](read func() (T, error)) (result T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			err = damaged("%v", r)
+			err = damagedError("%v", r)
 		}
 	}()
 	return read()
 }
 
-// verifyHash verifies the SHA-256 behind the database.
+// verifyHash verifies the SHA-256 at the end of the file.
 func verifyHash(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,7 +88,8 @@ func verifyHash(path string) error {
 	size := info.Size() - hashLength
 	if size <= 0 || size%sector != 0 {
 		return errors.New(
-			"the file has no SHA-256 at its end: it is no etcd snapshot, or a copy of a member's database (then use --skip-hash-check)",
+			"the file has no SHA-256 at its end: it is no etcd snapshot, or a copy of a member's database " +
+				"(then use --skip-hash-check)",
 		)
 	}
 	h := sha256.New()
@@ -100,7 +101,7 @@ func verifyHash(path string) error {
 		return err
 	}
 	if !bytes.Equal(h.Sum(nil), want) {
-		return damaged("its SHA-256 is wrong")
+		return damagedError("its SHA-256 is wrong")
 	}
 	return nil
 }
@@ -109,7 +110,7 @@ func (f *File) readMeta(tx *bolt.Tx) error {
 	f.revision = 1
 	meta := tx.Bucket([]byte(bucketMeta))
 	if meta == nil {
-		return damaged("it has no bucket %q", bucketMeta)
+		return damagedError("it has no bucket %q", bucketMeta)
 	}
 	for _, name := range []string{metaScheduledCompact, metaFinishedCompact} {
 		if v := meta.Get([]byte(name)); v != nil {
@@ -131,17 +132,16 @@ func (f *File) readLeases(tx *bolt.Tx) error {
 	}
 	return b.ForEach(func(_, v []byte) error {
 		l, err := decodeLease(v)
-		f.leases[l.id] = l.left()
+		f.leases[l.id] = l.secondsLeft()
 		return err
 	})
 }
 
-// locate finds the newest version of each key. Versions come in the order of their
-// revisions.
+// locate finds the newest version of each key. The database contains the versions in the order of their revisions.
 func (f *File) locate(tx *bolt.Tx, prefix string) error {
 	b := tx.Bucket([]byte(bucketKey))
 	if b == nil {
-		return damaged("it has no bucket %q", bucketKey)
+		return damagedError("it has no bucket %q", bucketKey)
 	}
 	newest := map[string]revision{}
 	others := map[string]bool{}
@@ -153,7 +153,7 @@ func (f *File) locate(tx *bolt.Tx, prefix string) error {
 		f.revision = max(f.revision, at.main)
 		var kv mvccpb.KeyValue
 		if err := kv.Unmarshal(v); err != nil {
-			return damaged("revision %d: %v", at.main, err)
+			return damagedError("revision %d: %v", at.main, err)
 		}
 		key := string(kv.Key)
 		switch {
@@ -172,23 +172,23 @@ func (f *File) locate(tx *bolt.Tx, prefix string) error {
 		return err
 	}
 	f.others = int64(len(others))
-	f.keys = make([]located, 0, len(newest))
+	f.keys = make([]keyLocation, 0, len(newest))
 	for key, at := range newest {
-		f.keys = append(f.keys, located{key, at})
+		f.keys = append(f.keys, keyLocation{key, at})
 	}
 	sort.Slice(f.keys, func(i, j int) bool { return f.keys[i].key < f.keys[j].key })
 	return nil
 }
 
-// Revision is the member's revision.
+// Revision returns the revision of the member.
 func (f *File) Revision() int64 { return f.revision }
 
-// Len is the number of keys below the prefix, Others that of the remaining ones.
+// Len returns the number of keys below the prefix, and Others the number of other keys.
 func (f *File) Len() int64    { return int64(len(f.keys)) }
 func (f *File) Others() int64 { return f.others }
 
-// Entries returns the keys below the prefix in ascending order. An error is the
-// last of the sequence.
+// Entries returns the keys below the prefix in ascending order. If an error occurs, it is the last element of the
+// sequence.
 func (f *File) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		tx, err := f.db.Begin(false)
@@ -196,10 +196,10 @@ func (f *File) Entries() iter.Seq2[Entry, error] {
 			yield(Entry{}, err)
 			return
 		}
-		defer func() { _ = tx.Rollback() }() // it only read
+		defer func() { _ = tx.Rollback() }() // the transaction only reads
 		b := tx.Bucket([]byte(bucketKey))
 		for _, l := range f.keys {
-			e, err := guard(func() (Entry, error) { return f.entry(b, l) })
+			e, err := recoverDamage(func() (Entry, error) { return f.entry(b, l) })
 			if !yield(e, err) || err != nil {
 				return
 			}
@@ -207,19 +207,19 @@ func (f *File) Entries() iter.Seq2[Entry, error] {
 	}
 }
 
-func (f *File) entry(b *bolt.Bucket, l located) (Entry, error) {
+func (f *File) entry(b *bolt.Bucket, l keyLocation) (Entry, error) {
 	var kv mvccpb.KeyValue
 	if err := kv.Unmarshal(b.Get(l.at.bytes())); err != nil {
-		return Entry{}, damaged("revision %d: %v", l.at.main, err)
+		return Entry{}, damagedError("revision %d: %v", l.at.main, err)
 	}
 	if kv.ModRevision != l.at.main {
-		return Entry{}, damaged("key %q says that it is of revision %d and lies at %d", l.key, kv.ModRevision, l.at.main)
+		return Entry{}, damagedError("key %q says that it is of revision %d and lies at %d", l.key, kv.ModRevision, l.at.main)
 	}
 	e := Entry{Key: l.key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}
 	if kv.Lease != 0 {
 		left, ok := f.leases[kv.Lease]
 		if !ok || left <= 0 {
-			return Entry{}, damaged("key %q has the lease %x, which is not there", l.key, kv.Lease)
+			return Entry{}, damagedError("key %q has the lease %x, which is not there", l.key, kv.Lease)
 		}
 		e.TTL = left
 	}

@@ -12,18 +12,18 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// writeKeys is how many keys one transaction of the database writes.
+// writeKeys is the number of keys that one transaction of the database writes.
 const writeKeys = 10_000
 
-// fill is how full pages get, of keys that mostly come in order.
-const fill = 0.9
+// fillPercent is how full bbolt makes pages; it is high because the keys are mostly in ascending order.
+const fillPercent = 0.9
 
-// leaseBase is added to a lease's seconds to make its number.
+// leaseBase is added to the seconds of a lease to get its ID.
 const leaseBase = 1 << 40
 
-// Write makes the file path, which must be empty or missing, of a member at revision whose
-// keys are the entries, in any order; everything below revision is compacted. Keys
-// with the same TTL share a lease. After an error the file is of no use.
+// Write creates the file at path, which must be empty or missing. It is the database of a member at revision at with
+// the given entries, in any order; all lower revisions are compacted. Keys with the same TTL share a lease. After an
+// error the file cannot be used.
 func Write(path string, at int64, entries iter.Seq2[Entry, error]) error {
 	db, err := bolt.Open(
 		path, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType},
@@ -32,24 +32,23 @@ func Write(path string, at int64, entries iter.Seq2[Entry, error]) error {
 		return err
 	}
 	w := writer{db: db, subs: map[int64]int64{}, leases: map[int64]bool{}}
-	if err := errors.Join(w.head(at), w.entries(at, entries), db.Close()); err != nil {
+	if err := errors.Join(w.writeMeta(at), w.writeEntries(at, entries), db.Close()); err != nil {
 		return err
 	}
 	return appendHash(path)
 }
 
-// writer writes keys in transactions of a bounded size.
+// writer writes keys in transactions of limited size.
 type writer struct {
 	db      *bolt.DB
-	subs    map[int64]int64 // changes so far of a revision
+	subs    map[int64]int64 // number of changes so far, by revision
 	leases  map[int64]bool
 	pending []Entry
 }
 
-// head makes the buckets and what a member knows of itself. The index and the
-// members are those of a cluster of one; `etcdutl snapshot restore` puts its own in
-// their place.
-func (w *writer) head(at int64) error {
+// writeMeta creates the buckets and the metadata of a member. The index and the membership are those of a cluster with
+// one member; `etcdutl snapshot restore` replaces them.
+func (w *writer) writeMeta(at int64) error {
 	number := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 	compacted := revision{main: at}.bytes()
 	return w.db.Update(func(tx *bolt.Tx) error {
@@ -71,13 +70,13 @@ func (w *writer) head(at int64) error {
 	})
 }
 
-func (w *writer) entries(at int64, entries iter.Seq2[Entry, error]) error {
+func (w *writer) writeEntries(at int64, entries iter.Seq2[Entry, error]) error {
 	for e, err := range entries {
 		if err != nil {
 			return err
 		}
 		if e.ModRevision < 1 || e.ModRevision > at {
-			return damaged("key %q is of revision %d, the member of %d", e.Key, e.ModRevision, at)
+			return damagedError("key %q is of revision %d, the member of %d", e.Key, e.ModRevision, at)
 		}
 		if w.pending = append(w.pending, e); len(w.pending) == writeKeys {
 			if err := w.flush(); err != nil {
@@ -108,7 +107,7 @@ func (w *writer) put(tx *bolt.Tx, e *Entry) error {
 	}
 	if e.TTL > 0 {
 		kv.Lease = leaseBase + e.TTL
-		if err := w.lease(tx, lease{id: kv.Lease, ttl: e.TTL}); err != nil {
+		if err := w.putLease(tx, lease{id: kv.Lease, ttl: e.TTL}); err != nil {
 			return err
 		}
 	}
@@ -119,11 +118,11 @@ func (w *writer) put(tx *bolt.Tx, e *Entry) error {
 	at := revision{e.ModRevision, w.subs[e.ModRevision]}
 	w.subs[e.ModRevision]++
 	b := tx.Bucket([]byte(bucketKey))
-	b.FillPercent = fill
+	b.FillPercent = fillPercent
 	return b.Put(at.bytes(), value)
 }
 
-func (w *writer) lease(tx *bolt.Tx, l lease) error {
+func (w *writer) putLease(tx *bolt.Tx, l lease) error {
 	if w.leases[l.id] {
 		return nil
 	}
@@ -131,7 +130,7 @@ func (w *writer) lease(tx *bolt.Tx, l lease) error {
 	return tx.Bucket([]byte(bucketLease)).Put(binary.BigEndian.AppendUint64(nil, uint64(l.id)), l.encode())
 }
 
-// appendHash adds the SHA-256 of the database and makes the file durable.
+// appendHash appends the SHA-256 of the database and syncs the file.
 func appendHash(path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -139,7 +138,7 @@ func appendHash(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil { // which leaves f at its end
+	if _, err := io.Copy(h, f); err != nil { // this moves the offset of f to its end
 		return err
 	}
 	if _, err := f.Write(h.Sum(nil)); err != nil {
