@@ -14,49 +14,15 @@ import (
 // it returns the same bytes.
 func Encode(v2 []byte, v3 []Document) ([]byte, error) {
 	v3 = slices.SortedFunc(slices.Values(v3), func(a, b Document) int { return cmp.Compare(a.Path, b.Path) })
-
-	// The distinct definitions are numbered in the order of their names, because then neighbours
-	// are similar and compress well.
-	type split struct {
-		head, tail []byte
-		members    [][]byte
-	}
-	splits := make([]split, len(v3))
-	numbers := map[string]int{}
-	var texts []string
+	splits := make([]splitDocument, len(v3))
 	for i, d := range v3 {
-		s := &splits[i]
-		schemas, found, err := Find(d.JSON, "components", "schemas")
-		if err != nil {
+		var err error
+		if splits[i], err = splitSchemas(d.JSON); err != nil {
 			return nil, err
 		}
-		if !found {
-			s.head = d.JSON
-			continue
-		}
-		members, err := Members(schemas)
-		if err != nil {
-			return nil, err
-		}
-		start := bytes.Index(d.JSON, schemas)
-		s.head, s.tail = d.JSON[:start+1], d.JSON[start+len(schemas)-1:]
-		for _, m := range members {
-			s.members = append(s.members, m.Raw)
-			if _, seen := numbers[string(m.Raw)]; !seen {
-				numbers[string(m.Raw)] = 0
-				texts = append(texts, string(m.Raw))
-			}
-		}
 	}
-	slices.SortStableFunc(texts, func(a, b string) int { return cmp.Compare(name(a), name(b)) })
-	var lens, text []byte
-	lens = binary.AppendUvarint(lens, uint64(len(texts)))
-	for i, t := range texts {
-		numbers[t] = i
-		lens = binary.AppendUvarint(lens, uint64(len(t)))
-		text = append(text, t...)
-	}
-	definitions, err := compress(append(lens, text...), nil)
+	lengths, text, numbers := distinctSchemas(splits)
+	definitions, err := compress(append(lengths, text...), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -66,25 +32,11 @@ func Encode(v2 []byte, v3 []Document) ([]byte, error) {
 	contents = binary.AppendUvarint(contents, uint64(len(v3)+1))
 	frames := definitions
 	add := func(d Document, frame []byte) {
-		sum := sha512.Sum512(d.JSON)
-		contents = binary.AppendUvarint(contents, uint64(len(d.Path)))
-		contents = append(contents, d.Path...)
-		contents = append(contents, sum[:]...)
-		contents = binary.AppendUvarint(contents, uint64(len(d.JSON)))
-		contents = binary.AppendUvarint(contents, uint64(len(frame)))
+		contents = appendEntry(contents, d, len(frame))
 		frames = append(frames, frame...)
 	}
 	for i, d := range v3 {
-		s := splits[i]
-		var body []byte
-		body = binary.AppendUvarint(body, uint64(len(s.head)))
-		body = append(body, s.head...)
-		body = binary.AppendUvarint(body, uint64(len(s.members)))
-		for _, m := range s.members {
-			body = binary.AppendUvarint(body, uint64(numbers[string(m)]))
-		}
-		body = append(body, s.tail...)
-		frame, err := compress(body, nil)
+		frame, err := compress(splits[i].encode(numbers), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -98,6 +50,80 @@ func Encode(v2 []byte, v3 []Document) ([]byte, error) {
 	return append(contents, frames...), nil
 }
 
+// splitDocument is an OpenAPI v3 document without the members of components.schemas.
+type splitDocument struct {
+	head, tail []byte   // the text before and after the schemas
+	schemas    [][]byte // the members, in their order; empty if the document has no schemas
+}
+
+// splitSchemas splits a document. The parts are slices of it.
+func splitSchemas(document []byte) (splitDocument, error) {
+	schemas, found, err := Find(document, "components", "schemas")
+	if err != nil {
+		return splitDocument{}, err
+	}
+	if !found {
+		return splitDocument{head: document}, nil
+	}
+	members, err := Members(schemas)
+	if err != nil {
+		return splitDocument{}, err
+	}
+	start := bytes.Index(document, schemas)
+	s := splitDocument{head: document[:start+1], tail: document[start+len(schemas)-1:]}
+	for _, m := range members {
+		s.schemas = append(s.schemas, m.Raw)
+	}
+	return s, nil
+}
+
+// encode returns the document with the numbers of its schemas in the place of the schemas.
+func (s splitDocument) encode(numbers map[string]int) []byte {
+	var body []byte
+	body = binary.AppendUvarint(body, uint64(len(s.head)))
+	body = append(body, s.head...)
+	body = binary.AppendUvarint(body, uint64(len(s.schemas)))
+	for _, schema := range s.schemas {
+		body = binary.AppendUvarint(body, uint64(numbers[string(schema)]))
+	}
+	return append(body, s.tail...)
+}
+
+// distinctSchemas returns the number of distinct schemas and their lengths, their concatenated texts, and the number of
+// each schema. They are numbered in the order of their names, because then neighbours are similar and compress well.
+func distinctSchemas(documents []splitDocument) (lengths, text []byte, numbers map[string]int) {
+	numbers = map[string]int{}
+	var schemas []string
+	for _, d := range documents {
+		for _, schema := range d.schemas {
+			if _, seen := numbers[string(schema)]; !seen {
+				numbers[string(schema)] = 0
+				schemas = append(schemas, string(schema))
+			}
+		}
+	}
+	slices.SortStableFunc(schemas, func(a, b string) int { return cmp.Compare(name(a), name(b)) })
+	lengths = binary.AppendUvarint(lengths, uint64(len(schemas)))
+	for i, schema := range schemas {
+		numbers[schema] = i
+		lengths = binary.AppendUvarint(lengths, uint64(len(schema)))
+		text = append(text, schema...)
+	}
+	return lengths, text, numbers
+}
+
+// appendEntry appends the entry of a document to the table of contents: its path, checksum, length, and the length of
+// its frame.
+func appendEntry(contents []byte, d Document, frame int) []byte {
+	sum := sha512.Sum512(d.JSON)
+	contents = binary.AppendUvarint(contents, uint64(len(d.Path)))
+	contents = append(contents, d.Path...)
+	contents = append(contents, sum[:]...)
+	contents = binary.AppendUvarint(contents, uint64(len(d.JSON)))
+	return binary.AppendUvarint(contents, uint64(frame))
+}
+
+// name returns the name of a schema, given the text of its member.
 func name(member string) string {
 	return string(memberKey([]byte(member)))
 }
