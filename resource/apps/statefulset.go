@@ -60,30 +60,8 @@ func statefulSet() *registry.Kind {
 			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
 				return append(validateStatefulSet(s), validateImmutableFields(s)...)
 			},
-			ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-				errs := validateStatefulSet(s)
-				if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
-					return errs
-				}
-				return append(errs,
-					field.Forbidden(field.NewPath("spec"),
-						"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
-							"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
-							"'minReadySeconds' are forbidden"))
-			},
-			Warn: func(_ context.Context, s, old *appsv1.StatefulSet) []string {
-				var warnings []string
-				if old == nil {
-					warnings = templateWarnings(&s.Spec.Template, nil)
-				} else {
-					warnings = changedTemplateWarnings(s, old, &s.Spec.Template, &old.Spec.Template)
-				}
-				if n := s.Spec.RevisionHistoryLimit; n != nil && *n < 0 {
-					warnings = append(warnings, field.NewPath("spec", "revisionHistoryLimit").String()+
-						": a negative value retains all historical revisions; a value >= 0 is recommended")
-				}
-				return warnings
-			},
+			ValidateUpdate: validateStatefulSetUpdate,
+			Warn:           statefulSetWarnings,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.StatefulSet]{
 			Columns: append(columns, templateColumns()...),
@@ -96,6 +74,33 @@ func statefulSet() *registry.Kind {
 			}),
 		}.Untyped(),
 	}
+}
+
+func validateStatefulSetUpdate(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
+	errs := validateStatefulSet(s)
+	if equality.Semantic.DeepEqual(immutableFields(&s.Spec), immutableFields(&old.Spec)) {
+		return errs
+	}
+	return append(errs,
+		field.Forbidden(field.NewPath("spec"),
+			"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+				"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
+				"'minReadySeconds' are forbidden"))
+}
+
+// statefulSetWarnings returns the warnings about s; old is nil for a create.
+func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {
+	var warnings []string
+	if old == nil {
+		warnings = templateWarnings(&s.Spec.Template, nil)
+	} else {
+		warnings = changedTemplateWarnings(s, old, &s.Spec.Template, &old.Spec.Template)
+	}
+	if n := s.Spec.RevisionHistoryLimit; n != nil && *n < 0 {
+		warnings = append(warnings, field.NewPath("spec", "revisionHistoryLimit").String()+
+			": a negative value retains all historical revisions; a value >= 0 is recommended")
+	}
+	return warnings
 }
 
 func defaultStatefulSet(s *appsv1.StatefulSet) {

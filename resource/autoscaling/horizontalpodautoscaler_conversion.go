@@ -81,7 +81,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 	return out, nil
 }
 
-// fromV2 converts to v1.
+// fromV2 converts to v1. The fields that v1 does not have become annotations.
 func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
 	out := &autoscalingv1.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,
@@ -98,17 +98,6 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 		},
 	}
 	out.Annotations = withoutConversionAnnotations(in.Annotations)
-	write := func(annotation string, value any) error {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		if out.Annotations == nil {
-			out.Annotations = map[string]string{}
-		}
-		out.Annotations[annotation] = string(text)
-		return nil
-	}
 	var others []autoscalingv1.MetricSpec
 	for i := range in.Spec.Metrics {
 		m := &in.Spec.Metrics[i]
@@ -122,11 +111,11 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 	}
 	var errs []error
 	if len(others) > 0 {
-		errs = append(errs, write(metricsAnnotation, others))
+		errs = append(errs, annotate(out, metricsAnnotation, others))
 	}
 	if b := in.Spec.Behavior; b != nil {
 		errs = append(errs,
-			write(behaviorAnnotation,
+			annotate(out, behaviorAnnotation,
 				annotationBehavior{ScaleUp: toAnnotationRules(b.ScaleUp), ScaleDown: toAnnotationRules(b.ScaleDown)}))
 	}
 	if len(in.Status.CurrentMetrics) > 0 {
@@ -138,17 +127,10 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 			}
 			current[i] = statusFromV2(m)
 		}
-		errs = append(errs, write(currentMetricsAnnotation, current))
+		errs = append(errs, annotate(out, currentMetricsAnnotation, current))
 	}
 	if len(in.Status.Conditions) > 0 {
-		var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
-		for _, c := range in.Status.Conditions {
-			conditions = append(conditions, autoscalingv1.HorizontalPodAutoscalerCondition{
-				Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
-				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
-			})
-		}
-		errs = append(errs, write(conditionsAnnotation, conditions))
+		errs = append(errs, annotate(out, conditionsAnnotation, conditionsFromV2(in.Status.Conditions)))
 	}
 	for _, err := range errs {
 		if err != nil {
@@ -156,6 +138,32 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 		}
 	}
 	return out, nil
+}
+
+// annotate sets an annotation to the JSON of a value.
+func annotate(out *autoscalingv1.HorizontalPodAutoscaler, annotation string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
+	out.Annotations[annotation] = string(text)
+	return nil
+}
+
+func conditionsFromV2(
+	in []autoscalingv2.HorizontalPodAutoscalerCondition,
+) []autoscalingv1.HorizontalPodAutoscalerCondition {
+	var out []autoscalingv1.HorizontalPodAutoscalerCondition
+	for _, c := range in {
+		out = append(out, autoscalingv1.HorizontalPodAutoscalerCondition{
+			Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+		})
+	}
+	return out
 }
 
 func withoutConversionAnnotations(annotations map[string]string) map[string]string {

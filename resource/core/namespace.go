@@ -48,15 +48,9 @@ func namespaces() *registry.Kind {
 			FieldError: labelNotSupported,
 		},
 		Strategy: registry.Strategy[*corev1.Namespace]{
-			Spec:   func(n *corev1.Namespace) any { return &n.Spec },
-			Status: func(n *corev1.Namespace) any { return &n.Status },
-			PrepareCreate: func(_ context.Context, n *corev1.Namespace) {
-				labelNamespace(n)
-				n.Status.Phase = corev1.NamespaceActive
-				if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
-					n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
-				}
-			},
+			Spec:          func(n *corev1.Namespace) any { return &n.Spec },
+			Status:        func(n *corev1.Namespace) any { return &n.Status },
+			PrepareCreate: prepareNamespaceCreate,
 			PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) {
 				n.Spec.Finalizers = old.Spec.Finalizers
 			},
@@ -72,13 +66,7 @@ func namespaces() *registry.Kind {
 		Deletion: registry.Deletion[*corev1.Namespace]{
 			Started:    func(n *corev1.Namespace) { n.Status.Phase = corev1.NamespaceTerminating },
 			Finalizing: func(n *corev1.Namespace) bool { return len(n.Spec.Finalizers) > 0 },
-			Before: func(_ context.Context, n *corev1.Namespace) error {
-				if !slices.Contains(protectedNamespaces, n.Name) {
-					return nil
-				}
-				return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name,
-					errors.New("this namespace may not be deleted"))
-			},
+			Before:     refuseProtectedNamespace,
 		}.Untyped(),
 		Table: registry.Table[*corev1.Namespace]{
 			Columns: []metav1.TableColumnDefinition{
@@ -91,6 +79,22 @@ func namespaces() *registry.Kind {
 			},
 		}.Untyped(),
 	}
+}
+
+func prepareNamespaceCreate(_ context.Context, n *corev1.Namespace) {
+	labelNamespace(n)
+	n.Status.Phase = corev1.NamespaceActive
+	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+}
+
+// refuseProtectedNamespace returns an error if the namespace cannot be deleted.
+func refuseProtectedNamespace(_ context.Context, n *corev1.Namespace) error {
+	if !slices.Contains(protectedNamespaces, n.Name) {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name, errors.New("this namespace may not be deleted"))
 }
 
 // labelNamespace sets the label with the namespace's own name, which label selectors use.
