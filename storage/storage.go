@@ -160,7 +160,7 @@ func Delete(key string) Op { return Op{Key: key, Delete: true} }
 // Stats contains figures about a store.
 type Stats struct {
 	Revision          int64 // current revision
-	CompactedRevision int64 // reads below this fail
+	CompactedRevision int64 // the compaction revision
 	SizeBytes         int64 // bytes on disk (or in memory), history included
 	DamagedFiles      int64 // files in which damage was found since the store was opened
 }

@@ -40,7 +40,7 @@ func open(t *testing.T, o embedded.Options) *embedded.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // some are closed before
+	t.Cleanup(func() { _ = s.Close() }) // some tests close it before
 	return s
 }
 

@@ -156,7 +156,7 @@ func TestReadsOfDamagedFile(t *testing.T) {
 		}
 	}
 
-	// A compaction over it stops the store.
+	// A merge of the damaged file stops the store.
 	select {
 	case err := <-failed:
 		t.Fatal(err)

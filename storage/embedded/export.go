@@ -175,17 +175,17 @@ func Import(o Options, revision int64, records iter.Seq2[Record, error]) error {
 	}
 	o = o.withDefaults()
 	s := &Store{opts: o}
-	// The database tries what it could not do in the background again and again, and
-	// whoever writes waits: the first such error, as of a full disk, ends the import.
+	// The database repeats a failed background operation without end, while writes wait. Therefore the first such error,
+	// for example of a full disk, ends the import.
 	s.importFailed = make(chan error, 1)
 	log := &importLogger{fail: func(err error) {
 		select {
 		case s.importFailed <- err:
-		default: // the first counts
+		default: // only the first error is reported
 		}
 	}}
 	err := s.openDB(func(p *pebble.Options) {
-		// What is not durable before the end is of no use, so that there is no log.
+		// The store is used only after a complete import, so that no log is needed.
 		p.ErrorIfExists, p.DisableWAL = true, true
 		p.EventListener = &pebble.EventListener{BackgroundError: log.fail}
 		log.Logger, p.Logger = p.Logger, log

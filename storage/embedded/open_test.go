@@ -259,7 +259,7 @@ func TestHistoryWindow(t *testing.T) {
 	commit(put("/a", "1"))
 	commit(put("/b", "1"))
 	r3 := commit(put("/a", "2"))
-	s.compactHistory() // r3 is current now
+	s.compactHistory() // records a sample with r3
 	clock.advance(30 * time.Second)
 	r4 := commit(put("/a", "3"))
 	s.compactHistory()
@@ -429,7 +429,7 @@ func TestLargeHistory(t *testing.T) {
 	}
 }
 
-// count counts the database's records of one space.
+// count returns the number of records of the database with the given prefix.
 func count(t *testing.T, s *Store, space byte) int {
 	t.Helper()
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})

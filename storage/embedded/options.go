@@ -14,7 +14,7 @@ import (
 type Options struct {
 	// Dir is the data directory. It is created if it does not exist. It may be empty if InMemory is set.
 	Dir string
-	// InMemory keeps everything in memory; nothing survives Close.
+	// InMemory keeps all data in memory. It is lost at Close.
 	InMemory bool
 	// FS is the file system. nil means that of the operating system, or one in memory if InMemory is set.
 	FS vfs.FS

@@ -23,7 +23,7 @@ type smallDisk struct {
 	vfs.FS
 	dir   string
 	size  int64
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	least int64      // the least free space so far
 	known int64      // lower bound of the free space: the last count minus the writes since then
 }
@@ -268,7 +268,7 @@ func TestReclaimMergesOnlyGarbage(t *testing.T) {
 	for i := range 300 { // 60 KB of 6 MB are live
 		mustCommit(t, s, storage.Put(fmt.Sprintf("/often/%d", i%3), randomBytes(20_000, uint64(i))))
 	}
-	for i := range 40 { // 10 % of what is there
+	for i := range 40 { // 10 % of the live values are overwritten
 		mustCommit(t, s, storage.Put(fmt.Sprintf("/live/%03d", i*10), randomBytes(20_000, uint64(i))))
 	}
 	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
@@ -307,7 +307,7 @@ func TestReclaimerPauses(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// A machine so slow that this takes seconds may have it rest more than once.
+	// On a slow machine this takes seconds, and the reclaimer may flush more than once.
 	most := 2 + int64(time.Since(began)/time.Second)
 	if n := flushes() - before; n == 0 || n > most {
 		t.Errorf("%d flushes, want at least one and at most %d", n, most)

@@ -140,7 +140,7 @@ func (v *verifier) metaRecords(context.Context) error {
 		key := it.Key()
 		switch space := key[0]; {
 		case !slices.Contains(spaces, space):
-			v.problem(fmt.Sprintf("record %q", key), "of no known kind")
+			v.problem(fmt.Sprintf("record %q", key), "its prefix is unknown")
 			ok = it.Next()
 		case space != prefixMeta:
 			ok = it.SeekGE([]byte{space + 1})
@@ -165,7 +165,7 @@ func (v *verifier) metaRecord(it *pebble.Iterator) {
 		case metaSamples:
 			_, err = decodeSamples(value)
 		default:
-			err = errors.New("of no known kind")
+			err = errors.New("its prefix is unknown")
 		}
 	}
 	if err != nil {
@@ -197,7 +197,7 @@ func (v *verifier) logRecords(ctx context.Context) error {
 			v.firstLogged = revision
 		}
 		if revision > want {
-			v.problem(revisionName(want), "the log goes on at revision %d", revision)
+			v.problem(revisionName(want), "it is missing in the log, which continues at revision %d", revision)
 		}
 		want = max(want, revision+1)
 		value, err := it.ValueAndErr()
@@ -224,9 +224,9 @@ func (v *verifier) logOperation(it *pebble.Iterator, op logOp, revision int64) e
 		return err
 	}
 	if !ok || found.revision != revision {
-		v.problem("key "+op.key, "the log has a change at revision %d, the index has not", revision)
+		v.problem("key "+op.key, "the log has a change at revision %d, but there is no such version", revision)
 	} else if found.tombstone != op.deleted {
-		v.problem("key "+op.key, "log and index do not agree whether revision %d deleted it", revision)
+		v.problem("key "+op.key, "the log and the version disagree whether revision %d is a deletion", revision)
 	}
 	before, ok, err := seekVersion(it, nil, op.key, revision-1)
 	if err != nil {
@@ -238,11 +238,12 @@ func (v *verifier) logOperation(it *pebble.Iterator, op logOp, revision int64) e
 	}
 	if live != op.prev {
 		v.problem(
-			"key "+op.key, "the log has revision %d as what was before revision %d, the index has %d", op.prev, revision, live,
+			"key "+op.key, "in the log revision %d is before revision %d, among the versions it is %d", op.prev, revision, live,
 		)
 	} else if live != 0 && op.prevSize != 0 && op.prevSize != int64(before.size()) {
 		v.problem(
-			"key "+op.key, "the log has %d bytes as the size of revision %d, which has %d", op.prevSize, live, before.size(),
+			"key "+op.key, "in the log the size is %d bytes for revision %d, whose version has %d", op.prevSize, live,
+			before.size(),
 		)
 	}
 	return nil
@@ -303,10 +304,10 @@ type keyState struct {
 func (v *verifier) version(k *keyState, found version) error {
 	where, revision := "key "+k.key, found.revision
 	if revision > v.verified.Revision {
-		v.problem(where, "revision %d is above the store's, %d", revision, v.verified.Revision)
+		v.problem(where, "revision %d is above the revision of the store, %d", revision, v.verified.Revision)
 	}
 	if !found.tombstone && (found.create < 1 || found.create > revision) {
-		v.problem(where, "revision %d says that the key was made at revision %d", revision, found.create)
+		v.problem(where, "revision %d has the wrong create revision %d", revision, found.create)
 	}
 	op, logged, err := v.operationAt(k.key, revision)
 	if err != nil {
@@ -315,11 +316,11 @@ func (v *verifier) version(k *keyState, found version) error {
 	switch {
 	case logged:
 	case revision > v.verified.Compacted:
-		v.problem(where, "the index has a change at revision %d, the log has not", revision)
+		v.problem(where, "there is a version of revision %d, but no log record of it", revision)
 	case found.tombstone:
-		v.problem(where, "the deletion at revision %d is left below the log", revision)
+		v.problem(where, "the deletion at revision %d should have been compacted", revision)
 	case k.hasNewer && k.loggedPrev != revision:
-		v.problem(where, "revision %d is left below the log, and was replaced", revision)
+		v.problem(where, "revision %d was replaced and should have been compacted", revision)
 	}
 	k.hasNewer, k.loggedPrev = true, op.prev
 	return nil
@@ -406,7 +407,8 @@ func (v *verifier) expiry(ctx context.Context) error {
 		}
 		if !ok || found.tombstone || found.revision != revision || found.deadline != deadline {
 			v.problem(
-				"key "+string(key), "the expiry index has a deadline for its revision %d, which is not its newest or has another",
+				"key "+string(key),
+				"the expiry index has a deadline for its revision %d, which is not its newest one or has another deadline",
 				revision,
 			)
 		}

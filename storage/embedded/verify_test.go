@@ -102,8 +102,8 @@ func TestVerifyFinds(t *testing.T) {
 		return b
 	}
 	at := func(key string, revision int64) []byte { return appendVersionKey(nil, key, revision) }
-	// /a is put at 2, 3 and 6, /b at 4 with a deadline, /c is put at 5 and deleted at
-	// 7, /d is put at 8; compacted to 3.
+	// The store: /a is put at 2, 3 and 6; /b is put at 4 with a deadline; /c is put at 5 and deleted at 7; /d is put at 8.
+	// It is compacted to 3.
 	deadline := func(s *Store) int64 {
 		e, err := s.Export(t.Context())
 		if err != nil {
@@ -118,36 +118,36 @@ func TestVerifyFinds(t *testing.T) {
 		plant func(*pebble.DB) error
 		want  string
 	}{
-		{"version lost", remove(at("/d", 8)), "key /d: the log has a change at revision 8, the index has not"},
+		{"version lost", remove(at("/d", 8)), "key /d: the log has a change at revision 8, but there is no such version"},
 		{
 			"old version lost", remove(at("/a", 3)),
-			"key /a: the log has revision 3 as what was before revision 6, the index has 0",
+			"key /a: in the log revision 3 is before revision 6, among the versions it is 0",
 		},
-		{"log record lost", remove(logKey(6)), "key /a: the index has a change at revision 6, the log has not"},
-		{"gap in the log", remove(logKey(6)), "revision 6: the log goes on at revision 7"},
+		{"log record lost", remove(logKey(6)), "key /a: there is a version of revision 6, but no log record of it"},
+		{"gap in the log", remove(logKey(6)), "revision 6: it is missing in the log, which continues at revision 7"},
 		{
 			"version too much", set(at("/x", 5), encoded(version{create: 5})),
-			"key /x: the index has a change at revision 5, the log has not",
+			"key /x: there is a version of revision 5, but no log record of it",
 		},
 		{
 			"version left by compaction", set(at("/a", 2), encoded(version{create: 2})),
-			"key /a: revision 2 is left below the log, and was replaced",
+			"key /a: revision 2 was replaced and should have been compacted",
 		},
 		{
 			"deletion left by compaction", set(at("/x", 2), encoded(version{tombstone: true})),
-			"key /x: the deletion at revision 2 is left below the log",
+			"key /x: the deletion at revision 2 should have been compacted",
 		},
 		{
 			"version from the future", set(at("/x", 99), encoded(version{create: 99})),
-			"key /x: revision 99 is above the store's, 8",
+			"key /x: revision 99 is above the revision of the store, 8",
 		},
 		{
 			"made later", set(at("/d", 8), encoded(version{create: 9})),
-			"key /d: revision 8 says that the key was made at revision 9",
+			"key /d: revision 8 has the wrong create revision 9",
 		},
 		{
 			"deleted for the index only", set(at("/d", 8), encoded(version{tombstone: true})),
-			"key /d: log and index do not agree whether revision 8 deleted it",
+			"key /d: the log and the version disagree whether revision 8 is a deletion",
 		},
 		{
 			"unreadable version", set(at("/d", 8), []byte{0xff}), "key /d: revision 8: embedded: corrupt record: version header",
@@ -160,10 +160,10 @@ func TestVerifyFinds(t *testing.T) {
 		},
 		{
 			"deadline of nothing", set(appendExpiryKey(nil, 1e12, "/d"), encodeNumber(8)),
-			"key /d: the expiry index has a deadline for its revision 8, which is not its newest or has another",
+			"key /d: the expiry index has a deadline for its revision 8, which is not its newest one or has another deadline",
 		},
-		{"unknown space", set([]byte("z"), nil), `record "z": of no known kind`},
-		{"unknown number", set([]byte("mother"), nil), `record "mother": of no known kind`},
+		{"unknown space", set([]byte("z"), nil), `record "z": its prefix is unknown`},
+		{"unknown number", set([]byte("mother"), nil), `record "mother": its prefix is unknown`},
 	} {
 		fs := vfs.NewMem()
 		o := Options{Dir: "d", FS: fs, HistoryWindow: -1, SweepInterval: time.Hour}

@@ -190,7 +190,7 @@ func (e *envelope) keyHash() [sha256.Size]byte {
 	return sha256.Sum256(key.append(nil))
 }
 
-// Sizes of the extended nonce scheme, in bytes.
+// Sizes of the info and of the seed of derivedKeys, in bytes.
 const (
 	infoSize = 32
 	seedSize = 32

@@ -12,8 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/storage"
 )
 
-// Commit implements storage.Store. The current entries of the conditions' keys come
-// with the answer of a transaction that failed.
+// Commit implements storage.Store. A transaction whose conditions do not hold reads the current entries of their keys.
 func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err

@@ -19,7 +19,7 @@ const compactKey = "compact_rev_key"
 // current revision at that time.
 type compactionTurn struct{ version, revision int64 }
 
-// compactor takes part in the compaction of the cluster, together with the other API servers.
+// runCompactor takes part in the compaction of the cluster, together with the other API servers.
 func (s *Store) runCompactor() {
 	ticker := time.NewTicker(s.opts.CompactionInterval)
 	defer ticker.Stop()

@@ -179,7 +179,7 @@ func (c *suite) close(t *testing.T) {
 	for range 4 {
 		receive(k.t, "a writer starts", started)
 	}
-	receive(k.t, "Next ends", ended) // the commits woke it
+	receive(k.t, "Next ends", ended) // a commit has woken it
 	go func() {
 		var err error
 		for err == nil {

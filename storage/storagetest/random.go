@@ -270,7 +270,7 @@ func (d *randomTest) startWatch() {
 // follow reads a watcher up to the current revision, and compares its events with those of the model.
 func (d *randomTest) follow(f *modelWatch) {
 	for f.from <= d.model.revision {
-		d.revision() // asks for progress
+		d.revision() // this requests progress
 		b, err := f.w.Next(d.ctx)
 		var compacted *storage.CompactedError
 		if errors.As(err, &compacted) && f.from <= d.model.compacted {

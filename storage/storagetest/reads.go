@@ -213,7 +213,7 @@ func (c *suite) compact(t *testing.T) {
 	if err := k.s.Compact(k.ctx, r3); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []int64{r3, r2, 0} { // again, backwards, never
+	for _, r := range []int64{r3, r2, 0} { // the same revision again, a lower one, and none
 		if err := k.s.Compact(k.ctx, r); err != nil {
 			t.Errorf("Compact(%d): %v", r, err)
 		}

@@ -232,7 +232,7 @@ func (c *suite) watchSlow(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { read.Wait(); close(ended) }()
 	k.eventually("all watchers reach the end", func() bool {
-		k.revision() // asks for progress
+		k.revision() // this requests progress
 		select {
 		case <-ended:
 			return true
