@@ -51,7 +51,7 @@ func auditFlags(f *pflag.FlagSet, c *server.AuditConfig) {
 		&w.InitialBackoff, "audit-webhook-batch-initial-backoff", w.InitialBackoff,
 		"The amount of time to wait before retrying the first failed request.",
 	)
-	// the flag is there
+	// MarkDeprecated only fails for an unknown flag.
 	_ = f.MarkDeprecated("audit-webhook-batch-initial-backoff", "Deprecated, use --audit-webhook-initial-backoff instead.")
 	f.StringVar(
 		&w.Version, "audit-webhook-version", w.Version,

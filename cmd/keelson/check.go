@@ -59,7 +59,7 @@ func check(ctx context.Context, out io.Writer, dataDir string) error {
 	return nil
 }
 
-// valueCheck finds errors in keys and values of a store.
+// valueCheck checks the keys and values of a store. encrypted counts the values that it could not check.
 type valueCheck struct {
 	layout    *layout
 	encrypted int64
@@ -68,17 +68,19 @@ type valueCheck struct {
 // encryptedPrefix is the prefix of every value that is encrypted at rest.
 const encryptedPrefix = "k8s:enc:"
 
+// envelopePrefix is the prefix of every value that is a protobuf message.
 var envelopePrefix = []byte("k8s\x00")
 
-// ownPaths are the key prefixes of data other than resources that kube-apiserver stores.
-var ownPaths = map[string]bool{"masterleases": true, "peerserverleases": true, "ranges": true}
+// internalPaths are the prefixes of keys of kube-apiserver's own data, which are not resources.
+var internalPaths = map[string]bool{"masterleases": true, "peerserverleases": true, "ranges": true}
 
+// check returns what is wrong with a record, in one line for each error.
 func (c *valueCheck) check(r embedded.Record) []string {
 	p, ok := c.layout.find(r.Key)
 	switch {
 	case !ok:
 		return []string{"it is not below " + registry.Root}
-	case p.kind == nil && !p.custom && !ownPaths[p.path]:
+	case p.kind == nil && !p.custom && !internalPaths[p.path]:
 		return []string{fmt.Sprintf("%q is not a place of a resource", p.path)}
 	}
 	var wrong []string
@@ -87,7 +89,7 @@ func (c *valueCheck) check(r embedded.Record) []string {
 			wrong = append(wrong, oneLine(err).Error())
 		}
 	}
-	add(p.form())
+	add(p.validateFormat())
 	if bytes.HasPrefix(r.Value, []byte(encryptedPrefix)) {
 		c.encrypted++
 		return wrong
@@ -103,8 +105,8 @@ func (c *valueCheck) check(r embedded.Record) []string {
 	return wrong
 }
 
-// form returns an error unless the part of a key after the path of its resource is [namespace/]name.
-func (p *keyParts) form() error {
+// validateFormat returns an error unless the part of the key after the path of its resource is [namespace/]name.
+func (p *keyParts) validateFormat() error {
 	namespace, name, two := strings.Cut(p.rest, "/")
 	if !two {
 		namespace, name = "-", p.rest
@@ -118,8 +120,8 @@ func (p *keyParts) form() error {
 	return nil
 }
 
-// names compares the metadata of an object with its key.
-func (p *keyParts) names(namespace, name string) error {
+// validateNames returns an error unless the names of the object match its key.
+func (p *keyParts) validateNames(namespace, name string) error {
 	want := name
 	if namespace != "" {
 		want = namespace + "/" + name
@@ -130,6 +132,7 @@ func (p *keyParts) names(namespace, name string) error {
 	return nil
 }
 
+// checkOwn checks a value that is not a resource.
 func checkOwn(value []byte) error {
 	if json.Valid(value) {
 		return nil
@@ -138,6 +141,7 @@ func checkOwn(value []byte) error {
 	return err
 }
 
+// openEnvelope decodes the envelope of a protobuf value.
 func openEnvelope(value []byte) (*runtime.Unknown, error) {
 	raw, ok := bytes.CutPrefix(value, envelopePrefix)
 	if !ok {
@@ -150,8 +154,8 @@ func openEnvelope(value []byte) (*runtime.Unknown, error) {
 	return u, nil
 }
 
-// document has the fields of every stored JSON object.
-type document struct {
+// storedDocument has the fields that every stored JSON object has.
+type storedDocument struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
 		Namespace string `json:"namespace"`
@@ -159,13 +163,14 @@ type document struct {
 	} `json:"metadata"`
 }
 
-func readDocument(value []byte) (d document, err error) {
+func readDocument(value []byte) (d storedDocument, err error) {
 	if err := json.Unmarshal(value, &d); err != nil {
 		return d, fmt.Errorf("its value is not a JSON object: %w", err)
 	}
 	return d, nil
 }
 
+// checkCustom checks the value of a custom resource.
 func (p *keyParts) checkCustom(value []byte) error {
 	d, err := readDocument(value)
 	if err != nil {
@@ -175,9 +180,10 @@ func (p *keyParts) checkCustom(value []byte) error {
 	if got := d.GroupVersionKind(); got.Group != group || got.Kind == "" {
 		return fmt.Errorf("its value is a %q of %q", d.Kind, d.APIVersion)
 	}
-	return p.names(d.Metadata.Namespace, d.Metadata.Name)
+	return p.validateNames(d.Metadata.Namespace, d.Metadata.Name)
 }
 
+// checkKind checks the value of a built-in kind.
 func (p *keyParts) checkKind(value []byte) error {
 	k := p.kind
 	if k.Storage.JSON {
@@ -196,7 +202,7 @@ func (p *keyParts) checkKind(value []byte) error {
 		if err != nil {
 			return fmt.Errorf("its value cannot be read: %w", err)
 		}
-		return p.names(d.Metadata.Namespace, d.Metadata.Name)
+		return p.validateNames(d.Metadata.Namespace, d.Metadata.Name)
 	}
 	u, err := openEnvelope(value)
 	if err != nil {
@@ -210,5 +216,5 @@ func (p *keyParts) checkKind(value []byte) error {
 	if err := scheme.DecodeProto(u.Raw, obj); err != nil {
 		return fmt.Errorf("its value cannot be read: %w", err)
 	}
-	return p.names(obj.GetNamespace(), obj.GetName())
+	return p.validateNames(obj.GetNamespace(), obj.GetName())
 }

@@ -47,19 +47,19 @@ func oneLine(err error) error {
 
 const restoringName = server.RestoringName
 
-// makeStore creates a data directory with a store that fill fills. The directory may exist but must be empty. After
-// a failure there is no store.
-func makeStore(dataDir string, fill func(embedded.Options) error) (err error) {
+// createStore creates a data directory with a store that fill fills. The directory may exist but must be empty. After a
+// failure there is no store.
+func createStore(dataDir string, fill func(embedded.Options) error) (err error) {
 	release, err := server.LockDataDir(dataDir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if err := empty(dataDir); err != nil {
+	if err := checkEmpty(dataDir); err != nil {
 		return err
 	}
 	making := filepath.Join(dataDir, restoringName)
-	if err := os.RemoveAll(making); err != nil { // what an interrupted attempt left
+	if err := os.RemoveAll(making); err != nil { // the files of an interrupted attempt
 		return err
 	}
 	if err := fill(embedded.Options{Dir: making}); err != nil {
@@ -71,8 +71,9 @@ func makeStore(dataDir string, fill func(embedded.Options) error) (err error) {
 	return syncDir(dataDir)
 }
 
-// empty returns an error if a data directory has other files than the lock and an interrupted restore.
-func empty(dataDir string) error {
+// checkEmpty returns an error if a data directory has other files than the lock and the files of an interrupted
+// restore.
+func checkEmpty(dataDir string) error {
 	entries, err := os.ReadDir(dataDir)
 	if err != nil {
 		return err
@@ -93,9 +94,9 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeWhole replaces a file at once: it creates an empty temporary file in the same directory, passes its name to
+// replaceFile replaces a file atomically: it creates an empty temporary file in the same directory, passes its name to
 // write, and renames it. After a failure the file at path is unchanged.
-func writeWhole(path string, write func(temporary string) error) (err error) {
+func replaceFile(path string, write func(temporary string) error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -104,7 +105,7 @@ func writeWhole(path string, write func(temporary string) error) (err error) {
 	temporary := f.Name()
 	defer func() {
 		if err != nil {
-			_ = os.Remove(temporary) // the error that counts is the first
+			_ = os.Remove(temporary) // the first error is returned
 		}
 	}()
 	if err := f.Close(); err != nil {

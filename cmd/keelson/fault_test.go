@@ -20,8 +20,8 @@ import (
 	"github.com/keelson-dev/keelson/storage/embedded"
 )
 
-// brokenDisk names the environment variable of a test binary that is to serve from
-// a data directory whose syncs fail while the file "broken" is beside it.
+// brokenDisk is an environment variable. If it is set, the test binary serves from that data directory, and syncs fail
+// while the file "broken" is beside the directory.
 const brokenDisk = "KEELSON_TEST_BROKEN_DISK"
 
 func serveOnBrokenDisk(dir string) error {
@@ -45,8 +45,8 @@ func serveOnBrokenDisk(dir string) error {
 	return serve(context.Background(), config, os.Stdout)
 }
 
-// TestFailedSyncEndsTheProcess: the write is refused, the process ends with a clear
-// message and code 1, and what it had acknowledged is there when the disk works.
+// TestFailedSyncEndsTheProcess checks that the write is refused, that the process ends with a clear message and code 1,
+// and that the acknowledged writes are there when the disk works again.
 func TestFailedSyncEndsTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
@@ -87,7 +87,7 @@ func TestFailedSyncEndsTheProcess(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "broken"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The server writes too: if that failed first, it may be gone already.
+	// The server itself writes too. If one of its writes failed first, the process may have ended already.
 	if status, err := create("lost"); status != http.StatusServiceUnavailable && err == nil {
 		t.Errorf("a write whose sync failed: %d", status)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/keelson-dev/keelson/resource"
 )
 
-// layout finds the resource of a key of the store.
+// layout finds the resource of a key in the store.
 type layout struct {
-	kinds map[string]*registry.Kind // by StoragePath
+	kinds map[string]*registry.Kind // by Storage.Path
 }
 
 func newLayout() *layout {
@@ -24,11 +24,11 @@ func newLayout() *layout {
 
 // keyParts are the parts of a key: resource, namespace and name.
 type keyParts struct {
-	kind *registry.Kind // nil for what is of no built-in kind
-	// path is what lies between the root and the object: a StoragePath, or of a
-	// custom resource its group and plural.
+	kind *registry.Kind // nil if it is not a built-in kind
+	// path is the part of the key between the root and the object: Kind.Storage.Path, or group/plural of a custom
+	// resource.
 	path string
-	// custom says that it has the form of a custom resource's key.
+	// custom means that the key has the format of a custom resource.
 	custom bool
 	// rest is [namespace/]name.
 	rest string

@@ -177,7 +177,7 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	printHello(out, s)
+	printBanner(out, s)
 	var failure error
 	select {
 	case <-ctx.Done():
@@ -198,8 +198,8 @@ func serve(ctx context.Context, config server.Config, out io.Writer) error {
 	return failure
 }
 
-// printHello prints the URL of the server and the next commands to type.
-func printHello(out io.Writer, s *server.Server) {
+// printBanner prints the URL of the server and the next commands to type.
+func printBanner(out io.Writer, s *server.Server) {
 	fmt.Fprintf(out, "Keelson serves the Kubernetes API at %s\n", s.URL())
 	fmt.Fprintf(out, "Its kubeconfig, for an administrator, is %s\n", s.KubeconfigPath())
 	fmt.Fprintf(out, "Try: kubectl --kubeconfig %s get namespaces\n", s.KubeconfigPath())

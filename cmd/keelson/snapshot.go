@@ -55,7 +55,7 @@ func newSave(out io.Writer) *cobra.Command {
 			"stopped one the data directory is read.",
 		func(ctx context.Context, file string) error {
 			var summary backup.Summary
-			err := writeWhole(file, func(temporary string) (err error) {
+			err := replaceFile(file, func(temporary string) (err error) {
 				summary, err = save(ctx, temporary, dataDir, kubeconfig)
 				return err
 			})
@@ -245,7 +245,7 @@ func restoreInto(dataDir, file string, fill func(embedded.Options) error) error 
 	if dataDir == "" {
 		return errors.New("--data-dir must name the directory to make")
 	}
-	return makeStore(dataDir, func(o embedded.Options) error {
+	return createStore(dataDir, func(o embedded.Options) error {
 		if err := fill(o); err != nil {
 			return fmt.Errorf("%s: %w", file, oneLine(err))
 		}
@@ -349,7 +349,7 @@ func exportEtcd(ctx context.Context, file, prefix string, s *stoppedStore) (n in
 	if err != nil {
 		return 0, err
 	}
-	err = writeWhole(file, func(temporary string) (err error) {
+	err = replaceFile(file, func(temporary string) (err error) {
 		n, err = backup.ExportEtcd(ctx, temporary, prefix, e, time.Now())
 		return err
 	})

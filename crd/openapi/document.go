@@ -63,6 +63,7 @@ func (o *operation) entry(r *resource) map[string]any {
 	}
 }
 
+// codeTexts are the descriptions of success responses.
 var codeTexts = map[string]string{"200": "OK", "201": "Created", "202": "Accepted"}
 
 // responses returns the responses of an operation, each with the content.
@@ -74,6 +75,7 @@ func (o *operation) responses(name string, content any) map[string]any {
 	return out
 }
 
+// v3Path returns the entry of a path in a version 3 document.
 func v3Path(r *resource, p *path) map[string]any {
 	out := map[string]any{"parameters": v3Parameters(p.parameters)}
 	for i := range p.operations {
@@ -95,6 +97,7 @@ func v3Path(r *resource, p *path) map[string]any {
 	return out
 }
 
+// v3Content returns the content of a body in each media type.
 func v3Content(model string, types []string) map[string]any {
 	out := make(map[string]any, len(types))
 	for _, t := range types {
@@ -118,6 +121,7 @@ func v3Parameters(parameters []parameter) []any {
 	return out
 }
 
+// v2Path returns the entry of a path in the version 2 document.
 func v2Path(r *resource, p *path) map[string]any {
 	out := map[string]any{"parameters": v2Parameters(nil, p.parameters)}
 	for i := range p.operations {

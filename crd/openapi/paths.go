@@ -142,7 +142,10 @@ func (r *resource) paths() []path {
 	object := r.model(r.Kind)
 	paths = append(
 		paths,
-		path{collection + "/{name}", named, []operation{r.read("", object), r.replace("", object), r.delete(), r.patch("", object)}},
+		path{
+			collection + "/{name}", named,
+			[]operation{r.read("", object), r.replace("", object), r.delete(), r.patch("", object)},
+		},
 	)
 	if r.status {
 		paths = append(paths, r.subresource(collection, "status", object, named))
@@ -163,6 +166,7 @@ func insert(parameters []parameter, p parameter) []parameter {
 	return append(parameters, p)
 }
 
+// scope returns the part of an operationId that says that the resource is namespaced.
 func (r *resource) scope() string {
 	if r.namespaced {
 		return "Namespaced"
@@ -205,7 +209,7 @@ func (r *resource) deleteCollection() operation {
 func (r *resource) read(sub, model string) operation {
 	return operation{
 		method: "get", action: "get", id: r.id("read", r.scope()+r.Kind+title(sub)),
-		description: "read" + of(sub) + " the specified " + r.Kind,
+		description: "read" + ofSubresource(sub) + " the specified " + r.Kind,
 		parameters:  getParameters(), result: model, codes: []string{"200"},
 	}
 }
@@ -213,7 +217,7 @@ func (r *resource) read(sub, model string) operation {
 func (r *resource) replace(sub, model string) operation {
 	return operation{
 		method: "put", action: "put", id: r.id("replace", r.scope()+r.Kind+title(sub)),
-		description: "replace" + of(sub) + " the specified " + r.Kind,
+		description: "replace" + ofSubresource(sub) + " the specified " + r.Kind,
 		parameters:  writeParameters(), body: &body{model: model, types: objectTypes}, result: model,
 		codes: []string{"200", "201"},
 	}
@@ -231,12 +235,13 @@ func (r *resource) delete() operation {
 func (r *resource) patch(sub, model string) operation {
 	return operation{
 		method: "patch", action: "patch", id: r.id("patch", r.scope()+r.Kind+title(sub)),
-		description: "partially update" + of(sub) + " the specified " + r.Kind,
+		description: "partially update" + ofSubresource(sub) + " the specified " + r.Kind,
 		parameters:  patchParameters(), body: &body{model: patchModel, types: patchTypes}, result: model,
 		codes: []string{"200"},
 	}
 }
 
+// title returns the name of a subresource for an operationId.
 func title(sub string) string {
 	if sub == "" {
 		return ""
@@ -244,7 +249,8 @@ func title(sub string) string {
 	return strings.ToUpper(sub[:1]) + sub[1:]
 }
 
-func of(sub string) string {
+// ofSubresource returns the part of a description that names the subresource, or "".
+func ofSubresource(sub string) string {
 	if sub == "" {
 		return ""
 	}
@@ -269,6 +275,7 @@ func (r *resource) id(verb, rest string) string {
 	) + identifier(r.Version, true) + identifier(rest, true)
 }
 
+// tag returns the tag of the operations of a group and version.
 func (r *resource) tag() string {
 	return identifier(strings.TrimSuffix(r.Group, ".k8s.io"), false) + "_" + identifier(r.Version, false)
 }

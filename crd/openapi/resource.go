@@ -58,6 +58,7 @@ func (t *rawText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// resourcesOf returns the resources of definitions in one version.
 func resourcesOf(gv schema.GroupVersion, ds []*definition) ([]*resource, error) {
 	resources := make([]*resource, 0, len(ds))
 	for _, d := range ds {
@@ -119,13 +120,13 @@ const (
 // definitions returns the schemas of the resource and of its list, by name.
 func (r *resource) definitions(d dialect) map[string]any {
 	return map[string]any{
-		r.model(r.Kind):     r.marked(d.object(r), r.Kind),
-		r.model(r.listKind): r.marked(d.list(r), r.listKind),
+		r.model(r.Kind):     r.withExtensions(d.object(r), r.Kind),
+		r.model(r.listKind): r.withExtensions(d.list(r), r.listKind),
 	}
 }
 
-// marked adds what is said of a schema beside what is in it.
-func (r *resource) marked(s map[string]any, kind string) map[string]any {
+// withExtensions adds the kind and the selectable fields to a schema, and returns it.
+func (r *resource) withExtensions(s map[string]any, kind string) map[string]any {
 	s["x-kubernetes-group-version-kind"] = []any{map[string]any{"group": r.Group, "version": r.Version, "kind": kind}}
 	if len(r.selectableFields) > 0 {
 		fields := make([]any, len(r.selectableFields))
@@ -141,7 +142,7 @@ func (r *resource) marked(s map[string]any, kind string) map[string]any {
 func (d dialect) object(r *resource) map[string]any {
 	preserve, _ := r.schema["x-kubernetes-preserve-unknown-fields"].(bool)
 	if r.schema == nil || d == v2 && (preserve || r.preserve) {
-		// kubectl would take any properties for the only ones that are allowed.
+		// If there were properties, kubectl would refuse all others.
 		return map[string]any{"type": "object"}
 	}
 	s := d.publish(r.schema)

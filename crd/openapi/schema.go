@@ -46,8 +46,8 @@ var (
 	valueMembers = []string{"default", "example"}
 )
 
-// plain copies the members that contain no schemas. It shares their values with s.
-func plain(s map[string]any) map[string]any {
+// copyPlainMembers copies the members that contain no schemas. It shares their values with s.
+func copyPlainMembers(s map[string]any) map[string]any {
 	out := make(map[string]any, len(s))
 	for _, name := range textMembers {
 		if v, ok := s[name].(string); ok && v != "" {
@@ -83,18 +83,18 @@ func plain(s map[string]any) map[string]any {
 	return out
 }
 
-// publish returns the published form of a structural schema.
+// publish returns the schema in the documents for a structural schema.
 func (d dialect) publish(s map[string]any) map[string]any {
-	out := plain(s)
+	out := copyPlainMembers(s)
 	properties, _ := s["properties"].(map[string]any)
 	items, _ := s["items"].(map[string]any)
 	if d == v2 {
 		properties, items = simplify(out, s, properties, items)
 	} else {
-		junctors(out, s)
+		addCombinators(out, s)
 	}
 	if len(properties) > 0 {
-		out["properties"] = each(properties, d.publish)
+		out["properties"] = mapProperties(properties, d.publish)
 	}
 	if items != nil {
 		out["items"] = d.publish(items)
@@ -111,7 +111,8 @@ func (d dialect) publish(s map[string]any) map[string]any {
 	return out
 }
 
-func each(of map[string]any, do func(map[string]any) map[string]any) map[string]any {
+// mapProperties returns the results of do for each schema of a map.
+func mapProperties(of map[string]any, do func(map[string]any) map[string]any) map[string]any {
 	out := make(map[string]any, len(of))
 	for name, value := range of {
 		s, _ := value.(map[string]any)
@@ -147,8 +148,8 @@ func simplify(out, s, properties, items map[string]any) (map[string]any, map[str
 	return properties, items
 }
 
-// junctors adds allOf, anyOf, oneOf and not. For an int-or-string, anyOf also lists its two types.
-func junctors(out, s map[string]any) {
+// addCombinators adds allOf, anyOf, oneOf and not. For an int-or-string, anyOf also lists its two types.
+func addCombinators(out, s map[string]any) {
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		if of := conditions(s[name]); of != nil {
 			out[name] = of
@@ -193,10 +194,10 @@ func conditions(list any) []any {
 	return out
 }
 
-// condition returns the published form of a schema below allOf, anyOf, oneOf or not. additionalProperties is never
-// published there.
+// condition returns the published schema below allOf, anyOf, oneOf or not. additionalProperties is never published
+// there.
 func condition(s map[string]any) map[string]any {
-	out := plain(s)
+	out := copyPlainMembers(s)
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		if of := conditions(s[name]); of != nil {
 			out[name] = of
@@ -209,7 +210,7 @@ func condition(s map[string]any) map[string]any {
 		out["items"] = condition(items)
 	}
 	if properties, ok := s["properties"].(map[string]any); ok && len(properties) > 0 {
-		out["properties"] = each(properties, condition)
+		out["properties"] = mapProperties(properties, condition)
 	}
 	return out
 }

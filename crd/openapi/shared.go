@@ -8,12 +8,13 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
-// sharedDefinitions are the built-in definitions that documents of version 3 repeat,
-// as the members of components.schemas.
+// sharedDefinitions are the built-in definitions that each version 3 document repeats, as members of
+// components.schemas.
 type sharedDefinitions struct {
-	all, scale []archive.Member // scale are those that only the subresource of that name needs
+	all, scale []archive.Member // scale are needed only for the subresource scale
 }
 
+// readShared reads the shared definitions from the built-in documents.
 func readShared(a *archive.Archive) (*sharedDefinitions, error) {
 	all, err := a.Definitions(deleteOptionsModel, listMetaModel, objectMetaModel, patchModel, statusModel)
 	if err != nil {
@@ -27,13 +28,13 @@ func readShared(a *archive.Archive) (*sharedDefinitions, error) {
 	for i, m := range all {
 		known[string(m.Key)] = true
 		if string(m.Key) == deleteOptionsModel {
-			if all[i].Value, err = withKindsOfClients(a, m.Value); err != nil {
+			if all[i].Value, err = withClientKinds(a, m.Value); err != nil {
 				return nil, err
 			}
 		}
 	}
 	scale = slices.DeleteFunc(scale, func(m archive.Member) bool { return known[string(m.Key)] })
-	// Copies, since these are parts of all that was decompressed.
+	// The members are copied, because they are slices of the whole decompressed document.
 	for _, members := range [][]archive.Member{all, scale} {
 		for i, m := range members {
 			members[i] = archive.Member{Key: bytes.Clone(m.Key), Value: bytes.Clone(m.Value)}
@@ -42,10 +43,10 @@ func readShared(a *archive.Archive) (*sharedDefinitions, error) {
 	return &sharedDefinitions{all: all, scale: scale}, nil
 }
 
-// withKindsOfClients lists DeleteOptions' groups and versions. In the documents of
-// built-in groups those are the group's own; in those of custom resources they are all
-// that client-go has clients for, and of those only the document of version 2 tells.
-func withKindsOfClients(a *archive.Archive, deleteOptions []byte) ([]byte, error) {
+// withClientKinds sets the list of groups and versions of DeleteOptions. In the documents of built-in groups the list
+// has only that group. In the documents of custom resources it has all groups for which client-go has clients, which
+// are read from the version 2 document.
+func withClientKinds(a *archive.Archive, deleteOptions []byte) ([]byte, error) {
 	const member = "x-kubernetes-group-version-kind"
 	text, err := a.ReadV2()
 	if err != nil {

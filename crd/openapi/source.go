@@ -1,10 +1,13 @@
-// Package openapi makes the OpenAPI documents of custom resources, of version 3 for
-// each group and version, and what they add to the document of version 2.
+// Package openapi makes the OpenAPI documents of custom resources: a version 3 document for each group and version, and
+// the part that they add to the version 2 document.
 //
-// A document is put together when somebody asks for it, from the definitions' bytes.
-// What is kept of a definition is those bytes, which the caller has anyway, and a
-// hash: with thousands of definitions the list of documents is at hand at once, and
-// a change costs what changed.
+// A document is built when it is requested, from the JSON of the definitions. In memory are only that JSON, which the
+// caller has anyway, and its hash. So the list of documents of thousands of definitions is available at once, and a
+// change only costs work for the changed documents.
+//
+// Files, in the order to read them: source.go (which documents exist), resource.go (reading a definition), paths.go
+// (the operations of a resource), schema.go (its schema), document.go (the JSON of both versions), shared.go (built-in
+// definitions).
 package openapi
 
 import (
@@ -24,17 +27,16 @@ import (
 	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 )
 
-// A Definition is a CustomResourceDefinition as it is served.
+// A Definition is the part of a CustomResourceDefinition that is published.
 type Definition struct {
-	// Name is that of the definition: "crontabs.stable.example.com".
+	// Name is the name of the definition, such as "crontabs.stable.example.com".
 	Name  string
 	Group string
-	// Versions are those that are served.
+	// Versions are the served versions.
 	Versions []string
 	// Spec is the specification as JSON.
 	Spec string
-	// NonStructural says that its schemas are not published (its condition
-	// NonStructuralSchema is true).
+	// NonStructural means that the condition NonStructuralSchema is true, so the schemas are not published.
 	NonStructural bool
 }
 
@@ -42,25 +44,23 @@ type Definition struct {
 type Source struct {
 	builtin *archive.Archive
 
-	// shared are the built-in definitions that the documents of version 3 contain, read
-	// when the first is made.
+	// shared returns the built-in definitions of version 3 documents; the first call reads them.
 	shared func() (*sharedDefinitions, error)
 
 	mu        sync.Mutex
 	byName    map[string]*definition                         // guarded by mu
 	groups    map[schema.GroupVersion]map[string]*definition // guarded by mu; by name of the definition
-	changed   map[schema.GroupVersion]bool                   // guarded by mu; what documents does not have yet
-	documents []openapi.Document                             // guarded by mu; by path; replaced when it changes
+	changed   map[schema.GroupVersion]bool                   // guarded by mu; not applied to documents yet
+	documents []openapi.Document                             // guarded by mu; sorted by path; replaced, never changed
 }
 
-// definition is what is kept of one.
+// definition is a published Definition with the hash of its Spec.
 type definition struct {
 	Definition
 	sum [sha256.Size]byte
 }
 
-// New returns a Source without definitions. The built-in documents are those that are
-// served beside.
+// New returns a Source without definitions. builtin are the documents of the built-in groups.
 func New(builtin *archive.Archive) *Source {
 	s := &Source{
 		builtin: builtin,
@@ -72,7 +72,7 @@ func New(builtin *archive.Archive) *Source {
 	return s
 }
 
-// Set publishes a definition, in the place of one of the same name.
+// Set publishes a definition, and replaces one of the same name.
 func (s *Source) Set(d Definition) {
 	n := &definition{Definition: d, sum: sha256.Sum256([]byte(d.Spec))}
 	n.Versions = slices.Clone(d.Versions)
@@ -96,7 +96,7 @@ func (s *Source) Set(d Definition) {
 	}
 }
 
-// Remove takes back a definition. It does nothing for one that is not published.
+// Remove removes a published definition. It does nothing if there is none of that name.
 func (s *Source) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Source) removeLocked(d *definition) {
 	}
 }
 
-// Documents is of openapi.Source.
+// Documents implements openapi.Source.
 func (s *Source) Documents() []openapi.Document {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,41 +127,40 @@ func (s *Source) Documents() []openapi.Document {
 	return s.documents
 }
 
-// updateLocked brings the list of documents up to date with the changes.
+// updateLocked applies the changes to the list of documents. The caller holds mu.
 func (s *Source) updateLocked() {
 	documents := make([]openapi.Document, 0, max(len(s.groups), len(s.documents)))
 	byPath := func(a, b openapi.Document) int { return cmp.Compare(a.Path, b.Path) }
-	var new []openapi.Document
+	var added []openapi.Document
 	paths := make(map[string]bool, len(s.changed))
 	for gv := range s.changed {
 		path := pathOf(gv)
 		paths[path] = true
 		if len(s.groups[gv]) > 0 {
-			new = append(new, openapi.Document{Path: path, ETag: s.etagLocked(gv)})
+			added = append(added, openapi.Document{Path: path, ETag: s.etagLocked(gv)})
 		}
 	}
-	slices.SortFunc(new, byPath)
+	slices.SortFunc(added, byPath)
 	for _, d := range s.documents {
-		for len(new) > 0 && new[0].Path < d.Path {
-			documents, new = append(documents, new[0]), new[1:]
+		for len(added) > 0 && added[0].Path < d.Path {
+			documents, added = append(documents, added[0]), added[1:]
 		}
 		if !paths[d.Path] {
 			documents = append(documents, d)
 		}
 	}
-	s.documents = append(documents, new...)
+	s.documents = append(documents, added...)
 	clear(s.changed)
 }
 
-// form is part of every ETag: it is another one when documents of the same
-// definitions are.
-const form = "1"
+// documentFormat is part of every ETag. It must be changed when the document of an unchanged definition changes.
+const documentFormat = "1"
 
-// etagLocked is a hash of all that a document is made of. Half of it is enough, and
-// the index of thousands of documents consists of little else.
+// etagLocked returns a hash of everything that a document depends on. It is cut to half, because the index of thousands
+// of documents consists mostly of ETags. The caller holds mu.
 func (s *Source) etagLocked(gv schema.GroupVersion) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %s %s\n", form, s.builtin.V2().ETag, gv)
+	fmt.Fprintf(h, "%s %s %s\n", documentFormat, s.builtin.V2().ETag, gv)
 	for _, d := range sorted(s.groups[gv]) {
 		fmt.Fprintf(h, "%s %x %t\n", d.Name, d.sum, d.NonStructural)
 	}
@@ -187,7 +186,7 @@ func (s *Source) find(path string) (gv schema.GroupVersion, ds []*definition, et
 	return gv, sorted(s.groups[gv]), s.etagLocked(gv), nil
 }
 
-// V3 is of openapi.Source.
+// V3 implements openapi.Source.
 func (s *Source) V3(_ context.Context, path string) (text []byte, etag string, err error) {
 	gv, ds, etag, err := s.find(path)
 	if err != nil {
@@ -205,7 +204,7 @@ func (s *Source) V3(_ context.Context, path string) (text []byte, etag string, e
 	return text, etag, err
 }
 
-// V2 is of openapi.Source.
+// V2 implements openapi.Source.
 func (s *Source) V2(_ context.Context, path string) ([]byte, error) {
 	gv, ds, _, err := s.find(path)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package background runs the work that goes on beside requests: controllers, and what
-// follows files. A Group gives each runner a name, starts it again after it failed, says
-// how it is, and waits for all of them when the server stops.
+// Package background runs the work beside requests: controllers, and the goroutines that follow files. A Group gives
+// each runner a name, restarts it after a failure, reports its health, and waits for all runners when the server stops.
 package background
 
 import (
@@ -15,21 +14,18 @@ import (
 )
 
 const (
-	// A runner that failed is started again after firstDelay, and after twice as long
-	// each time that it fails again, up to longestDelay.
-	firstDelay   = time.Second
-	longestDelay = time.Minute
-	// provedAfter is how long a runner has to run for its failures before to be
-	// forgotten.
-	provedAfter = 2 * longestDelay
+	// A failed runner is started again after firstDelay. The delay doubles with each further failure, up to maxDelay.
+	firstDelay = time.Second
+	maxDelay   = time.Minute
+	// resetDelayAfter is how long a runner must run until the delay after its next failure is firstDelay again.
+	resetDelayAfter = 2 * maxDelay
 )
 
-// A Runner works until ctx ends, or until there is nothing left to do for it: then it
-// returns nil and is not started again. After an error or a panic it is started again,
-// so it has to begin with what it finds.
+// A Runner works until ctx ends or until its work is done, and then returns nil; it is not started again. After an
+// error or a panic it is started again, so it must not depend on the state of its previous run.
 type Runner func(ctx context.Context) error
 
-// Forever is the Runner of a function that has no errors of its own.
+// Forever returns a Runner for a function that returns no error.
 func Forever(run func(ctx context.Context)) Runner {
 	return func(ctx context.Context) error {
 		run(ctx)
@@ -39,41 +35,40 @@ func Forever(run func(ctx context.Context)) Runner {
 
 // Group is a set of runners that end together. Its methods may be called concurrently.
 type Group struct {
-	log *slog.Logger
-	ctx context.Context
-	end context.CancelFunc
-	// after returns a channel that receives after a delay; tests have another one.
+	log    *slog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	// after is time.After, except in tests.
 	after func(time.Duration) <-chan time.Time
 	now   func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards runners and stopped
 	runners []*runner
 	stopped bool
 }
 
-// New returns a group without runners.
+// New returns a group without runners. The caller must call Stop.
 func New(log *slog.Logger) *Group {
 	g := &Group{log: log, after: time.After, now: time.Now}
-	g.ctx, g.end = context.WithCancel(context.Background())
+	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g
 }
 
-// runner is one of a group.
+// runner is one runner of a group.
 type runner struct {
 	name string
 	run  Runner
-	done chan struct{} // closed when it will not run any more
+	done chan struct{} // closed when the runner will not run again
 
 	mu     sync.Mutex // guards failed
-	failed error      // why it waits to be started again, nil while it runs
+	failed error      // why the runner waits for its restart, nil while it runs
 }
 
-// Context ends when the group is stopped.
+// Context returns a context that ends when the group is stopped.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Go starts a runner. The name is for people: it is in the log and in the answers of
-// Healthy. No two runners of a group have the same. A group that was stopped starts
-// nothing.
+// Go starts a runner. The name must be unique in the group; it appears in the log and in the errors of Healthy. A
+// stopped group starts nothing.
 func (g *Group) Go(name string, run Runner) {
 	r := &runner{name: name, run: run, done: make(chan struct{})}
 	g.mu.Lock()
@@ -87,29 +82,29 @@ func (g *Group) Go(name string, run Runner) {
 		}
 	}
 	g.runners = append(g.runners, r)
-	go g.keep(r)
+	go g.supervise(r)
 }
 
-// keep runs r again and again until it is done or the group is stopped.
-func (g *Group) keep(r *runner) {
+// supervise runs r, and restarts it after failures, until it is done or the group is stopped.
+func (g *Group) supervise(r *runner) {
 	defer close(r.done)
-	for delay := firstDelay; ; delay = min(2*delay, longestDelay) {
+	for delay := firstDelay; ; delay = min(2*delay, maxDelay) {
 		began := g.now()
-		err := r.once(g.ctx)
+		err := r.runOnce(g.ctx)
 		if err == nil || g.ctx.Err() != nil {
 			return
 		}
-		if g.now().Sub(began) >= provedAfter {
+		if g.now().Sub(began) >= resetDelayAfter {
 			delay = firstDelay
 		}
-		r.set(err)
+		r.setFailure(err)
 		g.log.Error("background work failed and will be started again", "name", r.name, "error", err, "in", delay)
 		select {
 		case <-g.ctx.Done():
 			return
 		case <-g.after(delay):
 		}
-		r.set(nil)
+		r.setFailure(nil)
 	}
 }
 
@@ -121,8 +116,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// once runs r, and returns a panic of it as an error.
-func (r *runner) once(ctx context.Context) (err error) {
+// runOnce runs r, and returns a panic as a *PanicError.
+func (r *runner) runOnce(ctx context.Context) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &PanicError{value, string(debug.Stack())}
@@ -131,12 +126,13 @@ func (r *runner) once(ctx context.Context) (err error) {
 	return r.run(ctx)
 }
 
-func (r *runner) set(failed error) {
+func (r *runner) setFailure(failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = failed
 }
 
+// health returns an error while the runner waits for its restart.
 func (r *runner) health() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,8 +142,8 @@ func (r *runner) health() error {
 	return fmt.Errorf("%s failed and waits to be started again: %w", r.name, r.failed)
 }
 
-// Healthy returns an error for each of the named runners that failed and waits to be
-// started again. One that runs or is done is healthy; one that was never started is not.
+// Healthy returns an error for each named runner that failed and waits for its restart, and for each that was never
+// started. A runner that runs or is done is healthy.
 func (g *Group) Healthy(names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -172,15 +168,14 @@ func (g *Group) find(name string) *runner {
 	return nil
 }
 
-// Stop ends the context of all runners and waits for them until ctx ends. It logs the
-// names of those that still run then; they are left to end with the process. It may be
-// called again, and waits again.
+// Stop ends the context of all runners and waits for them until ctx ends. Then it logs the names of the runners that
+// still run; they end with the process. Stop may be called again, and then waits again.
 func (g *Group) Stop(ctx context.Context) {
 	g.mu.Lock()
 	g.stopped = true
 	runners := g.runners
 	g.mu.Unlock()
-	g.end()
+	g.cancel()
 	var late []string
 	for _, r := range runners {
 		select {

@@ -176,7 +176,7 @@ func TestDelays(t *testing.T) {
 		n++
 		if n == 9 {
 			mu.Lock()
-			clock = clock.Add(provedAfter)
+			clock = clock.Add(resetDelayAfter)
 			mu.Unlock()
 		}
 		return errors.New("no luck")

@@ -1,6 +1,6 @@
-// Package certs makes and keeps the server's own certificates: an authority, a
-// serving certificate and an administrator's client certificate. They are made on
-// the first start and renewed when they near their end.
+// Package certs creates, stores and renews the server's own certificates: an authority, a serving certificate and the
+// client certificate of an administrator. They are created at the first start, and renewed at a start when less than 30
+// days remain.
 package certs
 
 import (
@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	caLife      = 10 * 365 * 24 * time.Hour
-	leafLife    = 365 * 24 * time.Hour
-	renewBefore = 30 * 24 * time.Hour
-	backdate    = 5 * time.Minute // for clocks that are behind ours
+	caLifetime   = 10 * 365 * 24 * time.Hour
+	leafLifetime = 365 * 24 * time.Hour
+	renewBefore  = 30 * 24 * time.Hour
+	clockSkew    = 5 * time.Minute // NotBefore is that much in the past, for clients whose clocks are behind
 
 	privateFile = 0o600
 	publicFile  = 0o644
@@ -39,14 +39,14 @@ const (
 	AdminGroup = "system:masters"
 )
 
-// Options say what is needed.
+// Options configure Ensure.
 type Options struct {
-	// Dir keeps the certificates; "" makes them anew, in memory.
+	// Dir is the directory in which the certificates are stored. With "" they are created in memory at each start.
 	Dir string
-	// Names and IPs that the serving certificate is for.
+	// Names and IPs are the names and addresses of the serving certificate.
 	Names []string
 	IPs   []net.IP
-	// Serving is false where the server was given a certificate of its own.
+	// Serving is false if the operator provides a serving certificate.
 	Serving bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -60,15 +60,14 @@ type Pair struct {
 // TLS returns the pair for a TLS configuration.
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
 
-// Set are the server's own certificates.
+// Set is the server's own certificates.
 type Set struct {
-	// CA is the authority's certificate, in PEM.
+	// CA is the certificate of the authority, in PEM.
 	CA             []byte
 	Serving, Admin Pair
 }
 
-// Ensure returns the certificates, making those that are missing, end soon or do
-// not cover the names.
+// Ensure returns the certificates. It creates those that are missing, expire soon or lack a name of the server.
 func Ensure(o Options) (*Set, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -92,12 +91,14 @@ func Ensure(o Options) (*Set, error) {
 	return out, err
 }
 
+// authority is the certificate authority with its key.
 type authority struct {
 	pair Pair
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
+// authority returns the stored authority, or creates it.
 func (o *Options) authority() (*authority, error) {
 	const name = "ca"
 	pair, err := o.read(name)
@@ -108,7 +109,7 @@ func (o *Options) authority() (*authority, error) {
 		pair, err = o.issue(&x509.Certificate{
 			Subject: pkix.Name{CommonName: "keelson-ca"}, IsCA: true, BasicConstraintsValid: true,
 			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		}, caLife, nil)
+		}, caLifetime, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func adminTemplate() *x509.Certificate {
 	}
 }
 
-// leaf returns the kept certificate if it still serves, or a new one.
+// leaf returns the stored certificate with that file name if it is usable, or else creates and stores a new one.
 func (o *Options) leaf(ca *authority, name string, template *x509.Certificate) (Pair, error) {
 	pair, err := o.read(name)
 	if err != nil {
@@ -150,12 +151,13 @@ func (o *Options) leaf(ca *authority, name string, template *x509.Certificate) (
 	if pair != nil && o.usable(*pair, ca, template) {
 		return *pair, nil
 	}
-	if pair, err = o.issue(template, leafLife, ca); err != nil {
+	if pair, err = o.issue(template, leafLifetime, ca); err != nil {
 		return Pair{}, err
 	}
 	return *pair, o.write(name, pair)
 }
 
+// usable reports whether a certificate is signed by the authority, does not expire soon, and has the names of want.
 func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
 	parsed, err := p.TLS()
 	if err != nil {
@@ -178,8 +180,8 @@ func (o *Options) usable(p Pair, ca *authority, want *x509.Certificate) bool {
 	return true
 }
 
-// issue signs a new key's certificate; without an authority it signs itself.
-func (o *Options) issue(template *x509.Certificate, life time.Duration, ca *authority) (*Pair, error) {
+// issue creates a key and its certificate, signed by ca or, if ca is nil, by itself.
+func (o *Options) issue(template *x509.Certificate, lifetime time.Duration, ca *authority) (*Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -189,8 +191,8 @@ func (o *Options) issue(template *x509.Certificate, life time.Duration, ca *auth
 	if err != nil {
 		return nil, err
 	}
-	template.NotBefore = o.Now().Add(-backdate)
-	template.NotAfter = o.Now().Add(life)
+	template.NotBefore = o.Now().Add(-clockSkew)
+	template.NotAfter = o.Now().Add(lifetime)
 	parent, signer := template, crypto.Signer(key)
 	if ca != nil {
 		parent, signer = ca.cert, ca.key
@@ -209,7 +211,7 @@ func (o *Options) issue(template *x509.Certificate, life time.Duration, ca *auth
 	}, nil
 }
 
-// read returns a kept pair, nil if there is none.
+// read returns a stored pair, or nil if there is none.
 func (o *Options) read(name string) (*Pair, error) {
 	if o.Dir == "" {
 		return nil, nil
@@ -228,8 +230,8 @@ func (o *Options) read(name string) (*Pair, error) {
 	return &Pair{Cert: cert, Key: key}, nil
 }
 
-// write keeps a pair. The certificate comes last: without it the key is not
-// looked at, so a stop between the two makes a new pair on the next start.
+// write stores a pair. The certificate is written last, because read ignores a key without a certificate: if the
+// process stops between the two, the next start creates a new pair.
 func (o *Options) write(name string, p *Pair) error {
 	if o.Dir == "" {
 		return nil
@@ -240,7 +242,7 @@ func (o *Options) write(name string, p *Pair) error {
 	return WriteFile(filepath.Join(o.Dir, name+".crt"), p.Cert, publicFile)
 }
 
-// WriteFile replaces a file as a whole.
+// WriteFile replaces a file atomically.
 func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
 	if err != nil {

@@ -35,7 +35,7 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 		string(second.Admin.Cert) != string(first.Admin.Cert) || string(second.CA) != string(first.CA) {
 		t.Error("another name must make another serving certificate, and nothing else")
 	}
-	now = now.Add(leafLife - renewBefore + time.Hour)
+	now = now.Add(leafLifetime - renewBefore + time.Hour)
 	third := ensure()
 	if string(third.Serving.Cert) == string(second.Serving.Cert) ||
 		string(third.Admin.Cert) == string(second.Admin.Cert) || string(third.CA) != string(first.CA) {

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Kubeconfig returns a client configuration for the administrator. ca is what the
-// server's certificate is verified with.
+// Kubeconfig returns a kubeconfig of the administrator. ca is the certificate by which clients verify the server.
 func Kubeconfig(server string, ca []byte, admin Pair) []byte {
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1

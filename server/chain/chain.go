@@ -1,4 +1,4 @@
-// Package chain is the order in which the filters see a request.
+// Package chain is the list of the HTTP filters in the order in which a request passes them.
 package chain
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/keelson-dev/keelson/metrics"
 )
 
-// Options are what the filters need.
+// Options are the dependencies of the filters.
 type Options struct {
 	Log            *slog.Logger
 	Metrics        *metrics.Metrics
@@ -39,32 +39,30 @@ type Options struct {
 	Authorizer     authz.Authorizer
 	Limiter        *inflight.Limiter
 	RequestTimeout time.Duration
-	// Stopping ends long-running requests.
+	// Stopping ends when the server stops; then long-running requests are ended.
 	Stopping context.Context
-	// Spread is the time over which they end.
+	// Spread is the time over which the ends of long-running requests are distributed.
 	Spread time.Duration
-	// Running counts handlers that go on after their request was cut off.
+	// Running counts the handlers that still run although their request has timed out.
 	Running *atomic.Int64
-	// Refusing says that new requests are sent elsewhere.
+	// Refusing reports whether new requests are answered 429, because the server stops.
 	Refusing func() bool
-	// Audit is nil where nothing is audited.
+	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
-	// The filters of CORSAllowedOrigins and HSTSDirectives are left out where these are
-	// empty, that of GoawayChance where it is 0.
+	// The filters of CORSAllowedOrigins and HSTSDirectives are left out if these are empty, and that of GoawayChance if
+	// it is 0.
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
 }
 
 const (
-	// answerGrace is how much longer than its time a request may take that is being
-	// answered.
+	// answerGrace is how much longer than its timeout a request may take whose response is being written.
 	answerGrace = time.Second
-	// bodyGrace is how long after the end of long-running requests a body may still
-	// be sent: the server stops.
+	// bodyGrace is how long a client may send a request body after the server began to stop.
 	bodyGrace = 2 * time.Second
 )
 
-// New puts the filters before h. A request passes them from top to bottom.
+// New returns h behind the filters. A request passes them from top to bottom.
 func New(h http.Handler, o Options) http.Handler {
 	filters := []func(http.Handler) http.Handler{
 		auditid.New(),
@@ -81,7 +79,7 @@ func New(h http.Handler, o Options) http.Handler {
 			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Spread, Stopping: o.Stopping,
 			Running: o.Running, Abandoned: o.Metrics.AbandonedHandler,
 		}),
-		recovery.New(o.Log), // again: what follows has a goroutine of its own
+		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),
 		authenticate.New(o.Authentication),
 		o.Audit.Filter,
@@ -91,7 +89,7 @@ func New(h http.Handler, o Options) http.Handler {
 		body.New(fairshare.NewPool(body.Budget), o.Stopping),
 	}
 	for i := len(filters) - 1; i >= 0; i-- {
-		if filters[i] != nil { // one that is not asked for
+		if filters[i] != nil { // nil if the filter is not configured
 			h = filters[i](h)
 		}
 	}

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	group = "apiserver.k8s.io"
-	kind  = "EgressSelectorConfiguration"
+	configGroup = "apiserver.k8s.io"
+	configKind  = "EgressSelectorConfiguration"
 )
 
-// versions have the same fields.
-var versions = []string{"v1alpha1", "v1beta1"}
+// configVersions are the accepted versions, which have the same fields.
+var configVersions = []string{"v1alpha1", "v1beta1"}
 
-// names are those of the networks.
-var names = []string{string(Cluster), string(ControlPlane), string(Etcd)}
+// networkNames are the names that a configuration may contain.
+var networkNames = []string{string(Cluster), string(ControlPlane), string(Etcd)}
 
 var protocols = []apiserver.ProtocolType{
 	apiserver.ProtocolDirect, apiserver.ProtocolHTTPConnect, apiserver.ProtocolGRPC,
 }
 
-// parse reads an EgressSelectorConfiguration, and returns what is wrong with it.
+// parse decodes an EgressSelectorConfiguration. It fails for unknown fields and other kinds or versions.
 func parse(content []byte) (*apiserver.EgressSelectorConfiguration, error) {
 	document, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
@@ -40,8 +40,10 @@ func parse(content []byte) (*apiserver.EgressSelectorConfiguration, error) {
 		return nil, err
 	}
 	found, version, _ := strings.Cut(c.APIVersion, "/")
-	if found != group || c.Kind != kind || !slices.Contains(versions, version) {
-		return nil, fmt.Errorf("expected %s of %s/v1beta1, got apiVersion %q, kind %q", kind, group, c.APIVersion, c.Kind)
+	if found != configGroup || c.Kind != configKind || !slices.Contains(configVersions, version) {
+		return nil, fmt.Errorf(
+			"expected %s of %s/v1beta1, got apiVersion %q, kind %q", configKind, configGroup, c.APIVersion, c.Kind,
+		)
 	}
 	if len(strict) > 0 {
 		return nil, fmt.Errorf("strict decoding error: %w", utilerrors.NewAggregate(strict))
@@ -49,6 +51,7 @@ func parse(content []byte) (*apiserver.EgressSelectorConfiguration, error) {
 	return c, nil
 }
 
+// validate returns the errors of a configuration, in the words of kube-apiserver.
 func validate(c *apiserver.EgressSelectorConfiguration) field.ErrorList {
 	at := field.NewPath("service", "connection")
 	var errs field.ErrorList
@@ -61,8 +64,8 @@ func validate(c *apiserver.EgressSelectorConfiguration) field.ErrorList {
 		switch {
 		case seen[name]:
 			errs = append(errs, field.Duplicate(at.Index(i), name))
-		case !slices.Contains(names, name):
-			errs = append(errs, field.NotSupported(at, name, names))
+		case !slices.Contains(networkNames, name):
+			errs = append(errs, field.NotSupported(at, name, networkNames))
 		}
 		seen[name] = true
 	}

@@ -1,6 +1,5 @@
-// Package egress opens the connections that the server makes itself: directly, or
-// through a proxy, as an EgressSelectorConfiguration says for each of the networks
-// that they lead to (KEP-1281).
+// Package egress opens the connections that the server itself makes: directly or through a proxy, according to an
+// EgressSelectorConfiguration (KEP-1281), which selects by the network of the destination.
 package egress
 
 import (
@@ -19,26 +18,25 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// Network is where connections lead to.
+// Network is a class of destinations.
 type Network string
 
-// The networks: other parts of the control plane, what the cluster runs, and the
-// store.
+// The networks: other components of the control plane, Pods and Services of the cluster, and the etcd servers.
 const (
 	ControlPlane Network = "controlplane"
 	Cluster      Network = "cluster"
 	Etcd         Network = "etcd"
 )
 
-// dialTime bounds the opening of one connection, with what the proxy needs for it.
-const dialTime = 30 * time.Second
+// dialTimeout bounds the opening of one connection, including that of the proxy.
+const dialTimeout = 30 * time.Second
 
-// Selector knows how connections are opened. A nil Selector opens all directly.
+// Selector selects how connections are opened. A nil Selector opens all connections directly.
 type Selector struct {
 	dialers map[Network]webhook.DialFunc
 }
 
-// Load reads a configuration. Its proxies are not asked for anything yet.
+// Load reads a configuration file. It does not connect to the proxies.
 func Load(file string, m *Metrics) (*Selector, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -62,8 +60,8 @@ func Load(file string, m *Metrics) (*Selector, error) {
 	return s, nil
 }
 
-// Dialer returns how connections to a network are opened, nil for directly because
-// the configuration does not have it.
+// Dialer returns the function that opens connections to a network. It returns nil, which means direct connections, if
+// the configuration does not contain the network.
 func (s *Selector) Dialer(n Network) webhook.DialFunc {
 	if s == nil {
 		return nil
@@ -71,20 +69,20 @@ func (s *Selector) Dialer(n Network) webhook.DialFunc {
 	return s.dialers[n]
 }
 
-// dialer returns what a valid connection asks for.
+// dialer returns the function that opens connections according to a valid configuration.
 func dialer(c *apiserver.Connection, m *Metrics) (webhook.DialFunc, error) {
 	if c.ProxyProtocol == apiserver.ProtocolDirect {
-		return (&net.Dialer{Timeout: dialTime}).DialContext, nil
+		return (&net.Dialer{Timeout: dialTimeout}).DialContext, nil
 	}
 	transport, protocol := "uds", "http-connect"
 	var p proxy
 	switch {
 	case c.ProxyProtocol == apiserver.ProtocolGRPC:
 		protocol = "grpc"
-		p = tunnel{socket: c.Transport.UDS.UDSName}
+		p = konnectivityProxy{socket: c.Transport.UDS.UDSName}
 	case c.Transport.UDS != nil:
 		name := c.Transport.UDS.UDSName
-		p = connect{name: name, dial: func(ctx context.Context) (net.Conn, error) {
+		p = httpConnectProxy{name: name, dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", name)
 		}}
 	default:
@@ -93,12 +91,12 @@ func dialer(c *apiserver.Connection, m *Metrics) (webhook.DialFunc, error) {
 		if err != nil {
 			return nil, err
 		}
-		p = connect{name: address, dial: dial}
+		p = httpConnectProxy{name: address, dial: dial}
 	}
-	return m.measured(p, protocol, transport), nil
+	return m.measuredDialer(p, protocol, transport), nil
 }
 
-// dialTCP returns the address of a proxy and how it is reached.
+// dialTCP returns the address of a proxy and the function that connects to it.
 func dialTCP(t *apiserver.TCPTransport) (string, func(context.Context) (net.Conn, error), error) {
 	u, err := url.Parse(t.URL)
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 	"github.com/keelson-dev/keelson/webhook"
 )
 
-// Metrics count connections through proxies, under kube-apiserver's names and
-// labels.
+// Metrics count the connections through proxies, with the names and labels of kube-apiserver.
 type Metrics struct {
 	starts, failures *prometheus.CounterVec
 	durations        *prometheus.HistogramVec
 }
 
-// NewMetrics returns metrics that show nothing before the first connection.
+// NewMetrics returns metrics without time series before the first connection.
 func NewMetrics() *Metrics {
 	options := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "apiserver", Subsystem: "egress_dialer", Name: name, Help: "[ALPHA] " + help}
@@ -39,19 +38,19 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns what is registered.
+// Collectors returns the metrics for registration.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.starts, m.failures, m.durations}
 }
 
-// measured opens connections through a proxy, and counts them.
-func (m *Metrics) measured(p proxy, protocol, transport string) webhook.DialFunc {
+// measuredDialer returns a function that opens connections through a proxy and counts them.
+func (m *Metrics) measuredDialer(p proxy, protocol, transport string) webhook.DialFunc {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		start := time.Now()
 		m.starts.WithLabelValues(protocol, transport).Inc()
-		through, err := p.reach(ctx)
+		through, err := p.connect(ctx)
 		if err != nil {
 			m.failures.WithLabelValues(protocol, transport, "connect").Inc()
 			return nil, err

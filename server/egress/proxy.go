@@ -15,42 +15,41 @@ import (
 	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
 )
 
-// A proxy opens connections for the server.
+// A proxy opens connections to other servers.
 type proxy interface {
-	// reach connects to the proxy itself, within ctx. The function that it returns
-	// is called once, to connect through it to an address, and ends the connection to
-	// the proxy if that fails.
-	reach(ctx context.Context) (through func(ctx context.Context, address string) (net.Conn, error), err error)
+	// connect connects to the proxy itself. The returned function connects through the proxy to an address. It must be
+	// called once, and closes the connection to the proxy if it fails.
+	connect(ctx context.Context) (through func(ctx context.Context, address string) (net.Conn, error), err error)
 }
 
-// connect is a proxy that is asked by the method CONNECT (RFC 9110, 9.3.6).
-type connect struct {
+// httpConnectProxy is an HTTP proxy with the method CONNECT (RFC 9110, section 9.3.6).
+type httpConnectProxy struct {
 	name string // for errors
 	dial func(context.Context) (net.Conn, error)
 }
 
-func (c connect) reach(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
+func (c httpConnectProxy) connect(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		if err := c.ask(ctx, conn, address); err != nil {
+		if err := c.handshake(ctx, conn, address); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 		return conn, nil
 	}, nil
 }
 
-// ask returns when the proxy is connected to the address.
-func (c connect) ask(ctx context.Context, conn net.Conn, address string) error {
-	// Reading and writing end with ctx.
+// handshake sends the CONNECT request, and returns when the proxy is connected to the address.
+func (c httpConnectProxy) handshake(ctx context.Context, conn net.Conn, address string) error {
+	// The deadline ends reads and writes when ctx ends.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, "127.0.0.1"); err != nil {
 		return fmt.Errorf("writing CONNECT to %s via proxy %s failed: %w", address, c.name, err)
 	}
-	// What a proxy may say before it is connected is bounded.
+	// The size of the proxy's response is bounded.
 	reader := bufio.NewReader(io.LimitReader(conn, http.DefaultMaxHeaderBytes))
 	answer, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
 	switch {
@@ -60,7 +59,7 @@ func (c connect) ask(ctx context.Context, conn net.Conn, address string) error {
 		return fmt.Errorf("proxy error from %s while dialing %s, code %d: %s",
 			c.name, address, answer.StatusCode, answer.Status)
 	case reader.Buffered() > 0:
-		// The server speaks first on each of its connections: nothing can be there yet.
+		// The server sends first on each of its connections, so the destination cannot have sent anything yet.
 		return fmt.Errorf("unexpected %d bytes of buffered data from CONNECT proxy %q", reader.Buffered(), c.name)
 	case !stop():
 		return ctx.Err() // the connection has a deadline that is over
@@ -68,11 +67,11 @@ func (c connect) ask(ctx context.Context, conn net.Conn, address string) error {
 	return nil
 }
 
-// tunnel is a Konnectivity server on a socket of this machine.
-type tunnel struct{ socket string }
+// konnectivityProxy is a Konnectivity server on a Unix socket.
+type konnectivityProxy struct{ socket string }
 
-func (t tunnel) reach(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
-	// The tunnel outlives the dialing: it ends with its one connection.
+func (t konnectivityProxy) connect(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
+	// The context of the tunnel must not end with ctx: the tunnel is in use until its one connection is closed.
 	through, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.WithoutCancel(ctx),
 		"passthrough:///"+t.socket,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

@@ -1,6 +1,5 @@
-// Package features reads --feature-gates. The gates are those of Kubernetes, so
-// that a command line written for its API server is understood; what a gate turns
-// on or off is up to the part that asks for it.
+// Package features parses --feature-gates. It knows all gates of kube-apiserver, so that command lines for
+// kube-apiserver are accepted. Few of them have an effect; the server warns of the others.
 package features
 
 import (
@@ -10,9 +9,10 @@ import (
 	"strings"
 )
 
-// CBORServingAndStorage serves CBOR bodies (KEP-4222).
+// CBORServingAndStorage is the gate that serves CBOR bodies (KEP-4222).
 const CBORServingAndStorage = "CBORServingAndStorage"
 
+// stage is the maturity of a gate.
 type stage int
 
 const (
@@ -20,9 +20,10 @@ const (
 	beta
 )
 
+// gate is the stage and the default of a gate.
 type gate struct {
-	stage   stage
-	enabled bool // by default
+	stage            stage
+	enabledByDefault bool
 }
 
 const (
@@ -32,15 +33,15 @@ const (
 	componentPrefix = "kube:"
 )
 
-// effective are the gates that change what the server does.
-var effective = map[string]bool{CBORServingAndStorage: true, allAlpha: true, allBeta: true}
+// implemented are the gates that have an effect.
+var implemented = map[string]bool{CBORServingAndStorage: true, allAlpha: true, allBeta: true}
 
-// Gates are the gates of one server.
+// Gates are the gates that were set on the command line of one server.
 type Gates struct {
 	set map[string]bool
 }
 
-// Parse reads values of the form A=true,kube:B=false. A later one wins.
+// Parse parses values of the format A=true,kube:B=false. The last value of a gate counts. It fails for unknown gates.
 func Parse(values []string) (Gates, error) {
 	g := Gates{set: map[string]bool{}}
 	for _, list := range values {
@@ -67,7 +68,7 @@ func Parse(values []string) (Gates, error) {
 	return g, nil
 }
 
-// Enabled says whether a gate is on: as set, as its stage is set, or by default.
+// Enabled reports whether a gate is on: by its own value, else by that of AllAlpha or AllBeta, else by default.
 func (g Gates) Enabled(name string) bool {
 	if on, ok := g.set[name]; ok {
 		return on
@@ -80,14 +81,14 @@ func (g Gates) Enabled(name string) bool {
 	if on, ok := g.set[all]; ok {
 		return on
 	}
-	return k.enabled
+	return k.enabledByDefault
 }
 
-// WithoutEffect lists the gates that were set but that nothing here asks for.
+// WithoutEffect returns the sorted names of the gates that were set and have no effect.
 func (g Gates) WithoutEffect() []string {
 	var out []string
 	for name := range g.set {
-		if !effective[name] {
+		if !implemented[name] {
 			out = append(out, name)
 		}
 	}

@@ -1,7 +1,6 @@
 package features
 
-// known are the gates of Kubernetes 1.36 that can be set, as its kube-apiserver
-// lists them.
+// known are the gates of kube-apiserver 1.36 that can be set.
 var known = map[string]gate{
 	"APIResponseCompression":                               {beta, true},
 	"APIServerIdentity":                                    {beta, true},

@@ -1,5 +1,5 @@
-// Package health answers /healthz, /livez and /readyz: each is a list of named
-// checks, and each check has a path of its own below them.
+// Package health serves /healthz, /livez and /readyz. Each endpoint is a list of named checks, and each check has a
+// path of its own below the endpoint.
 package health
 
 import (
@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Endpoint is a set of the paths that a check belongs to.
+// Endpoint is a set of endpoints.
 type Endpoint int
 
-// The endpoints: healthz is livez under its old name.
+// The endpoints. Healthz is the older name of Livez.
 const (
 	Livez Endpoint = 1 << iota
 	Readyz
@@ -24,17 +24,16 @@ const (
 	Everywhere = Livez | Readyz | Healthz
 )
 
-// Check is one named condition. Probe is called with each request; it must be
-// cheap and return within the context's time.
+// Check is one named check. Probe is called in each request; it must be cheap and return before the context ends.
 type Check struct {
 	Name string
-	// Group is a further name: excluding it excludes all checks of the group. It may be "".
+	// Group is a second name. If it is excluded, all checks of the group are. It may be "".
 	Group string
 	On    Endpoint
 	Probe func(context.Context) error
 }
 
-// Observer is called with each result.
+// Observer is called with the result of each check.
 type Observer func(name, endpoint string, ok bool)
 
 // Handler serves the three endpoints.
@@ -42,25 +41,25 @@ type Handler struct {
 	checks  []Check
 	log     *slog.Logger
 	observe Observer
-	// LivezPasses returns whether the server may still be starting: as long as it does,
-	// /livez passes without asking the checks. nil never does.
+	// LivezPasses reports whether the server may still be starting. While it returns true, /livez succeeds without
+	// running checks. It may be nil.
 	LivezPasses func() bool
 }
 
-// New returns a handler; the order of the checks is that of its answers.
+// New returns a handler. Its responses list the checks in the given order.
 func New(checks []Check, log *slog.Logger, observe Observer) *Handler {
 	return &Handler{checks: checks, log: log, observe: observe}
 }
 
 var endpoints = map[string]Endpoint{"healthz": Healthz, "livez": Livez, "readyz": Readyz}
 
-// Serves says whether the path belongs to the handler.
+// Serves reports whether the path is one of a handler.
 func Serves(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return endpoints[first] != 0
 }
 
-// Paths lists every path that is served.
+// Paths returns all paths of the handler, sorted.
 func (h *Handler) Paths() []string {
 	var out []string
 	for name, e := range endpoints {
@@ -75,17 +74,18 @@ func (h *Handler) Paths() []string {
 	return out
 }
 
-// ServeHTTP runs all checks of an endpoint, or the one that the path names.
+// ServeHTTP runs all checks of an endpoint, or the one in the path.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	endpoint, name, single := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if single {
-		h.serveOne(w, r, endpoint, name)
+		h.serveCheck(w, r, endpoint, name)
 		return
 	}
-	h.serveAll(w, r, endpoint)
+	h.serveEndpoint(w, r, endpoint)
 }
 
-func (h *Handler) serveOne(w http.ResponseWriter, r *http.Request, endpoint, name string) {
+// serveCheck runs one check of an endpoint.
+func (h *Handler) serveCheck(w http.ResponseWriter, r *http.Request, endpoint, name string) {
 	for _, c := range h.checks {
 		if c.Name != name || c.On&endpoints[endpoint] == 0 {
 			continue
@@ -94,13 +94,14 @@ func (h *Handler) serveOne(w http.ResponseWriter, r *http.Request, endpoint, nam
 			http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 			return
 		}
-		text(w, http.StatusOK, "ok")
+		writeText(w, http.StatusOK, "ok")
 		return
 	}
 	http.Error(w, "404 page not found", http.StatusNotFound)
 }
 
-func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint string) {
+// serveEndpoint runs all checks of an endpoint that are not excluded.
+func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, endpoint string) {
 	query := r.URL.Query()
 	excluded, unknown := map[string]bool{}, map[string]bool{}
 	for _, name := range query["exclude"] {
@@ -123,7 +124,7 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint stri
 			continue
 		}
 		if err := h.run(r.Context(), c, endpoint); err != nil {
-			// The reason may tell more than an anonymous reader should know.
+			// The reason is not shown, because anonymous users may read this response.
 			fmt.Fprintf(&out, "[-]%s failed: reason withheld\n", c.Name)
 			failed = append(failed, c.Name)
 			continue
@@ -131,7 +132,7 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint stri
 		fmt.Fprintf(&out, "[+]%s ok\n", c.Name)
 	}
 	if len(unknown) > 0 {
-		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", quoted(unknown))
+		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", quotedNames(unknown))
 	}
 	if failed != nil {
 		h.log.Info("health check failed", "endpoint", endpoint, "checks", strings.Join(failed, ","))
@@ -139,12 +140,13 @@ func (h *Handler) serveAll(w http.ResponseWriter, r *http.Request, endpoint stri
 		return
 	}
 	if _, verbose := query["verbose"]; !verbose {
-		text(w, http.StatusOK, "ok")
+		writeText(w, http.StatusOK, "ok")
 		return
 	}
-	text(w, http.StatusOK, out.String()+endpoint+" check passed\n")
+	writeText(w, http.StatusOK, out.String()+endpoint+" check passed\n")
 }
 
+// run runs a check and reports the result to the observer.
 func (h *Handler) run(ctx context.Context, c Check, endpoint string) error {
 	if endpoint == "livez" && h.LivezPasses != nil && h.LivezPasses() {
 		return nil
@@ -154,7 +156,7 @@ func (h *Handler) run(ctx context.Context, c Check, endpoint string) error {
 	return err
 }
 
-func quoted(names map[string]bool) string {
+func quotedNames(names map[string]bool) string {
 	out := make([]string, 0, len(names))
 	for name := range names {
 		out = append(out, fmt.Sprintf("%q", name))
@@ -163,7 +165,7 @@ func quoted(names map[string]bool) string {
 	return strings.Join(out, ", ")
 }
 
-func text(w http.ResponseWriter, status int, body string) {
+func writeText(w http.ResponseWriter, status int, body string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")

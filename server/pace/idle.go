@@ -8,38 +8,37 @@ import (
 )
 
 const (
-	// lookEvery is how often the process looks at how much it has allocated. It is idle
-	// if that was less than idleAllocations since the last look.
-	lookEvery       = time.Second
+	// checkInterval is the time between two checks of how much the process has allocated. The process is idle if it has
+	// allocated less than idleAllocations since the last check.
+	checkInterval   = time.Second
 	idleAllocations = 1 << 20
 
-	// An idle process collects its garbage only when there may be enough of it:
-	// leastGarbage bytes, or one part in garbageShare of what is live where that is more.
-	leastGarbage = 4 << 20
+	// An idle process collects its garbage only if there is at least minGarbage bytes of it, or one part in
+	// garbageShare of the live heap if that is more.
+	minGarbage   = 4 << 20
 	garbageShare = 16
 
-	// freeEvery is the least time between two collections of an idle process;
-	// freeForMebibyte is added for each mebibyte that is live, because marking one takes
-	// about a millisecond.
-	freeEvery       = 2 * time.Second
-	freeForMebibyte = 50 * time.Millisecond
+	// minFreePause is the shortest time between two collections of an idle process. freePausePerMebibyte is added for
+	// each mebibyte of the live heap, because marking a mebibyte takes about a millisecond.
+	minFreePause         = 2 * time.Second
+	freePausePerMebibyte = 50 * time.Millisecond
 
 	allocatedMetric = "/gc/heap/allocs:bytes"
 )
 
-// FreeWhenIdle collects the garbage of this process and gives the free memory of its
-// heap back to the system whenever the process is idle, until ctx ends. Without it the
-// heap of an idle process keeps what a burst of requests has made it grow by.
+// FreeWhenIdle collects the garbage of this process and returns the free memory of its heap to the operating system
+// whenever the process is idle, until ctx ends. Without it an idle process keeps the memory that a burst of requests
+// has allocated.
 func FreeWhenIdle(ctx context.Context) {
 	var f freer
-	ticker := time.NewTicker(lookEvery)
+	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			if f.look(now, readHeap()) {
+			if f.shouldFree(now, readHeap()) {
 				debug.FreeOSMemory()
 				f.freed(now, readHeap())
 			}
@@ -47,10 +46,10 @@ func FreeWhenIdle(ctx context.Context) {
 	}
 }
 
-// heap is what the runtime says about the heap, in bytes.
+// heap is the state of the heap according to the runtime, in bytes.
 type heap struct {
-	allocated uint64 // since the process started, whether it is still used or not
-	live      uint64 // that the last collection found in use
+	allocated uint64 // since the process started, including freed memory
+	live      uint64 // in use at the last collection
 }
 
 func readHeap() heap {
@@ -59,30 +58,29 @@ func readHeap() heap {
 	return heap{sample[0].Value.Uint64(), sample[1].Value.Uint64()}
 }
 
-// freer decides when to free memory. The zero value has not looked yet, and has freed
-// nothing.
+// freer decides when to free memory. The zero value is ready for use.
 type freer struct {
-	seen      uint64    // heap.allocated at the last look
-	freedAt   uint64    // heap.allocated when memory was freed last
-	freedWhen time.Time // zero: never
+	allocatedBefore    uint64    // heap.allocated at the last check
+	allocatedWhenFreed uint64    // heap.allocated when memory was last freed
+	freedAt            time.Time // when memory was last freed; zero means never
 }
 
-// look is called every lookEvery and returns whether memory is to be freed now. The
-// first look sees all that the start has allocated: the process is not idle then.
-func (f *freer) look(now time.Time, h heap) bool {
-	allocations, garbage := h.allocated-f.seen, h.allocated-f.freedAt
-	f.seen = h.allocated
+// shouldFree is called every checkInterval and reports whether memory should be freed now. At the first call the
+// process does not count as idle, because its start has allocated much.
+func (f *freer) shouldFree(now time.Time, h heap) bool {
+	allocations, garbage := h.allocated-f.allocatedBefore, h.allocated-f.allocatedWhenFreed
+	f.allocatedBefore = h.allocated
 	return allocations < idleAllocations &&
-		garbage >= max(leastGarbage, h.live/garbageShare) &&
-		now.Sub(f.freedWhen) >= pause(h.live)
+		garbage >= max(minGarbage, h.live/garbageShare) &&
+		now.Sub(f.freedAt) >= pause(h.live)
 }
 
-// freed says that memory was freed at a time, after which the heap is h.
+// freed records that memory was freed at now, and that the heap is h afterwards.
 func (f *freer) freed(now time.Time, h heap) {
-	f.seen, f.freedAt, f.freedWhen = h.allocated, h.allocated, now
+	f.allocatedBefore, f.allocatedWhenFreed, f.freedAt = h.allocated, h.allocated, now
 }
 
-// pause is the least time between two collections of an idle process.
+// pause returns the shortest time between two collections of an idle process.
 func pause(live uint64) time.Duration {
-	return max(freeEvery, time.Duration(live>>20)*freeForMebibyte)
+	return max(minFreePause, time.Duration(live>>20)*freePausePerMebibyte)
 }

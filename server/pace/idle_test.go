@@ -35,7 +35,7 @@ func TestFreer(t *testing.T) {
 		{203, 150 * mebibyte, 1024 * mebibyte, true, "80 MiB are enough"},
 	} {
 		now, h := start.Add(time.Duration(step.second)*time.Second), heap{allocated: step.allocated, live: step.live}
-		got := f.look(now, h)
+		got := f.shouldFree(now, h)
 		if got != step.want {
 			t.Errorf("second %d: free %v, want %v: %s", step.second, got, step.want, step.because)
 		}
@@ -47,7 +47,7 @@ func TestFreer(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	for live, want := range map[uint64]time.Duration{
-		0: freeEvery, 10 << 20: freeEvery, 80 << 20: 4 * time.Second, 2 << 30: 102400 * time.Millisecond,
+		0: minFreePause, 10 << 20: minFreePause, 80 << 20: 4 * time.Second, 2 << 30: 102400 * time.Millisecond,
 	} {
 		if got := pause(live); got != want {
 			t.Errorf("%d MiB live: %v, want %v", live>>20, got, want)

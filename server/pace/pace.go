@@ -1,7 +1,9 @@
-// Package pace sets how often the garbage collector runs, by how much memory is
-// live: often enough to keep a large cache from doubling the process, seldom
-// enough not to slow a small one. FreeWhenIdle gives the free memory of the heap
-// back to the system while the process has little to do.
+// Package pace sets how often the garbage collector runs, by the size of the live heap: often enough that a large cache
+// does not double the memory of the process, and seldom enough not to slow a small one down. FreeWhenIdle returns the
+// free memory of the heap to the operating system while the process is idle.
+//
+// Example: with a live heap of 48 MiB, GOGC is 36 MiB * 100 / 48 MiB = 75, so the heap grows to 84 MiB between
+// collections.
 package pace
 
 import (
@@ -11,35 +13,35 @@ import (
 )
 
 const (
-	// headroom is what may be allocated between two collections of a small heap.
+	// headroom is how much may be allocated between two collections of a small heap.
 	headroom = 36 << 20
-	// leastPercent bounds the work of collecting a large one. What is cached is
-	// bytes, which the collector does not look into.
-	leastPercent = 25
-	mostPercent  = 800
+	// minPercent bounds the cost of collecting a large heap. Most of it are cached bytes, which the collector does not
+	// scan.
+	minPercent = 25
+	maxPercent = 800
 
 	liveMetric = "/gc/heap/live:bytes"
 )
 
-// Start begins to pace the collector of this process, unless GOGC or GOMEMLIMIT
-// say how it is to run.
+// Start begins to adjust GOGC of this process, unless the environment contains GOGC or GOMEMLIMIT.
 func Start(getenv func(string) string) {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return
 	}
 	p := &pacer{sample: []metrics.Sample{{Name: liveMetric}}}
 	p.adjust()
-	watch(p)
+	adjustAfterEachCollection(p)
 }
 
-// percent is how much the heap may grow over what is live before it is collected.
-func percent(live uint64) int {
+// gcPercent returns the value of GOGC for a live heap of that size.
+func gcPercent(live uint64) int {
 	if live == 0 {
-		return mostPercent
+		return maxPercent
 	}
-	return int(min(mostPercent, max(leastPercent, headroom*100/live)))
+	return int(min(maxPercent, max(minPercent, headroom*100/live)))
 }
 
+// pacer sets GOGC when it has changed.
 type pacer struct {
 	sample  []metrics.Sample
 	current int
@@ -47,18 +49,18 @@ type pacer struct {
 
 func (p *pacer) adjust() {
 	metrics.Read(p.sample)
-	if next := percent(p.sample[0].Value.Uint64()); next != p.current {
+	if next := gcPercent(p.sample[0].Value.Uint64()); next != p.current {
 		p.current = next
 		debug.SetGCPercent(next)
 	}
 }
 
-// watch runs adjust after each collection: the sentinel is found dead by one, and
-// its finalizer sets out the next.
-func watch(p *pacer) {
+// adjustAfterEachCollection runs adjust after each collection. The collector finds the sentinel unreachable and runs
+// its finalizer, which creates the next sentinel.
+func adjustAfterEachCollection(p *pacer) {
 	sentinel := &struct{ _ [16]byte }{}
 	runtime.SetFinalizer(sentinel, func(*struct{ _ [16]byte }) {
 		p.adjust()
-		watch(p)
+		adjustAfterEachCollection(p)
 	})
 }

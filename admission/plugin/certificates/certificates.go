@@ -1,7 +1,6 @@
-// Package certificates guards who decides on certificates: approval and signing
-// need a permission for the signer beside the one for the subresource
-// (CertificateApproval, CertificateSigning), and nobody requests a client
-// certificate of administrators (CertificateSubjectRestriction).
+// Package certificates has the plug-ins for CertificateSigningRequests. CertificateApproval and CertificateSigning
+// require a permission for the signer, in addition to that for the subresource. CertificateSubjectRestriction refuses
+// requests for client certificates of the group system:masters.
 package certificates
 
 import (
@@ -22,37 +21,36 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// resource is the one that the plug-ins judge.
+// resource is the resource of all three plug-ins.
 var resource = certificatesv1.Resource("certificatesigningrequests")
 
-// Approval returns the plug-in that asks for the verb "approve" on the signer of
-// a request that is approved or denied.
+// Approval returns the plug-in that requires the verb "approve" on the signer of a request that is approved or denied.
 func Approval(z authz.Authorizer) admission.Plugin {
-	s := signers{z}
-	return admission.Plugin{Name: "CertificateApproval", Validate: s.approval}
+	s := signerAuthorizer{z}
+	return admission.Plugin{Name: "CertificateApproval", Validate: s.checkApproval}
 }
 
-// Signing returns the plug-in that asks for the verb "sign" on the signer of a
-// request that gets its certificate or another condition.
+// Signing returns the plug-in that requires the verb "sign" on the signer of a request whose certificate or conditions
+// change.
 func Signing(z authz.Authorizer) admission.Plugin {
-	s := signers{z}
-	return admission.Plugin{Name: "CertificateSigning", Validate: s.signing}
+	s := signerAuthorizer{z}
+	return admission.Plugin{Name: "CertificateSigning", Validate: s.checkSigning}
 }
 
-// SubjectRestriction returns the plug-in that refuses requests of the group that
-// may do everything from the signer of the server's clients.
+// SubjectRestriction returns the plug-in that refuses requests for the group system:masters from the signer of API
+// client certificates.
 func SubjectRestriction() admission.Plugin {
 	return admission.Plugin{Name: "CertificateSubjectRestriction", Validate: restrictSubject}
 }
 
-// signers know who may act for which signer.
-type signers struct{ authorizer authz.Authorizer }
+// signerAuthorizer asks the authorizer for permissions on signers.
+type signerAuthorizer struct{ authorizer authz.Authorizer }
 
-func (s signers) approval(ctx context.Context, a *admission.Attributes) error {
+func (s signerAuthorizer) checkApproval(ctx context.Context, a *admission.Attributes) error {
 	if !isUpdateOf(a, "approval") {
 		return nil
 	}
-	// An update cannot change the signer, but must not be judged by what it tries.
+	// An update cannot change the signer, but the new object may contain another one, so the old object counts.
 	signer := a.Old.(*certificatesv1.CertificateSigningRequest).Spec.SignerName
 	if !s.allow(ctx, "approve", signer) {
 		return a.Forbidden(fmt.Errorf("user not permitted to approve requests with signerName %q", signer))
@@ -60,7 +58,7 @@ func (s signers) approval(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-func (s signers) signing(ctx context.Context, a *admission.Attributes) error {
+func (s signerAuthorizer) checkSigning(ctx context.Context, a *admission.Attributes) error {
 	if !isUpdateOf(a, "status") {
 		return nil
 	}
@@ -79,10 +77,9 @@ func isUpdateOf(a *admission.Attributes, subresource string) bool {
 	return a.Operation == admission.Update && a.Resource == resource && a.Subresource == subresource
 }
 
-// allow asks for the signer, and then for all signers of its domain. What the
-// server does by itself is nobody's to permit; what cannot be decided is not
-// allowed.
-func (s signers) allow(ctx context.Context, verb, signer string) bool {
+// allow reports whether the user may use verb on the signer, or on all signers of its domain. The server itself is
+// always allowed. An error of the authorizer means no.
+func (s signerAuthorizer) allow(ctx context.Context, verb, signer string) bool {
 	u := request.UserFrom(ctx)
 	if u == nil {
 		return true
@@ -116,8 +113,7 @@ func restrictSubject(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// requestedGroups are those that a certificate of the request would put its owner
-// in.
+// requestedGroups returns the groups of the user of the requested certificate.
 func requestedGroups(encoded []byte) ([]string, error) {
 	block, _ := pem.Decode(encoded)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {

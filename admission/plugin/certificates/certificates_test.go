@@ -21,7 +21,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// permits are the questions that an authorizer allows: "verb signer".
+// permits is an authorizer that allows these requests, each written "verb signer".
 type permits map[string]error
 
 func (p permits) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
@@ -43,8 +43,7 @@ func csr(signer string) *certificatesv1.CertificateSigningRequest {
 	return r
 }
 
-// update is the change of a subresource from old, whose signer the client says is
-// another one.
+// update returns the attributes of a change of a subresource from old. The new object names another signer.
 func update(subresource string, change func(*certificatesv1.CertificateSigningRequest)) *admission.Attributes {
 	changed := csr("other.example/signer")
 	change(changed)

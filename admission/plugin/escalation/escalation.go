@@ -1,8 +1,8 @@
-// Package escalation keeps users from granting by roles and bindings what they
-// are not allowed themselves, unless they may "escalate" the role or "bind" it.
+// Package escalation prevents that users grant permissions by roles and bindings that they do not have themselves,
+// unless they have the verb "escalate" on the role or "bind" on the role of the binding.
 //
-// It is not an admission plug-in that an operator could switch off. In a chain it
-// is the last that mutates: it judges what the others made, before validation.
+// It cannot be switched off, unlike the plug-ins of --enable-admission-plugins. It is the last mutating plug-in of the
+// chain, so it sees the changes of the others, and runs before validation.
 package escalation
 
 import (
@@ -25,68 +25,65 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Holdings know the rules that users hold and that roles have, as of every
-// acknowledged write.
-type Holdings interface {
-	// RoleRules returns the rules of the role that a binding in namespace ("" for
-	// the cluster) refers to; an error of reason NotFound if there is none.
+// RuleResolver returns the rules of roles and compares them with those of users. It considers every acknowledged write.
+type RuleResolver interface {
+	// RoleRules returns the rules of the role that a binding in namespace ("" for a ClusterRoleBinding) refers to. If
+	// there is no such role, the error has the reason NotFound.
 	RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
-	// ConfirmNoEscalation returns an error that lists what of the rules a user does not
-	// hold in a namespace, nil if that is nothing. resource is what the request is for.
+	// ConfirmNoEscalation returns an error that lists the rules that a user does not have in a namespace, or nil if the
+	// user has all of them. resource is the resource of the request.
 	ConfirmNoEscalation(ctx context.Context, u *request.User, namespace string, resource schema.GroupResource,
 		rules []rbacv1.PolicyRule) error
 }
 
-// everything are the rules that allow all.
-var everything = []rbacv1.PolicyRule{
+// allRules are the rules that allow everything.
+var allRules = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// Plugin judges writes of the four kinds of RBAC.
-func Plugin(z authz.Authorizer, h Holdings) admission.Plugin {
-	g := guard{z, h}
-	return admission.Plugin{Name: "RBACEscalation", Mutate: g.judge}
+// Plugin returns the plug-in, which checks writes of the four kinds of RBAC.
+func Plugin(z authz.Authorizer, h RuleResolver) admission.Plugin {
+	g := checker{z, h}
+	return admission.Plugin{Name: "RBACEscalation", Mutate: g.check}
 }
 
-type guard struct {
+// checker is the state of the plug-in.
+type checker struct {
 	authorizer authz.Authorizer
-	holdings   Holdings
+	rules      RuleResolver
 }
 
-// judge lets pass what the server does by itself, which no user asked for, and
-// what members of system:masters do.
-func (g guard) judge(ctx context.Context, a *admission.Attributes) error {
+// check returns nil for writes of the server itself, which have no user, and of members of system:masters.
+func (g checker) check(ctx context.Context, a *admission.Attributes) error {
 	if a.Operation == admission.Delete || a.Resource.Group != rbacv1.GroupName || a.Subresource != "" {
 		return nil
 	}
 	u := request.UserFrom(ctx)
-	if u == nil || u.InGroup(request.GroupMasters) || onlyOwnersChange(a) {
+	if u == nil || u.InGroup(request.GroupMasters) || changesOnlyOwners(a) {
 		return nil
 	}
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
-		return g.role(ctx, u, a, obj.Rules, false)
+		return g.checkRole(ctx, u, a, obj.Rules, false)
 	case *rbacv1.ClusterRole:
 		old, _ := a.Old.(*rbacv1.ClusterRole)
-		return g.role(ctx, u, a, obj.Rules, aggregates(obj) || old != nil && aggregates(old))
+		return g.checkRole(ctx, u, a, obj.Rules, aggregates(obj) || old != nil && aggregates(old))
 	case *rbacv1.RoleBinding:
-		return g.binding(ctx, u, a, obj.RoleRef)
+		return g.checkBinding(ctx, u, a, obj.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
-		return g.binding(ctx, u, a, obj.RoleRef)
+		return g.checkBinding(ctx, u, a, obj.RoleRef)
 	}
 	return nil
 }
 
-// aggregates says whether the role gathers the rules of others: it can come to
-// have any.
+// aggregates reports whether the role gets the rules of other roles, which may be any rules.
 func aggregates(r *rbacv1.ClusterRole) bool {
 	return r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-// onlyOwnersChange says whether an update changes no more than what the garbage
-// collector has to.
-func onlyOwnersChange(a *admission.Attributes) bool {
+// changesOnlyOwners reports whether an update changes only fields that the garbage collector changes.
+func changesOnlyOwners(a *admission.Attributes) bool {
 	if a.Old == nil {
 		return false
 	}
@@ -98,55 +95,57 @@ func onlyOwnersChange(a *admission.Attributes) bool {
 	changed.SetFinalizers(a.Old.GetFinalizers())
 	changed.SetSelfLink(a.Old.GetSelfLink())
 	changed.SetManagedFields(a.Old.GetManagedFields())
-	// What the client left out, or cannot change, is no change.
+	// An object of a client may lack apiVersion and kind, which is not a change.
 	changed.GetObjectKind().SetGroupVersionKind(a.Old.GetObjectKind().GroupVersionKind())
 	return equality.Semantic.DeepEqual(changed, a.Old)
 }
 
-func (g guard) role(
+// checkRole checks the rules of a role. aggregate means that the role gets the rules of other roles.
+func (g checker) checkRole(
 	ctx context.Context, u *request.User, a *admission.Attributes, rules []rbacv1.PolicyRule, aggregate bool,
 ) error {
 	if g.allowed(ctx, u, a.Resource, "escalate", a.Namespace, requestName(ctx)) {
 		return nil
 	}
-	if err := g.holdings.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
+	if err := g.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	if !aggregate {
 		return nil
 	}
-	if err := g.holdings.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, everything); err != nil {
+	if err := g.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, allRules); err != nil {
 		return forbidden(a, errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
 }
 
-func (g guard) binding(ctx context.Context, u *request.User, a *admission.Attributes, ref rbacv1.RoleRef) error {
+// checkBinding checks the rules of the role of a binding.
+func (g checker) checkBinding(ctx context.Context, u *request.User, a *admission.Attributes, ref rbacv1.RoleRef) error {
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
 	if resource != "" &&
 		g.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
 		return nil
 	}
-	if err := findable(ref, a.Namespace); err != nil {
+	if err := validateRoleRef(ref, a.Namespace); err != nil {
 		return err
 	}
-	rules, err := g.holdings.RoleRules(ctx, ref, a.Namespace)
+	rules, err := g.rules.RoleRules(ctx, ref, a.Namespace)
 	if kerrors.IsNotFound(err) {
-		// kube-apiserver names the resource of the request here.
+		// As in kube-apiserver, the error contains the resource of the request, not that of the role.
 		return kerrors.NewNotFound(a.Resource, ref.Name)
 	}
 	if err != nil {
 		return err
 	}
-	if err := g.holdings.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
+	if err := g.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	return nil
 }
 
-// findable refuses references that no role can be found by. Validation comes later
-// and knows more: this is what somebody is told who may not bind whatever it is.
-func findable(ref rbacv1.RoleRef, namespace string) error {
+// validateRoleRef refuses references to roles that cannot exist. The validation of the binding would find this too, but
+// it runs later.
+func validateRoleRef(ref rbacv1.RoleRef, namespace string) error {
 	switch {
 	case ref.Kind != "Role" && ref.Kind != "ClusterRole":
 		return apierr.New(http.StatusInternalServerError, "", fmt.Sprintf("unsupported role reference kind: %q", ref.Kind))
@@ -161,9 +160,9 @@ func findable(ref rbacv1.RoleRef, namespace string) error {
 	return nil
 }
 
-// allowed asks for a verb that lets its holder go beyond its own permissions.
-// What cannot be decided is not allowed.
-func (g guard) allowed(
+// allowed reports whether the user has a verb that permits more than the user's own permissions. An error of the
+// authorizer means no.
+func (g checker) allowed(
 	ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string,
 ) bool {
 	decision, _, _ := g.authorizer.Authorize(ctx, authz.Attributes{User: u, Info: &request.Info{
@@ -172,7 +171,7 @@ func (g guard) allowed(
 	return decision == authz.Allow
 }
 
-// requestName is the name in the request's path: a POST has none there.
+// requestName returns the name in the path of the request, which is "" for a POST.
 func requestName(ctx context.Context) string {
 	if info := request.InfoFrom(ctx); info != nil {
 		return info.Name

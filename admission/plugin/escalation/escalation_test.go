@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// held is what every user holds, in all namespaces, and the rules of one role.
+// held are the rules that every user has, in all namespaces. As a RuleResolver it knows two roles.
 type held []rbacv1.PolicyRule
 
 func (h held) RoleRules(_ context.Context, ref rbacv1.RoleRef, _ string) ([]rbacv1.PolicyRule, error) {
@@ -40,7 +40,7 @@ func (h held) ConfirmNoEscalation(
 	return x.ConfirmNoEscalation(u, "", resource, rules)
 }
 
-// permits are the questions that an authorizer allows: "verb resource/name".
+// permits is an authorizer that allows these requests, each written "verb resource/name".
 type permits map[string]bool
 
 func (p permits) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
@@ -97,7 +97,7 @@ func TestGrantsAreHeldAgainstTheUsersOwn(t *testing.T) {
 	}{
 		"a role of what is held": {resource: "roles", obj: role(configs)},
 		"a role of more":         {resource: "roles", obj: role(configs, secrets), want: lacks},
-		"a role of everything":   {resource: "roles", obj: role(everything[0]), want: lacks},
+		"a role of everything":   {resource: "roles", obj: role(allRules[0]), want: lacks},
 		"an update to more": {resource: "roles", obj: role(secrets), old: role(configs),
 			want: lacks},
 		"an update of the labels of a stronger role": {resource: "roles", obj: labelled(role(secrets)), old: role(secrets),

@@ -1,5 +1,4 @@
-// Package ingressclass gives an Ingress without a class the default one
-// (DefaultIngressClass).
+// Package ingressclass sets the default class of an Ingress without a class (DefaultIngressClass).
 package ingressclass
 
 import (
@@ -17,7 +16,7 @@ var (
 	classes   = networkingv1.Resource("ingressclasses")
 )
 
-// annotationClass named an Ingress's class before spec.ingressClassName did.
+// annotationClass is the annotation that named the class before the field spec.ingressClassName existed.
 const annotationClass = "kubernetes.io/ingress.class"
 
 // Plugin returns the plug-in.

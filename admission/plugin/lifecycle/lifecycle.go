@@ -1,5 +1,5 @@
-// Package lifecycle refuses content of namespaces that do not exist, and new content
-// in those that are being deleted (NamespaceLifecycle).
+// Package lifecycle refuses writes in namespaces that do not exist, and new objects in namespaces that are being
+// deleted (NamespaceLifecycle).
 package lifecycle
 
 import (
@@ -17,20 +17,19 @@ import (
 )
 
 var (
-	// namespaces is the resource that decides.
+	// namespaces is the resource of the namespaces themselves.
 	namespaces = corev1.Resource("namespaces")
-	// reviews ask whether something may be done; that has an answer in any
-	// namespace.
+	// reviews can be made in any namespace, because they only ask whether something is allowed there.
 	reviews = schema.GroupResource{Group: authorizationv1.GroupName, Resource: "localsubjectaccessreviews"}
 )
 
-// Namespaces tells the state of a namespace; *registry.Registry is one.
+// Namespaces returns the state of a namespace; *registry.Registry implements it.
 type Namespaces interface {
 	NamespaceState(ctx context.Context, name string) (registry.NamespaceState, error)
 }
 
-// Plugin returns the plug-in. Its errors are 404 for a missing namespace and 403
-// with the cause NamespaceTerminating for one that is being deleted.
+// Plugin returns the plug-in. Its errors are 404 for a missing namespace, and 403 with the cause NamespaceTerminating
+// for one that is being deleted.
 func Plugin(in Namespaces) admission.Plugin {
 	check := func(ctx context.Context, a *admission.Attributes) error {
 		if a.Operation != admission.Create && a.Operation != admission.Update || a.Namespace == "" ||

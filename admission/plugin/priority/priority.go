@@ -1,4 +1,4 @@
-// Package priority computes a pod's priority from its PriorityClass (Priority).
+// Package priority sets the priority of a pod from its PriorityClass (Priority).
 package priority
 
 import (
@@ -17,8 +17,7 @@ var (
 	classes = schedulingv1.Resource("priorityclasses")
 )
 
-// builtIn are the classes that every cluster has, should their objects be
-// missing.
+// builtIn are the values of the classes that every cluster has, in case that their objects are missing.
 var builtIn = map[string]int32{
 	"system-node-critical":    2000001000,
 	"system-cluster-critical": 2000000000,
@@ -37,14 +36,14 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	case a.Is(pods, admission.Create):
 		return p.compute(ctx, a, &a.Object.(*corev1.Pod).Spec)
 	case a.Is(pods, admission.Update):
-		keep(&a.Object.(*corev1.Pod).Spec, &a.Old.(*corev1.Pod).Spec)
+		keepComputedFields(&a.Object.(*corev1.Pod).Spec, &a.Old.(*corev1.Pod).Spec)
 	}
 	return nil
 }
 
-// keep brings back what the plug-in set when the pod was created; a client need
-// not send it again. Changing it is refused by validation.
-func keep(spec, old *corev1.PodSpec) {
+// keepComputedFields copies the fields that the plug-in set at the creation of the pod, so that a client may omit them
+// in an update. Validation refuses changes of them.
+func keepComputedFields(spec, old *corev1.PodSpec) {
 	if spec.Priority == nil {
 		spec.Priority = old.Priority
 	}
@@ -75,19 +74,25 @@ func (p *plugin) compute(ctx context.Context, a *admission.Attributes, spec *cor
 	value, policy := class.Value, ptr.Deref(class.PreemptionPolicy, corev1.PreemptLowerPriority)
 	if sent := spec.Priority; sent != nil && *sent != value {
 		return a.Forbidden(
-			fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *sent, value),
+			fmt.Errorf(
+				"the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name",
+				*sent, value,
+			),
 		)
 	}
 	if sent := spec.PreemptionPolicy; sent != nil && *sent != policy {
 		return a.Forbidden(
-			fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *sent, policy),
+			fmt.Errorf(
+				"the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name",
+				*sent, policy,
+			),
 		)
 	}
 	spec.Priority, spec.PreemptionPolicy = &value, &policy
 	return nil
 }
 
-// class returns the class of that name, nil if there is none.
+// class returns the class of that name, or nil if there is none.
 func (p *plugin) class(ctx context.Context, name string) (*schedulingv1.PriorityClass, error) {
 	obj, err := p.objects.Lookup(ctx, classes, "", name)
 	if err != nil {
@@ -105,8 +110,8 @@ func (p *plugin) class(ctx context.Context, name string) (*schedulingv1.Priority
 	return class, nil
 }
 
-// defaultClass returns the class of pods that name none, nil if there is none. Of
-// several it is the one with the lowest value.
+// defaultClass returns the class of pods that name none, or nil if there is none. If there are several, it returns the
+// one with the lowest value.
 func (p *plugin) defaultClass(ctx context.Context) (*schedulingv1.PriorityClass, error) {
 	objs, err := p.objects.List(ctx, classes, "")
 	if err != nil {
@@ -121,7 +126,7 @@ func (p *plugin) defaultClass(ctx context.Context) (*schedulingv1.PriorityClass,
 	return found, nil
 }
 
-// validate allows one default class.
+// validate refuses a second default class.
 func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if !a.Is(classes, admission.Create, admission.Update) {
 		return nil

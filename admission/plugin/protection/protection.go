@@ -1,6 +1,5 @@
-// Package protection keeps storage objects that are in use from disappearing: a
-// controller takes the finalizer off when nothing uses them any more
-// (StorageObjectInUseProtection).
+// Package protection adds a finalizer to storage objects, so that they are not removed while they are in use. A
+// controller removes the finalizer when the object is not used any more (StorageObjectInUseProtection).
 package protection
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/admission"
 )
 
-// finalizers are what each kind is protected by.
+// finalizers are the finalizers by resource.
 var finalizers = map[schema.GroupResource]string{
 	corev1.Resource("persistentvolumeclaims"):     "kubernetes.io/pvc-protection",
 	corev1.Resource("persistentvolumes"):          "kubernetes.io/pv-protection",

@@ -1,6 +1,5 @@
-// Package serviceaccount gives every pod a service account and a token to act as
-// it (ServiceAccount). Whether the account allows the Secrets that a pod names is
-// not checked yet.
+// Package serviceaccount sets the service account of pods, and mounts its token (ServiceAccount). It does not check yet
+// whether the account may use the Secrets of the pod.
 package serviceaccount
 
 import (
@@ -20,19 +19,16 @@ import (
 )
 
 const (
-	// defaultName is the account of a pod that names none.
+	// defaultName is the account of pods that name none.
 	defaultName = "default"
-	// mountPath is where containers find the token, the cluster's authority and
-	// their namespace.
+	// mountPath is the directory in which containers find the token, the certificate of the cluster's authority, and
+	// the namespace.
 	mountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// volumePrefix begins the name of the volume that holds them; a random
-	// suffix follows.
+	// volumePrefix is the prefix of the name of the volume; a random suffix follows.
 	volumePrefix, suffixLength = "kube-api-access-", 5
-	// tokenSeconds is how long the token is valid: an hour and a little more, so
-	// that kubelets refresh it in time.
+	// tokenSeconds is the lifetime of the token: a little more than an hour, so that kubelets refresh it every hour.
 	tokenSeconds = 3607
-	// rootCA is the ConfigMap with the cluster's authority that every namespace
-	// has.
+	// rootCA is the ConfigMap with the certificate of the cluster's authority, which every namespace has.
 	rootCA = "kube-root-ca.crt"
 )
 
@@ -77,7 +73,7 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 			fmt.Errorf("error looking up service account %s/%s: %w", a.Namespace, pod.Spec.ServiceAccountName, err),
 		)
 	}
-	if wantsToken(account, pod) {
+	if shouldMountToken(account, pod) {
 		mountToken(&pod.Spec)
 	}
 	if len(pod.Spec.ImagePullSecrets) == 0 {
@@ -86,7 +82,7 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// account returns a service account. The error is worded for the client.
+// account returns a service account. Its error is part of the response.
 func (p *plugin) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	tries := 1
 	if name == defaultName {
@@ -111,8 +107,8 @@ func (p *plugin) account(ctx context.Context, namespace, name string) (*corev1.S
 	}
 }
 
-// checkMirror judges a mirror pod: it stands for a pod that a kubelet runs from a
-// file, which has no part in the API's accounts.
+// checkMirror checks a mirror pod, which represents a pod that a kubelet runs from a file. Such a pod must not use
+// service accounts.
 func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return a.Forbidden(errors.New("a mirror pod may not reference service accounts"))
@@ -133,17 +129,16 @@ func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 	return nil
 }
 
-// wantsToken: the pod decides, then its account; without a word from either there
-// is a token.
-func wantsToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
+// shouldMountToken reports whether the token is mounted: as the pod says, else as its account says, else yes.
+func shouldMountToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	if own := pod.Spec.AutomountServiceAccountToken; own != nil {
 		return *own
 	}
 	return ptr.Deref(account.AutomountServiceAccountToken, true)
 }
 
-// mountToken mounts the token in every container that has nothing at its place,
-// from a volume that it adds where the pod brings none.
+// mountToken mounts the token in every container that has no other mount at mountPath. It adds the volume if the pod
+// has none.
 func mountToken(spec *corev1.PodSpec) {
 	name, own := tokenVolume(spec.Volumes)
 	mounted := false
@@ -160,7 +155,7 @@ func mountToken(spec *corev1.PodSpec) {
 	}
 }
 
-// tokenVolume names the volume to mount, and says whether the pod has it.
+// tokenVolume returns the name of the volume to mount, and whether the pod already has it.
 func tokenVolume(volumes []corev1.Volume) (name string, own bool) {
 	for _, v := range volumes {
 		if strings.HasPrefix(v.Name, volumePrefix) {
@@ -179,7 +174,7 @@ func hasMount(c *corev1.Container) bool {
 	return false
 }
 
-// tokenSource is what the volume holds, with the defaults of a projected volume.
+// tokenSource returns the source of the volume, with the defaults of a projected volume.
 func tokenSource() corev1.VolumeSource {
 	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: ptr.To(corev1.ProjectedVolumeSourceDefaultMode),

@@ -133,7 +133,7 @@ func TestMirrorPods(t *testing.T) {
 	}
 }
 
-// late has its objects only after a while.
+// late is a source of objects that appear only after some time.
 type late struct {
 	admissiontest.Objects
 	from time.Time

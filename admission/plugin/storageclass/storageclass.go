@@ -1,5 +1,4 @@
-// Package storageclass gives a PersistentVolumeClaim without a class the default
-// one (DefaultStorageClass).
+// Package storageclass sets the default class of a PersistentVolumeClaim without a class (DefaultStorageClass).
 package storageclass
 
 import (

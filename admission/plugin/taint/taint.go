@@ -1,4 +1,4 @@
-// Package taint keeps pods off a new node until it is known to be ready
+// Package taint adds a taint to new nodes, so that no pods are scheduled to a node before it is ready
 // (TaintNodesByCondition).
 package taint
 
@@ -12,7 +12,7 @@ import (
 
 var nodes = corev1.Resource("nodes")
 
-// notReady is taken off a node by the node controller when its conditions allow.
+// notReady is removed by the node lifecycle controller when the node is ready.
 var notReady = corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 
 // Plugin returns the plug-in.

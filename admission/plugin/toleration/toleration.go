@@ -1,5 +1,5 @@
-// Package toleration lets pods stay for five minutes on a node that is not ready
-// or not reached, unless they say otherwise (DefaultTolerationSeconds).
+// Package toleration adds tolerations to pods, so that a pod stays for five minutes on a node that is not ready or
+// unreachable, unless its own tolerations say otherwise (DefaultTolerationSeconds).
 package toleration
 
 import (
@@ -16,7 +16,7 @@ var pods = corev1.Resource("pods")
 // seconds is how long a pod stays.
 const seconds = 300
 
-// tolerated are the taints that the node controller puts on such a node.
+// tolerated are the taints that the node lifecycle controller adds to such a node.
 var tolerated = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
 // Plugin returns the plug-in.
@@ -31,7 +31,7 @@ func mutate(_ context.Context, a *admission.Attributes) error {
 	spec := &a.Object.(*corev1.Pod).Spec
 	sent := spec.Tolerations
 	for _, key := range tolerated {
-		if !speaksOf(sent, key) {
+		if !hasEvictionToleration(sent, key) {
 			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
 				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 				TolerationSeconds: ptr.To[int64](seconds),
@@ -41,9 +41,8 @@ func mutate(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// speaksOf says whether one of the tolerations is about being evicted for the
-// taint.
-func speaksOf(tolerations []corev1.Toleration, key string) bool {
+// hasEvictionToleration reports whether one of the tolerations applies to the effect NoExecute of the taint.
+func hasEvictionToleration(tolerations []corev1.Toleration, key string) bool {
 	for _, t := range tolerations {
 		if (t.Key == key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "") {
 			return true

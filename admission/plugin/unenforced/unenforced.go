@@ -1,6 +1,5 @@
-// Package unenforced warns whoever writes an object that the server stores but does
-// not act upon yet, so that nobody relies on it. What comes to be enforced leaves the
-// list.
+// Package unenforced adds a warning to writes of objects that the server stores but does not enforce yet, such as a
+// kind of policy without an admission plug-in. An entry is removed from the list when the server enforces it.
 package unenforced
 
 import (
@@ -16,16 +15,16 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// unenforced is something that is stored and not acted upon.
+// unenforced is a resource that is stored and not enforced.
 type unenforced struct {
 	resource schema.GroupResource
-	// labels restrict it to objects that have one of them; nil is all objects.
+	// labels restrict the entry to objects with one of these labels; nil means all objects.
 	labels []string
-	// warning is one sentence. test/contract knows each.
+	// warning is one sentence. test/contract has a copy of each.
 	warning string
 }
 
-// list is all that is not enforced yet.
+// list returns everything that is not enforced yet.
 func list() []unenforced {
 	const (
 		webhooks = "are stored, but their webhooks are not called yet: they admit, refuse and change nothing"

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// warnings returns the headers that a write is answered with.
+// warnings returns the Warning headers of the response to a write.
 func warnings(t *testing.T, a *admission.Attributes) []string {
 	t.Helper()
 	var w request.Warnings
