@@ -81,7 +81,6 @@ func (l *recordingHandler) count(part string) int {
 // TestReadsOfDamagedFile checks that reads and transactions that need a damaged block fail, that all others are served,
 // and that no damaged key is reported as missing.
 func TestReadsOfDamagedFile(t *testing.T) {
-	ctx := t.Context()
 	log := &recordingHandler{}
 	failed := make(chan error, 1)
 	s, err := Open(Options{
@@ -92,6 +91,17 @@ func TestReadsOfDamagedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	bad := checkDamagedReads(t, s, log)
+	checkDamagedTransactions(t, s, bad[0])
+	mustCommit(t, s, storage.Put("/000", []byte("changed")), storage.Delete("/001"), storage.Put("/new", nil))
+	checkDamagedWatch(t, s)
+	checkDamagedMerge(t, s, failed)
+}
+
+// checkDamagedReads checks reads of a store of newDamagedStore, and returns the keys that cannot be read.
+func checkDamagedReads(t *testing.T, s *Store, log *recordingHandler) []string {
+	t.Helper()
+	ctx := t.Context()
 	var bad []string
 	for i := range 300 {
 		key := fmt.Sprintf("/%03d", i)
@@ -107,10 +117,10 @@ func TestReadsOfDamagedFile(t *testing.T) {
 		t.Fatalf("%d keys cannot be read", len(bad))
 	}
 	if n := s.Stats().DamagedFiles; n != 1 {
-		t.Errorf("%d files are said to be damaged", n)
+		t.Errorf("%d files are counted as damaged", n)
 	}
 	if n := log.count("damaged"); n != 1 {
-		t.Errorf("it is said %d times", n)
+		t.Errorf("the damage was logged %d times", n)
 	}
 	if r, err := s.Range(ctx, storage.RangeRequest{Start: "/", End: "0"}); err == nil {
 		t.Errorf("a range over all has %d entries", len(r.Entries))
@@ -118,18 +128,29 @@ func TestReadsOfDamagedFile(t *testing.T) {
 	if r, err := s.Range(ctx, storage.RangeRequest{Start: "/000", End: "/010"}); err != nil || len(r.Entries) != 10 {
 		t.Errorf("a range of others: %d entries, %v", len(r.Entries), err)
 	}
+	return bad
+}
+
+// checkDamagedTransactions checks that transactions that need the key bad fail, without stopping the store.
+func checkDamagedTransactions(t *testing.T, s *Store, bad string) {
+	t.Helper()
 	for _, txn := range []storage.Txn{
-		{Ops: []storage.Op{storage.Put(bad[0], nil)}},
-		{Ops: []storage.Op{storage.Delete(bad[0])}},
-		{Conditions: []storage.Condition{{Key: bad[0]}}, Ops: []storage.Op{storage.Put(bad[0], nil)}},
+		{Ops: []storage.Op{storage.Put(bad, nil)}},
+		{Ops: []storage.Op{storage.Delete(bad)}},
+		{Conditions: []storage.Condition{{Key: bad}}, Ops: []storage.Op{storage.Put(bad, nil)}},
 	} {
 		var conflict *storage.ConflictError
-		if _, err := s.Commit(ctx, txn); err == nil || errors.As(err, &conflict) || errors.Is(err, storage.ErrFailed) {
+		if _, err := s.Commit(t.Context(), txn); err == nil || errors.As(err, &conflict) ||
+			errors.Is(err, storage.ErrFailed) {
 			t.Errorf("a transaction over what cannot be read: %v", err)
 		}
 	}
-	mustCommit(t, s, storage.Put("/000", []byte("changed")), storage.Delete("/001"), storage.Put("/new", nil))
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+}
+
+// checkDamagedWatch checks that a watch delivers all changes up to the damage and then fails.
+func checkDamagedWatch(t *testing.T, s *Store) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	w, err := s.Watch(ctx, "/", 2)
 	if err != nil {
@@ -155,8 +176,12 @@ func TestReadsOfDamagedFile(t *testing.T) {
 			t.Fatal("a watch passes over what cannot be read")
 		}
 	}
+}
 
-	// A merge of the damaged file stops the store.
+// checkDamagedMerge checks that a merge of the damaged file stops the store.
+func checkDamagedMerge(t *testing.T, s *Store, failed chan error) {
+	t.Helper()
+	ctx := t.Context()
 	select {
 	case err := <-failed:
 		t.Fatal(err)
@@ -171,7 +196,7 @@ func TestReadsOfDamagedFile(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("nobody is told")
+		t.Fatal("OnFailure was not called")
 	}
 	if _, err := s.Commit(
 		ctx, storage.Txn{Ops: []storage.Op{storage.Put("/000", nil)}},

@@ -85,59 +85,66 @@ func (c *suite) compactionRace(t *testing.T) {
 			}
 		}
 	})
-	running := func() bool { return ctx.Err() == nil }
 	for range 2 {
-		wg.Go(func() { // reads at revisions near the compaction
-			for n := int64(0); running(); n++ {
-				at := max(k.s.Stats().Revision-n%30, first+keys)
-				r, err := k.s.Range(k.ctx, storage.RangeRequest{Start: "/k/", End: "/k0", Revision: at})
-				if isRevisionError(err) {
-					continue
-				}
-				if err != nil || len(r.Entries) != keys || r.Count != keys {
-					t.Errorf("Range at %d: %+v, %v", at, r, err)
-					return
-				}
-				for _, e := range r.Entries {
-					if want := fmt.Sprint(e.ModRevision - first); string(e.Value) != want || e.ModRevision > at ||
-						e.ModRevision <= at-keys {
-						t.Errorf("at %d: %+v, want value %s", at, e, want)
-					}
-				}
-			}
-		})
-		wg.Go(func() { // watches, and starts again at an earlier revision
-			for running() {
-				from := max(k.s.Stats().Revision-15, first)
-				w, err := k.s.Watch(k.ctx, "/k/", from)
-				if isRevisionError(err) {
-					continue
-				}
-				for next := from; err == nil && next < from+20 && running(); {
-					var b storage.Batch
-					if b, err = w.Next(ctx); err != nil {
-						break
-					}
-					for _, e := range b.Events {
-						if e.Entry.ModRevision != next || string(e.Entry.Value) != fmt.Sprint(next-first) {
-							t.Errorf("event %+v, want revision %d", e.Entry, next)
-						}
-						if prev := max(next-keys, 0); next >= first+keys && e.Prev.ModRevision != prev {
-							t.Errorf("event at %d has previous %d, want %d", next, e.Prev.ModRevision, prev)
-						}
-						next++
-					}
-				}
-				if err != nil && !isRevisionError(err) && running() {
-					t.Errorf("watch: %v", err)
-				}
-				if w != nil {
-					w.Close()
-				}
-			}
-		})
+		wg.Go(func() { k.readDuringCompaction(ctx, first, keys) })
+		wg.Go(func() { k.watchDuringCompaction(ctx, first, keys) })
 	}
 	wg.Wait()
+}
+
+// readDuringCompaction reads at revisions near the compaction until ctx ends. The write of number i is at revision
+// first+i, and changes key i modulo keys.
+func (k *env) readDuringCompaction(ctx context.Context, first, keys int64) {
+	for n := int64(0); ctx.Err() == nil; n++ {
+		at := max(k.s.Stats().Revision-n%30, first+keys)
+		r, err := k.s.Range(k.ctx, storage.RangeRequest{Start: "/k/", End: "/k0", Revision: at})
+		if isRevisionError(err) {
+			continue
+		}
+		if err != nil || int64(len(r.Entries)) != keys || r.Count != keys {
+			k.t.Errorf("Range at %d: %+v, %v", at, r, err)
+			return
+		}
+		for _, e := range r.Entries {
+			if want := fmt.Sprint(e.ModRevision - first); string(e.Value) != want || e.ModRevision > at ||
+				e.ModRevision <= at-keys {
+				k.t.Errorf("at %d: %+v, want value %s", at, e, want)
+			}
+		}
+	}
+}
+
+// watchDuringCompaction watches, and starts again at an earlier revision, until ctx ends. See readDuringCompaction for
+// first and keys.
+func (k *env) watchDuringCompaction(ctx context.Context, first, keys int64) {
+	for ctx.Err() == nil {
+		from := max(k.s.Stats().Revision-15, first)
+		w, err := k.s.Watch(k.ctx, "/k/", from)
+		if isRevisionError(err) {
+			continue
+		}
+		for next := from; err == nil && next < from+20 && ctx.Err() == nil; {
+			var b storage.Batch
+			if b, err = w.Next(ctx); err != nil {
+				break
+			}
+			for _, e := range b.Events {
+				if e.Entry.ModRevision != next || string(e.Entry.Value) != fmt.Sprint(next-first) {
+					k.t.Errorf("event %+v, want revision %d", e.Entry, next)
+				}
+				if prev := max(next-keys, 0); next >= first+keys && e.Prev.ModRevision != prev {
+					k.t.Errorf("event at %d has previous %d, want %d", next, e.Prev.ModRevision, prev)
+				}
+				next++
+			}
+		}
+		if err != nil && !isRevisionError(err) && ctx.Err() == nil {
+			k.t.Errorf("watch: %v", err)
+		}
+		if w != nil {
+			w.Close()
+		}
+	}
 }
 
 // isRevisionError returns whether err can be caused by compaction, or by a read at a revision that is not written yet.
