@@ -211,13 +211,18 @@ func (st *watchStream) follow(ctx context.Context, from int64) error {
 		return err
 	}
 	defer cursor.Close()
+	var pace pacer
 	for {
+		if wait := pace.pause(time.Now()); wait > 0 {
+			time.Sleep(wait)
+		}
 		events, _, err := cursor.NextOr(ctx, st.bookmarkTime())
 		switch {
 		case err != nil:
 			return err
 		case len(events) > 0:
 			err = st.sendEvents(ctx, events)
+			pace.note(len(events), time.Now())
 		default:
 			err = st.sendBookmark(ctx, cursor.Revision())
 		}

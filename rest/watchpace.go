@@ -1,0 +1,41 @@
+package rest
+
+import "time"
+
+// pacer has several events of a busy watch sent with one write. To encrypt and write the bytes of one event costs
+// more than ten times what it costs to make them. A watch with fewer events than busyEvents in pacePeriod sends each
+// event at once. A busier one sends at most once in sendGap, so that an event waits up to sendGap for those that
+// follow it.
+type pacer struct {
+	begin  time.Time // when the current period began
+	events int       // how many events were sent in the current period
+	busy   bool      // the period before had busyEvents or more
+	sent   time.Time // when events were last sent
+	last   int       // how many those were
+}
+
+const (
+	pacePeriod = 50 * time.Millisecond
+	busyEvents = 20 // in pacePeriod: 400 a second
+	sendGap    = 4 * time.Millisecond
+	// manyEvents is how many events sent together need no pause after them: the watch is behind, and catches up.
+	manyEvents = 16
+)
+
+// note records that events were sent.
+func (p *pacer) note(events int, now time.Time) {
+	if now.Sub(p.begin) >= pacePeriod {
+		p.busy = p.events >= busyEvents && now.Sub(p.begin) < 2*pacePeriod
+		p.begin, p.events = now, 0
+	}
+	p.events += events
+	p.sent, p.last = now, events
+}
+
+// pause returns how long to wait before the next events are looked for.
+func (p *pacer) pause(now time.Time) time.Duration {
+	if !p.busy || p.last >= manyEvents {
+		return 0
+	}
+	return max(0, sendGap-now.Sub(p.sent))
+}
