@@ -116,6 +116,7 @@ func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro Restor
 	return source.restore(ctx, o, ro)
 }
 
+// entries returns the entries of a snapshot as records. If an error occurs, it is the last element.
 func entries(in *snapshot.Reader) iter.Seq2[embedded.Record, error] {
 	return func(yield func(embedded.Record, error) bool) {
 		for {
@@ -181,6 +182,7 @@ type restamper struct {
 	now, created  int64 // Unix milliseconds
 }
 
+// restamp returns records with their new revisions and deadlines. It ends with an error if ctx ends.
 func (s *restamper) restamp(
 	ctx context.Context, records iter.Seq2[embedded.Record, error],
 ) iter.Seq2[embedded.Record, error] {

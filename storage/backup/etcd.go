@@ -98,6 +98,7 @@ func ExportEtcd(ctx context.Context, path, prefix string, e *embedded.Export, no
 	return n, err
 }
 
+// cleanPrefix returns prefix without slashes at its end. It must begin with a slash.
 func cleanPrefix(prefix string) (string, error) {
 	clean := strings.TrimRight(prefix, "/")
 	if !strings.HasPrefix(clean, "/") {

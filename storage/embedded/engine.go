@@ -371,6 +371,7 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
+// leave ends a method that began with enter.
 func (s *Store) leave() { s.lifetime.mu.RUnlock() }
 
 // Commit implements storage.Store.

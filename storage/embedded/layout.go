@@ -257,6 +257,7 @@ func decodeLog(b []byte, yield func(key []byte, op logOp) error) error {
 	return nil
 }
 
+// appendExpiryKey appends the key in the expiry index of a key that expires at deadline, in milliseconds of store time.
 func appendExpiryKey(dst []byte, deadline int64, key string) []byte {
 	dst = append(dst, prefixExpiry)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(deadline))

@@ -21,6 +21,7 @@ const errorInterval = 10 * time.Second
 
 func (l *pebbleLogger) Infof(string, ...any) {}
 
+// Errorf logs an error, at most one per errorInterval. The attribute "withheld" counts the errors that were not logged.
 func (l *pebbleLogger) Errorf(format string, args ...any) {
 	now, said := time.Now().UnixNano(), l.lastLogged.Load()
 	if now-said < int64(errorInterval) || !l.lastLogged.CompareAndSwap(said, now) {

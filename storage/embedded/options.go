@@ -104,6 +104,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// setDefault sets a field to value if it is zero.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {

@@ -35,6 +35,7 @@ type ring struct {
 	next    int64 // the revision after the newest record
 }
 
+// newRing returns an empty ring. limit is in bytes, and next is the revision of the first record.
 func newRing(limit int, next int64) *ring { return &ring{limit: limit, next: next} }
 
 // first returns the revision of the oldest record, or next if there is none.

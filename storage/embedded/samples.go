@@ -88,6 +88,7 @@ func (r *revisionSamples) encode() []byte {
 	return b
 }
 
+// decodeSamples decodes samples. It fails with errCorrupt if they are not in ascending order.
 func decodeSamples(b []byte) (list []revisionSample, err error) {
 	for len(b) > 0 {
 		var ms, revision int64

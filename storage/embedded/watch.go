@@ -44,6 +44,7 @@ type prefixGroup struct {
 	parked   []*watcher
 }
 
+// newHub returns a hub at the given durable revision. ringBytes limits the memory of the ring.
 func newHub(revision int64, ringBytes int) *hub {
 	h := &hub{ring: newRing(ringBytes, revision+1), groups: make(map[string]*prefixGroup)}
 	h.durable.Store(revision)

@@ -178,6 +178,7 @@ func wildcardsFor(gr schema.GroupResource) []schema.GroupResource {
 	return []schema.GroupResource{{Group: gr.Group, Resource: "*"}, allResources}
 }
 
+// wildcardName returns the name of a wildcard in a configuration; that of the core group is "*.".
 func wildcardName(gr schema.GroupResource) string {
 	if gr.Group == "" && gr.Resource == "*" {
 		return "*."

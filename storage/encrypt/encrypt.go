@@ -86,6 +86,8 @@ func (c chain) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte
 	return append([]byte(first.prefix), out...), nil
 }
 
+// FromStore tries every transformer whose prefix matches, because two providers may have keys of the same name. If none
+// succeeds, it returns their errors.
 func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
 	began := time.Now()
 	var errs []error

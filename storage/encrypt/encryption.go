@@ -96,6 +96,7 @@ func Open(o Options) (*Encryption, error) {
 	return e, nil
 }
 
+// readConfig reads the configuration file. It fails if the file is empty or larger than maxConfigBytes.
 func readConfig(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && info.Size() > maxConfigBytes {

@@ -12,6 +12,7 @@ import (
 // messages, because it repeats these; failures that matter are returned as errors.
 func zapTo(log *slog.Logger) *zap.Logger { return zap.New(&slogCore{log}) }
 
+// slogCore implements zapcore.Core.
 type slogCore struct{ log *slog.Logger }
 
 func (c *slogCore) level(l zapcore.Level) slog.Level {
@@ -43,6 +44,7 @@ func (c *slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 func (c *slogCore) Sync() error { return nil }
 
+// attributes converts fields of zap to attributes of slog.
 func attributes(fields []zapcore.Field) []any {
 	values := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {

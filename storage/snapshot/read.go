@@ -195,6 +195,7 @@ func cutEntry(b []byte) (e Entry, rest []byte, ok bool) {
 	return e, rest, ok
 }
 
+// cutBytes decodes a length and that many bytes, which share memory with b.
 func cutBytes(b []byte) (field, rest []byte, ok bool) {
 	u, n := binary.Uvarint(b)
 	if n <= 0 || u > uint64(len(b)-n) {

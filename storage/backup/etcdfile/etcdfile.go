@@ -66,11 +66,13 @@ const (
 // revision is the position of a version: its revision in etcd, and the number of the change within it.
 type revision struct{ main, sub int64 }
 
+// bytes returns the key of the version in the bucket "key".
 func (r revision) bytes() []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, revisionLength), uint64(r.main))
 	return binary.BigEndian.AppendUint64(append(b, '_'), uint64(r.sub))
 }
 
+// parseRevision decodes a key of the bucket "key". tombstone is true for a deletion.
 func parseRevision(b []byte) (r revision, tombstone bool, err error) {
 	if len(b) == revisionLength+1 && b[revisionLength] == tombstoneMark {
 		tombstone, b = true, b[:revisionLength]

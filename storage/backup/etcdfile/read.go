@@ -106,6 +106,7 @@ func verifyHash(path string) error {
 	return nil
 }
 
+// readMeta sets the revision to that of the last compaction; locate raises it to the newest version.
 func (f *File) readMeta(tx *bolt.Tx) error {
 	f.revision = 1
 	meta := tx.Bucket([]byte(bucketMeta))
@@ -124,6 +125,7 @@ func (f *File) readMeta(tx *bolt.Tx) error {
 	return nil
 }
 
+// readLeases reads the remaining times of all leases.
 func (f *File) readLeases(tx *bolt.Tx) error {
 	f.leases = map[int64]int64{}
 	b := tx.Bucket([]byte(bucketLease))
@@ -207,6 +209,7 @@ func (f *File) Entries() iter.Seq2[Entry, error] {
 	}
 }
 
+// entry reads the newest version of a key, and the remaining time of its lease.
 func (f *File) entry(b *bolt.Bucket, l keyLocation) (Entry, error) {
 	var kv mvccpb.KeyValue
 	if err := kv.Unmarshal(b.Get(l.at.bytes())); err != nil {

@@ -70,6 +70,7 @@ func (w *writer) writeMeta(at int64) error {
 	})
 }
 
+// writeEntries writes entries, in transactions of writeKeys keys.
 func (w *writer) writeEntries(at int64, entries iter.Seq2[Entry, error]) error {
 	for e, err := range entries {
 		if err != nil {
@@ -87,6 +88,7 @@ func (w *writer) writeEntries(at int64, entries iter.Seq2[Entry, error]) error {
 	return w.flush()
 }
 
+// flush writes the pending entries in one transaction.
 func (w *writer) flush() error {
 	err := w.db.Update(func(tx *bolt.Tx) error {
 		for i := range w.pending {
@@ -122,6 +124,7 @@ func (w *writer) put(tx *bolt.Tx, e *Entry) error {
 	return b.Put(at.bytes(), value)
 }
 
+// putLease writes a lease, unless it was written before.
 func (w *writer) putLease(tx *bolt.Tx, l lease) error {
 	if w.leases[l.id] {
 		return nil
