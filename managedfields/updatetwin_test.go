@@ -254,7 +254,8 @@ func (f filler) distinct(list reflect.Value) {
 // mutate refills some parts of a value.
 func (f filler) mutate(v reflect.Value, depth int) {
 	switch v.Type() {
-	case reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[apiextensionsv1.JSON](), reflect.TypeFor[resource.Quantity](),
+	case reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[apiextensionsv1.JSON](),
+		reflect.TypeFor[resource.Quantity](),
 		reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[intstr.IntOrString]():
 		f.fill(v, depth)
 		return

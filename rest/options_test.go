@@ -35,7 +35,8 @@ import (
 // TestListOptions is a table of combinations.
 func TestListOptions(t *testing.T) {
 	const (
-		noMatch   = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+		noMatch = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless " +
+			"sendInitialEvents is provided"
 		noVersion = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
 		noToken   = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"
 		noZero    = `resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`

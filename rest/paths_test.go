@@ -153,7 +153,8 @@ func TestDaemonSetsThatCannotBeRead(t *testing.T) {
 	object := func(name, generation string) string {
 		return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":%q,`+
 			`"annotations":{"deprecated.daemonset.template.generation":%q}},`+
-			`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, name, generation)
+			`"spec":{"selector":{"matchLabels":{"a":"b"}},`+
+			`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`, name, generation)
 	}
 	send := caller{t, server}.sendAs
 	if code, answer := send(

@@ -35,12 +35,13 @@ func TestUnstoredObjectsAreAdmitted(t *testing.T) {
 	post(t, s, "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, http.StatusCreated)
 	const authn, authz = "/apis/authentication.k8s.io/v1/", "/apis/authorization.k8s.io/v1/"
 	for path, body := range map[string]string{
-		authn + "tokenreviews":                                   `{"spec":{"token":"x"}}`,
-		authn + "selfsubjectreviews":                             `{}`,
-		authz + "subjectaccessreviews":                           `{"spec":{"user":"u","nonResourceAttributes":{"verb":"get","path":"/"}}}`,
-		authz + "selfsubjectaccessreviews":                       `{"spec":{"nonResourceAttributes":{"verb":"get","path":"/"}}}`,
-		authz + "selfsubjectrulesreviews":                        `{"spec":{"namespace":"default"}}`,
-		authz + "namespaces/default/localsubjectaccessreviews":   `{"spec":{"user":"u","resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}}}`,
+		authn + "tokenreviews":             `{"spec":{"token":"x"}}`,
+		authn + "selfsubjectreviews":       `{}`,
+		authz + "subjectaccessreviews":     `{"spec":{"user":"u","nonResourceAttributes":{"verb":"get","path":"/"}}}`,
+		authz + "selfsubjectaccessreviews": `{"spec":{"nonResourceAttributes":{"verb":"get","path":"/"}}}`,
+		authz + "selfsubjectrulesreviews":  `{"spec":{"namespace":"default"}}`,
+		authz + "namespaces/default/localsubjectaccessreviews": `{"spec":{"user":"u",` +
+			`"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}}}`,
 		"/api/v1/namespaces/default/serviceaccounts/robot/token": `{"spec":{}}`,
 		"/api/v1/namespaces/default/pods/p/binding":              `{"metadata":{"name":"p"},"target":{"name":"n"}}`,
 		"/api/v1/namespaces/default/pods/p/eviction":             `{"metadata":{"name":"p"}}`,
@@ -88,7 +89,8 @@ func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 		post(t, s, roles+"clusterroles", `{"metadata":{"name":"`+name+`"},"rules":[`+rule+`]}`, http.StatusCreated)
 		post(
 			t, s, roles+"clusterrolebindings",
-			`{"metadata":{"name":"`+name+`"},"subjects":[{"kind":"User","name":"u"}],"roleRef":{"kind":"ClusterRole","name":"`+name+`"}}`,
+			`{"metadata":{"name":"`+name+`"},"subjects":[{"kind":"User","name":"u"}],`+
+				`"roleRef":{"kind":"ClusterRole","name":"`+name+`"}}`,
 			http.StatusCreated,
 		)
 	}

@@ -374,7 +374,9 @@ func BenchmarkAuthenticatedGet(b *testing.B) {
 	defer s.Stop(context.Background()) //nolint:errcheck // of a benchmark
 	grant := func(name, subject string) {
 		post(b, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-			`{"metadata":{"name":"`+name+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[`+subject+`]}`, http.StatusCreated)
+			`{"metadata":{"name":"`+name+`"},`+
+				`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},`+
+				`"subjects":[`+subject+`]}`, http.StatusCreated)
 	}
 	grant("dave", `{"kind":"User","name":"dave"}`)
 	grant("robot", `{"kind":"ServiceAccount","name":"robot","namespace":"kube-system"}`)

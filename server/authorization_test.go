@@ -70,7 +70,8 @@ func (c *cluster) grant(namespace, name, rules string) {
 func (c *cluster) bind(namespace, name, kind, role string) {
 	c.t.Helper()
 	c.make("/apis/rbac.authorization.k8s.io/v1/namespaces/"+namespace+"/rolebindings", fmt.Sprintf(
-		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},"subjects":[{"kind":"User","name":"dave"}]}`, name, kind, role))
+		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},`+
+			`"subjects":[{"kind":"User","name":"dave"}]}`, name, kind, role))
 }
 
 func (c *cluster) namespace(name string) {
@@ -412,7 +413,8 @@ func TestTheConfigurationIsReloaded(t *testing.T) {
 	for text, want := range map[string]string{
 		head:                                  "at least one authorization mode must be defined",
 		head + "- {type: RBAC, name: rbac}\n": "missing required types: [AlwaysDeny]",
-		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not allowed if it was not enabled at initial server startup",
+		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not " +
+			"allowed if it was not enabled at initial server startup",
 	} {
 		if err := c.authorization.use([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -148,7 +148,8 @@ func TestImpersonationAndAuthorization(t *testing.T) {
 			`forbidden: User "dave" cannot get path "/metrics"`,
 		},
 		{"user on a name", "GET", "/apis/apps/v1/namespaces/n/deployments/d/scale", []string{"Authorization", dave}, 403,
-			`deployments.apps "d" is forbidden: User "dave" cannot get resource "deployments/scale" in API group "apps" in the namespace "n"`},
+			`deployments.apps "d" is forbidden: User "dave" cannot get resource "deployments/scale" in API group ` +
+				`"apps" in the namespace "n"`},
 		{"user watches one name", "GET", "/api/v1/namespaces/n/configmaps?watch=true&fieldSelector=metadata.name%3Da",
 			[]string{"Authorization", dave}, 403,
 			`configmaps "a" is forbidden: User "dave" cannot watch resource "configmaps" in API group "" in the namespace "n"`},
@@ -163,10 +164,12 @@ func TestImpersonationAndAuthorization(t *testing.T) {
 		},
 		{"impersonation by a user", "GET", "/api/v1/namespaces/n",
 			[]string{"Authorization", dave, "Impersonate-User", "admin", "Impersonate-Group", "system:masters"}, 403,
-			`namespaces "n" is forbidden: User "dave" cannot impersonate-on:user-info:get resource "namespaces" in API group "" in the namespace "n"`},
+			`namespaces "n" is forbidden: User "dave" cannot impersonate-on:user-info:get resource "namespaces" in ` +
+				`API group "" in the namespace "n"`},
 		{"impersonation without a name", "GET", "/healthz",
 			[]string{"Authorization", admin, "Impersonate-Group", "developers"}, 400,
-			`requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"developers"}, Extra:map[string][]string(nil)} without impersonating a user name`},
+			`requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"developers"}, Extra:map[string][]string(nil)} ` +
+				`without impersonating a user name`},
 		{
 			"front proxy headers", "GET", "/metrics", []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"},
 			403, `forbidden: User "system:anonymous" cannot get path "/metrics"`,

@@ -9,30 +9,40 @@ import (
 )
 
 func TestNotStructural(t *testing.T) {
-	for text, want := range map[string]string{
-		`{}`:                "schema is not structural: type must not be empty",
-		`{"type": "thing"}`: `type "thing" is unknown`,
-		`{"$ref": "#/x"}`:   "$ref is not supported",
-		`{"type": "object", "properties": {"a": {}}}`:                                                                        "schema.properties[a] is not structural: type must not be empty",
-		`{"type": "array", "items": [{"type": "string"}]}`:                                                                   "items must be a schema",
-		`{"type": "object", "patternProperties": {"a": {"type": "string"}}}`:                                                 "patternProperties is not supported",
-		`{"type": "object", "x-kubernetes-preserve-unknown-fields": false}`:                                                  "must be true or undefined",
-		`{"type": "object", "anyOf": [{"type": "object"}]}`:                                                                  "schema.anyOf[0] is not structural: type must be integer or string",
-		`{"type": "object", "oneOf": [{"type": "integer"}]}`:                                                                 "schema.oneOf[0] is not structural: type must not stand below a combinator",
-		`{"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "boolean"}]}`:                          "type must be integer or string",
-		`{"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}]}, {"anyOf": [{"type": "string"}]}]}`: "schema.allOf[1].anyOf[0] is not structural",
-		`{"type": "object", "not": {"properties": {"a": {"default": 1}}}}`:                                                   "schema.not.properties[a] is not structural: default",
-		`{"type": "object", "oneOf": [{"additionalProperties": {"maximum": 1}}]}`:                                            "additionalProperties must not stand",
-		`{"type": "string", "pattern": "("}`:                                                                                 "pattern: ",
-		`{"type": "array", "items": {"type": "string", "allOf": [{"x-kubernetes-list-type": "set"}]}}`:                       "schema.items.allOf[0] is not structural",
-		`{"type": "object", "additionalProperties": {"type": "object", "properties": {"b": {"type": "string", "id": "c"}}}}`: "schema.additionalProperties.properties[b] is not structural: id",
-		`{"type": "object", "allOf": [{"nullable": true}]}`:                                                                  "nullable must not",
-		`{"type": "object", "allOf": [{"x-kubernetes-embedded-resource": true}]}`:                                            "x-kubernetes-embedded-resource must not",
-		`{"type": "object", "allOf": [{"x-kubernetes-preserve-unknown-fields": true}]}`:                                      "x-kubernetes-preserve-unknown-fields must not",
-		`{"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"x-kubernetes-int-or-string": true}]}}}`:       "x-kubernetes-int-or-string must not",
+	for _, c := range []struct{ schema, want string }{
+		{`{}`, "schema is not structural: type must not be empty"},
+		{`{"type": "thing"}`, `type "thing" is unknown`},
+		{`{"$ref": "#/x"}`, "$ref is not supported"},
+		{`{"type": "object", "properties": {"a": {}}}`, "schema.properties[a] is not structural: type must not be empty"},
+		{`{"type": "array", "items": [{"type": "string"}]}`, "items must be a schema"},
+		{`{"type": "object", "patternProperties": {"a": {"type": "string"}}}`, "patternProperties is not supported"},
+		{`{"type": "object", "x-kubernetes-preserve-unknown-fields": false}`, "must be true or undefined"},
+		{`{"type": "object", "anyOf": [{"type": "object"}]}`,
+			"schema.anyOf[0] is not structural: type must be integer or string"},
+		{`{"type": "object", "oneOf": [{"type": "integer"}]}`,
+			"schema.oneOf[0] is not structural: type must not stand below a combinator"},
+		{`{"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "boolean"}]}`,
+			"type must be integer or string"},
+		{`{"x-kubernetes-int-or-string": true, "allOf": [{"anyOf": [{"type": "integer"}]}, {"anyOf": [{"type": "string"}]}]}`,
+			"schema.allOf[1].anyOf[0] is not structural"},
+		{`{"type": "object", "not": {"properties": {"a": {"default": 1}}}}`,
+			"schema.not.properties[a] is not structural: default"},
+		{`{"type": "object", "oneOf": [{"additionalProperties": {"maximum": 1}}]}`, "additionalProperties must not stand"},
+		{`{"type": "string", "pattern": "("}`, "pattern: "},
+		{`{"type": "array", "items": {"type": "string", "allOf": [{"x-kubernetes-list-type": "set"}]}}`,
+			"schema.items.allOf[0] is not structural"},
+		{`{"type": "object", "additionalProperties": {"type": "object", "properties": {"b": {"type": "string", "id": "c"}}}}`,
+			"schema.additionalProperties.properties[b] is not structural: id"},
+		{`{"type": "object", "allOf": [{"nullable": true}]}`, "nullable must not"},
+		{`{"type": "object", "allOf": [{"x-kubernetes-embedded-resource": true}]}`,
+			"x-kubernetes-embedded-resource must not"},
+		{`{"type": "object", "allOf": [{"x-kubernetes-preserve-unknown-fields": true}]}`,
+			"x-kubernetes-preserve-unknown-fields must not"},
+		{`{"type": "object", "properties": {"a": {"type": "string", "anyOf": [{"x-kubernetes-int-or-string": true}]}}}`,
+			"x-kubernetes-int-or-string must not"},
 	} {
-		if _, err := New(propsOf(t, text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
+		if _, err := New(propsOf(t, c.schema)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.schema, err, c.want)
 		}
 	}
 	if _, err := New(nil); err == nil {

@@ -183,7 +183,8 @@ func TestVersionsMustExist(t *testing.T) {
 	}
 	spec := specOf(nil)
 	spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: "Other"}
-	if _, err := New(Options{}, "widgets.example.com", spec); err == nil || err.Error() != `unknown conversion strategy "Other" for CRD widgets.example.com` {
+	if _, err := New(Options{}, "widgets.example.com", spec); err == nil ||
+		err.Error() != `unknown conversion strategy "Other" for CRD widgets.example.com` {
 		t.Error(err)
 	}
 	spec.Conversion.Strategy = apiextensionsv1.WebhookConverter
@@ -314,7 +315,8 @@ func TestBadAnswers(t *testing.T) {
 		one, two      string
 		failure, only string
 	}{
-		"uid": {response(map[string]any{"uid": "x"}), failed + `expected response.uid="<sent>", got "x"`, "", malformedFailure, "v1"},
+		"uid": {response(map[string]any{"uid": "x"}),
+			failed + `expected response.uid="<sent>", got "x"`, "", malformedFailure, "v1"},
 		"type": {func(q *question) any { return map[string]any{} },
 			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", "",
 			malformedFailure, "v1"},
@@ -341,11 +343,14 @@ func TestBadAnswers(t *testing.T) {
 		"status": {func(*question) any {
 			return map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "oh"}
 		}, failed + "oh", "", callFailure, ""},
-		"other kind": {func(*question) any { return map[string]any{"kind": "Pod", "apiVersion": "v1"} }, failed + `no kind "Pod" is registered for version "v1"`, "", callFailure, ""},
-		"no json":    {func(*question) any { return json.RawMessage(`"x"`) }, failed + "couldn't get version/kind; json parse error: ", "", callFailure, ""},
+		"other kind": {func(*question) any { return map[string]any{"kind": "Pod", "apiVersion": "v1"} },
+			failed + `no kind "Pod" is registered for version "v1"`, "", callFailure, ""},
+		"no json": {func(*question) any { return json.RawMessage(`"x"`) },
+			failed + "couldn't get version/kind; json parse error: ", "", callFailure, ""},
 		"version": {set("apiVersion", "example.com/v1"),
 			hook + "returned invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)",
-			hook + "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v1)", invalidFailure, ""},
+			hook + "returned invalid converted object at index 0: invalid groupVersion (expected example.com/v2, " +
+				"received example.com/v1)", invalidFailure, ""},
 		"kind": {set("kind", "Gadget"), hook + "returned invalid object at index 0: invalid kind (expected Widget," +
 			" received Gadget)",
 			hook + "returned invalid converted object at index 0: invalid kind (expected Widget, received Gadget)",
@@ -379,8 +384,10 @@ func TestBadAnswers(t *testing.T) {
 			hook + "returned invalid metadata: metadata.annotations[a] must be a string, but is int64 in converted object", "",
 			invalidFailure, "",
 		},
-		"label":   {set("metadata", "labels", map[string]any{"a": "%"}), hook + `returned invalid metadata: metadata.labels: Invalid value: "%": a valid label must be`, "", invalidFailure, ""},
-		"bad key": {set("metadata", "annotations", map[string]any{"a b": ""}), hook + `returned invalid metadata: metadata.annotation: Invalid value: "a b": name part must consist of`, "", invalidFailure, ""},
+		"label": {set("metadata", "labels", map[string]any{"a": "%"}),
+			hook + `returned invalid metadata: metadata.labels: Invalid value: "%": a valid label must be`, "", invalidFailure, ""},
+		"bad key": {set("metadata", "annotations", map[string]any{"a b": ""}),
+			hook + `returned invalid metadata: metadata.annotation: Invalid value: "a b": name part must consist of`, "", invalidFailure, ""},
 		"no object": {
 			response(map[string]any{"convertedObjects": []any{"x"}}),
 			hook + "returned invalid object at index 0: json: cannot unmarshal string", hook + "returned 1 objects, expected 2",
@@ -525,7 +532,8 @@ func TestConnectionsThatFail(t *testing.T) {
 		want   string
 	}{
 		"hangs": {func(*question, http.ResponseWriter) { <-release }, "Post URL: context deadline exceeded"},
-		"500":   {func(_ *question, w http.ResponseWriter) { http.Error(w, "oh", 500) }, `an error on the server ("oh") has prevented the request from succeeding`},
+		"500": {func(_ *question, w http.ResponseWriter) { http.Error(w, "oh", 500) },
+			`an error on the server ("oh") has prevented the request from succeeding`},
 		"redirects": {
 			func(_ *question, w http.ResponseWriter) { http.Redirect(w, &http.Request{}, other.URL, 307) },
 			"the server responded with the status code 307",
@@ -613,7 +621,8 @@ func TestService(t *testing.T) {
 	}}, 0)
 	c := converter(t, Options{Webhooks: pool}, spec)
 	_, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v2)
-	if want := `conversion webhook for example.com/v1, Kind=Widget failed: Post "https://nosuch.ns.svc:443/convert?timeout=30s": service "nosuch" not found`; err == nil || err.Error() != want {
+	if want := `conversion webhook for example.com/v1, Kind=Widget failed: ` +
+		`Post "https://nosuch.ns.svc:443/convert?timeout=30s": service "nosuch" not found`; err == nil || err.Error() != want {
 		t.Error(err)
 	}
 
@@ -650,7 +659,8 @@ func TestMisconfigured(t *testing.T) {
 	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v1); err != nil {
 		t.Error(err)
 	}
-	want := `conversion webhook for example.com/v1, Kind=Widget failed: failed calling webhook "conversion_webhook_for_widgets.example.com": unable to load root certificates: unable to parse bytes as PEM block`
+	want := `conversion webhook for example.com/v1, Kind=Widget failed: failed calling webhook ` +
+		`"conversion_webhook_for_widgets.example.com": unable to load root certificates: unable to parse bytes as PEM block`
 	if _, err := c.Convert(t.Context(), []*unstructured.Unstructured{widget(t, "a")}, v2); err == nil ||
 		err.Error() != want {
 		t.Error(err)
@@ -660,7 +670,9 @@ func TestMisconfigured(t *testing.T) {
 // FuzzAnswers checks that no response of a webhook causes a panic or an object other than the one that was sent.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
-		`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"a","namespace":"ns","uid":"u-a","labels":{"a":"b"}}}]}}`,
+		`{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1",` +
+			`"response":{"uid":"u","result":{"status":"Success"},` +
+			`"convertedObjects":[{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"a","namespace":"ns","uid":"u-a","labels":{"a":"b"}}}]}}`,
 		`{"response":{"convertedObjects":[null,1,{}]}}`, `{"kind":"Status","apiVersion":"v1"}`, `[]`, ``, `{"kind":3}`,
 	} {
 		f.Add([]byte(s))

@@ -158,11 +158,15 @@ func TestNotAcceptable(t *testing.T) {
 				" application/vnd.kubernetes.protobuf",
 		},
 		{"text/html", list,
-			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
+			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, " +
+				"application/vnd.kubernetes.protobuf, application/json;stream=watch, " +
+				"application/vnd.kubernetes.protobuf;stream=watch"},
 		{"application/json;as=Table", object,
-			"only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"},
+			"only the following media types are accepted: application/json, application/yaml, " +
+				"application/vnd.kubernetes.protobuf"},
 		{"application/yaml", watch,
-			"only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
+			"only the following media types are accepted: application/json;stream=watch, " +
+				"application/vnd.kubernetes.protobuf;stream=watch"},
 	} {
 		_, err := negotiate.Formats{}.Response(accepting(c.accept), c.on)
 		if !kerrors.IsNotAcceptable(err) || err.Error() != c.want {

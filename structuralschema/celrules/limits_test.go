@@ -26,7 +26,8 @@ func listObject(n int) map[string]any {
 
 const (
 	quadratic = `{"rule":"self.l.all(x, self.l.all(y, x == y))"}`
-	advice    = " (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+	advice    = " (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where " +
+		"arrays, maps, and strings are declared)"
 )
 
 func repeat(rule string, n int) []string {
@@ -51,7 +52,8 @@ func compareErrors(t *testing.T, errs field.ErrorList, want ...string) {
 func TestExpensiveRulesAreRefused(t *testing.T) {
 	s := parseSchema(t, listSchema(1500, quadratic))
 	compareErrors(t, Check(s, CheckOptions{Path: field.NewPath("schema"), Root: true}),
-		"schema.properties[spec].x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of 1.125900x"+advice)
+		"schema.properties[spec].x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds "+
+			"budget by factor of 1.125900x"+advice)
 }
 
 func TestExpensiveRulesOfUnchangedSchemasStay(t *testing.T) {
@@ -67,7 +69,8 @@ func TestRulesThatAreTooExpensiveTogetherAreRefused(t *testing.T) {
 	for _, unchanged := range []bool{false, true} {
 		errs := Check(s, CheckOptions{Path: field.NewPath("schema"), Root: true, Unchanged: unchanged})
 		compareErrors(t, errs, fmt.Sprintf(path, 0), fmt.Sprintf(path, 1), fmt.Sprintf(path, 2), fmt.Sprintf(path, 3),
-			"schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of 1.078980x"+advice)
+			"schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema "+
+				"exceeds budget by factor of 1.078980x"+advice)
 	}
 }
 
@@ -80,7 +83,8 @@ func TestCostsDoNotOverflow(t *testing.T) {
 	part := "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
 	compareErrors(t, Check(s, CheckOptions{Path: field.NewPath("schema"), Root: true}),
 		fmt.Sprintf(path, 0, own), fmt.Sprintf(path, 1, own), fmt.Sprintf(path, 0, part), fmt.Sprintf(path, 1, part),
-		"schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of more than 100x"+advice)
+		"schema: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema "+
+			"exceeds budget by factor of more than 100x"+advice)
 }
 
 func TestCallsOverTheLimitEndTheEvaluation(t *testing.T) {

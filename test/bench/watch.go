@@ -32,7 +32,7 @@ type fanOut struct {
 	opened                          func() error            // called before the events are created; may be nil
 	emit                            func(i int, r *request) // request i creates one event that contains mark and the time
 	inFlight                        int                     // the number of events being created at a time
-	pace                            float64                 // events created in a second; 0 means as many as inFlight allows
+	pace                            float64                 // events created in a second; 0 is no limit
 }
 
 // delivered is the result of a fan-out.

@@ -227,9 +227,12 @@ func reviews() map[string]string {
 			`"kind":"TokenReview","spec":{"token":"x","audiences":["a"]}}`,
 		"/apis/authentication.k8s.io/v1/selfsubjectreviews": `{"apiVersion":"authentication.k8s.io/v1",` +
 			`"kind":"SelfSubjectReview"}`,
-		ns + "/serviceaccounts/default/token": `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":["a"],"expirationSeconds":3600}}`,
-		ns + "/pods/x/eviction":               `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"x","namespace":"fuzz"},"deleteOptions":{"gracePeriodSeconds":1}}`,
-		ns + "/pods/x/binding":                `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"x"},"target":{"kind":"Node","name":"n"}}`,
+		ns + "/serviceaccounts/default/token": `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest",` +
+			`"spec":{"audiences":["a"],"expirationSeconds":3600}}`,
+		ns + "/pods/x/eviction": `{"apiVersion":"policy/v1","kind":"Eviction",` +
+			`"metadata":{"name":"x","namespace":"fuzz"},"deleteOptions":{"gracePeriodSeconds":1}}`,
+		ns + "/pods/x/binding": `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"x"},` +
+			`"target":{"kind":"Node","name":"n"}}`,
 	}
 }
 

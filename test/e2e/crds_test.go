@@ -56,8 +56,8 @@ func TestRealDefinitions(t *testing.T) {
 	}
 }
 
-// definitionsServer returns Keelson, or kube-apiserver if KEELSON_TEST_KUBE_APISERVER is set, to check the expectations of the
-// test against kube-apiserver.
+// definitionsServer returns Keelson, or kube-apiserver if KEELSON_TEST_KUBE_APISERVER is set, to check the expectations
+// of the test against kube-apiserver.
 func definitionsServer(t *testing.T, dir string) *apiServer {
 	t.Helper()
 	if os.Getenv("KEELSON_TEST_KUBE_APISERVER") != "" {

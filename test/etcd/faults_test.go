@@ -320,7 +320,7 @@ func TestNoSpace(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	s := start(t, 1, nil).open(t, etcd.Options{})
-	for _, size := range []int{1600 << 10, 3 << 20, 5 << 20} { // above etcd's limit; above the limit of gRPC, which applies first
+	for _, size := range []int{1600 << 10, 3 << 20, 5 << 20} { // above the limits of etcd and of gRPC
 		_, err := s.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put("/big", make([]byte, size))}})
 		if !errors.Is(err, storage.ErrTooLarge) {
 			t.Errorf("%d bytes: %v", size, err)

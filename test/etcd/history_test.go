@@ -135,7 +135,8 @@ func TestStalledWatchersOfOldRevisions(t *testing.T) {
 	}
 	open := streamsOf(t, member.Client)
 	time.Sleep(3 * time.Second) // so that the watchers stall
-	t.Logf("%d watchers stalled over %d updates of %d bytes: %d streams, then %d; etcd %d MiB before, %d MiB now, %d MiB at most",
+	t.Logf("%d watchers stalled over %d updates of %d bytes: %d streams, then %d; "+
+		"etcd %d MiB before, %d MiB now, %d MiB at most",
 		watchers, updates, size, open, streamsOf(t, member.Client), before, memoryOf(t, pid, "VmRSS"), memoryOf(t, pid,
 			"VmHWM"))
 	const feed, histories = 1, 4

@@ -225,7 +225,8 @@ func (f *fleet) attack(t *testing.T, r row) {
 	}
 	b.client.close()
 	a.anonymous.close()
-	t.Logf("cpu %v, peak +%.1f MiB, heap afterwards %+.1f MiB, allocated %.1f MiB, goroutines %+d, %d reads of a bystander, the longest %v",
+	t.Logf("cpu %v, peak +%.1f MiB, heap afterwards %+.1f MiB, allocated %.1f MiB, goroutines %+d, "+
+		"%d reads of a bystander, the longest %v",
 		after.cpu-before.cpu, mib(after.peak-before.resident), mib(after.Heap-before.Heap),
 		mib(after.Allocated-before.Allocated),
 		after.Goroutines-before.Goroutines, reads, b.longest.Round(time.Millisecond))
