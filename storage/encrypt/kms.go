@@ -286,6 +286,8 @@ func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte
 	}
 }
 
+// decrypt calls the plug-in to decrypt the key of an envelope, and adds it to the cache. obtain runs it once at a time
+// for each key.
 func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte) error {
 	if p.decryptedKey(hash) != nil {
 		return nil // another call has just decrypted it
