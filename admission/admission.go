@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"slices"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,9 @@ type Attributes struct {
 	// subresource; nil for a deletion. Old is the object before, nil on Create; it must not be changed.
 	Object, Old registry.Object
 	Options     Options
+	// Reinvoke is set by a mutating plug-in that has changed the object in a way that the plug-ins before it
+	// may not expect: all of them run once more. Reinvoked is true in that second pass.
+	Reinvoke, Reinvoked bool
 	// User sent the request; nil is the server itself.
 	User *request.User
 }
@@ -132,33 +136,75 @@ type Plugin struct {
 	// Name is the name in kube-apiserver's --enable-admission-plugins.
 	Name string
 	// Mutate may change a.Object. It runs before the object is prepared and
-	// validated and after its managedFields were made: what it sets has no owner.
+	// validated and after its managedFields were made: what it sets has no owner. It may run a second time
+	// for the same write: see Attributes.Reinvoke.
 	Mutate func(ctx context.Context, a *Attributes) error
 	// Validate judges the object that is going to be stored; it must not change
 	// it.
 	Validate func(ctx context.Context, a *Attributes) error
 }
 
+// Pass is one of the two passes of a chain over a write.
+type Pass int
+
+const (
+	// Mutating is the pass that may change the object.
+	Mutating Pass = iota
+	// Validating is the pass that may only refuse it.
+	Validating
+)
+
+// String returns the pass as kube-apiserver's metrics name it.
+func (p Pass) String() string { return [...]string{"admit", "validate"}[p] }
+
+// Observer records how long admission takes, by the names of Pass and Operation. rejected is true if the write was
+// refused.
+type Observer interface {
+	// Plugin records the call of one plug-in.
+	Plugin(name, pass, operation string, rejected bool, took time.Duration)
+	// Step records a whole pass.
+	Step(pass, operation string, rejected bool, took time.Duration)
+}
+
 // Chain runs plug-ins in order; the first error ends it. A nil chain admits
 // everything.
-type Chain struct{ plugins []Plugin }
+type Chain struct {
+	passes   [2][]step
+	observer Observer
+}
 
-// NewChain makes a chain of plug-ins, the first one first.
-func NewChain(plugins ...Plugin) *Chain { return &Chain{plugins} }
+// step is a plug-in in one pass.
+type step struct {
+	name string
+	run  func(ctx context.Context, a *Attributes) error
+}
 
-// Mutate runs the plug-ins' Mutate.
+// NewChain returns a chain of plug-ins, the first one first. The observer may be nil.
+func NewChain(observer Observer, plugins ...Plugin) *Chain {
+	c := &Chain{observer: observer}
+	for _, p := range plugins {
+		if p.Mutate != nil {
+			c.passes[Mutating] = append(c.passes[Mutating], step{p.Name, p.Mutate})
+		}
+		if p.Validate != nil {
+			c.passes[Validating] = append(c.passes[Validating], step{p.Name, p.Validate})
+		}
+	}
+	return c
+}
+
+// Mutate runs the plug-ins' Mutate, and all of them once more if one of them has asked for that by
+// Attributes.Reinvoke.
 func (c *Chain) Mutate(ctx context.Context, a *Attributes) error {
 	if c == nil {
 		return nil
 	}
-	for i := range c.plugins {
-		if f := c.plugins[i].Mutate; f != nil {
-			if err := f(ctx, a); err != nil {
-				return err
-			}
-		}
+	err := c.run(ctx, a, Mutating)
+	if err == nil && a.Reinvoke {
+		a.Reinvoked = true
+		err = c.run(ctx, a, Mutating)
 	}
-	return nil
+	return err
 }
 
 // Validate runs the plug-ins' Validate.
@@ -166,12 +212,29 @@ func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
 	if c == nil {
 		return nil
 	}
-	for i := range c.plugins {
-		if f := c.plugins[i].Validate; f != nil {
-			if err := f(ctx, a); err != nil {
+	return c.run(ctx, a, Validating)
+}
+
+func (c *Chain) run(ctx context.Context, a *Attributes, pass Pass) (err error) {
+	if c.observer == nil {
+		for i := range c.passes[pass] {
+			if err = c.passes[pass][i].run(ctx, a); err != nil {
 				return err
 			}
 		}
+		return nil
 	}
-	return nil
+	begin, operation := time.Now(), a.Operation.String()
+	at := begin
+	for i := range c.passes[pass] {
+		step := &c.passes[pass][i]
+		err = step.run(ctx, a)
+		now := time.Now()
+		c.observer.Plugin(step.name, pass.String(), operation, err != nil, now.Sub(at))
+		if at = now; err != nil {
+			break
+		}
+	}
+	c.observer.Step(pass.String(), operation, err != nil, at.Sub(begin))
+	return err
 }

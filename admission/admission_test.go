@@ -23,6 +23,7 @@ func TestChainRunsInOrderUntilAnError(t *testing.T) {
 		}
 	}
 	c := NewChain(
+		nil,
 		Plugin{Name: "a", Mutate: note("mutate a", nil), Validate: note("validate a", nil)},
 		Plugin{Name: "b", Validate: note("validate b", refused)},
 		Plugin{Name: "c", Mutate: note("mutate c", nil), Validate: note("validate c", nil)},

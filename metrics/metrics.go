@@ -28,6 +28,7 @@ type Metrics struct {
 	late         *prometheus.CounterVec
 	authn        *authentication
 	authz        *authorization
+	admission    *Admission
 	healthchecks *prometheus.CounterVec
 	healthcheck  *prometheus.GaugeVec
 }
@@ -70,6 +71,7 @@ func New(build Build) *Metrics {
 
 	m.authn = newAuthentication(m.registry)
 	m.authz = newAuthorization(m.registry)
+	m.admission = newAdmission(m.registry)
 
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "kubernetes_build_info",

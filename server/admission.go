@@ -1,6 +1,10 @@
 package server
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/plugin/certificates"
 	"github.com/keelson-dev/keelson/admission/plugin/ingressclass"
@@ -16,21 +20,189 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-// admissionChain returns the admission plugins in the order of kube-apiserver. Some ask the authorizer z whether
-// the user has further permissions. The plugins in last validate what the others have changed.
-func admissionChain(reg *registry.Registry, z authz.Authorizer, last ...admission.Plugin) *admission.Chain {
-	return admission.NewChain(append([]admission.Plugin{
-		lifecycle.Plugin(reg),
-		serviceaccount.Plugin(reg),
-		taint.Plugin(),
-		priority.Plugin(reg),
-		toleration.Plugin(),
-		protection.Plugin(),
-		certificates.Approval(z),
-		certificates.Signing(z),
-		certificates.SubjectRestriction(),
-		ingressclass.Plugin(reg),
-		storageclass.Plugin(reg),
-		unenforced.Plugin(),
-	}, last...)...)
+// AdmissionConfig configures which admission plug-ins run, and how.
+type AdmissionConfig struct {
+	// Enable and Disable name plug-ins that run, or do not, other than by default. A name may not be in both.
+	Enable, Disable []string
+	// Only, unless it is nil, names all plug-ins that run; Enable and Disable must be empty then.
+	Only []string
+	// ConfigFile is an AdmissionConfiguration (apiserver.config.k8s.io/v1) with the configurations of single
+	// plug-ins; empty means that there are none.
+	ConfigFile string
+	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are how long a pod stays on a node that is not
+	// ready or not reachable, unless the pod's own tolerations say otherwise.
+	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
+}
+
+// DefaultAdmission returns the configuration of admission without flags.
+func DefaultAdmission() AdmissionConfig {
+	return AdmissionConfig{
+		NotReadyTolerationSeconds: toleration.DefaultSeconds, UnreachableTolerationSeconds: toleration.DefaultSeconds,
+	}
+}
+
+// admissionOptions are what plug-ins are made of.
+type admissionOptions struct {
+	config   *AdmissionConfig
+	registry *registry.Registry
+	// authorizer says whether a user has further permissions.
+	authorizer authz.Authorizer
+	observer   admission.Observer
+	// last are plug-ins behind all others, which cannot be switched off.
+	last []admission.Plugin
+}
+
+// admissionPlugin is a plug-in by its name in --enable-admission-plugins.
+type admissionPlugin struct {
+	name string
+	off  bool // unless it is enabled by name
+	// make makes the plug-in. config is its own configuration in JSON or YAML, nil if none was given. make is nil
+	// for a plug-in that this server does not have yet.
+	make func(o *admissionOptions, config []byte) (admission.Plugin, error)
+}
+
+// admissionPlugins returns all plug-ins of kube-apiserver in the order in which they run.
+func admissionPlugins() []admissionPlugin {
+	return []admissionPlugin{
+		{name: "AlwaysAdmit", off: true},
+		{name: "NamespaceAutoProvision", off: true},
+		{name: "NamespaceLifecycle", make: plain(func(o *admissionOptions) admission.Plugin {
+			return lifecycle.Plugin(o.registry)
+		})},
+		{name: "NamespaceExists", off: true},
+		{name: "LimitPodHardAntiAffinityTopology", off: true},
+		{name: "LimitRanger"},
+		{name: "ServiceAccount", make: plain(func(o *admissionOptions) admission.Plugin {
+			return serviceaccount.Plugin(o.registry)
+		})},
+		{name: "NodeRestriction", off: true},
+		{name: "TaintNodesByCondition", make: plain(func(*admissionOptions) admission.Plugin { return taint.Plugin() })},
+		{name: "AlwaysPullImages", off: true},
+		{name: "ImagePolicyWebhook", off: true},
+		{name: "PodSecurity"},
+		{name: "PodNodeSelector", off: true},
+		{name: "Priority", make: plain(func(o *admissionOptions) admission.Plugin { return priority.Plugin(o.registry) })},
+		{name: "DefaultTolerationSeconds", make: plain(func(o *admissionOptions) admission.Plugin {
+			return toleration.Plugin(o.config.NotReadyTolerationSeconds, o.config.UnreachableTolerationSeconds)
+		})},
+		{name: "PodTolerationRestriction", off: true},
+		{name: "EventRateLimit", off: true},
+		{name: "ExtendedResourceToleration", off: true},
+		{name: "DefaultStorageClass", make: plain(func(o *admissionOptions) admission.Plugin {
+			return storageclass.Plugin(o.registry)
+		})},
+		{name: "StorageObjectInUseProtection", make: plain(func(*admissionOptions) admission.Plugin {
+			return protection.Plugin()
+		})},
+		{name: "PodGroupProtection"},
+		{name: "OwnerReferencesPermissionEnforcement", off: true},
+		{name: "PersistentVolumeClaimResize"},
+		{name: "RuntimeClass"},
+		{name: "CertificateApproval", make: plain(func(o *admissionOptions) admission.Plugin {
+			return certificates.Approval(o.authorizer)
+		})},
+		{name: "CertificateSigning", make: plain(func(o *admissionOptions) admission.Plugin {
+			return certificates.Signing(o.authorizer)
+		})},
+		{name: "ClusterTrustBundleAttest"},
+		{name: "CertificateSubjectRestriction", make: plain(func(*admissionOptions) admission.Plugin {
+			return certificates.SubjectRestriction()
+		})},
+		{name: "DefaultIngressClass", make: plain(func(o *admissionOptions) admission.Plugin {
+			return ingressclass.Plugin(o.registry)
+		})},
+		{name: "PodTopologyLabels"},
+		{name: "PodGroupWorkloadExists"},
+		{name: "NodeDeclaredFeatureValidator"},
+		{name: "JobValidation"},
+		{name: "PodResizeValidator"},
+		{name: "DenyServiceExternalIPs", off: true},
+		{name: "MutatingAdmissionPolicy"},
+		{name: "MutatingAdmissionWebhook"},
+		{name: "ValidatingAdmissionPolicy"},
+		{name: "ValidatingAdmissionWebhook"},
+		{name: "ResourceQuota"},
+		{name: "AlwaysDeny", off: true},
+	}
+}
+
+// plain adapts a plug-in that has no configuration of its own.
+func plain(build func(*admissionOptions) admission.Plugin) func(*admissionOptions, []byte) (admission.Plugin, error) {
+	return func(o *admissionOptions, config []byte) (admission.Plugin, error) {
+		if config != nil {
+			return admission.Plugin{}, errors.New("the plug-in has no configuration")
+		}
+		return build(o), nil
+	}
+}
+
+// newAdmission returns the chain of the plug-ins that are switched on.
+func newAdmission(o *admissionOptions) (*admission.Chain, error) {
+	all := admissionPlugins()
+	if err := o.config.validate(all); err != nil {
+		return nil, err
+	}
+	configs, err := readAdmissionConfig(o.config.ConfigFile, all)
+	if err != nil {
+		return nil, err
+	}
+	var chain []admission.Plugin
+	for i := range all {
+		p := &all[i]
+		if p.make == nil || !o.config.enables(p) {
+			continue
+		}
+		made, err := p.make(o, configs[p.name])
+		if err != nil {
+			return nil, fmt.Errorf("admission plug-in %s: %w", p.name, err)
+		}
+		chain = append(chain, made)
+	}
+	chain = append(chain, unenforced.Plugin())
+	return admission.NewChain(o.observer, append(chain, o.last...)...), nil
+}
+
+// enables returns whether a plug-in is switched on.
+func (c *AdmissionConfig) enables(p *admissionPlugin) bool {
+	switch {
+	case c.Only != nil:
+		return slices.Contains(c.Only, p.name)
+	case p.off:
+		return slices.Contains(c.Enable, p.name)
+	}
+	return !slices.Contains(c.Disable, p.name)
+}
+
+// validate checks the names of plug-ins.
+func (c *AdmissionConfig) validate(all []admissionPlugin) error {
+	var errs []error
+	if c.Only != nil && len(c.Enable)+len(c.Disable) > 0 {
+		errs = append(errs, errors.New(
+			"admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"))
+	}
+	known := func(flag string, names []string, runs bool) {
+		for _, name := range names {
+			i := slices.IndexFunc(all, func(p admissionPlugin) bool { return p.name == name })
+			switch {
+			case i < 0:
+				errs = append(errs, fmt.Errorf("%s plugin %q is unknown", flag, name))
+			case runs && all[i].off && all[i].make == nil:
+				errs = append(errs, fmt.Errorf("%s plugin %q is not part of this version of the server", flag, name))
+			}
+		}
+	}
+	known("admission-control", c.Only, true)
+	known("enable-admission-plugins", c.Enable, true)
+	known("disable-admission-plugins", c.Disable, false)
+	var overlap []string
+	for _, name := range c.Enable {
+		if slices.Contains(c.Disable, name) && !slices.Contains(overlap, name) {
+			overlap = append(overlap, name)
+		}
+	}
+	if slices.Sort(overlap); len(overlap) > 0 {
+		errs = append(errs,
+			fmt.Errorf("%v in enable-admission-plugins and disable-admission-plugins overlapped", overlap))
+	}
+	return errors.Join(errs...)
 }

@@ -59,8 +59,14 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a := &api{registry: o.registry}
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
-	judges := append(o.config.judges, o.authorization.guardRoles())
-	a.writes = write.New(o.registry, admissionChain(o.registry, o.authorization, judges...), o.authorization, time.Now)
+	chain, err := newAdmission(&admissionOptions{
+		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
+		last: append(o.config.judges, o.authorization.guardRoles()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.writes = write.New(o.registry, chain, o.authorization, time.Now)
 	a.handler = rest.New(rest.Options{
 		Registry: o.registry, Writes: a.writes,
 		Authorizer: o.authorization, Answers: answers,
@@ -77,7 +83,6 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
 	a.discovery = discovery.New(a.resources, o.hostPort)
 	a.client = client.New(a.resources, a.writes, fieldManager)
-	var err error
 	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}

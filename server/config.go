@@ -54,6 +54,9 @@ type Config struct {
 	// Authorization configures authorization.
 	Authorization AuthorizationConfig
 
+	// Admission configures the admission plug-ins.
+	Admission AdmissionConfig
+
 	// Audit configures the audit log.
 	Audit AuditConfig
 	// Filters configures the filters of requests.
@@ -135,6 +138,7 @@ func DefaultConfig() Config {
 		ServiceNodePortRange:   serviceallocator.DefaultNodePorts.String(),
 		DefaultServiceAccounts: true,
 		Authorization:          DefaultAuthorization(),
+		Admission:              DefaultAdmission(),
 		Authentication:         DefaultAuthentication(),
 		Audit:                  defaultAudit(),
 		ControlPlane:           ControlPlaneConfig{EndpointReconciler: ReconcilerLease},

@@ -145,7 +145,18 @@ func asked(line string) []string { return []string{"mutate " + line, "validate "
 // TestPluginsIgnoreWritesWithoutAnObject: no plug-in expects an object of a deletion or a connection.
 func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	s := start(t, testConfig(t))
-	chain := admissionChain(s.api.registry, s.authorization, s.authorization.guardRoles())
+	config := DefaultAdmission()
+	for _, p := range admissionPlugins() {
+		if p.off && p.make != nil && p.name != "AlwaysDeny" {
+			config.Enable = append(config.Enable, p.name)
+		}
+	}
+	chain, err := newAdmission(&admissionOptions{
+		config: &config, registry: s.api.registry, authorizer: s.authorization, last: []admission.Plugin{s.authorization.guardRoles()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	user := &request.User{Name: "ann"}
 	ctx := request.WithUser(request.WithInfo(t.Context(), &request.Info{}), user)
 	for _, r := range s.api.registry.Resources() {

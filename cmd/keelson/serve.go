@@ -73,6 +73,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	)
 	authenticationFlags(f, &config.Authentication)
 	authorizationFlags(f, &config.Authorization)
+	admissionFlags(f, &config.Admission)
 	auditFlags(f, &config.Audit)
 	filterFlags(f, &config.Filters)
 	controlPlaneFlags(f, &config.ControlPlane)

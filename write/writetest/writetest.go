@@ -42,7 +42,7 @@ func (w *Writer) target(r *registry.Resource) *registry.Served {
 func (w *Writer) do(ctx context.Context, r write.Request, o Options) (registry.Result, error) {
 	p := *w.pipeline
 	if o.Admit != nil {
-		p.Admission = admission.NewChain(admission.Plugin{Validate: func(ctx context.Context, a *admission.Attributes) error {
+		p.Admission = admission.NewChain(nil, admission.Plugin{Validate: func(ctx context.Context, a *admission.Attributes) error {
 			return o.Admit(ctx, a.Object, a.Old)
 		}})
 	}

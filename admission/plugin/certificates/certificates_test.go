@@ -94,13 +94,13 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 		},
 		"the request itself": {nil, update("", certificate), ""},
 	} {
-		chain := admission.NewChain(Approval(c.permits), Signing(c.permits))
+		chain := admission.NewChain(nil, Approval(c.permits), Signing(c.permits))
 		err := chain.Validate(user, c.in)
 		if got := message(err); got != c.want || err != nil && !kerrors.IsForbidden(err) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 	}
-	if err := admission.NewChain(Approval(permits{}), Signing(permits{})).Validate(
+	if err := admission.NewChain(nil, Approval(permits{}), Signing(permits{})).Validate(
 		t.Context(), update("approval", condition),
 	); err != nil {
 		t.Errorf("the server itself: %v", err)

@@ -13,28 +13,33 @@ import (
 
 var pods = corev1.Resource("pods")
 
-// seconds is how long a pod stays.
-const seconds = 300
+// DefaultSeconds is how long a pod stays by default.
+const DefaultSeconds = 300
 
-// tolerated are the taints that the node lifecycle controller adds to such a node.
-var tolerated = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
-
-// Plugin returns the plug-in.
-func Plugin() admission.Plugin {
-	return admission.Plugin{Name: "DefaultTolerationSeconds", Mutate: mutate}
+// Plugin returns the plug-in. A pod stays notReady seconds on a node that is not ready, and unreachable seconds on one
+// that is unreachable.
+func Plugin(notReady, unreachable int64) admission.Plugin {
+	p := plugin{{corev1.TaintNodeNotReady, notReady}, {corev1.TaintNodeUnreachable, unreachable}}
+	return admission.Plugin{Name: "DefaultTolerationSeconds", Mutate: p.mutate}
 }
 
-func mutate(_ context.Context, a *admission.Attributes) error {
+// plugin has the taints that the node lifecycle controller adds to such a node, and how long they are tolerated.
+type plugin [2]struct {
+	taint   string
+	seconds int64
+}
+
+func (p plugin) mutate(_ context.Context, a *admission.Attributes) error {
 	if !a.Is(pods, admission.Create, admission.Update) {
 		return nil
 	}
 	spec := &a.Object.(*corev1.Pod).Spec
 	sent := spec.Tolerations
-	for _, key := range tolerated {
-		if !hasEvictionToleration(sent, key) {
+	for _, t := range p {
+		if !hasEvictionToleration(sent, t.taint) {
 			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-				TolerationSeconds: ptr.To[int64](seconds),
+				Key: t.taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+				TolerationSeconds: ptr.To(t.seconds),
 			})
 		}
 	}

@@ -23,7 +23,7 @@ func TestTolerations(t *testing.T) {
 		"none":        {nil, []string{ready, reached}},
 		"another key": {[]corev1.Toleration{{Key: "a", Operator: exists}}, []string{"a::", ready, reached}},
 		"one of them": {
-			[]corev1.Toleration{{Key: tolerated[0], Operator: exists, Effect: noExecute, TolerationSeconds: ptr.To[int64](5)}},
+			[]corev1.Toleration{{Key: corev1.TaintNodeNotReady, Operator: exists, Effect: noExecute, TolerationSeconds: ptr.To[int64](5)}},
 			[]string{"node.kubernetes.io/not-ready:NoExecute:5", reached},
 		},
 		"all": {[]corev1.Toleration{{Operator: exists}}, []string{"::"}},
@@ -34,8 +34,8 @@ func TestTolerations(t *testing.T) {
 		"all executions": {[]corev1.Toleration{{Operator: exists, Effect: noExecute}}, []string{":NoExecute:"}},
 		"both": {
 			[]corev1.Toleration{
-				{Key: tolerated[1], Operator: exists},
-				{Key: tolerated[0], Operator: corev1.TolerationOpEqual, Value: "x", Effect: noExecute},
+				{Key: corev1.TaintNodeUnreachable, Operator: exists},
+				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpEqual, Value: "x", Effect: noExecute},
 			},
 			[]string{"node.kubernetes.io/unreachable::", "node.kubernetes.io/not-ready:NoExecute:"},
 		},
@@ -44,7 +44,7 @@ func TestTolerations(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: slices.Clone(c.sent)}}
 			a := admissiontest.Creation(pods, pod)
 			a.Operation = operation
-			if err := Plugin().Mutate(t.Context(), a); err != nil {
+			if err := Plugin(DefaultSeconds, DefaultSeconds).Mutate(t.Context(), a); err != nil {
 				t.Fatal(err)
 			}
 			if got := shown(pod.Spec.Tolerations); !slices.Equal(got, c.want) {
@@ -55,7 +55,7 @@ func TestTolerations(t *testing.T) {
 	pod := &corev1.Pod{}
 	a := admissiontest.Change(pods, pod, &corev1.Pod{})
 	a.Subresource = "status"
-	if err := Plugin().Mutate(t.Context(), a); err != nil || pod.Spec.Tolerations != nil {
+	if err := Plugin(DefaultSeconds, DefaultSeconds).Mutate(t.Context(), a); err != nil || pod.Spec.Tolerations != nil {
 		t.Errorf("a subresource got %v, %v", pod.Spec.Tolerations, err)
 	}
 }

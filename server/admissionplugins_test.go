@@ -1,0 +1,107 @@
+package server
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestAdmissionNames checks which plug-ins the flags switch on, and which names they refuse.
+func TestAdmissionNames(t *testing.T) {
+	all := admissionPlugins()
+	if len(all) != 41 {
+		t.Errorf("there are %d plug-ins; kube-apiserver 1.36 has 41", len(all))
+	}
+	running := func(c AdmissionConfig) (names []string) {
+		for i := range all {
+			if c.enables(&all[i]) {
+				names = append(names, all[i].name)
+			}
+		}
+		return names
+	}
+	if got := len(running(AdmissionConfig{})); got != 27 {
+		t.Errorf("%d plug-ins run by default, not 27", got)
+	}
+	if got := len(running(AdmissionConfig{Disable: []string{"Priority"}})); got != 26 {
+		t.Errorf("%d plug-ins run without Priority, not 26", got)
+	}
+	only := running(AdmissionConfig{Only: []string{"Priority", "NamespaceLifecycle"}})
+	if strings.Join(only, " ") != "NamespaceLifecycle Priority" {
+		t.Errorf("two plug-ins by --admission-control: %v", only)
+	}
+	for _, c := range []struct {
+		config AdmissionConfig
+		want   string
+	}{
+		{AdmissionConfig{Enable: []string{"Prority"}}, `enable-admission-plugins plugin "Prority" is unknown`},
+		{AdmissionConfig{Disable: []string{"Prority"}}, `disable-admission-plugins plugin "Prority" is unknown`},
+		{AdmissionConfig{Only: []string{"Prority"}}, `admission-control plugin "Prority" is unknown`},
+		{AdmissionConfig{Enable: []string{"Priority"}, Disable: []string{"Priority"}},
+			"[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
+		{AdmissionConfig{Only: []string{}, Disable: []string{"Priority"}}, "mutually exclusive"},
+		{AdmissionConfig{Enable: []string{"Priority"}}, ""},
+	} {
+		err := c.config.validate(all)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%+v: %v", c.config, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%+v: %v, not %q", c.config, err, c.want)
+		}
+	}
+}
+
+// TestAdmissionConfigFile reads configurations of plug-ins from a file, and from a file that this one names.
+func TestAdmissionConfigFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "admission.yaml")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	write("limits.yaml", "kind: Configuration\n")
+	write("admission.yaml", head+"- {name: EventRateLimit, path: limits.yaml}\n- {name: PodSecurity, configuration: {a: b}}\n")
+	configs, err := readAdmissionConfig(file, admissionPlugins())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(configs["EventRateLimit"]); got != "kind: Configuration\n" {
+		t.Errorf("from a file of its own: %q", got)
+	}
+	if got := string(configs["PodSecurity"]); got != `{"a":"b"}` {
+		t.Errorf("from the file itself: %q", got)
+	}
+	for text, want := range map[string]string{
+		head + "- {name: Unknown}\n":                                         `plug-in "Unknown": it is unknown`,
+		head + "- {name: PodSecurity, path: missing.yaml}\n":                 "no such file",
+		head + "- {name: PodSecurity, path: a, configuration: {}}\n":         "a configuration and a path",
+		"apiVersion: v1\nkind: AdmissionConfiguration\n":                     `of kind "AdmissionConfiguration" of "v1"`,
+		head + "- {name: PodSecurity, configuratoin: {}}\n":                  "configuratoin",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EgressSelectorConfig": `of kind "EgressSelectorConfig"`,
+	} {
+		write("admission.yaml", text)
+		if _, err := readAdmissionConfig(file, admissionPlugins()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, not %q", text, err, want)
+		}
+	}
+}
+
+// TestBadAdmissionEndsTheStart: a server with a wrong name does not start.
+func TestBadAdmissionEndsTheStart(t *testing.T) {
+	c := testConfig(t)
+	c.Admission.Enable = []string{"Nothing"}
+	s, err := Start(context.Background(), c)
+	if err == nil {
+		_ = s.Stop(context.Background()) // the test fails anyway
+		t.Fatal("the server was started")
+	}
+	if !strings.Contains(err.Error(), `enable-admission-plugins plugin "Nothing" is unknown`) {
+		t.Error(err)
+	}
+}
