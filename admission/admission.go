@@ -135,7 +135,7 @@ func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
 type Plugin struct {
 	// Name is the name in kube-apiserver's --enable-admission-plugins.
 	Name string
-	// Mutate may change a.Object. It runs before the object is prepared and
+	// Mutate may change a.Object, or replace it by another object of the same type. It runs before the object is prepared and
 	// validated and after its managedFields were made: what it sets has no owner. It may run a second time
 	// for the same write: see Attributes.Reinvoke.
 	Mutate func(ctx context.Context, a *Attributes) error

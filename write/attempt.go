@@ -169,7 +169,10 @@ func (a *attempt) mutate(ctx context.Context) error {
 	if a.p.Admission == nil || a.Admitted {
 		return nil
 	}
-	return a.p.Admission.Mutate(ctx, a.attributes(ctx, a.obj, a.shown(a.old())))
+	attributes := a.attributes(ctx, a.obj, a.shown(a.old()))
+	err := a.p.Admission.Mutate(ctx, attributes)
+	a.obj = attributes.Object
+	return err
 }
 
 // shown is an object as admission sees it.

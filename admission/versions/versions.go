@@ -1,0 +1,165 @@
+// Package versions shows the objects of writes to webhooks and policies in the version that they ask for.
+package versions
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme"
+)
+
+// Versions converts objects between the versions of their kinds. Its methods may be called concurrently.
+type Versions struct{ resources *directory.Directory }
+
+// New returns the versions of the resources in a directory.
+func New(resources *directory.Directory) *Versions { return &Versions{resources} }
+
+// Equivalents returns the resources other than gvr that have the same objects: custom resources of the same definition,
+// and built-in ones that are stored together. The kind is that of the subresource if that has a kind of its own.
+func (v *Versions) Equivalents(gvr schema.GroupVersionResource, subresource string) []admission.Names {
+	own := v.resources.Find(gvr)
+	if own == nil {
+		return nil
+	}
+	var out []admission.Names
+	for _, gv := range v.resources.GroupVersions() {
+		other := v.resources.Find(gv.WithResource(gvr.Resource))
+		if other == nil || other.GVR == gvr || other.Source != own.Source {
+			continue
+		}
+		if other.GVR.Group != gvr.Group && own.Source != directory.BuiltIn {
+			continue
+		}
+		if names, ok := v.sameObjects(own, other, subresource); ok {
+			out = append(out, names)
+		}
+	}
+	return out
+}
+
+// sameObjects returns the names of other if it has the same objects as own.
+func (v *Versions) sameObjects(own, other *directory.Resource, subresource string) (names admission.Names, same bool) {
+	ctx := context.Background() // neither waits for more than a definition that is being replaced
+	a, done, err := own.Open(ctx)
+	if err != nil {
+		return names, false
+	}
+	defer done()
+	b, doneOther, err := other.Open(ctx)
+	if err != nil {
+		return names, false
+	}
+	defer doneOther()
+	if own.Source == directory.BuiltIn && a.Resource != b.Resource {
+		return names, false
+	}
+	names = admission.Names{Kind: b.GVK, Resource: b.GVR}
+	if subresource == "" {
+		return names, true
+	}
+	sub := b.Kind.Subresource(subresource)
+	if sub == nil {
+		return names, false
+	}
+	names.Kind = b.KindOf(sub)
+	return names, true
+}
+
+// Convert returns an object of a write, which is in the storage version, in the version of names. The result is the
+// object itself if that is its version already; it must not be changed.
+func (v *Versions) Convert(
+	ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names,
+) (registry.Object, error) {
+	if obj == nil || names.Kind == a.Stored.Kind {
+		return obj, nil
+	}
+	served, done, err := v.open(ctx, names.Resource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if names.Kind != served.GVK { // the body of a subresource, which has one version
+		return obj, nil
+	}
+	return served.ToVersion(ctx, obj, served.Version)
+}
+
+// Document returns an object of a write as a JSON document with apiVersion and kind, in the version of names. It
+// returns nil for no object.
+func (v *Versions) Document(
+	ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names,
+) ([]byte, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	obj, err := v.Convert(ctx, a, obj, names)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := obj.(runtime.Unstructured); ok {
+		return scheme.MarshalTree(obj)
+	}
+	item, err := scheme.EncodeItem(obj)
+	if err != nil {
+		return nil, err
+	}
+	return scheme.AppendJSONObject(nil, scheme.JSONHead(names.Kind), item), nil
+}
+
+// Replace replaces the content of a.Object by a JSON document in the version of names, with the defaults of that
+// version.
+func (v *Versions) Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names) error {
+	served, done, err := v.open(ctx, names.Resource)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if names.Kind != served.GVK {
+		return v.replaceBody(a, document, names)
+	}
+	d := served.Decoder()
+	obj := served.Version.New()
+	d.New = func() runtime.Object { return obj }
+	if _, err := d.DecodePatched(document, false); err != nil {
+		return err
+	}
+	if _, err := served.Coerce(obj, false); err != nil {
+		return err
+	}
+	if served.Version.Default != nil {
+		served.Version.Default(obj)
+	}
+	if names.Kind != a.Stored.Kind {
+		if obj, err = served.ToStorage(ctx, obj, served.Version); err != nil {
+			return err
+		}
+	}
+	a.Object = obj
+	return nil
+}
+
+// replaceBody replaces the body of a subresource that has a kind of its own.
+func (v *Versions) replaceBody(a *admission.Attributes, document []byte, names admission.Names) error {
+	obj := reflect.New(reflect.TypeOf(a.Object).Elem()).Interface().(registry.Object)
+	d := scheme.Decoder{GVK: names.Kind, New: func() runtime.Object { return obj }}
+	if _, err := d.DecodePatched(document, false); err != nil {
+		return err
+	}
+	a.Object = obj
+	return nil
+}
+
+func (v *Versions) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {
+	found := v.resources.Find(gvr)
+	if found == nil {
+		return nil, nil, fmt.Errorf("%s is not served", gvr)
+	}
+	return found.Open(ctx)
+}
