@@ -102,7 +102,7 @@ func validateNodeResources(n *corev1.Node, path *field.Path) field.ErrorList {
 // ones such as pods, and extended resources.
 func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	errs := ValidateNonNegativeQuantity(q, path)
-	if (isCounted(string(name)) || isExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
+	if (isCounted(string(name)) || IsExtendedResource(string(name))) && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
 	}
 	return errs

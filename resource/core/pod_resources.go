@@ -26,7 +26,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if r == nil {
 		return
 	}
-	for name, q := range aggregateContainerResources(s,
+	for name, q := range AggregateContainerResources(s,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }) {
 		if _, ok := r.Limits[name]; hugePages(name) && !ok {
 			if r.Limits == nil {
@@ -42,7 +42,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if requests == nil {
 		requests = corev1.ResourceList{}
 	}
-	for name, q := range aggregateContainerResources(s,
+	for name, q := range AggregateContainerResources(s,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }) {
 		if _, ok := requests[name]; !ok && isPodLevelResource(name) && !hugePages(name) {
 			requests[name] = q
@@ -58,10 +58,10 @@ func defaultPodResources(s *corev1.PodSpec) {
 	}
 }
 
-// aggregateContainerResources returns the most that the containers of a pod need at one time.
+// AggregateContainerResources returns the most that the containers of a pod need at one time.
 // This is the sum of the regular containers and sidecars or, if larger, an init container
 // together with the sidecars that are started before it.
-func aggregateContainerResources(
+func AggregateContainerResources(
 	s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList,
 ) corev1.ResourceList {
 	total, sidecars, starting := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
@@ -105,9 +105,9 @@ func maxResources(to, list corev1.ResourceList) {
 	}
 }
 
-// qosClass returns the quality of service class. It depends on the requests and limits of CPU
+// QOSClass returns the quality of service class. It depends on the requests and limits of CPU
 // and memory of the pod or, if the pod has no resources, of all containers.
-func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
+func QOSClass(s *corev1.PodSpec) corev1.PodQOSClass {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	guaranteed := true
 	count := func(r *corev1.ResourceRequirements) {

@@ -45,7 +45,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, p.validatePodSecurityContext(s.SecurityContext, path.Child("securityContext"))...)
 	errs = append(errs, validateAffinity(s.Affinity, path.Child("affinity"))...)
-	errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs, validateSpread(s.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateGates(s, path)...)
 	errs = append(errs, validatePodNames(s, path)...)
@@ -257,7 +257,7 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 		return nil
 	}
 	errs := ValidateResourceRequirements(r, p.claims, path)
-	together := aggregateContainerResources(p.spec,
+	together := AggregateContainerResources(p.spec,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
 	for _, name := range sortedResources(r.Requests) {
 		q := r.Requests[name]

@@ -112,7 +112,8 @@ func overcommitAllowed(name corev1.ResourceName) bool {
 	return isNativeResource(string(name)) && !isHugePages(name)
 }
 
-func isExtendedResource(name string) bool {
+// IsExtendedResource reports whether the name is that of a resource of a vendor, such as example.com/gpu.
+func IsExtendedResource(name string) bool {
 	if isNativeResource(name) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
@@ -146,7 +147,7 @@ func validateContainerResourceName(name string, path *field.Path) field.ErrorLis
 		if !slices.Contains(containerResources, name) && !isHugePages(corev1.ResourceName(name)) {
 			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
-	case !isNativeResource(name) && !isExtendedResource(name):
+	case !isNativeResource(name) && !IsExtendedResource(name):
 		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
 	return errs

@@ -202,7 +202,8 @@ func requireKeysOnce(s *metav1.LabelSelector, keys []string, path *field.Path) f
 	return errs
 }
 
-func validateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
+// ValidateTolerations returns what is wrong with the tolerations of a pod.
+func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		errs = append(errs, validateToleration(&list[i], path.Index(i))...)
