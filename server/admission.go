@@ -6,11 +6,17 @@ import (
 	"slices"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/plugin/alwayspullimages"
+	"github.com/keelson-dev/keelson/admission/plugin/antiaffinity"
 	"github.com/keelson-dev/keelson/admission/plugin/certificates"
+	"github.com/keelson-dev/keelson/admission/plugin/extendedresourcetoleration"
 	"github.com/keelson-dev/keelson/admission/plugin/ingressclass"
 	"github.com/keelson-dev/keelson/admission/plugin/lifecycle"
+	"github.com/keelson-dev/keelson/admission/plugin/limitranger"
+	"github.com/keelson-dev/keelson/admission/plugin/podtopologylabels"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
 	"github.com/keelson-dev/keelson/admission/plugin/protection"
+	"github.com/keelson-dev/keelson/admission/plugin/runtimeclass"
 	"github.com/keelson-dev/keelson/admission/plugin/serviceaccount"
 	"github.com/keelson-dev/keelson/admission/plugin/storageclass"
 	"github.com/keelson-dev/keelson/admission/plugin/taint"
@@ -70,14 +76,20 @@ func admissionPlugins() []admissionPlugin {
 			return lifecycle.Plugin(o.registry)
 		})},
 		{name: "NamespaceExists", off: true},
-		{name: "LimitPodHardAntiAffinityTopology", off: true},
-		{name: "LimitRanger"},
+		{name: "LimitPodHardAntiAffinityTopology", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return antiaffinity.Plugin()
+		})},
+		{name: "LimitRanger", make: plain(func(o *admissionOptions) admission.Plugin {
+			return limitranger.Plugin(o.registry)
+		})},
 		{name: "ServiceAccount", make: plain(func(o *admissionOptions) admission.Plugin {
 			return serviceaccount.Plugin(o.registry)
 		})},
 		{name: "NodeRestriction", off: true},
 		{name: "TaintNodesByCondition", make: plain(func(*admissionOptions) admission.Plugin { return taint.Plugin() })},
-		{name: "AlwaysPullImages", off: true},
+		{name: "AlwaysPullImages", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return alwayspullimages.Plugin()
+		})},
 		{name: "ImagePolicyWebhook", off: true},
 		{name: "PodSecurity"},
 		{name: "PodNodeSelector", off: true},
@@ -87,7 +99,9 @@ func admissionPlugins() []admissionPlugin {
 		})},
 		{name: "PodTolerationRestriction", off: true},
 		{name: "EventRateLimit", off: true},
-		{name: "ExtendedResourceToleration", off: true},
+		{name: "ExtendedResourceToleration", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return extendedresourcetoleration.Plugin()
+		})},
 		{name: "DefaultStorageClass", make: plain(func(o *admissionOptions) admission.Plugin {
 			return storageclass.Plugin(o.registry)
 		})},
@@ -97,7 +111,9 @@ func admissionPlugins() []admissionPlugin {
 		{name: "PodGroupProtection"},
 		{name: "OwnerReferencesPermissionEnforcement", off: true},
 		{name: "PersistentVolumeClaimResize"},
-		{name: "RuntimeClass"},
+		{name: "RuntimeClass", make: plain(func(o *admissionOptions) admission.Plugin {
+			return runtimeclass.Plugin(o.registry)
+		})},
 		{name: "CertificateApproval", make: plain(func(o *admissionOptions) admission.Plugin {
 			return certificates.Approval(o.authorizer)
 		})},
@@ -111,7 +127,9 @@ func admissionPlugins() []admissionPlugin {
 		{name: "DefaultIngressClass", make: plain(func(o *admissionOptions) admission.Plugin {
 			return ingressclass.Plugin(o.registry)
 		})},
-		{name: "PodTopologyLabels"},
+		{name: "PodTopologyLabels", make: plain(func(o *admissionOptions) admission.Plugin {
+			return podtopologylabels.Plugin(o.registry)
+		})},
 		{name: "PodGroupWorkloadExists"},
 		{name: "NodeDeclaredFeatureValidator"},
 		{name: "JobValidation"},

@@ -44,10 +44,6 @@ func list() []unenforced {
 			corev1.Resource("resourcequotas"), nil,
 			"ResourceQuotas are stored, but they are not enforced yet: they bound nothing",
 		},
-		{
-			corev1.Resource("limitranges"), nil,
-			"LimitRanges are stored, but they are not enforced yet: they bound nothing and set no defaults",
-		},
 		{corev1.Resource("namespaces"), []string{
 			"pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn",
 		}, "Pod Security labels of a namespace are stored, but they are not enforced yet: pods are not compared with them"},
