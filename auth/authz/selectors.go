@@ -78,6 +78,15 @@ func NewSelectors(field, label string) *Selectors {
 	return s
 }
 
+// ParsedSelectors returns selectors that somebody else has parsed, with the errors of that.
+func ParsedSelectors(
+	field func() (fields.Requirements, error), label func() (labels.Requirements, error),
+) *Selectors {
+	s := &Selectors{}
+	s.fields.parse, s.labels.parse = field, label
+	return s
+}
+
 // RequireFields replaces the field requirements with those of a review. It must be called
 // before Fields.
 func (s *Selectors) RequireFields(in []metav1.FieldSelectorRequirement) {

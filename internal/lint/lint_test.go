@@ -77,7 +77,11 @@ var directModules = []string{
 // partOfModule are the only packages of a module that may be imported: the rest
 // is what this repository builds.
 var partOfModule = map[string][]string{
-	"k8s.io/apiserver":               {"k8s.io/apiserver/pkg/apis/", "k8s.io/apiserver/pkg/cel"},
+	"k8s.io/apiserver": {
+		"k8s.io/apiserver/pkg/apis/", "k8s.io/apiserver/pkg/cel",
+		// Interfaces that the functions of expressions take.
+		"k8s.io/apiserver/pkg/authorization/authorizer", "k8s.io/apiserver/pkg/authentication/user",
+	},
 	"k8s.io/apiextensions-apiserver": {"k8s.io/apiextensions-apiserver/pkg/apis/"},
 	"k8s.io/kube-aggregator":         {"k8s.io/kube-aggregator/pkg/apis/"},
 	"k8s.io/pod-security-admission":  {"k8s.io/pod-security-admission/policy"},
