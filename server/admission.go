@@ -3,16 +3,22 @@ package server
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/plugin/alwayspullimages"
 	"github.com/keelson-dev/keelson/admission/plugin/antiaffinity"
 	"github.com/keelson-dev/keelson/admission/plugin/certificates"
+	"github.com/keelson-dev/keelson/admission/plugin/eventratelimit"
 	"github.com/keelson-dev/keelson/admission/plugin/extendedresourcetoleration"
+	"github.com/keelson-dev/keelson/admission/plugin/imagepolicy"
 	"github.com/keelson-dev/keelson/admission/plugin/ingressclass"
 	"github.com/keelson-dev/keelson/admission/plugin/lifecycle"
 	"github.com/keelson-dev/keelson/admission/plugin/limitranger"
+	"github.com/keelson-dev/keelson/admission/plugin/podnodeselector"
+	"github.com/keelson-dev/keelson/admission/plugin/podtolerationrestriction"
 	"github.com/keelson-dev/keelson/admission/plugin/podtopologylabels"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
 	"github.com/keelson-dev/keelson/admission/plugin/protection"
@@ -24,6 +30,8 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/unenforced"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/webhook"
 )
 
 // AdmissionConfig configures which admission plug-ins run, and how.
@@ -54,6 +62,9 @@ type admissionOptions struct {
 	// authorizer says whether a user has further permissions.
 	authorizer authz.Authorizer
 	observer   admission.Observer
+	// egress opens connections to webhooks.
+	egress *egress.Selector
+	log    *slog.Logger
 	// last are plug-ins behind all others, which cannot be switched off.
 	last []admission.Plugin
 }
@@ -90,15 +101,24 @@ func admissionPlugins() []admissionPlugin {
 		{name: "AlwaysPullImages", off: true, make: plain(func(*admissionOptions) admission.Plugin {
 			return alwayspullimages.Plugin()
 		})},
-		{name: "ImagePolicyWebhook", off: true},
+		{name: "ImagePolicyWebhook", off: true, make: configured(imagepolicy.DecodeConfig, imageReviews)},
 		{name: "PodSecurity"},
-		{name: "PodNodeSelector", off: true},
+		{name: "PodNodeSelector", off: true, make: configured(podnodeselector.DecodeConfig,
+			func(o *admissionOptions, c podnodeselector.Config) (admission.Plugin, error) {
+				return podnodeselector.Plugin(o.registry, c), nil
+			})},
 		{name: "Priority", make: plain(func(o *admissionOptions) admission.Plugin { return priority.Plugin(o.registry) })},
 		{name: "DefaultTolerationSeconds", make: plain(func(o *admissionOptions) admission.Plugin {
 			return toleration.Plugin(o.config.NotReadyTolerationSeconds, o.config.UnreachableTolerationSeconds)
 		})},
-		{name: "PodTolerationRestriction", off: true},
-		{name: "EventRateLimit", off: true},
+		{name: "PodTolerationRestriction", off: true, make: configured(podtolerationrestriction.DecodeConfig,
+			func(o *admissionOptions, c podtolerationrestriction.Config) (admission.Plugin, error) {
+				return podtolerationrestriction.Plugin(o.registry, c), nil
+			})},
+		{name: "EventRateLimit", off: true, make: configured(eventratelimit.DecodeConfig,
+			func(_ *admissionOptions, c eventratelimit.Config) (admission.Plugin, error) {
+				return eventratelimit.Plugin(c, time.Now), nil
+			})},
 		{name: "ExtendedResourceToleration", off: true, make: plain(func(*admissionOptions) admission.Plugin {
 			return extendedresourcetoleration.Plugin()
 		})},
@@ -152,6 +172,24 @@ func plain(build func(*admissionOptions) admission.Plugin) func(*admissionOption
 		}
 		return build(o), nil
 	}
+}
+
+// configured adapts a plug-in that has a configuration of its own.
+func configured[C any](
+	decode func([]byte) (C, error), build func(*admissionOptions, C) (admission.Plugin, error),
+) func(*admissionOptions, []byte) (admission.Plugin, error) {
+	return func(o *admissionOptions, config []byte) (admission.Plugin, error) {
+		c, err := decode(config)
+		if err != nil {
+			return admission.Plugin{}, err
+		}
+		return build(o, c)
+	}
+}
+
+// imageReviews returns the plug-in that asks a webhook about images.
+func imageReviews(o *admissionOptions, c imagepolicy.Config) (admission.Plugin, error) {
+	return imagepolicy.Plugin(c, webhook.Options{Dial: o.egress.Dialer(egress.ControlPlane)}, o.log)
 }
 
 // newAdmission returns the chain of the plug-ins that are switched on.

@@ -61,7 +61,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	maps.Copy(answers, o.authentication.answers())
 	chain, err := newAdmission(&admissionOptions{
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
-		last: append(o.config.judges, o.authorization.guardRoles()),
+		egress: o.egress, log: o.log, last: append(o.config.judges, o.authorization.guardRoles()),
 	})
 	if err != nil {
 		return nil, err

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -96,5 +99,98 @@ func TestPodAdmissionOnDemand(t *testing.T) {
 			`{"key":"a.io/x","operator":"Exists","effect":"NoSchedule"}`},
 		{"POST", adminPods, podBody("c", "", `,"affinity":{"podAntiAffinity":{`+
 			`"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone"}]}}`), forbidden, "has TopologyKey zone"},
+	})
+}
+
+// TestPodAdmissionByConfigFile configures plug-ins in the file of --admission-control-config-file.
+func TestPodAdmissionByConfigFile(t *testing.T) {
+	c := testConfig(t)
+	c.Admission.Enable = []string{"PodNodeSelector", "PodTolerationRestriction", "EventRateLimit"}
+	c.Admission.ConfigFile = filepath.Join(t.TempDir(), "admission.yaml")
+	const text = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: PodNodeSelector
+  configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=a, default: "pool=a,disk=ssd"}}
+- name: PodTolerationRestriction
+  configuration:
+    apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1
+    kind: Configuration
+    default: [{key: d, operator: Exists}]
+    whitelist: [{key: d, operator: Exists}, {effect: NoExecute, operator: Exists}]
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Namespace, qps: 1, burst: 1}]
+`
+	if err := os.WriteFile(c.Admission.ConfigFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, c)
+	const (
+		created, forbidden = http.StatusCreated, http.StatusForbidden
+		events             = "/api/v1/namespaces/%s/events"
+		event              = `{"metadata":{"name":%q},"involvedObject":{"kind":"Pod","name":"p","namespace":%q}}`
+	)
+	at := func(namespace string) string { return fmt.Sprintf(events, namespace) }
+	of := func(name, namespace string) string { return fmt.Sprintf(event, name, namespace) }
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminPods, podBody("a", "", ""), created, `"nodeSelector":{"pool":"a"}`},
+		{"GET", adminPods + "/a", "", http.StatusOK, `{"key":"d","operator":"Exists"}`},
+		{"POST", adminPods, podBody("b", "", `,"nodeSelector":{"disk":"hdd"}`), forbidden,
+			`pods \"b\" is forbidden: pod node label selector labels conflict with its namespace whitelist`},
+		{"POST", adminPods, podBody("b", "", `,"tolerations":[{"key":"x","operator":"Exists"}]`), 500,
+			`"message":"pod tolerations (possibly merged with namespace default tolerations) conflict with its cluster whitelist",` +
+				`"code":500`},
+		{"POST", at("kube-public"), of("e", "kube-public"), created, ""},
+		{"POST", at("kube-public"), of("f", "kube-public"), http.StatusTooManyRequests,
+			`"message":"Too many requests: limit reached on type Namespace for key kube-public","reason":"TooManyRequests"`},
+		{"POST", at("kube-node-lease"), of("f", "kube-node-lease"), created, ""},
+	})
+}
+
+// TestPluginsThatNeedAConfiguration do not start without one.
+func TestPluginsThatNeedAConfiguration(t *testing.T) {
+	for name, want := range map[string]string{
+		"EventRateLimit":     "admission plug-in EventRateLimit: limits: Invalid value: null: must not be empty",
+		"ImagePolicyWebhook": "admission plug-in ImagePolicyWebhook: no config specified",
+	} {
+		if _, err := newAdmission(&admissionOptions{config: &AdmissionConfig{Enable: []string{name}}}); err == nil ||
+			err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// requiredPluginConfigs returns a file with configurations of the plug-ins that do not start without one.
+func requiredPluginConfigs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"kubeconfig": "current-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+			"contexts: [{name: c, context: {cluster: c}}]\n",
+		"admission.yaml": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n" +
+			"- {name: EventRateLimit, path: events.yaml}\n- {name: ImagePolicyWebhook, path: images.yaml}\n",
+		"events.yaml": "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n" +
+			"limits: [{type: Server, qps: 1, burst: 1}]\n",
+		"images.yaml": "imagePolicy: {kubeConfigFile: '" + filepath.Join(dir, "kubeconfig") + "'}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "admission.yaml")
+}
+
+// TestImagePolicyFailsClosed: without defaultAllow no pod is created while the webhook cannot be reached.
+func TestImagePolicyFailsClosed(t *testing.T) {
+	c := testConfig(t)
+	c.Admission.Enable = []string{"ImagePolicyWebhook"}
+	c.Admission.ConfigFile = requiredPluginConfigs(t)
+	runAdmissionSteps(t, start(t, c), []admissionStep{
+		{"POST", adminPods, podBody("a", "", ""), http.StatusForbidden,
+			`pods \"a\" is forbidden: Post \"https://127.0.0.1:1/?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused`},
 	})
 }

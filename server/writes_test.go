@@ -151,6 +151,7 @@ func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 			config.Enable = append(config.Enable, p.name)
 		}
 	}
+	config.ConfigFile = requiredPluginConfigs(t)
 	chain, err := newAdmission(&admissionOptions{
 		config: &config, registry: s.api.registry, authorizer: s.authorization, last: []admission.Plugin{s.authorization.guardRoles()},
 	})
