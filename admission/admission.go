@@ -15,6 +15,7 @@ import (
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/storage"
 )
 
 // Operation is what a write does.
@@ -77,6 +78,9 @@ type Attributes struct {
 	Reinvoke, Reinvoked bool
 	// User sent the request; nil is the server itself.
 	User *request.User
+	// Conflicts are those that side writes of earlier attempts at this write met, in order. Only Plugin.Charge may
+	// depend on them.
+	Conflicts []*storage.ConflictError
 }
 
 // Is says whether the write is to resource itself, by one of operations.
@@ -142,6 +146,23 @@ type Plugin struct {
 	// Validate judges the object that is going to be stored; it must not change
 	// it.
 	Validate func(ctx context.Context, a *Attributes) error
+	// Charge judges the object as Validate does, after Validate of all plug-ins, and returns what has to be written
+	// together with it; nil is nothing. It is called again if a condition of its side writes did not hold, with the
+	// conflict in a.Conflicts. Only writes that store an object are charged: deletions and POSTs that do something
+	// else are not.
+	Charge func(ctx context.Context, a *Attributes) (*Charge, error)
+}
+
+// A Charge is what a write is charged for in other objects, such as the usage of a quota.
+type Charge struct {
+	// SideWrites are written in the transaction of the object, or before it if the object is in another store. A
+	// dry run does not write them.
+	registry.SideWrites
+	// Store is where the side writes go.
+	Store storage.Store
+	// Done is called once, when the side writes have been written at revision, or with 0 if they were not. It may
+	// be nil.
+	Done func(revision int64)
 }
 
 // Pass is one of the two passes of a chain over a write.
@@ -170,6 +191,7 @@ type Observer interface {
 // everything.
 type Chain struct {
 	passes   [2][]step
+	charging []chargeStep
 	observer Observer
 }
 
@@ -177,6 +199,12 @@ type Chain struct {
 type step struct {
 	name string
 	run  func(ctx context.Context, a *Attributes) error
+}
+
+// chargeStep is a plug-in that charges writes.
+type chargeStep struct {
+	name string
+	run  func(ctx context.Context, a *Attributes) (*Charge, error)
 }
 
 // NewChain returns a chain of plug-ins, the first one first. The observer may be nil.
@@ -188,6 +216,9 @@ func NewChain(observer Observer, plugins ...Plugin) *Chain {
 		}
 		if p.Validate != nil {
 			c.passes[Validating] = append(c.passes[Validating], step{p.Name, p.Validate})
+		}
+		if p.Charge != nil {
+			c.charging = append(c.charging, chargeStep{p.Name, p.Charge})
 		}
 	}
 	return c
@@ -213,6 +244,28 @@ func (c *Chain) Validate(ctx context.Context, a *Attributes) error {
 		return nil
 	}
 	return c.run(ctx, a, Validating)
+}
+
+// Charge runs the plug-ins' Charge. The caller has to call Done of all charges, also of those that are returned
+// together with an error.
+func (c *Chain) Charge(ctx context.Context, a *Attributes) (charges []*Charge, err error) {
+	if c == nil {
+		return nil, nil
+	}
+	for i := range c.charging {
+		step, begin := &c.charging[i], time.Now()
+		charge, err := step.run(ctx, a)
+		if c.observer != nil {
+			c.observer.Plugin(step.name, Validating.String(), a.Operation.String(), err != nil, time.Since(begin))
+		}
+		if charge != nil {
+			charges = append(charges, charge)
+		}
+		if err != nil {
+			return charges, err
+		}
+	}
+	return charges, nil
 }
 
 func (c *Chain) run(ctx context.Context, a *Attributes, pass Pass) (err error) {

@@ -31,8 +31,8 @@ type Allocation struct {
 	Conflicts []*storage.ConflictError
 }
 
-// SideWrites are what is written together with an object. Conditions name no key of
-// the object's own resource.
+// SideWrites are what is written together with an object. Conditions and operations do not name
+// the object's own key.
 type SideWrites struct {
 	Conditions []storage.Condition
 	Ops        []storage.Op
@@ -67,11 +67,6 @@ func (r *Resource) DecodeEntry(ctx context.Context, e storage.Entry) (Object, er
 		return nil, err
 	}
 	return r.Decode(ctx, o)
-}
-
-// companion says whether a conflict is about what is written beside the object.
-func (r *Resource) companion(c *storage.ConflictError) bool {
-	return r.allocator != nil && !strings.HasPrefix(c.Condition.Key, r.prefix)
 }
 
 // with adds what is written beside the object to its transaction.

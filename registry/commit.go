@@ -40,7 +40,7 @@ func (r *Resource) conflict(ctx context.Context, key string, err error) error {
 	if !errors.As(err, &met) {
 		return err
 	}
-	if r.companion(met) {
+	if met.Condition.Key != r.prefix+key {
 		return &Conflict{SideWrite: met}
 	}
 	c := &Conflict{}

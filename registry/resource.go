@@ -134,6 +134,19 @@ func (r *Resource) All(ctx context.Context, namespace string, yield func(*cache.
 	return view.Ascend(ctx, "", prefix, 0, yield)
 }
 
+// Recent is All, except that of a store with other writers the latest changes may be missing: it asks only the
+// cache then.
+func (r *Resource) Recent(ctx context.Context, namespace string, yield func(*cache.Object) bool) error {
+	if storage.IsExclusive(r.store) {
+		return r.All(ctx, namespace, yield)
+	}
+	view, err := r.cache.View(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return view.Ascend(ctx, "", namespace+"/", 0, yield)
+}
+
 // Watch returns a cursor to the changes after revision from.
 func (r *Resource) Watch(ctx context.Context, from int64, in cache.Interest) (*cache.Cursor, error) {
 	return r.cache.Watch(ctx, from, in)

@@ -22,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/podtopologylabels"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
 	"github.com/keelson-dev/keelson/admission/plugin/protection"
+	"github.com/keelson-dev/keelson/admission/plugin/quota"
 	"github.com/keelson-dev/keelson/admission/plugin/runtimeclass"
 	"github.com/keelson-dev/keelson/admission/plugin/serviceaccount"
 	"github.com/keelson-dev/keelson/admission/plugin/storageclass"
@@ -159,7 +160,10 @@ func admissionPlugins() []admissionPlugin {
 		{name: "MutatingAdmissionWebhook"},
 		{name: "ValidatingAdmissionPolicy"},
 		{name: "ValidatingAdmissionWebhook"},
-		{name: "ResourceQuota"},
+		{name: "ResourceQuota", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
+			config, err := quota.DecodeConfig(raw)
+			return quota.Plugin(o.registry, config), err
+		}},
 		{name: "AlwaysDeny", off: true},
 	}
 }

@@ -12,18 +12,15 @@ func TestUnenforcedObjectsAreAnsweredWithWarnings(t *testing.T) {
 	c := testConfig(t)
 	c.Storage, c.DataDir = StorageMemory, ""
 	s := start(t, c)
-	const quotas = "/api/v1/namespaces/default/resourcequotas"
+	const policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+	const binding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingAdmissionPolicyBinding",` +
+		`"metadata":{"name":"q"},"spec":{"policyName":"p"}}`
+	const warning = "MutatingAdmissionPolicyBindings are stored"
 	for _, step := range []struct{ method, path, contentType, body, warning string }{
-		{"POST", quotas + "?dryRun=All", "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
-		{"POST", quotas, "application/json", `{"metadata":{"name":"q"}}`, "ResourceQuotas are stored"},
-		{
-			"PATCH", quotas + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`,
-			"ResourceQuotas are stored",
-		},
-		{
-			"PATCH", quotas + "/r?fieldManager=m", "application/apply-patch+yaml",
-			`{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"r"}}`, "ResourceQuotas are stored",
-		},
+		{"POST", policies + "?dryRun=All", "application/json", binding, warning},
+		{"POST", policies, "application/json", binding, warning},
+		{"PATCH", policies + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, warning},
+		{"PATCH", policies + "/q?fieldManager=m", "application/apply-patch+yaml", binding, warning},
 		{"PATCH", "/api/v1/namespaces/default", "application/merge-patch+json",
 			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`,
 			"Pod Security labels of a namespace are stored"},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/cache"
@@ -38,7 +39,9 @@ type attempt struct {
 	deletion  deletion
 
 	sideWrites registry.SideWrites
-	conflicts  []*storage.ConflictError // those of sideWrites in earlier attempts
+	judged     *admission.Attributes // what admission judged; nil if it was not asked
+	charges    []*admission.Charge   // what admission charges; their Done has to be called
+	conflicts  []*storage.ConflictError // those of side writes in earlier attempts
 	result     Result
 }
 
@@ -267,7 +270,8 @@ func (a *attempt) admit(ctx context.Context, obj, old registry.Object) error {
 	if a.p.Admission == nil || a.Admitted {
 		return nil
 	}
-	return a.p.Admission.Validate(ctx, a.attributes(ctx, obj, old))
+	a.judged = a.attributes(ctx, obj, old)
+	return a.p.Admission.Validate(ctx, a.judged)
 }
 
 // mayCreate says whether the user of a PUT or PATCH that found nothing may create
@@ -290,7 +294,7 @@ func (a *attempt) mayCreate(ctx context.Context) error {
 
 // commit stores the object, or removes it.
 func (a *attempt) commit(ctx context.Context) (err error) {
-	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.sideWrites}
+	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.allSideWrites()}
 	switch {
 	case a.verb == Delete:
 		a.result.Result, err = a.commitDeletion(ctx)

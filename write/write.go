@@ -59,7 +59,7 @@ const (
 )
 
 // steps are all steps of a write, in order. After a concurrent change a write goes back to the first, or
-// to "complete" if the object itself has not changed.
+// if the object itself has not changed, to "complete", or to "charge" if only a charge met a conflict.
 var steps = []step{
 	{"read", present, (*attempt).read},                         // the current object
 	{"make", brings, (*attempt).make},                          // decode the body, patch, apply; set defaults
@@ -75,6 +75,7 @@ var steps = []step{
 	{"validate", objects | Amend, (*attempt).validate},         // by the rules of all objects and of the kind
 	{"settle", objects | Amend, (*attempt).settle},             // the one form that is kept; warnings
 	{"judge", objects | Delete, (*attempt).judge},              // admission may refuse; that of a Post is asked in "act"
+	{"charge", objects, (*attempt).charge},                     // what admission writes with the object: usage of quotas
 	{"commit", objects | Amend | Delete, (*attempt).commit},    // to the store, unless it is a dry run
 	{"act", Post, (*attempt).act},                              // carry out what the body asks for
 }
@@ -184,8 +185,10 @@ const maxNameRetries = 8
 // Do takes a write through all its steps. Errors are those to answer.
 func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
 	a := &attempt{p: p, Request: r, verb: r.Verb}
+	defer a.endCharges(errUnfinished) // after a panic
 	for first := 0; ; {
 		err := a.run(ctx, first)
+		a.endCharges(err)
 		met := (*registry.Conflict)(nil)
 		if err == nil || !errors.As(err, &met) {
 			return a.result, err
@@ -215,8 +218,13 @@ func (a *attempt) run(ctx context.Context, first int) error {
 	return nil
 }
 
-// completion is the place of the step from which a write is repeated whose object has not changed.
-var completion = slices.IndexFunc(steps, func(s step) bool { return s.name == "complete" })
+// stepIndex returns the place of a step.
+func stepIndex(name string) int {
+	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+}
+
+// completion and charging are the places of the steps from which a write is repeated whose object has not changed.
+var completion, charging = stepIndex("complete"), stepIndex("charge")
 
 // mayRepeat says whether a write may have to be taken again from "complete" on.
 func (a *attempt) mayRepeat() bool {
@@ -228,6 +236,9 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
 	case met.SideWrite != nil:
 		a.conflicts = append(a.conflicts, met.SideWrite)
+		if a.charged(met.SideWrite.Condition.Key) {
+			return charging, nil
+		}
 		if a.verb == Delete {
 			return 0, nil // what is released is found out anew
 		}

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"cel"},
 	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},
-	{"resource", "managedfields", "auth"},
+	{"resource", "managedfields", "auth", "quota"},
 	{"admission", "serviceallocator"},
 	{"directory", "write"},
 	{"client", "discovery"},

@@ -14,7 +14,6 @@ func addedWarnings() []string {
 		`299 - "ValidatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
-		`299 - "ResourceQuotas are stored, but they are not enforced yet: they bound nothing"`,
 		`299 - "Pod Security labels of a namespace are stored,` +
 			` but they are not enforced yet: pods are not compared with them"`,
 	}

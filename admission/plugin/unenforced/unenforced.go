@@ -40,10 +40,6 @@ func list() []unenforced {
 		{of("validatingadmissionpolicybindings"), nil, "ValidatingAdmissionPolicyBindings " + policies},
 		{of("mutatingadmissionpolicies"), nil, "MutatingAdmissionPolicies " + policies},
 		{of("mutatingadmissionpolicybindings"), nil, "MutatingAdmissionPolicyBindings " + policies},
-		{
-			corev1.Resource("resourcequotas"), nil,
-			"ResourceQuotas are stored, but they are not enforced yet: they bound nothing",
-		},
 		{corev1.Resource("namespaces"), []string{
 			"pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn",
 		}, "Pod Security labels of a namespace are stored, but they are not enforced yet: pods are not compared with them"},

@@ -1,0 +1,56 @@
+package quota
+
+import (
+	"context"
+	"sync"
+)
+
+// accounts has an account for each namespace in which a write is being charged.
+type accounts struct {
+	mu          sync.Mutex // guards byNamespace and the field users of all accounts
+	byNamespace map[string]*account
+}
+
+// account makes the charged writes of a namespace take turns.
+type account struct {
+	namespace string
+	users     int
+	turn      chan struct{} // capacity 1; full while somebody has the turn
+	// known are quotas by their keys, as writes of this process or conflicts have shown them. It belongs to who has
+	// the turn.
+	known map[string]held
+}
+
+// enter waits for the turn in a namespace. The caller has to call leave.
+func (s *accounts) enter(ctx context.Context, namespace string) (*account, error) {
+	s.mu.Lock()
+	a := s.byNamespace[namespace]
+	if a == nil {
+		a = &account{namespace: namespace, turn: make(chan struct{}, 1), known: map[string]held{}}
+		s.byNamespace[namespace] = a
+	}
+	a.users++
+	s.mu.Unlock()
+	select {
+	case a.turn <- struct{}{}:
+		return a, nil
+	case <-ctx.Done():
+		s.forget(a)
+		return nil, ctx.Err()
+	}
+}
+
+// leave gives the turn to the next one.
+func (s *accounts) leave(a *account) {
+	<-a.turn
+	s.forget(a)
+}
+
+// forget drops the account when nobody uses it any more.
+func (s *accounts) forget(a *account) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.users--; a.users == 0 {
+		delete(s.byNamespace, a.namespace)
+	}
+}
