@@ -39,8 +39,8 @@ type attempt struct {
 	deletion  deletion
 
 	sideWrites registry.SideWrites
-	judged     *admission.Attributes // what admission judged; nil if it was not asked
-	charges    []*admission.Charge   // what admission charges; their Done has to be called
+	judged     *admission.Attributes    // what admission judged; nil if it was not asked
+	charges    []*admission.Charge      // what admission charges; their Done has to be called
 	conflicts  []*storage.ConflictError // those of side writes in earlier attempts
 	result     Result
 }
