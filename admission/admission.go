@@ -76,6 +76,8 @@ type Attributes struct {
 	// Reinvoke is set by a mutating plug-in that has changed the object in a way that the plug-ins before it
 	// may not expect: all of them run once more. Reinvoked is true in that second pass.
 	Reinvoke, Reinvoked bool
+	// Notes are what mutating plug-ins remember for the second pass, by the plug-in's name; nil while there is nothing.
+	Notes map[string]any
 	// User sent the request; nil is the server itself.
 	User *request.User
 	// Conflicts are those that side writes of earlier attempts at this write met, in order. Only Plugin.Charge may

@@ -65,9 +65,14 @@ func From(ctx context.Context) *Record {
 // key is set again, the first value stays. Annotations are recorded from level Metadata on.
 func Annotate(ctx context.Context, key, value string) { From(ctx).Annotate(key, value) }
 
+// AnnotateRequest is Annotate for what is recorded from level Request on.
+func AnnotateRequest(ctx context.Context, key, value string) { From(ctx).annotate(Request, key, value) }
+
 // Annotate is like the function Annotate.
-func (r *Record) Annotate(key, value string) {
-	r.update(Metadata, func(e *Event) {
+func (r *Record) Annotate(key, value string) { r.annotate(Metadata, key, value) }
+
+func (r *Record) annotate(level Level, key, value string) {
+	r.update(level, func(e *Event) {
 		if e.Annotations == nil {
 			e.Annotations = map[string]string{}
 		}

@@ -18,6 +18,7 @@ type Admission struct {
 	// labels costs more than most plug-ins.
 	resolved atomic.Pointer[map[admissionSeries]prometheus.Observer]
 	adding   sync.Mutex // held while resolved is replaced
+	webhooks *admissionWebhooks
 }
 
 // admissionSeries names one series of plugins; name is empty for one of steps.
@@ -47,6 +48,7 @@ func newAdmission(r prometheus.Registerer) *Admission {
 				"step type (validate or admit).",
 		}, labels),
 	}
+	m.webhooks = newAdmissionWebhooks(r)
 	m.resolved.Store(&map[admissionSeries]prometheus.Observer{})
 	r.MustRegister(m.plugins, m.steps, m.summary)
 	return m

@@ -117,7 +117,7 @@ func (r *Resource) commitPut(
 		return Result{}, err
 	}
 	op.TTL = r.Kind.Storage.TTLSeconds
-	revision, err = r.store.Commit(ctx, sideWrites.with(storage.Txn{
+	revision, err = r.commit(ctx, sideWrites.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
 		Ops:        []storage.Op{op},
 	}))
@@ -127,6 +127,22 @@ func (r *Resource) commitPut(
 	return r.written(key, value, item, revision)
 }
 
+// commit commits a transaction that changes an object of the resource, and notes its revision.
+func (r *Resource) commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	revision, err := r.store.Commit(ctx, txn)
+	for err == nil {
+		last := r.lastWrite.Load()
+		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
+			break
+		}
+	}
+	return revision, err
+}
+
+// LastWrite returns the revision of the last write of the resource that this process has committed, 0 if there was
+// none. It is noted before the write is acknowledged.
+func (r *Resource) LastWrite() int64 { return r.lastWrite.Load() }
+
 // Remove deletes what is stored at found's revision. It fails with a *Conflict if that is no longer
 // the present state.
 func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
@@ -134,7 +150,7 @@ func (r *Resource) Remove(ctx context.Context, found *cache.Object, c Commit) (R
 		return Result{Object: found, Deleted: true}, nil
 	}
 	key := r.prefix + found.Key
-	revision, err := r.store.Commit(ctx, c.SideWrites.with(storage.Txn{
+	revision, err := r.commit(ctx, c.SideWrites.with(storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
 		Ops:        []storage.Op{storage.Delete(key)},
 	}))

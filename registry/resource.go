@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,7 @@ type Resource struct {
 	now    func() time.Time
 	// allocator gives objects what no two of them may have; nil for most.
 	allocator Allocator
+	lastWrite atomic.Int64
 }
 
 func newResource(k *Kind, store storage.Store, c *cache.Cache, now func() time.Time) (*Resource, error) {

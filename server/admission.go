@@ -29,6 +29,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/taint"
 	"github.com/keelson-dev/keelson/admission/plugin/toleration"
 	"github.com/keelson-dev/keelson/admission/plugin/unenforced"
+	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/server/egress"
@@ -64,8 +65,9 @@ type admissionOptions struct {
 	authorizer authz.Authorizer
 	observer   admission.Observer
 	// egress opens connections to webhooks.
-	egress *egress.Selector
-	log    *slog.Logger
+	egress   *egress.Selector
+	webhooks *webhooks.Plugins
+	log      *slog.Logger
 	// last are plug-ins behind all others, which cannot be switched off.
 	last []admission.Plugin
 }
@@ -157,9 +159,21 @@ func admissionPlugins() []admissionPlugin {
 		{name: "PodResizeValidator"},
 		{name: "DenyServiceExternalIPs", off: true},
 		{name: "MutatingAdmissionPolicy"},
-		{name: "MutatingAdmissionWebhook"},
+		{name: "MutatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
+			config, err := webhooks.DecodeConfig(raw)
+			if err != nil {
+				return admission.Plugin{}, err
+			}
+			return o.webhooks.Mutating(config)
+		}},
 		{name: "ValidatingAdmissionPolicy"},
-		{name: "ValidatingAdmissionWebhook"},
+		{name: "ValidatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
+			config, err := webhooks.DecodeConfig(raw)
+			if err != nil {
+				return admission.Plugin{}, err
+			}
+			return o.webhooks.Validating(config)
+		}},
 		{name: "ResourceQuota", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
 			config, err := quota.DecodeConfig(raw)
 			return quota.Plugin(o.registry, config), err

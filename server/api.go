@@ -8,16 +8,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/client/versions"
 	"github.com/keelson-dev/keelson/controller/servicerepair"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/rest"
+	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/features"
 	"github.com/keelson-dev/keelson/storage"
+	"github.com/keelson-dev/keelson/webhook"
 	"github.com/keelson-dev/keelson/write"
 )
 
@@ -32,6 +36,8 @@ type api struct {
 	// resources is the directory of all served resources. client is how the server itself uses them.
 	resources *directory.Directory
 	client    *client.Client
+	webhooks  *webhooks.Plugins
+	calls     webhook.Options // how webhooks are reached
 }
 
 // fieldManager is the field manager of writes of the server itself.
@@ -50,6 +56,7 @@ type apiOptions struct {
 	authorization  *authorization
 	egress         *egress.Selector
 	metrics        *metrics.Metrics
+	work           *background.Group // runs what follows the configuration of admission
 	log            *slog.Logger
 }
 
@@ -59,9 +66,12 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a := &api{registry: o.registry}
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
+	a.resources = directory.New()
+	a.buildWebhooks(&o)
 	chain, err := newAdmission(&admissionOptions{
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
-		egress: o.egress, log: o.log, last: append(o.config.judges, o.authorization.guardRoles()),
+		egress: o.egress, webhooks: a.webhooks, log: o.log,
+		last: append(o.config.judges, o.authorization.guardRoles()),
 	})
 	if err != nil {
 		return nil, err
@@ -79,7 +89,6 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		},
 		CBOR: o.gates.Enabled(features.CBORServingAndStorage),
 	})
-	a.resources = directory.New()
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
 	a.discovery = discovery.New(a.resources, o.hostPort)
 	a.client = client.New(a.resources, a.writes, fieldManager)
@@ -91,6 +100,21 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	}
 	o.metrics.Register(metrics.Objects(a.objects))
 	return a, nil
+}
+
+// buildWebhooks makes the plug-ins that call admission webhooks.
+func (a *api) buildWebhooks(o *apiOptions) {
+	calls := webhook.NewMetrics()
+	o.metrics.Register(calls)
+	a.calls = webhook.Options{
+		Resolve: serviceAddresses(o.registry), Metrics: calls,
+		Dial: o.egress.Dialer(egress.ControlPlane), DialService: o.egress.Dialer(egress.Cluster),
+	}
+	a.webhooks = webhooks.New(webhooks.Options{
+		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls,
+		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
+		Observer:   o.metrics.Admission(), Log: o.log,
+	})
 }
 
 // objects returns the number of stored objects of each resource in use.

@@ -11,7 +11,6 @@ import (
 	crdopenapi "github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
 )
@@ -37,14 +36,11 @@ func newCustom(o *apiOptions, a *api) (*custom, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, conversions := webhook.NewMetrics(), convert.NewMetrics()
-	o.metrics.Register(calls, conversions)
+	conversions := convert.NewMetrics()
+	o.metrics.Register(conversions)
 	c := &custom{
 		documents: crdopenapi.New(builtin),
-		webhooks: webhook.NewPool(webhook.Options{
-			Resolve: serviceAddresses(o.registry), Metrics: calls,
-			Dial: o.egress.Dialer(egress.ControlPlane), DialService: o.egress.Dialer(egress.Cluster),
-		}, maxWebhooks),
+		webhooks:  webhook.NewPool(a.calls, maxWebhooks),
 	}
 	options := convert.Options{Webhooks: c.webhooks, Metrics: conversions}
 	c.Server = crd.New(crd.Options{

@@ -284,7 +284,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 		config: s.config, gates: s.gates, services: s.services, hostPort: s.listener.hostPort(),
 		kinds: s.kinds, registry: s.registry, store: s.stores.main,
 		authentication: s.authentication, authorization: s.authorization,
-		egress: s.egress, metrics: s.metrics, log: s.log,
+		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
 }
@@ -319,6 +319,9 @@ func inParallel(a, b func() error) error {
 func (s *starting) startWork(ctx context.Context) error {
 	services := s.api.apiServices(s.log)
 	if err := services.Start(ctx); err != nil {
+		return err
+	}
+	if err := s.api.webhooks.Start(ctx); err != nil {
 		return err
 	}
 	s.work.Go("APIServices", background.Forever(services.Run))

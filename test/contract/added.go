@@ -6,10 +6,6 @@ import "slices"
 // explains why. admission/plugin/unenforced sends them.
 func addedWarnings() []string {
 	return []string{
-		`299 - "ValidatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit,` +
-			` refuse and change nothing"`,
-		`299 - "MutatingWebhookConfigurations are stored, but their webhooks are not called yet: they admit,` +
-			` refuse and change nothing"`,
 		`299 - "ValidatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "ValidatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,

@@ -27,15 +27,12 @@ type unenforced struct {
 // list returns everything that is not enforced yet.
 func list() []unenforced {
 	const (
-		webhooks = "are stored, but their webhooks are not called yet: they admit, refuse and change nothing"
 		policies = "are stored, but they are not evaluated yet: they refuse and change nothing"
 	)
 	of := func(resource string) schema.GroupResource {
 		return admissionregistrationv1.SchemeGroupVersion.WithResource(resource).GroupResource()
 	}
 	return []unenforced{
-		{of("validatingwebhookconfigurations"), nil, "ValidatingWebhookConfigurations " + webhooks},
-		{of("mutatingwebhookconfigurations"), nil, "MutatingWebhookConfigurations " + webhooks},
 		{of("validatingadmissionpolicies"), nil, "ValidatingAdmissionPolicies " + policies},
 		{of("validatingadmissionpolicybindings"), nil, "ValidatingAdmissionPolicyBindings " + policies},
 		{of("mutatingadmissionpolicies"), nil, "MutatingAdmissionPolicies " + policies},

@@ -1,0 +1,254 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionv1beta1 "k8s.io/api/admission/v1beta1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/webhook"
+)
+
+// callError is why a webhook did not decide. The failure policy says what follows from it.
+type callError struct {
+	webhook string
+	reason  error
+}
+
+// Error implements error.
+func (e *callError) Error() string {
+	return fmt.Sprintf("failed calling webhook %q: %v", e.webhook, e.reason)
+}
+
+// Unwrap returns the reason.
+func (e *callError) Unwrap() error { return e.reason }
+
+// review is what a webhook is asked.
+type review struct {
+	uid      types.UID
+	version  string // of AdmissionReview
+	document []byte // the request as JSON
+}
+
+// call asks a webhook about a write, whose object is the document object. The error is a *callError if the webhook did
+// not decide, and a *kerrors.StatusError if it refused the write.
+func (p *Plugins) call(
+	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte, mutating bool,
+) (*admissionv1.AdmissionResponse, error) {
+	if a.Options.DryRun && !h.dryRun {
+		return nil, kerrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.name))
+	}
+	r, err := p.review(ctx, h, a, names, object)
+	if err != nil {
+		return nil, &callError{h.name, err}
+	}
+	client, err := h.clients.Client(h.target)
+	if err != nil {
+		return nil, &callError{h.name, fmt.Errorf("could not get REST client: %w", err)}
+	}
+	body, err := client.Post(ctx, webhook.Call{Body: r.document, Timeout: h.timeout})
+	if err != nil {
+		return nil, &callError{h.name, fmt.Errorf("failed to call webhook: %w", err)}
+	}
+	response, err := r.response(body, mutating)
+	if err != nil {
+		return nil, &callError{h.name, fmt.Errorf("received invalid webhook response: %w", err)}
+	}
+	for key, value := range response.AuditAnnotations {
+		audit.Annotate(ctx, h.name+"/"+key, value)
+	}
+	for _, text := range response.Warnings {
+		request.Warn(ctx, text)
+	}
+	if !response.Allowed {
+		return nil, refusal(h.name, response.Result)
+	}
+	return response, nil
+}
+
+// review makes the AdmissionReview of a write.
+func (p *Plugins) review(
+	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte,
+) (*review, error) {
+	old, err := p.o.Versions.Document(ctx, a, a.Old, names)
+	if err != nil {
+		return nil, err
+	}
+	r := &review{uid: uuid.NewUUID()}
+	for _, version := range h.versions {
+		if version == "v1" || version == "v1beta1" {
+			r.version = version
+			break
+		}
+	}
+	if r.version == "" {
+		return nil, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+	}
+	kind, resource := metaNames(names)
+	requestKind, requestResource := metaNames(a.Requested)
+	asked := &admissionv1.AdmissionRequest{
+		UID: r.uid, Kind: kind, Resource: resource, SubResource: a.Subresource,
+		RequestKind: &requestKind, RequestResource: &requestResource, RequestSubResource: a.Subresource,
+		Name: a.Name, Namespace: a.Namespace, Operation: admissionv1.Operation(a.Operation.String()),
+		UserInfo: userInfo(a.User), DryRun: &a.Options.DryRun,
+		Object: runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
+	}
+	if a.Resource == corev1.Resource("namespaces") {
+		asked.Namespace = a.Name
+	}
+	if options := a.OptionsObject(); options != nil {
+		asked.Options.Object = options
+	}
+	r.document, err = json.Marshal(&admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + r.version, Kind: "AdmissionReview"}, Request: asked,
+	})
+	return r, err
+}
+
+func metaNames(n admission.Names) (metav1.GroupVersionKind, metav1.GroupVersionResource) {
+	return metav1.GroupVersionKind{Group: n.Kind.Group, Version: n.Kind.Version, Kind: n.Kind.Kind},
+		metav1.GroupVersionResource{Group: n.Resource.Group, Version: n.Resource.Version, Resource: n.Resource.Resource}
+}
+
+// serverUser is the user of the server's own writes.
+var serverUser = request.User{Name: "system:apiserver", Groups: []string{request.GroupMasters}}
+
+func userInfo(u *request.User) authenticationv1.UserInfo {
+	if u == nil {
+		u = &serverUser
+	}
+	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
+	for key, values := range u.Extra {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[key] = values
+	}
+	return info
+}
+
+// response reads and checks the response to a review.
+func (r *review) response(body []byte, mutating bool) (*admissionv1.AdmissionResponse, error) {
+	var got admissionv1.AdmissionReview // v1beta1 has the same fields
+	if err := json.Unmarshal(body, &got); err != nil {
+		return nil, err
+	}
+	want := schema.GroupVersionKind{Group: admissionv1.GroupName, Version: r.version, Kind: "AdmissionReview"}
+	if r.version == admissionv1beta1.SchemeGroupVersion.Version {
+		return got.Response, checkBetaResponse(&got, mutating)
+	}
+	response := got.Response
+	switch {
+	case response == nil:
+		return nil, errors.New("webhook response was absent")
+	case response.UID != r.uid:
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", r.uid, response.UID)
+	case got.GroupVersionKind() != want:
+		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, got.GroupVersionKind())
+	case !mutating && len(response.Patch) > 0:
+		return nil, errors.New("validating webhook may not return response.patch")
+	case !mutating && response.PatchType != nil:
+		return nil, errors.New("validating webhook may not return response.patchType")
+	case len(response.Patch) > 0 && response.PatchType == nil:
+		return nil, errors.New("webhook returned response.patch but not response.patchType")
+	case len(response.Patch) == 0 && response.PatchType != nil:
+		return nil, errors.New("webhook returned response.patchType but not response.patch")
+	case response.PatchType != nil && *response.PatchType == "":
+		return nil, fmt.Errorf("webhook returned invalid response.patchType of %q", *response.PatchType)
+	}
+	return response, nil
+}
+
+// checkBetaResponse checks a response of version v1beta1, which says less: no uid, and no type of the patch.
+func checkBetaResponse(got *admissionv1.AdmissionReview, mutating bool) error {
+	if got.Response == nil {
+		return errors.New("webhook response was absent")
+	}
+	got.Response.PatchType = nil
+	if !mutating {
+		got.Response.Patch = nil
+	}
+	if len(got.Response.Patch) > 0 {
+		patchType := admissionv1.PatchTypeJSONPatch
+		got.Response.PatchType = &patchType
+	}
+	return nil
+}
+
+// refusal returns the error of a write that a webhook refused.
+func refusal(name string, result *metav1.Status) *kerrors.StatusError {
+	status := metav1.Status{}
+	if result != nil {
+		status = *result
+	}
+	if status.Code < http.StatusBadRequest {
+		status.Code = http.StatusBadRequest
+	}
+	if status.Status == "" || status.Status == metav1.StatusSuccess {
+		status.Status = metav1.StatusFailure
+	}
+	denied := fmt.Sprintf("admission webhook %q denied the request", name)
+	switch {
+	case status.Message != "":
+		status.Message = denied + ": " + status.Message
+	case status.Reason != "":
+		status.Message = denied + ": " + string(status.Reason)
+	default:
+		status.Message = denied + " without explanation"
+	}
+	return &kerrors.StatusError{ErrStatus: status}
+}
+
+// observe records a call, and returns what its error means for the write: nil if it is ignored. annotation is the key
+// of the audit annotation for an ignored failure.
+func (p *Plugins) observe(
+	ctx context.Context, h *hook, a *admission.Attributes, kind, annotation string, begin time.Time, err error,
+) error {
+	failed := (*callError)(nil)
+	status := (*kerrors.StatusError)(nil)
+	rejected, code, failure := false, 0, "no_error"
+	switch {
+	case errors.As(err, &failed):
+		failure = "calling_webhook_error"
+		if rejected = !h.ignore; rejected {
+			code = http.StatusInternalServerError
+		}
+	case errors.As(err, &status):
+		rejected, code, failure = true, int(status.ErrStatus.Code), "no_error"
+		if code >= http.StatusInternalServerError && status.ErrStatus.Reason == metav1.StatusReasonInternalError {
+			failure = "apiserver_internal_error"
+		}
+	}
+	if p.o.Observer != nil {
+		p.o.Observer.Webhook(h.name, kind, a.Operation.String(), rejected, code, failure, time.Since(begin))
+	}
+	if failed == nil {
+		return err
+	}
+	if !h.ignore {
+		p.o.Log.Warn("a webhook failed; the write is refused", "webhook", h.name, "error", failed.reason)
+		return kerrors.NewInternalError(failed)
+	}
+	p.o.Log.Warn("a webhook failed; the write goes on", "webhook", h.name, "error", failed.reason)
+	audit.Annotate(ctx, annotation, h.name)
+	if p.o.Observer != nil {
+		p.o.Observer.FailOpen(h.name, kind)
+	}
+	return nil
+}

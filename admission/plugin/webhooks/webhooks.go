@@ -1,0 +1,104 @@
+// Package webhooks lets programs beside the server change and judge writes (MutatingAdmissionWebhook,
+// ValidatingAdmissionWebhook). Which of them, and for which writes, is said by MutatingWebhookConfigurations and
+// ValidatingWebhookConfigurations. Changes of these take effect with the next write: a webhook whose configuration was
+// acknowledged judges every write that begins afterwards.
+//
+// The webhooks of a write are called in the order of the names of their configurations, and of the list in each.
+// Mutating ones are called one after the other, each with what the one before has made; validating ones all at once.
+// After a change the mutating pass of admission runs a second time, in which those earlier webhooks are called again
+// that ask for it (reinvocationPolicy IfNeeded).
+//
+// Files: configurations.go follows the configurations, hook.go decides whether a webhook is called, call.go calls it and
+// checks the response, mutating.go and validating.go are the two plug-ins.
+package webhooks
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/match"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/informer"
+	"github.com/keelson-dev/keelson/webhook"
+)
+
+// Versions shows objects in the versions that webhooks ask for.
+type Versions interface {
+	match.Resources
+	// Document returns an object of a write as JSON in the version of names, nil for no object.
+	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
+	// Replace makes a JSON document in the version of names the object of a write.
+	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names) error
+}
+
+// Observer records calls of webhooks. kind is admit or validating, operation that of the write.
+type Observer interface {
+	// Webhook records a call. code is the code of a refusal, and failure why there was no decision: "calling_webhook_error"
+	// or "apiserver_internal_error"; it is "no_error" for a decision.
+	Webhook(name, kind, operation string, rejected bool, code int, failure string, took time.Duration)
+	// FailOpen records that the failure of a webhook was ignored.
+	FailOpen(name, kind string)
+}
+
+// Options are what both plug-ins need.
+type Options struct {
+	Registry *registry.Registry
+	Versions Versions
+	// Calls says how webhooks are reached.
+	Calls webhook.Options
+	// Conditions compiles match conditions.
+	Conditions Compiler
+	// Background runs what follows the configurations.
+	Background informer.Background
+	Observer   Observer
+	Log        *slog.Logger
+}
+
+// Plugins has the two plug-ins. They admit everything until Start.
+type Plugins struct {
+	o                    *Options
+	matcher              *match.Matcher
+	mutating, validating configurations
+}
+
+// New returns the plug-ins.
+func New(o Options) *Plugins {
+	p := &Plugins{o: &o, matcher: match.NewMatcher(o.Registry, o.Versions)}
+	p.mutating.compile, p.validating.compile = p.mutatingHooks, p.validatingHooks
+	return p
+}
+
+// Start loads the configurations and follows them in the background. It is called once, before requests are served.
+func (p *Plugins) Start(ctx context.Context) error {
+	for _, of := range []struct {
+		name string
+		c    *configurations
+	}{{"mutatingwebhookconfigurations", &p.mutating}, {"validatingwebhookconfigurations", &p.validating}} {
+		if of.c.clients == nil { // the plug-in is switched off
+			continue
+		}
+		followed, err := informer.Start(ctx, p.o.Background, "admission: ", informer.Options{
+			Resource: p.o.Registry.Resource(group.WithResource(of.name).GroupResource()),
+			Reset:    of.c.reset, Apply: of.c.apply, Log: p.o.Log,
+		})
+		if err != nil {
+			return err
+		}
+		of.c.informer.Store(followed[0])
+	}
+	return nil
+}
+
+// Mutating returns the plug-in MutatingAdmissionWebhook.
+func (p *Plugins) Mutating(c Config) (plugin admission.Plugin, err error) {
+	p.mutating.clients, err = p.clients(c)
+	return admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: p.mutate}, err
+}
+
+// Validating returns the plug-in ValidatingAdmissionWebhook.
+func (p *Plugins) Validating(c Config) (plugin admission.Plugin, err error) {
+	p.validating.clients, err = p.clients(c)
+	return admission.Plugin{Name: "ValidatingAdmissionWebhook", Validate: p.validate}, err
+}
