@@ -111,7 +111,7 @@ func (a *api) buildWebhooks(o *apiOptions) {
 		Dial: o.egress.Dialer(egress.ControlPlane), DialService: o.egress.Dialer(egress.Cluster),
 	}
 	a.webhooks = webhooks.New(webhooks.Options{
-		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls,
+		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
 		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
 		Observer:   o.metrics.Admission(), Log: o.log,
 	})

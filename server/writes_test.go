@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -153,7 +154,8 @@ func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	}
 	config.ConfigFile = requiredPluginConfigs(t)
 	chain, err := newAdmission(&admissionOptions{
-		config: &config, registry: s.api.registry, authorizer: s.authorization, last: []admission.Plugin{s.authorization.guardRoles()},
+		config: &config, registry: s.api.registry, authorizer: s.authorization,
+		webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), last: []admission.Plugin{s.authorization.guardRoles()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/keelson-dev/keelson/admission/celvars"
 	"github.com/keelson-dev/keelson/admission/match"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
@@ -75,8 +76,8 @@ type hook struct {
 	// id tells the webhook from others of the same name; it stays the same while the configuration's list does.
 	id       string
 	criteria match.Criteria
-	// conditions are the match conditions; nil means that there are none.
-	conditions Conditions
+	// conditions are the match conditions, which have to be true.
+	conditions celvars.Conditions
 	clients    *webhook.Pool
 	target     webhook.Target
 	versions   []string // of AdmissionReview, in the order of preference
@@ -160,8 +161,8 @@ func (l *lister) add(d definition) {
 	if h.criteria.Namespace, h.broken = match.Selector(d.namespaces); h.broken == nil {
 		h.criteria.Object, h.broken = match.Selector(d.objects)
 	}
-	if len(d.conditions) > 0 && l.p.o.Conditions != nil {
-		h.conditions = l.p.o.Conditions.Compile(d.conditions, h.ignore)
+	if len(d.conditions) > 0 {
+		h.conditions = celvars.NewCompiler(celvars.Options{}).Conditions(d.conditions)
 	}
 	l.hooks = append(l.hooks, h)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/match"
+	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
 	"github.com/keelson-dev/keelson/webhook"
@@ -27,6 +28,8 @@ import (
 // Versions shows objects in the versions that webhooks ask for.
 type Versions interface {
 	match.Resources
+	// Convert returns an object of a write in the version of names; it must not be changed.
+	Convert(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) (registry.Object, error)
 	// Document returns an object of a write as JSON in the version of names, nil for no object.
 	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
 	// Replace makes a JSON document in the version of names the object of a write.
@@ -48,8 +51,8 @@ type Options struct {
 	Versions Versions
 	// Calls says how webhooks are reached.
 	Calls webhook.Options
-	// Conditions compiles match conditions.
-	Conditions Compiler
+	// Authorizer answers the questions of match conditions.
+	Authorizer authz.Authorizer
 	// Background runs what follows the configurations.
 	Background informer.Background
 	Observer   Observer
