@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/podnodeselector"
 	"github.com/keelson-dev/keelson/admission/plugin/podtolerationrestriction"
 	"github.com/keelson-dev/keelson/admission/plugin/podtopologylabels"
+	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
 	"github.com/keelson-dev/keelson/admission/plugin/protection"
 	"github.com/keelson-dev/keelson/admission/plugin/quota"
@@ -67,6 +68,8 @@ type admissionOptions struct {
 	// egress opens connections to webhooks.
 	egress   *egress.Selector
 	webhooks *webhooks.Plugins
+	// policies evaluates admission policies.
+	policies *policies.Plugins
 	log      *slog.Logger
 	// last are plug-ins behind all others, which cannot be switched off.
 	last []admission.Plugin
@@ -166,7 +169,9 @@ func admissionPlugins() []admissionPlugin {
 			}
 			return o.webhooks.Mutating(config)
 		}},
-		{name: "ValidatingAdmissionPolicy"},
+		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
+			return o.policies.Validating()
+		})},
 		{name: "ValidatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
 			config, err := webhooks.DecodeConfig(raw)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/client/versions"
@@ -38,6 +39,7 @@ type api struct {
 	client    *client.Client
 	webhooks  *webhooks.Plugins
 	calls     webhook.Options // how webhooks are reached
+	policies  *policies.Plugins
 }
 
 // fieldManager is the field manager of writes of the server itself.
@@ -68,9 +70,10 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	maps.Copy(answers, o.authentication.answers())
 	a.resources = directory.New()
 	a.buildWebhooks(&o)
+	a.policies = a.newPolicies(&o)
 	chain, err := newAdmission(&admissionOptions{
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
-		egress: o.egress, webhooks: a.webhooks, log: o.log,
+		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		last: append(o.config.judges, o.authorization.guardRoles()),
 	})
 	if err != nil {

@@ -33,8 +33,6 @@ func list() []unenforced {
 		return admissionregistrationv1.SchemeGroupVersion.WithResource(resource).GroupResource()
 	}
 	return []unenforced{
-		{of("validatingadmissionpolicies"), nil, "ValidatingAdmissionPolicies " + policies},
-		{of("validatingadmissionpolicybindings"), nil, "ValidatingAdmissionPolicyBindings " + policies},
 		{of("mutatingadmissionpolicies"), nil, "MutatingAdmissionPolicies " + policies},
 		{of("mutatingadmissionpolicybindings"), nil, "MutatingAdmissionPolicyBindings " + policies},
 		{corev1.Resource("namespaces"), []string{
