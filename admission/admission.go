@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,14 +90,6 @@ func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) 
 	return a.Subresource == "" && a.Resource == resource && slices.Contains(operations, a.Operation)
 }
 
-// NamespaceName returns the namespace of the write as policies see it: a Namespace is in itself.
-func (a *Attributes) NamespaceName() string {
-	if a.Resource == corev1.Resource("namespaces") {
-		return a.Name
-	}
-	return a.Namespace
-}
-
 // OptionsObject returns the options as the API object that webhooks and policies are given; nil for a
 // connection.
 func (a *Attributes) OptionsObject() runtime.Object {
@@ -135,14 +126,23 @@ func (a *Attributes) OptionsObject() runtime.Object {
 	}
 }
 
-// Forbidden is a plug-in's refusal. It names an object without a name by what its
-// name begins with.
+// Forbidden returns a plug-in's refusal. An object whose name is not generated yet is named by its generateName.
 func (a *Attributes) Forbidden(err error) *kerrors.StatusError {
-	name := a.Name
-	if name == "" && a.Object != nil {
-		name = a.Object.GetGenerateName()
+	return kerrors.NewForbidden(a.Resource, a.displayName(), err)
+}
+
+// displayName returns the name of the object in refusals: "Unknown" if it has none.
+func (a *Attributes) displayName() string {
+	switch {
+	case a.Name != "":
+		return a.Name
+	case a.Object == nil:
+	case a.Object.GetName() != "":
+		return a.Object.GetName()
+	case a.Object.GetGenerateName() != "":
+		return a.Object.GetGenerateName()
 	}
-	return kerrors.NewForbidden(a.Resource, name, err)
+	return "Unknown"
 }
 
 // A Plugin is one entry of a chain. Its functions ignore writes that do not concern it, may be nil and

@@ -75,18 +75,11 @@ func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, 
 
 // List implements Access.
 func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace string) ([]Object, error) {
-	r := g.resources[gr]
-	if r == nil {
-		return nil, apierr.PathNotFound()
-	}
 	var objs []Object
 	var failed error
-	err := r.All(ctx, namespace, func(o *cache.Object) bool {
+	err := g.Each(ctx, gr, namespace, func(decode func() (Object, error)) bool {
 		var obj Object
-		if o, failed = r.Readable(ctx, o); failed != nil {
-			return false
-		}
-		if obj, failed = r.Decode(ctx, o); failed != nil {
+		if obj, failed = decode(); failed != nil {
 			return false
 		}
 		objs = append(objs, obj)
@@ -96,4 +89,24 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 		err = failed
 	}
 	return objs, err
+}
+
+// Each calls yield for each object of a namespace ("" is all) in the order of their keys, until it returns false. decode
+// makes the object, so that an object that nobody looks at costs little.
+func (g *Registry) Each(
+	ctx context.Context, gr schema.GroupResource, namespace string, yield func(decode func() (Object, error)) bool,
+) error {
+	r := g.resources[gr]
+	if r == nil {
+		return apierr.PathNotFound()
+	}
+	return r.All(ctx, namespace, func(o *cache.Object) bool {
+		return yield(func() (Object, error) {
+			readable, err := r.Readable(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return r.Decode(ctx, readable)
+		})
+	})
 }

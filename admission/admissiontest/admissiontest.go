@@ -35,6 +35,19 @@ func (o Objects) List(_ context.Context, r schema.GroupResource, namespace strin
 	return out, nil
 }
 
+// Each calls yield for each object of a namespace, until it returns false, as *registry.Registry does.
+func (o Objects) Each(
+	ctx context.Context, r schema.GroupResource, namespace string, yield func(func() (registry.Object, error)) bool,
+) error {
+	all, err := o.List(ctx, r, namespace)
+	for _, obj := range all {
+		if !yield(func() (registry.Object, error) { return obj, nil }) {
+			break
+		}
+	}
+	return err
+}
+
 // Creation returns the attributes of a create of obj.
 func Creation(r schema.GroupResource, obj registry.Object) *admission.Attributes {
 	return &admission.Attributes{

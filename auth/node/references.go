@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -14,13 +16,13 @@ func podReferences(p *corev1.Pod) []object {
 }
 
 // RefersToSecrets reports whether a pod refers to a Secret.
-func RefersToSecrets(p *corev1.Pod) bool {
-	for _, o := range allReferences(p) {
-		if o.kind == secret {
-			return true
-		}
-	}
-	return false
+func RefersToSecrets(p *corev1.Pod) bool { return refersTo(p, secret) }
+
+// RefersToConfigMaps reports whether a pod refers to a ConfigMap.
+func RefersToConfigMaps(p *corev1.Pod) bool { return refersTo(p, configMap) }
+
+func refersTo(p *corev1.Pod, k kind) bool {
+	return slices.ContainsFunc(allReferences(p), func(o object) bool { return o.kind == k })
 }
 
 func allReferences(p *corev1.Pod) []object {

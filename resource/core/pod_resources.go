@@ -85,6 +85,21 @@ func AggregateContainerResources(
 	return total
 }
 
+// PodRequests returns what a pod requests in total: the requests of the pod as a whole or, where it has none, the most
+// that its containers need at one time, and the overhead of its RuntimeClass.
+func PodRequests(s *corev1.PodSpec) corev1.ResourceList {
+	total := AggregateContainerResources(s, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
+	if s.Resources != nil {
+		for name, q := range s.Resources.Requests {
+			if isPodLevelResource(name) {
+				total[name] = q.DeepCopy()
+			}
+		}
+	}
+	addResources(total, s.Overhead)
+	return total
+}
+
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
