@@ -101,11 +101,11 @@ func restrictSubject(_ context.Context, a *admission.Attributes) error {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
 	}
-	groups, err := requestedGroups(csr.Spec.Request)
+	parsed, err := ParseRequest(csr.Spec.Request)
 	if err != nil {
 		return a.Forbidden(fmt.Errorf("failed to parse CSR: %w", err))
 	}
-	if slices.Contains(groups, request.GroupMasters) {
+	if slices.Contains(parsed.Subject.Organization, request.GroupMasters) {
 		return a.Forbidden(
 			fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, request.GroupMasters),
 		)
@@ -113,15 +113,11 @@ func restrictSubject(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// requestedGroups returns the groups of the user of the requested certificate.
-func requestedGroups(encoded []byte) ([]string, error) {
+// ParseRequest parses the PEM of a certificate request.
+func ParseRequest(encoded []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(encoded)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	return parsed.Subject.Organization, nil
+	return x509.ParseCertificateRequest(block.Bytes)
 }
