@@ -84,7 +84,7 @@ var partOfModule = map[string][]string{
 	},
 	"k8s.io/apiextensions-apiserver": {"k8s.io/apiextensions-apiserver/pkg/apis/"},
 	"k8s.io/kube-aggregator":         {"k8s.io/kube-aggregator/pkg/apis/"},
-	"k8s.io/pod-security-admission":  {"k8s.io/pod-security-admission/policy"},
+	"k8s.io/pod-security-admission":  {"k8s.io/pod-security-admission/api", "k8s.io/pod-security-admission/policy"},
 }
 
 // file is one Go file with what the rules look at.
