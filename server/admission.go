@@ -8,19 +8,28 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/plugin/always"
 	"github.com/keelson-dev/keelson/admission/plugin/alwayspullimages"
 	"github.com/keelson-dev/keelson/admission/plugin/antiaffinity"
+	"github.com/keelson-dev/keelson/admission/plugin/autoprovision"
 	"github.com/keelson-dev/keelson/admission/plugin/certificates"
+	"github.com/keelson-dev/keelson/admission/plugin/claimresize"
+	"github.com/keelson-dev/keelson/admission/plugin/denyexternalips"
 	"github.com/keelson-dev/keelson/admission/plugin/eventratelimit"
 	"github.com/keelson-dev/keelson/admission/plugin/extendedresourcetoleration"
 	"github.com/keelson-dev/keelson/admission/plugin/imagepolicy"
 	"github.com/keelson-dev/keelson/admission/plugin/ingressclass"
 	"github.com/keelson-dev/keelson/admission/plugin/lifecycle"
 	"github.com/keelson-dev/keelson/admission/plugin/limitranger"
+	"github.com/keelson-dev/keelson/admission/plugin/namespaceexists"
+	"github.com/keelson-dev/keelson/admission/plugin/nodefeatures"
+	"github.com/keelson-dev/keelson/admission/plugin/noderestriction"
+	"github.com/keelson-dev/keelson/admission/plugin/ownerpermissions"
 	"github.com/keelson-dev/keelson/admission/plugin/podnodeselector"
+	"github.com/keelson-dev/keelson/admission/plugin/podresize"
+	"github.com/keelson-dev/keelson/admission/plugin/podsecurity"
 	"github.com/keelson-dev/keelson/admission/plugin/podtolerationrestriction"
 	"github.com/keelson-dev/keelson/admission/plugin/podtopologylabels"
-	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
 	"github.com/keelson-dev/keelson/admission/plugin/protection"
 	"github.com/keelson-dev/keelson/admission/plugin/quota"
@@ -34,6 +43,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/server/egress"
+	"github.com/keelson-dev/keelson/server/version"
 	"github.com/keelson-dev/keelson/webhook"
 )
 
@@ -68,9 +78,13 @@ type admissionOptions struct {
 	// egress opens connections to webhooks.
 	egress   *egress.Selector
 	webhooks *webhooks.Plugins
-	// policies evaluates admission policies.
-	policies *policies.Plugins
 	log      *slog.Logger
+	// podSecurity counts what PodSecurity does.
+	podSecurity podsecurity.Metrics
+	// kinds finds the resources of the owners of objects.
+	kinds ownerpermissions.Resources
+	// createNamespace creates a namespace in the name of the server.
+	createNamespace autoprovision.Create
 	// last are plug-ins behind all others, which cannot be switched off.
 	last []admission.Plugin
 }
@@ -80,19 +94,23 @@ type admissionPlugin struct {
 	name string
 	off  bool // unless it is enabled by name
 	// make makes the plug-in. config is its own configuration in JSON or YAML, nil if none was given. make is nil
-	// for a plug-in that this server does not have yet.
+	// for a plug-in that this server does not have.
 	make func(o *admissionOptions, config []byte) (admission.Plugin, error)
 }
 
 // admissionPlugins returns all plug-ins of kube-apiserver in the order in which they run.
 func admissionPlugins() []admissionPlugin {
 	return []admissionPlugin{
-		{name: "AlwaysAdmit", off: true},
-		{name: "NamespaceAutoProvision", off: true},
+		{name: "AlwaysAdmit", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Admit() })},
+		{name: "NamespaceAutoProvision", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return autoprovision.Plugin(o.registry, o.createNamespace)
+		})},
 		{name: "NamespaceLifecycle", make: plain(func(o *admissionOptions) admission.Plugin {
 			return lifecycle.Plugin(o.registry)
 		})},
-		{name: "NamespaceExists", off: true},
+		{name: "NamespaceExists", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return namespaceexists.Plugin(o.registry)
+		})},
 		{name: "LimitPodHardAntiAffinityTopology", off: true, make: plain(func(*admissionOptions) admission.Plugin {
 			return antiaffinity.Plugin()
 		})},
@@ -102,13 +120,15 @@ func admissionPlugins() []admissionPlugin {
 		{name: "ServiceAccount", make: plain(func(o *admissionOptions) admission.Plugin {
 			return serviceaccount.Plugin(o.registry)
 		})},
-		{name: "NodeRestriction", off: true},
+		{name: "NodeRestriction", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return noderestriction.Plugin(o.registry, o.authorizer)
+		})},
 		{name: "TaintNodesByCondition", make: plain(func(*admissionOptions) admission.Plugin { return taint.Plugin() })},
 		{name: "AlwaysPullImages", off: true, make: plain(func(*admissionOptions) admission.Plugin {
 			return alwayspullimages.Plugin()
 		})},
 		{name: "ImagePolicyWebhook", off: true, make: configured(imagepolicy.DecodeConfig, imageReviews)},
-		{name: "PodSecurity"},
+		{name: "PodSecurity", make: configured(podsecurity.DecodeConfig, podSecurity)},
 		{name: "PodNodeSelector", off: true, make: configured(podnodeselector.DecodeConfig,
 			func(o *admissionOptions, c podnodeselector.Config) (admission.Plugin, error) {
 				return podnodeselector.Plugin(o.registry, c), nil
@@ -134,9 +154,13 @@ func admissionPlugins() []admissionPlugin {
 		{name: "StorageObjectInUseProtection", make: plain(func(*admissionOptions) admission.Plugin {
 			return protection.Plugin()
 		})},
-		{name: "PodGroupProtection"},
-		{name: "OwnerReferencesPermissionEnforcement", off: true},
-		{name: "PersistentVolumeClaimResize"},
+		{name: "PodGroupProtection"}, // of kinds that are only served with the feature gate GenericWorkload
+		{name: "OwnerReferencesPermissionEnforcement", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
+			return ownerpermissions.Plugin(o.authorizer, o.kinds)
+		})},
+		{name: "PersistentVolumeClaimResize", make: plain(func(o *admissionOptions) admission.Plugin {
+			return claimresize.Plugin(o.registry)
+		})},
 		{name: "RuntimeClass", make: plain(func(o *admissionOptions) admission.Plugin {
 			return runtimeclass.Plugin(o.registry)
 		})},
@@ -146,7 +170,7 @@ func admissionPlugins() []admissionPlugin {
 		{name: "CertificateSigning", make: plain(func(o *admissionOptions) admission.Plugin {
 			return certificates.Signing(o.authorizer)
 		})},
-		{name: "ClusterTrustBundleAttest"},
+		{name: "ClusterTrustBundleAttest"}, // of a kind that is only served with the feature gate ClusterTrustBundle
 		{name: "CertificateSubjectRestriction", make: plain(func(*admissionOptions) admission.Plugin {
 			return certificates.SubjectRestriction()
 		})},
@@ -156,11 +180,17 @@ func admissionPlugins() []admissionPlugin {
 		{name: "PodTopologyLabels", make: plain(func(o *admissionOptions) admission.Plugin {
 			return podtopologylabels.Plugin(o.registry)
 		})},
-		{name: "PodGroupWorkloadExists"},
-		{name: "NodeDeclaredFeatureValidator"},
-		{name: "JobValidation"},
-		{name: "PodResizeValidator"},
-		{name: "DenyServiceExternalIPs", off: true},
+		{name: "PodGroupWorkloadExists"}, // needs GenericWorkload
+		{name: "NodeDeclaredFeatureValidator", make: plain(func(o *admissionOptions) admission.Plugin {
+			return nodefeatures.Plugin(o.registry)
+		})},
+		{name: "JobValidation"}, // needs GenericWorkload
+		{name: "PodResizeValidator", make: plain(func(o *admissionOptions) admission.Plugin {
+			return podresize.Plugin(o.registry)
+		})},
+		{name: "DenyServiceExternalIPs", off: true, make: plain(func(*admissionOptions) admission.Plugin {
+			return denyexternalips.Plugin()
+		})},
 		{name: "MutatingAdmissionPolicy"},
 		{name: "MutatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
 			config, err := webhooks.DecodeConfig(raw)
@@ -169,9 +199,7 @@ func admissionPlugins() []admissionPlugin {
 			}
 			return o.webhooks.Mutating(config)
 		}},
-		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
-			return o.policies.Validating()
-		})},
+		{name: "ValidatingAdmissionPolicy"},
 		{name: "ValidatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
 			config, err := webhooks.DecodeConfig(raw)
 			if err != nil {
@@ -183,7 +211,7 @@ func admissionPlugins() []admissionPlugin {
 			config, err := quota.DecodeConfig(raw)
 			return quota.Plugin(o.registry, config), err
 		}},
-		{name: "AlwaysDeny", off: true},
+		{name: "AlwaysDeny", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Deny() })},
 	}
 }
 
@@ -213,6 +241,13 @@ func configured[C any](
 // imageReviews returns the plug-in that asks a webhook about images.
 func imageReviews(o *admissionOptions, c imagepolicy.Config) (admission.Plugin, error) {
 	return imagepolicy.Plugin(c, webhook.Options{Dial: o.egress.Dialer(egress.ControlPlane)}, o.log)
+}
+
+// podSecurity returns the plug-in that compares pods with the Pod Security Standards.
+func podSecurity(o *admissionOptions, c podsecurity.Config) (admission.Plugin, error) {
+	return podsecurity.Plugin(c, podsecurity.Options{
+		Objects: o.registry, Metrics: o.podSecurity, Version: "v" + version.Major + "." + version.Minor,
+	})
 }
 
 // newAdmission returns the chain of the plug-ins that are switched on.

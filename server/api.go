@@ -6,9 +6,11 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/admission/plugin/policies"
+	"github.com/keelson-dev/keelson/admission/plugin/ownerpermissions"
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/client/versions"
@@ -17,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/egress"
@@ -39,7 +42,6 @@ type api struct {
 	client    *client.Client
 	webhooks  *webhooks.Plugins
 	calls     webhook.Options // how webhooks are reached
-	policies  *policies.Plugins
 }
 
 // fieldManager is the field manager of writes of the server itself.
@@ -65,15 +67,14 @@ type apiOptions struct {
 // newAPI returns an api. It serves nothing and does not watch definitions of custom resources until the caller
 // starts it.
 func newAPI(ctx context.Context, o apiOptions) (*api, error) {
-	a := &api{registry: o.registry}
+	a := &api{registry: o.registry, resources: directory.New()}
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
-	a.resources = directory.New()
 	a.buildWebhooks(&o)
-	a.policies = a.newPolicies(&o)
 	chain, err := newAdmission(&admissionOptions{
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
-		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
+		egress: o.egress, webhooks: a.webhooks, log: o.log,
+		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
 		last: append(o.config.judges, o.authorization.guardRoles()),
 	})
 	if err != nil {
@@ -132,4 +133,29 @@ func (a *api) objects() map[metrics.GroupResource]int64 {
 		counts[metrics.GroupResource{Group: group, Resource: resource}] = int64(n)
 	})
 	return counts
+}
+
+// resourcesOfKind returns the resources with objects of a kind.
+func (a *api) resourcesOfKind(gvk schema.GroupVersionKind) []ownerpermissions.Resource {
+	var out []ownerpermissions.Resource
+	for _, r := range a.resources.Resources(gvk.GroupVersion()) {
+		if r.Announced || r.Describe == nil {
+			continue
+		}
+		for _, entry := range r.Describe() {
+			if entry.Kind == gvk.Kind && entry.Name == r.GVR.Resource {
+				out = append(out, ownerpermissions.Resource{GroupVersionResource: r.GVR, Namespaced: entry.Namespaced})
+			}
+		}
+	}
+	return out
+}
+
+// createNamespace creates a namespace in the name of the server.
+func (a *api) createNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := a.client.Create(request.WithUser(ctx, nil), client.CreateRequest{
+		Resource: corev1.SchemeGroupVersion.WithResource("namespaces"), Object: namespace,
+	})
+	return err
 }

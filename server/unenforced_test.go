@@ -21,9 +21,6 @@ func TestUnenforcedObjectsAreAnsweredWithWarnings(t *testing.T) {
 		{"POST", policies, "application/json", binding, warning},
 		{"PATCH", policies + "/q", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, warning},
 		{"PATCH", policies + "/q?fieldManager=m", "application/apply-patch+yaml", binding, warning},
-		{"PATCH", "/api/v1/namespaces/default", "application/merge-patch+json",
-			`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`,
-			"Pod Security labels of a namespace are stored"},
 		{"PATCH", "/api/v1/namespaces/kube-public", "application/merge-patch+json", `{"metadata":{"labels":{"a":"b"}}}`, ""},
 	} {
 		r, err := http.NewRequest(step.method, s.URL()+step.path, strings.NewReader(step.body))

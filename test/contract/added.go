@@ -6,10 +6,10 @@ import "slices"
 // explains why. admission/plugin/unenforced sends them.
 func addedWarnings() []string {
 	return []string{
+		`299 - "ValidatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
+		`299 - "ValidatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
-		`299 - "Pod Security labels of a namespace are stored,` +
-			` but they are not enforced yet: pods are not compared with them"`,
 	}
 }
 

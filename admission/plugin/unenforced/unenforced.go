@@ -4,22 +4,17 @@ package unenforced
 
 import (
 	"context"
-	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission"
-	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
 
-// unenforced is a resource that is stored and not enforced.
+// unenforced is a resource whose objects are stored and not enforced.
 type unenforced struct {
 	resource schema.GroupResource
-	// labels restrict the entry to objects with one of these labels; nil means all objects.
-	labels []string
 	// warning is one sentence. test/contract has a copy of each.
 	warning string
 }
@@ -33,11 +28,10 @@ func list() []unenforced {
 		return admissionregistrationv1.SchemeGroupVersion.WithResource(resource).GroupResource()
 	}
 	return []unenforced{
-		{of("mutatingadmissionpolicies"), nil, "MutatingAdmissionPolicies " + policies},
-		{of("mutatingadmissionpolicybindings"), nil, "MutatingAdmissionPolicyBindings " + policies},
-		{corev1.Resource("namespaces"), []string{
-			"pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn",
-		}, "Pod Security labels of a namespace are stored, but they are not enforced yet: pods are not compared with them"},
+		{of("validatingadmissionpolicies"), "ValidatingAdmissionPolicies " + policies},
+		{of("validatingadmissionpolicybindings"), "ValidatingAdmissionPolicyBindings " + policies},
+		{of("mutatingadmissionpolicies"), "MutatingAdmissionPolicies " + policies},
+		{of("mutatingadmissionpolicybindings"), "MutatingAdmissionPolicyBindings " + policies},
 	}
 }
 
@@ -53,16 +47,8 @@ func Plugin() admission.Plugin {
 type plugin map[schema.GroupResource]unenforced
 
 func (p plugin) validate(ctx context.Context, a *admission.Attributes) error {
-	if u, ok := p[a.Resource]; ok && a.Is(u.resource, admission.Create, admission.Update) && u.concerns(a.Object) {
+	if u, ok := p[a.Resource]; ok && a.Is(u.resource, admission.Create, admission.Update) {
 		request.Warn(ctx, u.warning)
 	}
 	return nil
-}
-
-func (u *unenforced) concerns(obj registry.Object) bool {
-	if u.labels == nil {
-		return true
-	}
-	has := obj.GetLabels()
-	return slices.ContainsFunc(u.labels, func(label string) bool { _, ok := has[label]; return ok })
 }

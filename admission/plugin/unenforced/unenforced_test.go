@@ -26,9 +26,7 @@ func warnings(t *testing.T, a *admission.Attributes) []string {
 
 func TestEachUnenforcedObjectHasAWarning(t *testing.T) {
 	for _, u := range list() {
-		obj := &corev1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: map[string]string{"pod-security.kubernetes.io/warn": "baseline"}},
-		}
+		obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
 		want := `299 - "` + u.warning + `"`
 		created, changed := admissiontest.Creation(u.resource, obj), admissiontest.Change(u.resource, obj, obj)
 		created.Options.DryRun = true
@@ -42,14 +40,7 @@ func TestEachUnenforcedObjectHasAWarning(t *testing.T) {
 			t.Errorf("%v/status: %q", u.resource, got)
 		}
 	}
-	plain := &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "x", Labels: map[string]string{"pod-security.kubernetes.io/warn-version": "v1.30"},
-		},
-	}
-	if got := warnings(t, admissiontest.Creation(corev1.Resource("namespaces"), plain)); len(got) != 0 {
-		t.Errorf("a namespace without such labels: %q", got)
-	}
+	plain := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
 	if got := warnings(t, admissiontest.Creation(corev1.Resource("configmaps"), plain)); len(got) != 0 {
 		t.Errorf("another kind: %q", got)
 	}
