@@ -133,6 +133,12 @@ func (pods) missing(names []corev1.ResourceName, obj registry.Object) string {
 
 func (pods) scoped() bool { return true }
 
+// scopesChanged compares the deadline and the quality of service. Classes and affinity of a pod do not change.
+func (pods) scopesChanged(old, obj registry.Object) bool {
+	was, is := old.(*corev1.Pod), obj.(*corev1.Pod)
+	return Terminating(was) != Terminating(is) || bestEffort(was) != bestEffort(is)
+}
+
 func (pods) inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error) {
 	p := obj.(*corev1.Pod)
 	switch s.ScopeName {

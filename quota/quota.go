@@ -44,6 +44,8 @@ type special interface {
 	// the scopes in the configuration of the plug-in.
 	inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error)
 	scoped() bool
+	// scopesChanged returns whether an update may have changed in which scopes an object is.
+	scopesChanged(old, obj registry.Object) bool
 	// missing says what an object does not specify although a quota for these names needs it; "" is nothing.
 	missing(names []corev1.ResourceName, obj registry.Object) string
 }
@@ -154,6 +156,11 @@ func (e *Evaluator) InScopes(scopes []corev1.ScopedResourceSelectorRequirement, 
 // Scoped returns whether objects of the resource can be in scopes.
 func (e *Evaluator) Scoped() bool { return e.special != nil && e.special.scoped() }
 
+// ScopesChanged returns whether an update may have changed in which scopes an object is.
+func (e *Evaluator) ScopesChanged(old, obj registry.Object) bool {
+	return e.special != nil && e.special.scopesChanged(old, obj)
+}
+
 // Missing says what an object has to specify because a quota limits one of names, in the words of kube-apiserver's
 // message; "" means that nothing is missing.
 func (e *Evaluator) Missing(names []corev1.ResourceName, obj registry.Object) string {
@@ -185,6 +192,8 @@ func (unscoped) inScope(*corev1.ScopedResourceSelectorRequirement, registry.Obje
 
 func (unscoped) scoped() bool { return false }
 
+func (unscoped) scopesChanged(_, _ registry.Object) bool { return false }
+
 func (unscoped) missing([]corev1.ResourceName, registry.Object) string { return "" }
 
 // matchesValue returns whether a requirement about the name of a class holds for a value; "" is no class.
@@ -211,4 +220,22 @@ func rounded(q resource.Quantity) resource.Quantity {
 	q = q.DeepCopy()
 	q.RoundUp(0)
 	return q
+}
+
+// OnlyCounts returns whether objects use nothing but their number, so that nobody has to look into them.
+func (e *Evaluator) OnlyCounts() bool { return e.special == nil }
+
+// Resources returns the resources whose objects may use one of names.
+func Resources(names corev1.ResourceList) []schema.GroupResource {
+	out := []schema.GroupResource{
+		corev1.Resource("configmaps"), corev1.Resource("persistentvolumeclaims"), corev1.Resource("pods"),
+		corev1.Resource("replicationcontrollers"), corev1.Resource("resourcequotas"), corev1.Resource("secrets"),
+		corev1.Resource("services"), resourcev1.Resource("resourceclaims"),
+	}
+	for name := range names {
+		if r, ok := Counted(name); ok && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
 }

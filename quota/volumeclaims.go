@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,11 @@ func (volumeClaims) use(_ context.Context, obj registry.Object, used corev1.Reso
 func (volumeClaims) scoped() bool { return true }
 
 func (volumeClaims) missing([]corev1.ResourceName, registry.Object) string { return "" }
+
+func (volumeClaims) scopesChanged(old, obj registry.Object) bool {
+	return !slices.Equal(attributesClasses(old.(*corev1.PersistentVolumeClaim)),
+		attributesClasses(obj.(*corev1.PersistentVolumeClaim)))
+}
 
 func (volumeClaims) inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error) {
 	if s.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {

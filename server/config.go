@@ -93,6 +93,9 @@ type Config struct {
 	// DefaultServiceAccounts makes the service account "default" of each new
 	// namespace. kube-controller-manager does it too, where it runs.
 	DefaultServiceAccounts bool
+	// QuotaUsage keeps the status of ResourceQuotas: their limits, and what objects use.
+	// kube-controller-manager does it too, where it runs.
+	QuotaUsage bool
 
 	// FeatureGates are values of the form Name=true.
 	FeatureGates []string
@@ -136,13 +139,13 @@ func DefaultConfig() Config {
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
 		ServiceNodePortRange:   serviceallocator.DefaultNodePorts.String(),
-		DefaultServiceAccounts: true,
-		Authorization:          DefaultAuthorization(),
-		Admission:              DefaultAdmission(),
-		Authentication:         DefaultAuthentication(),
-		Audit:                  defaultAudit(),
-		ControlPlane:           ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
-		RequestTimeout:         time.Minute, MinRequestTimeout: 30 * time.Minute,
+		DefaultServiceAccounts: true, QuotaUsage: true,
+		Authorization:  DefaultAuthorization(),
+		Admission:      DefaultAdmission(),
+		Authentication: DefaultAuthentication(),
+		Audit:          defaultAudit(),
+		ControlPlane:   ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
+		RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 		Profiling: true,
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/controller/bootstrap"
+	"github.com/keelson-dev/keelson/controller/quota"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
 	"github.com/keelson-dev/keelson/discovery/openapi"
 	"github.com/keelson-dev/keelson/filter/inflight"
@@ -330,6 +331,12 @@ func (s *starting) startWork(ctx context.Context) error {
 	if s.config.DefaultServiceAccounts {
 		accounts := &serviceaccount.Controller{Registry: s.registry, Client: s.api.client, Log: s.log}
 		s.work.Go("default service accounts", background.Forever(accounts.Run))
+	}
+	if s.config.QuotaUsage {
+		usage := &quota.Controller{
+			Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log,
+		}
+		s.work.Go("usage of resource quotas", background.Forever(usage.Run))
 	}
 	s.authentication.start(s.api.client)
 	return nil

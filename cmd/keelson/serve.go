@@ -131,6 +131,10 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts,
 		"make the service account \"default\" of each new namespace, as kube-controller-manager does",
 	)
+	f.BoolVar(
+		&config.QuotaUsage, "quota-usage", config.QuotaUsage,
+		"count what objects use of resource quotas, as kube-controller-manager does",
+	)
 	f.IntVarP(
 		&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything",
 	)

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quotaClient sends requests in the namespace default.
+type quotaClient struct {
+	t *testing.T
+	c *http.Client
+	s *Server
+}
+
+func newQuotaClient(t *testing.T, change ...func(*Config)) *quotaClient {
+	t.Helper()
+	c := testConfig(t)
+	c.Storage, c.DataDir = StorageMemory, ""
+	for _, f := range change {
+		f(&c)
+	}
+	s := start(t, c)
+	return &quotaClient{t, httpClient(t, s, true), s}
+}
+
+// send sends a request and expects a status, and a part of the answer if it is not empty.
+func (q *quotaClient) send(method, path, body string, status int, part string, headers ...string) {
+	q.t.Helper()
+	got := sendJSON(q.t, q.c, method, q.s.URL()+path, body, headers...)
+	if got.status != status || !strings.Contains(got.body, part) {
+		q.t.Errorf("%s %s: %d %s, want %d with %q", method, path, got.status, got.body, status, part)
+	}
+}
+
+// used waits until a quota's status.used is as wanted, in JSON.
+func (q *quotaClient) used(name, want string) {
+	q.t.Helper()
+	type answer struct {
+		Status struct{ Used map[string]string }
+	}
+	var wanted map[string]string
+	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
+		q.t.Fatal(err)
+	}
+	var quota answer
+	for range 500 {
+		quota = answer{}
+		a := call(q.t, q.c, "GET", q.s.URL()+"/api/v1/namespaces/default/resourcequotas/"+name)
+		if err := json.Unmarshal([]byte(a.body), &quota); err != nil {
+			q.t.Fatal(err)
+		}
+		if fmt.Sprint(quota.Status.Used) == fmt.Sprint(wanted) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	q.t.Fatalf("quota %s: used %v for ten seconds, want %v", name, quota.Status.Used, wanted)
+}
+
+// TestUsageOfQuotasIsCounted checks the controller together with the plug-in: the status of a new quota, charges,
+// deletions, changed limits, objects that use less, and custom resources.
+func TestUsageOfQuotasIsCounted(t *testing.T) {
+	q := newQuotaClient(t)
+	const ns = "/api/v1/namespaces/default"
+	q.send("POST", ns+"/configmaps", `{"metadata":{"name":"before"}}`, 201, "")
+	q.limit(`{"configmaps":"2","services.loadbalancers":"1","count/things.example.com":"1","requests.cpu":"1"}`)
+	q.used("q", `{"configmaps":"1","services.loadbalancers":"0","requests.cpu":"0"}`)
+
+	q.send("POST", ns+"/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
+	q.send("POST", ns+"/configmaps", `{"metadata":{"name":"b"}}`, 403,
+		"exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2")
+	q.send("DELETE", ns+"/configmaps/a", "", 200, "")
+	q.used("q", `{"configmaps":"1","services.loadbalancers":"0","requests.cpu":"0"}`)
+	q.send("POST", ns+"/configmaps", `{"metadata":{"name":"b"}}`, 201, "")
+
+	const service = `{"metadata":{"name":"s"},"spec":{"type":"%s","ports":[{"port":80}]}}`
+	q.send("POST", ns+"/services", fmt.Sprintf(service, "LoadBalancer"), 201, "")
+	q.used("q", `{"configmaps":"2","services.loadbalancers":"1","requests.cpu":"0"}`)
+	q.send("PATCH", ns+"/services/s", `{"spec":{"type":"ClusterIP"}}`, 200, "",
+		"Content-Type", "application/merge-patch+json")
+	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0"}`)
+
+	const pod = `{"metadata":{"name":"p"},"spec":{"automountServiceAccountToken":false,"containers":[` +
+		`{"name":"c","image":"i","resources":{"requests":{"cpu":"600m"}}}]}}`
+	q.send("POST", ns+"/pods", pod, 201, "")
+	q.send("POST", ns+"/pods", strings.Replace(pod, `"p"`, `"p2"`, 1), 403,
+		"exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1")
+	q.send("PATCH", ns+"/pods/p/status", `{"status":{"phase":"Succeeded"}}`, 200, "",
+		"Content-Type", "application/merge-patch+json")
+	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0"}`)
+
+	q.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", thingDefinition, 201, "")
+	const thing = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"%s"}}`
+	const things = "/apis/example.com/v1/namespaces/default/things"
+	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0","count/things.example.com":"0"}`)
+	q.send("POST", things, fmt.Sprintf(thing, "a"), 201, "")
+	q.send("POST", things, fmt.Sprintf(thing, "b"), 403, "exceeded quota: q, requested: count/things.example.com=1")
+	q.send("DELETE", things+"/a", "", 200, "")
+	q.used("q", `{"configmaps":"2","services.loadbalancers":"0","requests.cpu":"0","count/things.example.com":"0"}`)
+
+	q.send("PATCH", ns+"/resourcequotas/q", `{"spec":{"hard":{"secrets":"5","configmaps":null}}}`, 200, "",
+		"Content-Type", "application/merge-patch+json")
+	q.used("q",
+		`{"secrets":"0","services.loadbalancers":"0","requests.cpu":"0","count/things.example.com":"0"}`)
+}
+
+const thingDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",` +
+	`"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",` +
+	`"names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,` +
+	`"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+
+// limit creates the quota q.
+func (q *quotaClient) limit(hard string) {
+	q.t.Helper()
+	q.send("POST", "/api/v1/namespaces/default/resourcequotas",
+		`{"metadata":{"name":"q"},"spec":{"hard":`+hard+`}}`, 201, "")
+}
+
+// TestUsageOfQuotasIsLeftToOthers checks the switch: without the controller a quota has no status.
+func TestUsageOfQuotasIsLeftToOthers(t *testing.T) {
+	q := newQuotaClient(t, func(c *Config) { c.QuotaUsage = false })
+	q.limit(`{"configmaps":"0"}`)
+	time.Sleep(50 * time.Millisecond)
+	q.send("GET", "/api/v1/namespaces/default/resourcequotas/q", "", 200, `"status":{}`)
+	q.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
+}
