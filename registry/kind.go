@@ -88,6 +88,7 @@ type MetaChecks int
 const (
 	MetaChanges MetaChecks = iota // the update rules again
 	MetaWhole                     // the update rules and those for new objects
+	MetaNew                       // those for new objects
 	MetaNothing
 )
 

@@ -135,12 +135,15 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
-	if a.Target.Kind.Metadata.OnUpdate == registry.MetaNothing || !a.rightType(obj) {
+	checks := a.Target.Kind.Metadata.OnUpdate
+	if checks == registry.MetaNothing || !a.rightType(obj) {
 		return errs
 	}
-	errs = append(errs, kept...)
-	errs = append(errs, a.validateFinalizers(obj, path)...)
-	if a.Target.Kind.Metadata.OnUpdate == registry.MetaWhole {
+	if checks != registry.MetaNew {
+		errs = append(errs, kept...)
+		errs = append(errs, a.validateFinalizers(obj, path)...)
+	}
+	if checks != registry.MetaChanges {
 		errs = append(errs, a.validateMeta(obj)...)
 	}
 	return errs

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 )
@@ -18,8 +19,13 @@ func limitRanges() *registry.Kind {
 		Versions: onlyV1[corev1.LimitRange](defaultLimitRange),
 		Storage:  registry.Storage{Version: "v1", Path: "limitranges"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*corev1.LimitRange]{
 			PrepareCreate: nameLimitRange,
+			Validate:      validateLimitRange,
+			ValidateUpdate: func(ctx context.Context, r, _ *corev1.LimitRange) field.ErrorList {
+				return validateLimitRange(ctx, r)
+			},
 		}.Untyped(),
 	}
 }

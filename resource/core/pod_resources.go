@@ -120,9 +120,18 @@ func maxResources(to, list corev1.ResourceList) {
 	}
 }
 
-// QOSClass returns the quality of service class. It depends on the requests and limits of CPU
+// QOSClass returns the quality of service class in the status of a pod or, if it has none, the one
+// of its spec.
+func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
+	if class := p.Status.QOSClass; class != "" {
+		return class
+	}
+	return qosClass(&p.Spec)
+}
+
+// qosClass returns the quality of service class of a spec. It depends on the requests and limits of CPU
 // and memory of the pod or, if the pod has no resources, of all containers.
-func QOSClass(s *corev1.PodSpec) corev1.PodQOSClass {
+func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	guaranteed := true
 	count := func(r *corev1.ResourceRequirements) {

@@ -333,7 +333,7 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	}
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	if QOSClass(&p.Spec) != before.Status.QOSClass {
+	if qosClass(&p.Spec) != before.Status.QOSClass {
 		errs = append(errs,
 			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}

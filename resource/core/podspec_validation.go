@@ -267,5 +267,33 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 					fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", sum.String())))
 		}
 	}
+	return append(errs, p.validatePodLimits(path)...)
+}
+
+// validatePodLimits checks that the limits of the pod as a whole are not smaller than those of a container and, for huge
+// pages, than the sum of those of all containers.
+func (p *podValidator) validatePodLimits(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	limits := p.spec.Resources.Limits
+	together := AggregateContainerResources(p.spec,
+		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits })
+	for _, name := range sortedResources(together) {
+		sum := together[name]
+		if limit, ok := limits[name]; ok && isHugePages(name) && sum.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), limit.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", sum.String())))
+		}
+	}
+	for i := range p.spec.Containers {
+		own := p.spec.Containers[i].Resources.Limits
+		for _, name := range sortedResources(own) {
+			q := own[name]
+			if limit, ok := limits[name]; ok && q.Cmp(limit) > 0 {
+				at := path.Child("containers").Index(i).Key(string(name)).Child("limits")
+				errs = append(errs, field.Invalid(at, q.String(),
+					fmt.Sprintf("must be less than or equal to pod limits of %s", limit.String())))
+			}
+		}
+	}
 	return errs
 }

@@ -244,7 +244,7 @@ func TestPodUpdates(t *testing.T) {
 		Containers: []corev1.Container{{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{}}},
 	}}
 	defaultPod(old)
-	old.Status.QOSClass = QOSClass(&old.Spec)
+	old.Status.QOSClass = qosClass(&old.Spec)
 	for _, test := range []struct {
 		name   string
 		change func(*corev1.Pod)
@@ -280,7 +280,7 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 			Requests: resources("cpu", "100m"), Limits: resources("cpu", "200m"),
 		}}},
 	}}
-	old.Status.QOSClass = QOSClass(&old.Spec)
+	old.Status.QOSClass = qosClass(&old.Spec)
 	p := old.DeepCopy()
 	p.ResourceVersion, p.Labels = "2", map[string]string{"a": "b"}
 	p.Spec.Containers[0].Image = "other"

@@ -99,7 +99,7 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 			added = p.config.Default
 		}
 	}
-	if qosClass(pod) != corev1.PodQOSBestEffort {
+	if core.QOSClass(pod) != corev1.PodQOSBestEffort {
 		added = append(slices.Clone(added), corev1.Toleration{
 			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		})
@@ -108,14 +108,6 @@ func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 		pod.Spec.Tolerations = tolerations.Merge(pod.Spec.Tolerations, added)
 	}
 	return p.validate(ctx, a)
-}
-
-// qosClass returns the quality of service class in the status of the pod or, if it has none, that of its spec.
-func qosClass(pod *corev1.Pod) corev1.PodQOSClass {
-	if class := pod.Status.QOSClass; class != "" {
-		return class
-	}
-	return core.QOSClass(&pod.Spec)
 }
 
 func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
