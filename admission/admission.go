@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,6 +89,14 @@ type Attributes struct {
 // Is says whether the write is to resource itself, by one of operations.
 func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) bool {
 	return a.Subresource == "" && a.Resource == resource && slices.Contains(operations, a.Operation)
+}
+
+// NamespaceName returns the namespace of the write as policies see it: a Namespace is in itself.
+func (a *Attributes) NamespaceName() string {
+	if a.Resource == corev1.Resource("namespaces") {
+		return a.Name
+	}
+	return a.Namespace
 }
 
 // OptionsObject returns the options as the API object that webhooks and policies are given; nil for a

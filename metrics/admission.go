@@ -19,6 +19,7 @@ type Admission struct {
 	resolved atomic.Pointer[map[admissionSeries]prometheus.Observer]
 	adding   sync.Mutex // held while resolved is replaced
 	webhooks *admissionWebhooks
+	policies *admissionPolicies
 }
 
 // admissionSeries names one series of plugins; name is empty for one of steps.
@@ -49,6 +50,7 @@ func newAdmission(r prometheus.Registerer) *Admission {
 		}, labels),
 	}
 	m.webhooks = newAdmissionWebhooks(r)
+	m.policies = newAdmissionPolicies(r)
 	m.resolved.Store(&map[admissionSeries]prometheus.Observer{})
 	r.MustRegister(m.plugins, m.steps, m.summary)
 	return m

@@ -30,6 +30,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/podsecurity"
 	"github.com/keelson-dev/keelson/admission/plugin/podtolerationrestriction"
 	"github.com/keelson-dev/keelson/admission/plugin/podtopologylabels"
+	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/priority"
 	"github.com/keelson-dev/keelson/admission/plugin/protection"
 	"github.com/keelson-dev/keelson/admission/plugin/quota"
@@ -78,6 +79,8 @@ type admissionOptions struct {
 	// egress opens connections to webhooks.
 	egress   *egress.Selector
 	webhooks *webhooks.Plugins
+	// policies evaluates admission policies.
+	policies *policies.Plugins
 	log      *slog.Logger
 	// podSecurity counts what PodSecurity does.
 	podSecurity podsecurity.Metrics
@@ -199,7 +202,9 @@ func admissionPlugins() []admissionPlugin {
 			}
 			return o.webhooks.Mutating(config)
 		}},
-		{name: "ValidatingAdmissionPolicy"},
+		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
+			return o.policies.Validating()
+		})},
 		{name: "ValidatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
 			config, err := webhooks.DecodeConfig(raw)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/admission/plugin/ownerpermissions"
+	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/client/versions"
@@ -42,6 +43,7 @@ type api struct {
 	client    *client.Client
 	webhooks  *webhooks.Plugins
 	calls     webhook.Options // how webhooks are reached
+	policies  *policies.Plugins
 }
 
 // fieldManager is the field manager of writes of the server itself.
@@ -71,9 +73,10 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	answers := o.authorization.answers()
 	maps.Copy(answers, o.authentication.answers())
 	a.buildWebhooks(&o)
+	a.policies = a.newPolicies(&o)
 	chain, err := newAdmission(&admissionOptions{
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
-		egress: o.egress, webhooks: a.webhooks, log: o.log,
+		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
 		last: append(o.config.judges, o.authorization.guardRoles()),
 	})

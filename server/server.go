@@ -325,6 +325,9 @@ func (s *starting) startWork(ctx context.Context) error {
 	if err := s.api.webhooks.Start(ctx); err != nil {
 		return err
 	}
+	if err := s.startPolicies(ctx); err != nil {
+		return err
+	}
 	s.work.Go("APIServices", background.Forever(services.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go("addresses and ports of services", background.Forever(s.api.claims.Run))

@@ -154,7 +154,7 @@ func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	}
 	config.ConfigFile = requiredPluginConfigs(t)
 	chain, err := newAdmission(&admissionOptions{
-		config: &config, registry: s.api.registry, authorizer: s.authorization,
+		config: &config, registry: s.api.registry, authorizer: s.authorization, policies: s.api.policies,
 		webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), last: []admission.Plugin{s.authorization.guardRoles()},
 	})
 	if err != nil {

@@ -59,7 +59,7 @@ func (z *Authorizer) requestResource(a *admission.Attributes) ref.Val {
 type requestedResource struct{ a *admission.Attributes }
 
 func (r requestedResource) GetName() string                          { return r.a.Name }
-func (r requestedResource) GetNamespace() string                     { return r.a.Namespace }
+func (r requestedResource) GetNamespace() string                     { return r.a.NamespaceName() }
 func (r requestedResource) GetResource() schema.GroupVersionResource { return r.a.Requested.Resource }
 func (r requestedResource) GetSubresource() string                   { return r.a.Subresource }
 

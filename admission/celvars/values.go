@@ -86,7 +86,7 @@ func requestOf(a *admission.Attributes, names admission.Names) *admissionv1.Admi
 		Kind: metav1.GroupVersionKind(names.Kind), Resource: metav1.GroupVersionResource(names.Resource),
 		RequestKind: &requestKind, RequestResource: &requestResource,
 		SubResource: a.Subresource, RequestSubResource: a.Subresource,
-		Name: a.Name, Namespace: a.Namespace, Operation: admissionv1.Operation(a.Operation.String()),
+		Name: a.Name, Namespace: a.NamespaceName(), Operation: admissionv1.Operation(a.Operation.String()),
 		UserInfo: userOf(a.User), DryRun: &dryRun,
 	}
 	if options := a.OptionsObject(); options != nil {

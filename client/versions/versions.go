@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,10 +17,13 @@ import (
 )
 
 // Versions converts objects between the versions of their kinds. Its methods may be called concurrently.
-type Versions struct{ resources *directory.Directory }
+type Versions struct {
+	resources *directory.Directory
+	kinds     sync.Map // schema.GroupVersionKind -> schema.GroupVersionResource, where it was found last
+}
 
 // New returns the versions of the resources in a directory.
-func New(resources *directory.Directory) *Versions { return &Versions{resources} }
+func New(resources *directory.Directory) *Versions { return &Versions{resources: resources} }
 
 // Equivalents returns the resources other than gvr that have the same objects: custom resources of the same definition,
 // and built-in ones that are stored together. The kind is that of the subresource if that has a kind of its own.
@@ -154,6 +158,44 @@ func (v *Versions) replaceBody(a *admission.Attributes, document []byte, names a
 	}
 	a.Object = obj
 	return nil
+}
+
+// OpenKind returns the resource of a kind for reads, nil if the kind is not served. The caller calls done when it has
+// finished.
+func (v *Versions) OpenKind(
+	ctx context.Context, kind schema.GroupVersionKind,
+) (served *registry.Served, done func(), err error) {
+	if gvr, ok := v.kinds.Load(kind); ok {
+		if served, done, err = v.openIf(ctx, gvr.(schema.GroupVersionResource), kind); served != nil || err != nil {
+			return served, done, err
+		}
+	}
+	for _, r := range v.resources.Resources(kind.GroupVersion()) {
+		if served, done, err = v.openIf(ctx, r.GVR, kind); served != nil || err != nil {
+			v.kinds.Store(kind, r.GVR)
+			return served, done, err
+		}
+	}
+	return nil, nil, nil
+}
+
+// openIf opens a resource if it is of a kind.
+func (v *Versions) openIf(
+	ctx context.Context, gvr schema.GroupVersionResource, kind schema.GroupVersionKind,
+) (*registry.Served, func(), error) {
+	found := v.resources.Find(gvr)
+	if found == nil {
+		return nil, nil, nil
+	}
+	served, done, err := found.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if served.GVK != kind || served.Virtual() {
+		done()
+		return nil, nil, nil
+	}
+	return served, done, nil
 }
 
 func (v *Versions) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {

@@ -179,6 +179,37 @@ func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
 	}
 }
 
+// TestSyncOwnSeesEveryWriteOfThisProcess waits for nothing else: without a write it returns at once.
+func TestSyncOwnSeesEveryWriteOfThisProcess(t *testing.T) {
+	r := resource(t)
+	var m mirror
+	f := start(t.Context(), t, informer.Options{Resource: r, Reset: m.reset, Apply: m.apply, Log: slog.Default()})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.SyncOwn(ended); err != nil {
+		t.Fatalf("without a write: %v", err)
+	}
+	for i := range 200 {
+		name := fmt.Sprint("c", i)
+		create(t, r, name, "1")
+		if err := f.SyncOwn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.state()["ns/"+name]; got != "1" {
+			t.Fatalf("%s is not there after SyncOwn: %q", name, got)
+		}
+		if _, err := writer.Delete(t.Context(), r, "ns", name, &metav1.DeleteOptions{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.SyncOwn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := m.state()["ns/"+name]; ok {
+			t.Fatalf("%s is there after its deletion: %q", name, got)
+		}
+	}
+}
+
 func TestOtherObjectsAreNotDecoded(t *testing.T) {
 	r := resource(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -6,8 +6,6 @@ import "slices"
 // explains why. admission/plugin/unenforced sends them.
 func addedWarnings() []string {
 	return []string{
-		`299 - "ValidatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
-		`299 - "ValidatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicies are stored, but they are not evaluated yet: they refuse and change nothing"`,
 		`299 - "MutatingAdmissionPolicyBindings are stored, but they are not evaluated yet: they refuse and change nothing"`,
 	}

@@ -28,8 +28,6 @@ func list() []unenforced {
 		return admissionregistrationv1.SchemeGroupVersion.WithResource(resource).GroupResource()
 	}
 	return []unenforced{
-		{of("validatingadmissionpolicies"), "ValidatingAdmissionPolicies " + policies},
-		{of("validatingadmissionpolicybindings"), "ValidatingAdmissionPolicyBindings " + policies},
 		{of("mutatingadmissionpolicies"), "MutatingAdmissionPolicies " + policies},
 		{of("mutatingadmissionpolicybindings"), "MutatingAdmissionPolicyBindings " + policies},
 	}

@@ -1,0 +1,301 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/celvars"
+	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// judgement is what one write is found to be by all policies.
+type judgement struct {
+	*Plugins
+	a          *admission.Attributes
+	authorizer *celvars.Authorizer
+	// writes has what expressions see, by the names by which policies match.
+	writes map[admission.Names]*celvars.Write
+	// namespace is the Namespace of the write, once it was looked up.
+	namespace       *corev1.Namespace
+	namespaceLooked bool
+	denied          *refusal // the first one
+}
+
+// refusal is why a write is refused.
+type refusal struct {
+	policy, binding string // no binding: the policy cannot be evaluated
+	message         string
+	reason          metav1.StatusReason
+}
+
+func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
+	policies, err := p.validating.current(ctx)
+	if err != nil || len(policies) == 0 || exempt(a) {
+		return err
+	}
+	j := judgement{Plugins: p, a: a}
+	for _, one := range policies {
+		if err := j.judge(ctx, one); err != nil {
+			return err
+		}
+	}
+	return j.denied.status(a)
+}
+
+// status returns the error of a refused write; nil if it is not refused.
+func (r *refusal) status(a *admission.Attributes) error {
+	if r == nil {
+		return nil
+	}
+	by := fmt.Sprintf("ValidatingAdmissionPolicy '%s'", r.policy)
+	if r.binding != "" {
+		by += fmt.Sprintf(" with binding '%s'", r.binding)
+	}
+	message := fmt.Sprintf("%s denied request: %s", by, r.message)
+	err := a.Forbidden(errors.New(message))
+	s := &err.ErrStatus
+	if s.Reason = r.reason; s.Reason == "" {
+		s.Reason = metav1.StatusReasonInvalid
+	}
+	s.Code = codeOf(s.Reason)
+	s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{Message: message})
+	return err
+}
+
+func codeOf(reason metav1.StatusReason) int32 {
+	switch reason {
+	case metav1.StatusReasonForbidden:
+		return http.StatusForbidden
+	case metav1.StatusReasonUnauthorized:
+		return http.StatusUnauthorized
+	case metav1.StatusReasonRequestEntityTooLarge:
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusUnprocessableEntity
+}
+
+// deny refuses the write. The first refusal is what the client is told.
+func (j *judgement) deny(r refusal) {
+	if j.denied == nil {
+		j.denied = &r
+	}
+}
+
+// misconfigured refuses the write because a policy, or one of its bindings, cannot be used. It does nothing if the policy
+// ignores failures.
+func (j *judgement) misconfigured(p *policy, b *binding, err error) {
+	switch {
+	case p.ignore:
+	case b == nil:
+		j.deny(refusal{policy: p.name, message: fmt.Sprintf("failed to configure policy: %v", err)})
+	default:
+		j.deny(refusal{policy: p.name, binding: b.name, message: fmt.Sprintf("failed to configure binding: %v", err)})
+	}
+}
+
+// judge judges the write by one policy and its bindings.
+func (j *judgement) judge(ctx context.Context, one *bound) error {
+	p := one.policy
+	if p.err != nil {
+		j.misconfigured(p, nil, p.err)
+		return nil
+	}
+	names, ok, err := j.matcher.Match(ctx, p.criteria, j.a)
+	if err != nil || !ok {
+		if err != nil {
+			j.misconfigured(p, nil, err)
+		}
+		return nil
+	}
+	params, done, err := j.openParameters(ctx, p.params)
+	if err != nil {
+		j.misconfigured(p, nil, err)
+		return nil
+	}
+	defer done()
+	annotations := annotations{}
+	for _, b := range one.bindings {
+		if err := j.judgeBinding(ctx, p, b, names, params, &annotations); err != nil {
+			return err
+		}
+	}
+	annotations.publish(ctx, p.name)
+	return nil
+}
+
+func (j *judgement) judgeBinding(
+	ctx context.Context, p *policy, b *binding, names admission.Names, params *parameters, annotations *annotations,
+) error {
+	ok, err := true, b.err
+	if err == nil && b.criteria != nil {
+		_, ok, err = j.matcher.Match(ctx, b.criteria, j.a)
+	}
+	if err == nil && !ok {
+		return nil
+	}
+	var found []registry.Object
+	if err == nil {
+		found, err = params.of(ctx, b.params, j.a.NamespaceName())
+	}
+	var conditions, validations *celvars.Write
+	if err == nil && len(found) > 0 {
+		conditions, validations, err = j.seen(ctx, names)
+	}
+	if err != nil {
+		j.misconfigured(p, b, err)
+		return nil
+	}
+	namespace, err := j.namespaceOf(ctx)
+	if err != nil {
+		return err
+	}
+	for _, param := range found {
+		in := celvars.Inputs{Params: param, Namespace: namespace, Authorizer: j.authorizer}
+		if param != nil {
+			in.ParamsKind = *p.params
+		}
+		j.apply(ctx, p, b, p.evaluate(ctx, conditions, validations, in), annotations)
+	}
+	return nil
+}
+
+// seen returns what match conditions, and what the other expressions see of the write. The former see the resource that
+// the request names.
+func (j *judgement) seen(ctx context.Context, names admission.Names) (conditions, others *celvars.Write, err error) {
+	if j.authorizer == nil {
+		j.authorizer = celvars.NewAuthorizer(ctx, j.o.Authorizer, j.a)
+		j.writes = map[admission.Names]*celvars.Write{}
+	}
+	if others, err = j.write(ctx, names); err != nil {
+		return nil, nil, err
+	}
+	names.Resource = j.a.Requested.Resource
+	conditions, err = j.write(ctx, names)
+	return conditions, others, err
+}
+
+// write returns what expressions see of the write by the names by which it matched.
+func (j *judgement) write(ctx context.Context, names admission.Names) (*celvars.Write, error) {
+	if w := j.writes[names]; w != nil {
+		return w, nil
+	}
+	object, err := j.o.Versions.Convert(ctx, j.a, j.a.Object, names)
+	if err != nil {
+		return nil, fmt.Errorf("failed to convert object version: %w", err)
+	}
+	old, err := j.o.Versions.Convert(ctx, j.a, j.a.Old, names)
+	if err != nil {
+		return nil, fmt.Errorf("failed to convert object version: %w", err)
+	}
+	w := celvars.NewWrite(j.a, names, object, old)
+	j.writes[names] = w
+	return w, nil
+}
+
+// namespaceOf returns the Namespace of the write. A Namespace itself has none.
+func (j *judgement) namespaceOf(ctx context.Context) (*corev1.Namespace, error) {
+	if j.namespaceLooked || j.a.Namespace == "" || j.a.Requested.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
+		return j.namespace, nil
+	}
+	found, err := j.matcher.Namespace(ctx, j.a)
+	if err != nil {
+		return nil, err
+	}
+	j.namespace, _ = found.(*corev1.Namespace)
+	j.namespaceLooked = true
+	return j.namespace, nil
+}
+
+// apply does what a binding wants to follow from a verdict.
+func (j *judgement) apply(ctx context.Context, p *policy, b *binding, v verdict, annotations *annotations) {
+	for i := range v.decisions {
+		d := &v.decisions[i]
+		if !d.denied {
+			if d.failed {
+				j.observe(p, b, d, "allow")
+			}
+			continue
+		}
+		for _, action := range b.actions {
+			switch action {
+			case admissionregistrationv1.Deny:
+				j.deny(refusal{p.name, b.name, d.message, d.reason})
+				j.observe(p, b, d, "deny")
+			case admissionregistrationv1.Audit:
+				annotateFailure(ctx, b, i, d.message)
+				j.observe(p, b, d, "audit")
+			case admissionregistrationv1.Warn:
+				request.Warn(ctx, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s",
+					p.name, b.name, d.message))
+				j.observe(p, b, d, "warn")
+			}
+		}
+	}
+	for _, one := range v.annotations {
+		switch {
+		case one.denied != "":
+			j.deny(refusal{policy: p.name, binding: b.name, message: one.denied})
+			j.observe(p, b, &decision{failed: true, message: one.denied, took: one.took}, "deny")
+		case one.value != "":
+			annotations.add(one.key, one.value)
+		}
+	}
+}
+
+func (j *judgement) observe(p *policy, b *binding, d *decision, action string) {
+	if j.o.Observer == nil {
+		return
+	}
+	// kube-apiserver has invalid_error also for an expression that is false.
+	failure := "invalid_error"
+	switch {
+	case strings.HasPrefix(d.message, "compilation"):
+		failure = "compile_error"
+	case strings.HasPrefix(d.message, "validation failed due to running out of cost budget"):
+		failure = "out_of_budget"
+	}
+	j.o.Observer.PolicyCheck(p.name, b.name, failure, action, d.took)
+}
+
+// annotateFailure records the failure of a validation in the audit event.
+func annotateFailure(ctx context.Context, b *binding, index int, message string) {
+	value, err := json.Marshal([]struct {
+		Message           string                                     `json:"message"`
+		Policy            string                                     `json:"policy"`
+		Binding           string                                     `json:"binding"`
+		ExpressionIndex   int                                        `json:"expressionIndex"`
+		ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
+	}{{message, b.policy, b.name, index, b.actions}})
+	if err == nil { // texts and numbers are always encoded
+		audit.Annotate(ctx, "validation.policy.admission.k8s.io/validation_failure", string(value))
+	}
+}
+
+// annotations collects the audit annotations of a policy: the values of each key, without duplicates.
+type annotations map[string][]string
+
+func (a annotations) add(key, value string) {
+	const longest = 10 << 10
+	value = value[:min(len(value), longest)]
+	if !slices.Contains(a[key], value) {
+		a[key] = append(a[key], value)
+	}
+}
+
+func (a annotations) publish(ctx context.Context, policy string) {
+	for key, values := range a {
+		audit.Annotate(ctx, policy+"/"+key, strings.Join(values, ", "))
+	}
+}
