@@ -68,7 +68,7 @@ type Attributes struct {
 	// write to a subresource with a kind of its own both have that kind.
 	Requested, Stored Names
 	Subresource       string
-	// Name is empty while it is to be generated.
+	// Name is empty in the mutating pass if it is going to be generated.
 	Namespace, Name string
 	// Object is the object as it would become, in its kind's storage version, or what was posted to a
 	// subresource; nil for a deletion. Old is the object before, nil on Create; it must not be changed.

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -132,5 +133,18 @@ func TestPluginsThatAreOffByDefault(t *testing.T) {
 			// The grant may not be known at once.
 			return strings.Contains(w.Body.String(), c.want)
 		})
+	}
+}
+
+// TestGeneratedNamesAreInRefusals: validating plug-ins know the name that was generated, as in kube-apiserver.
+func TestGeneratedNamesAreInRefusals(t *testing.T) {
+	s := start(t, testConfig(t))
+	post(t, s, "/api/v1/namespaces",
+		`{"metadata":{"name":"n","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`, http.StatusCreated)
+	generated := strings.Replace(hostPod, `"name":"p"`, `"generateName":"g-"`, 1)
+	out := post(t, s, "/api/v1/namespaces/n/pods", generated, http.StatusForbidden)
+	want := regexp.MustCompile(`^pods "g-[a-z0-9]{5}" is forbidden: violates PodSecurity "baseline:latest": `)
+	if message, _ := out["message"].(string); !want.MatchString(message) {
+		t.Errorf("%q", message)
 	}
 }
