@@ -136,17 +136,13 @@ func (r *Resource) All(ctx context.Context, namespace string, yield func(*cache.
 	return view.Ascend(ctx, "", prefix, 0, yield)
 }
 
-// Recent is All, except that of a store with other writers the latest changes may be missing: it asks only the
-// cache then.
-func (r *Resource) Recent(ctx context.Context, namespace string, yield func(*cache.Object) bool) error {
+// Recent returns a view that may lack the latest changes if the store has other writers, because it asks only the cache
+// then. Of a store that is not shared it is the one that Current returns.
+func (r *Resource) Recent(ctx context.Context) (*cache.View, error) {
 	if storage.IsExclusive(r.store) {
-		return r.All(ctx, namespace, yield)
+		return r.Current(ctx)
 	}
-	view, err := r.cache.View(ctx, 0)
-	if err != nil {
-		return err
-	}
-	return view.Ascend(ctx, "", namespace+"/", 0, yield)
+	return r.cache.View(ctx, 0)
 }
 
 // Watch returns a cursor to the changes after revision from.

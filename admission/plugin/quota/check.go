@@ -3,12 +3,14 @@ package quota
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/quota"
 )
 
@@ -77,8 +79,8 @@ func match(ctx context.Context, a *admission.Attributes, e *quota.Evaluator, quo
 		for i := range scopes {
 			one, err := e.InScope(&scopes[i], a.Object)
 			if err != nil {
-				return nil, nil, fmt.Errorf("error matching scopes of quota %s, err: error on matching scope %v: %w",
-					h.quota.Name, scopes[i], err)
+				return nil, nil, apierr.New(http.StatusInternalServerError, "", fmt.Sprintf(
+					"error matching scopes of quota %s, err: error on matching scope %v: %v", h.quota.Name, scopes[i], err))
 			}
 			if one {
 				covered = append(covered, scopes[i])
@@ -206,7 +208,8 @@ func (p *plugin) covered(
 			func(c corev1.ScopedResourceSelectorRequirement) bool { return c.ScopeName == l.ScopeName })
 	})
 	if len(limited) > 0 {
-		return fmt.Errorf("insufficient quota to match these scopes: %v", limited)
+		return apierr.New(http.StatusInternalServerError, "",
+			fmt.Sprintf("insufficient quota to match these scopes: %v", limited))
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type LimitedResource struct {
 	MatchScopes []corev1.ScopedResourceSelectorRequirement `json:"matchScopes,omitempty"`
 }
 
-// DecodeConfig reads a Configuration of resourcequota.admission.k8s.io in JSON or YAML; nil is the default.
+// DecodeConfig reads a ResourceQuotaConfiguration of apiserver.config.k8s.io/v1 in JSON or YAML; nil is the default.
 func DecodeConfig(raw []byte) (Config, error) {
 	var c Config
 	if raw == nil {
@@ -41,10 +41,15 @@ func DecodeConfig(raw []byte) (Config, error) {
 	if err := yaml.Unmarshal(raw, &meta); err != nil {
 		return c, err
 	}
-	kind := schema.GroupVersionKind{Group: "resourcequota.admission.k8s.io", Version: "v1", Kind: "Configuration"}
-	// kube-apiserver reads two older versions too, which have the same fields.
-	if v := meta.GroupVersionKind().Version; v == "v1beta1" || v == "v1alpha1" {
-		kind.Version = v
+	kind := schema.GroupVersionKind{Group: "apiserver.config.k8s.io", Version: "v1", Kind: "ResourceQuotaConfiguration"}
+	// Two older versions, which have the same fields, have another name.
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		older := schema.GroupVersionKind{
+			Group: "resourcequota.admission.k8s.io", Version: version, Kind: "Configuration",
+		}
+		if meta.GroupVersionKind() == older {
+			kind = older
+		}
 	}
 	if err := pluginconfig.Decode(raw, kind, &c); err != nil {
 		return c, err

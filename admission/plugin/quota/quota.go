@@ -56,7 +56,11 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes) (*admissio
 	if a.Namespace == "" || !handles(a) {
 		return nil, nil
 	}
-	quotas, err := p.list(ctx, a.Namespace, p.quotas.Recent)
+	view, err := p.quotas.Recent(ctx)
+	if err != nil || len(p.limited) == 0 && view.Loaded() && view.Snapshot().Len() == 0 {
+		return nil, err
+	}
+	quotas, err := p.list(ctx, a.Namespace, view)
 	if err != nil || len(quotas) == 0 && len(p.limited) == 0 {
 		return nil, err
 	}
@@ -135,12 +139,10 @@ func (p *plugin) concerned(ctx context.Context, e *quota.Evaluator, quotas []hel
 	}), nil
 }
 
-// list returns the quotas of a namespace, sorted by name. each is All or Recent of the resource.
-func (p *plugin) list(
-	ctx context.Context, namespace string, each func(context.Context, string, func(*cache.Object) bool) error,
-) (out []held, err error) {
+// list returns the quotas of a namespace, sorted by name.
+func (p *plugin) list(ctx context.Context, namespace string, view *cache.View) (out []held, err error) {
 	var failed error
-	err = each(ctx, namespace, func(o *cache.Object) bool {
+	err = view.Ascend(ctx, "", namespace+"/", 0, func(o *cache.Object) bool {
 		var obj registry.Object
 		if o, failed = p.quotas.Readable(ctx, o); failed != nil {
 			return false
@@ -180,8 +182,12 @@ func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.
 func (p *plugin) checkLatest(
 	ctx context.Context, a *admission.Attributes, e *quota.Evaluator, known map[string]held,
 ) ([]held, error) {
-	look := func(each func(context.Context, string, func(*cache.Object) bool) error) ([]held, error) {
-		quotas, err := p.list(ctx, a.Namespace, each)
+	look := func(latest func(context.Context) (*cache.View, error)) ([]held, error) {
+		view, err := latest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		quotas, err := p.list(ctx, a.Namespace, view)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +195,7 @@ func (p *plugin) checkLatest(
 	}
 	changes, err := look(p.quotas.Recent)
 	if err != nil && !storage.IsExclusive(p.quotas.Store()) {
-		return look(p.quotas.All)
+		return look(p.quotas.Current)
 	}
 	return changes, err
 }
