@@ -198,47 +198,40 @@ const (
 // String returns the pass as kube-apiserver's metrics name it.
 func (p Pass) String() string { return [...]string{"admit", "validate"}[p] }
 
-// Observer records how long admission takes, by the names of Pass and Operation. rejected is true if the write was
-// refused.
-type Observer interface {
-	// Plugin records the call of one plug-in.
-	Plugin(name, pass, operation string, rejected bool, took time.Duration)
-	// Step records a whole pass.
-	Step(pass, operation string, rejected bool, took time.Duration)
-}
-
 // Chain runs plug-ins in order; the first error ends it. A nil chain admits
 // everything.
 type Chain struct {
 	passes   [2][]step
+	whole    [2]*timer // of the passes
 	charging []chargeStep
-	observer Observer
+	observed bool
 }
 
 // step is a plug-in in one pass.
 type step struct {
-	name string
-	run  func(ctx context.Context, a *Attributes) error
+	timer *timer
+	run   func(ctx context.Context, a *Attributes) error
 }
 
 // chargeStep is a plug-in that charges writes.
 type chargeStep struct {
-	name string
-	run  func(ctx context.Context, a *Attributes) (*Charge, error)
+	timer *timer
+	run   func(ctx context.Context, a *Attributes) (*Charge, error)
 }
 
 // NewChain returns a chain of plug-ins, the first one first. The observer may be nil.
 func NewChain(observer Observer, plugins ...Plugin) *Chain {
-	c := &Chain{observer: observer}
+	c := &Chain{observed: observer != nil}
+	c.whole = [2]*timer{passTimer(observer, Mutating), passTimer(observer, Validating)}
 	for _, p := range plugins {
 		if p.Mutate != nil {
-			c.passes[Mutating] = append(c.passes[Mutating], step{p.Name, p.Mutate})
+			c.passes[Mutating] = append(c.passes[Mutating], step{pluginTimer(observer, p.Name, Mutating), p.Mutate})
 		}
 		if p.Validate != nil {
-			c.passes[Validating] = append(c.passes[Validating], step{p.Name, p.Validate})
+			c.passes[Validating] = append(c.passes[Validating], step{pluginTimer(observer, p.Name, Validating), p.Validate})
 		}
 		if p.Charge != nil {
-			c.charging = append(c.charging, chargeStep{p.Name, p.Charge})
+			c.charging = append(c.charging, chargeStep{pluginTimer(observer, p.Name, Validating), p.Charge})
 		}
 	}
 	return c
@@ -275,9 +268,7 @@ func (c *Chain) Charge(ctx context.Context, a *Attributes) (charges []*Charge, e
 	for i := range c.charging {
 		step, begin := &c.charging[i], time.Now()
 		charge, err := step.run(ctx, a)
-		if c.observer != nil {
-			c.observer.Plugin(step.name, Validating.String(), a.Operation.String(), err != nil, time.Since(begin))
-		}
+		step.timer.record(a.Operation, err != nil, time.Since(begin))
 		if charge != nil {
 			charges = append(charges, charge)
 		}
@@ -289,7 +280,7 @@ func (c *Chain) Charge(ctx context.Context, a *Attributes) (charges []*Charge, e
 }
 
 func (c *Chain) run(ctx context.Context, a *Attributes, pass Pass) (err error) {
-	if c.observer == nil {
+	if !c.observed {
 		for i := range c.passes[pass] {
 			if err = c.passes[pass][i].run(ctx, a); err != nil {
 				return err
@@ -297,17 +288,17 @@ func (c *Chain) run(ctx context.Context, a *Attributes, pass Pass) (err error) {
 		}
 		return nil
 	}
-	begin, operation := time.Now(), a.Operation.String()
+	begin := time.Now()
 	at := begin
 	for i := range c.passes[pass] {
 		step := &c.passes[pass][i]
 		err = step.run(ctx, a)
 		now := time.Now()
-		c.observer.Plugin(step.name, pass.String(), operation, err != nil, now.Sub(at))
+		step.timer.record(a.Operation, err != nil, now.Sub(at))
 		if at = now; err != nil {
 			break
 		}
 	}
-	c.observer.Step(pass.String(), operation, err != nil, at.Sub(begin))
+	c.whole[pass].record(a.Operation, err != nil, at.Sub(begin))
 	return err
 }

@@ -1,10 +1,7 @@
 package metrics
 
 import (
-	"maps"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,18 +11,8 @@ import (
 type Admission struct {
 	plugins, steps *prometheus.HistogramVec
 	summary        *prometheus.SummaryVec
-	// resolved has the series in use, in a map that is replaced when there is a new one. To look a series up by its
-	// labels costs more than most plug-ins.
-	resolved atomic.Pointer[map[admissionSeries]prometheus.Observer]
-	adding   sync.Mutex // held while resolved is replaced
-	webhooks *admissionWebhooks
-	policies *admissionPolicies
-}
-
-// admissionSeries names one series of plugins; name is empty for one of steps.
-type admissionSeries struct {
-	name, pass, operation string
-	rejected              bool
+	webhooks       *admissionWebhooks
+	policies       *admissionPolicies
 }
 
 func newAdmission(r prometheus.Registerer) *Admission {
@@ -51,7 +38,6 @@ func newAdmission(r prometheus.Registerer) *Admission {
 	}
 	m.webhooks = newAdmissionWebhooks(r)
 	m.policies = newAdmissionPolicies(r)
-	m.resolved.Store(&map[admissionSeries]prometheus.Observer{})
 	r.MustRegister(m.plugins, m.steps, m.summary)
 	return m
 }
@@ -60,38 +46,16 @@ func newAdmission(r prometheus.Registerer) *Admission {
 func (m *Metrics) Admission() *Admission { return m.admission }
 
 // Plugin implements admission.Observer.
-func (m *Admission) Plugin(name, pass, operation string, rejected bool, took time.Duration) {
-	m.series(admissionSeries{name, pass, operation, rejected}, func() prometheus.Observer {
-		return m.plugins.WithLabelValues(name, pass, operation, strconv.FormatBool(rejected))
-	}).Observe(took.Seconds())
+func (m *Admission) Plugin(name, pass, operation string, rejected bool) func(seconds float64) {
+	return m.plugins.WithLabelValues(name, pass, operation, strconv.FormatBool(rejected)).Observe
 }
 
 // Step implements admission.Observer.
-func (m *Admission) Step(pass, operation string, rejected bool, took time.Duration) {
-	m.series(admissionSeries{"", pass, operation, rejected}, func() prometheus.Observer {
-		labels := []string{pass, operation, strconv.FormatBool(rejected)}
-		return both{m.steps.WithLabelValues(labels...), m.summary.WithLabelValues(labels...)}
-	}).Observe(took.Seconds())
-}
-
-func (m *Admission) series(key admissionSeries, resolve func() prometheus.Observer) prometheus.Observer {
-	if found := (*m.resolved.Load())[key]; found != nil {
-		return found
+func (m *Admission) Step(pass, operation string, rejected bool) func(seconds float64) {
+	labels := []string{pass, operation, strconv.FormatBool(rejected)}
+	histogram, summary := m.steps.WithLabelValues(labels...), m.summary.WithLabelValues(labels...)
+	return func(seconds float64) {
+		histogram.Observe(seconds)
+		summary.Observe(seconds)
 	}
-	m.adding.Lock()
-	defer m.adding.Unlock()
-	more := maps.Clone(*m.resolved.Load())
-	found := resolve()
-	more[key] = found
-	m.resolved.Store(&more)
-	return found
-}
-
-// both passes what it observes to two observers.
-type both [2]prometheus.Observer
-
-// Observe implements prometheus.Observer.
-func (b both) Observe(seconds float64) {
-	b[0].Observe(seconds)
-	b[1].Observe(seconds)
 }

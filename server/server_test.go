@@ -28,7 +28,7 @@ davetoken,dave,u-dave
 `
 
 // testConfig is a server in a fresh directory on a free port.
-func testConfig(t *testing.T) Config {
+func testConfig(t testing.TB) Config {
 	t.Helper()
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens.csv")
@@ -41,7 +41,7 @@ func testConfig(t *testing.T) Config {
 	return c
 }
 
-func start(t *testing.T, c Config) *Server {
+func start(t testing.TB, c Config) *Server {
 	t.Helper()
 	s, err := Start(context.Background(), c)
 	if err != nil {
@@ -51,7 +51,7 @@ func start(t *testing.T, c Config) *Server {
 	return s
 }
 
-func stop(t *testing.T, s *Server) {
+func stop(t testing.TB, s *Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
