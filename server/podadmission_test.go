@@ -1,13 +1,20 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/keelson-dev/keelson/admission"
 )
 
 // admissionStep is one request of a test of admission, with a part of the body that answers it.
@@ -193,4 +200,46 @@ func TestImagePolicyFailsClosed(t *testing.T) {
 		{"POST", adminPods, podBody("a", "", ""), http.StatusForbidden,
 			`pods \"a\" is forbidden: Post \"https://127.0.0.1:1/?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused`},
 	})
+}
+
+// TestPodPluginsIgnoreOtherWrites counts what the plug-ins for pods allocate for the write of another kind: nothing.
+func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
+	s := start(t, testConfig(t))
+	config := DefaultAdmission()
+	config.Only = []string{
+		"LimitPodHardAntiAffinityTopology", "LimitRanger", "AlwaysPullImages", "ImagePolicyWebhook", "PodNodeSelector",
+		"PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "RuntimeClass", "PodTopologyLabels",
+	}
+	config.ConfigFile = requiredPluginConfigs(t)
+	o := &admissionOptions{config: &config, registry: s.api.registry, log: slog.Default()}
+	all := admissionPlugins()
+	obj := &corev1.ConfigMap{}
+	for i := range all {
+		if !slices.Contains(config.Only, all[i].name) {
+			continue
+		}
+		configs, err := readAdmissionConfig(config.ConfigFile, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := all[i].make(o, configs[all[i].name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &admission.Attributes{
+			Operation: admission.Update, Resource: corev1.Resource("configmaps"), Namespace: "default", Name: "c", Object: obj, Old: obj,
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			for _, f := range []func(context.Context, *admission.Attributes) error{p.Mutate, p.Validate} {
+				if f == nil {
+					continue
+				}
+				if err := f(t.Context(), a); err != nil {
+					t.Error(err)
+				}
+			}
+		}); n > 0 {
+			t.Errorf("%s: %v allocations for a ConfigMap", p.Name, n)
+		}
+	}
 }

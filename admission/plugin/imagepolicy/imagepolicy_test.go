@@ -276,3 +276,21 @@ func TestConfig(t *testing.T) {
 		t.Error("a missing kubeconfig was accepted")
 	}
 }
+
+// TestHangingWebhook: a pod waits for the webhook no longer than its own request lasts, and is refused then.
+func TestHangingWebhook(t *testing.T) {
+	h := newHook(t, answer{200, allow})
+	asked, end := make(chan struct{}), make(chan struct{})
+	h.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked) // panics if the call is repeated
+		<-end
+	})
+	defer close(end)
+	p := plugged(t, h, "", io.Discard)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	err := p.Validate(ctx, admissiontest.Creation(pods, pod("a")))
+	if err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("got %v", err)
+	}
+}
