@@ -153,6 +153,11 @@ func admitted(code int, body []byte) string {
 	}
 	if doc.Kind == "Status" {
 		words := strings.FieldsFunc(doc.Message, func(r rune) bool { return strings.ContainsRune("[], ", r) })
+		for i, word := range words {
+			if rest, ok := strings.CutPrefix(word, `"generated-`); ok && len(rest) == len(`abcde"`) {
+				words[i] = "a generated name"
+			}
+		}
 		slices.Sort(words)
 		return fmt.Sprintf("%d %s %v", code, doc.Reason, words)
 	}
@@ -264,6 +269,10 @@ func (f *podFuzz) one(t *testing.T, rng *rand.Rand, i int) {
 	}
 	pod := tree{"metadata": tree{"name": name, "annotations": tree{"x.image-policy.k8s.io/a": "b"}}, "spec": podSpec(rng)}
 	if rng.IntN(3) > 0 {
+		if rng.IntN(5) == 0 {
+			meta := pod["metadata"].(tree)
+			meta["name"], meta["generateName"] = "", "generated-"
+		}
 		f.both(t, http.MethodPost, base+"/pods?dryRun=All", pod, jsonType)
 		return
 	}
