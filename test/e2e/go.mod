@@ -36,6 +36,7 @@ require (
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	k8s.io/externaljwt v0.36.3 // indirect
 	k8s.io/kube-aggregator v0.36.3 // indirect
+	k8s.io/pod-security-admission v0.36.3 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.34.0 // indirect
 )
 
