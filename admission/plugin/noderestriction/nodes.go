@@ -70,7 +70,7 @@ func forbiddenLabels(labels, old map[string]string) (forbidden []string) {
 }
 
 // mayLabel reports whether a kubelet may set the label on its Node. Of the prefixes of Kubernetes these are some known
-// labels and those of two prefixes for kubelets.
+// labels and those of two prefixes for kubelets; all others are refused, node-restriction.kubernetes.io among them.
 func mayLabel(key string) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -78,8 +78,6 @@ func mayLabel(key string) bool {
 	}
 	within := func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) }
 	switch {
-	case within(corev1.LabelNamespaceNodeRestriction):
-		return false
 	case !within("kubernetes.io") && !within("k8s.io"):
 		return true
 	case within(corev1.LabelNamespaceSuffixKubelet), within(corev1.LabelNamespaceSuffixNode):
