@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -127,4 +128,36 @@ func TestUsageOfQuotasIsLeftToOthers(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	q.send("GET", "/api/v1/namespaces/default/resourcequotas/q", "", 200, `"status":{}`)
 	q.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
+}
+
+// TestCountingLosesNoCharge creates and deletes objects while the usage is counted again and again. There are never
+// more objects than the quota allows.
+func TestCountingLosesNoCharge(t *testing.T) {
+	q := newQuotaClient(t)
+	const ns, hard, writers, rounds = "/api/v1/namespaces/default", 8, 8, 40
+	q.limit(fmt.Sprintf(`{"secrets":"%d"}`, hard))
+	q.used("q", `{"secrets":"0"}`)
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			for n := range rounds {
+				one, two := fmt.Sprintf("s-%d-%d", i, n), fmt.Sprintf("t-%d-%d", i, n)
+				for _, name := range []string{one, two} {
+					sendJSON(t, q.c, "POST", q.s.URL()+ns+"/secrets", `{"metadata":{"name":"`+name+`"}}`)
+				}
+				var list struct{ Items []any }
+				if err := json.Unmarshal([]byte(call(t, q.c, "GET", q.s.URL()+ns+"/secrets").body), &list); err != nil {
+					t.Error(err)
+				}
+				if len(list.Items) > hard {
+					t.Errorf("%d objects, the quota allows %d", len(list.Items), hard)
+				}
+				for _, name := range []string{one, two} {
+					sendJSON(t, q.c, "DELETE", q.s.URL()+ns+"/secrets/"+name, "")
+				}
+			}
+		})
+	}
+	all.Wait()
+	q.used("q", `{"secrets":"0"}`)
 }
