@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -22,6 +21,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/cel/writescope"
 )
 
 const (
@@ -32,18 +32,12 @@ const (
 )
 
 // Options say which variables expressions may use in addition to those of every expression.
-type Options struct {
-	// Params adds params, Variables adds variables.
-	Params, Variables bool
-}
+type Options = writescope.Options
 
 // Compiler compiles the expressions of one webhook or policy. It may not be used by several goroutines at the same time.
 type Compiler struct {
-	// scopes are those of expressions without and with authorizer.
-	scopes [2]*cel.Scope
-	// variables is the type of the variable variables. It gets a field with each call of Variable.
-	variables *apiservercel.DeclType
-	compiled  *Variables
+	scopes   *writescope.Scopes
+	compiled *Variables
 }
 
 // Variables are the variables that a policy declares.
@@ -59,21 +53,10 @@ type variable struct {
 
 // NewCompiler returns a compiler.
 func NewCompiler(o Options) *Compiler {
-	c := &Compiler{}
-	seen := []cel.Variable{
-		{Name: objectVariable, Type: apiservercel.DynType}, {Name: oldObjectVariable, Type: apiservercel.DynType},
-		{Name: namespaceVariable, Type: namespaceType()}, {Name: requestVariable, Type: requestType()},
-	}
-	if o.Params {
-		seen = append(seen, cel.Variable{Name: paramsVariable, Type: apiservercel.DynType})
-	}
+	c := &Compiler{scopes: writescope.New(o)}
 	if o.Variables {
-		c.variables = apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})
-		c.compiled = &Variables{typ: c.variables}
-		seen = append(seen, cel.Variable{Name: variablesVariable, Type: c.variables})
+		c.compiled = &Variables{typ: c.scopes.VariablesType()}
 	}
-	c.scopes[0] = cel.NewScope(slices.Clone(seen)...)
-	c.scopes[1] = cel.NewScope(append(seen, authorizerVariables()...)...)
 	return c
 }
 
@@ -81,7 +64,7 @@ func NewCompiler(o Options) *Compiler {
 // it. An error is that of each evaluation.
 func (c *Compiler) Variable(name, source string) *Expression {
 	e, typ := c.compile(source, true, nil)
-	c.variables.Fields[name] = apiservercel.NewDeclField(name, declared(typ), true, nil, nil)
+	c.scopes.Declare(name, typ)
 	c.compiled.named = append(c.compiled.named, variable{name, e})
 	return e
 }
@@ -107,41 +90,8 @@ func (c *Compiler) Compile(source string, authorizer bool, returns ...*types.Typ
 }
 
 func (c *Compiler) compile(source string, authorizer bool, returns []*types.Type) (*Expression, *types.Type) {
-	scope := c.scopes[0]
-	if authorizer {
-		scope = c.scopes[1]
-	}
-	e := &Expression{Source: source}
-	compiled, err := scope.Compile(source, cel.Stored)
-	if err != nil {
-		e.Err = err
-		return e, nil
-	}
-	typ := compiled.Type()
-	if e.Err = checkType(typ, returns); e.Err != nil {
-		return e, nil
-	}
-	if e.program, err = compiled.Program(); err != nil {
-		e.Err = fmt.Errorf("program %w", err)
-		return e, nil
-	}
-	return e, typ
-}
-
-// checkType compares the type of an expression with those that are allowed; none means all.
-func checkType(typ *types.Type, allowed []*types.Type) error {
-	for _, t := range allowed {
-		if typ.IsExactType(t) {
-			return nil
-		}
-	}
-	switch len(allowed) {
-	case 0:
-		return nil
-	case 1:
-		return fmt.Errorf("must evaluate to %v but got %v", allowed[0], typ)
-	}
-	return fmt.Errorf("must evaluate to one of %v but got %v", allowed, typ)
+	program, typ, err := c.scopes.Compile(source, authorizer, cel.Stored, returns...)
+	return &Expression{Source: source, Err: err, program: program}, typ
 }
 
 // errBudget is the text of kube-apiserver.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/cel/writescope"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
@@ -166,21 +167,21 @@ func shownNamespace(n *corev1.Namespace) *corev1.Namespace {
 // ResolveName implements the variables of an evaluation.
 func (v *Values) ResolveName(name string) (any, bool) {
 	switch name {
-	case objectVariable:
+	case writescope.Object:
 		return v.write.object.get(), true
-	case oldObjectVariable:
+	case writescope.OldObject:
 		return v.write.old.get(), true
-	case requestVariable:
+	case writescope.Request:
 		return v.write.requested.get(), true
-	case paramsVariable:
+	case writescope.Params:
 		return v.params.get(), true
-	case namespaceVariable:
+	case writescope.Namespace:
 		return v.space.get(), true
-	case variablesVariable:
+	case writescope.Variables:
 		return v.declaredVariables(), true
-	case authorizerVariable:
+	case writescope.Authorizer:
 		return v.inputs.Authorizer.value(), v.inputs.Authorizer != nil
-	case requestResourceAuthorizer:
+	case writescope.RequestResourceAuthorizer:
 		return v.inputs.Authorizer.requestResource(v.write.attributes), v.inputs.Authorizer != nil
 	}
 	return nil, false

@@ -1,4 +1,4 @@
-package celvars
+package writescope
 
 import (
 	"github.com/google/cel-go/common/types"
@@ -11,14 +11,14 @@ import (
 
 // The names of the variables.
 const (
-	objectVariable            = "object"
-	oldObjectVariable         = "oldObject"
-	paramsVariable            = "params"
-	requestVariable           = "request"
-	namespaceVariable         = "namespaceObject"
-	authorizerVariable        = "authorizer"
-	requestResourceAuthorizer = "authorizer.requestResource"
-	variablesVariable         = "variables"
+	Object                    = "object"
+	OldObject                 = "oldObject"
+	Params                    = "params"
+	Request                   = "request"
+	Namespace                 = "namespaceObject"
+	Authorizer                = "authorizer"
+	RequestResourceAuthorizer = "authorizer.requestResource"
+	Variables                 = "variables"
 )
 
 func authorizerVariables() []cel.Variable {
@@ -26,8 +26,8 @@ func authorizerVariables() []cel.Variable {
 		return apiservercel.NewSimpleTypeWithMinSize(typ.TypeName(), typ, nil, 0)
 	}
 	return []cel.Variable{
-		{Name: authorizerVariable, Type: opaque(library.AuthorizerType)},
-		{Name: requestResourceAuthorizer, Type: opaque(library.ResourceCheckType)},
+		{Name: Authorizer, Type: opaque(library.AuthorizerType)},
+		{Name: RequestResourceAuthorizer, Type: opaque(library.ResourceCheckType)},
 	}
 }
 
