@@ -92,6 +92,32 @@ func TestPolicyParameters(t *testing.T) {
 	})
 }
 
+// TestPoliciesSeeTheVersionThatMatched writes a custom resource in another version than a policy names.
+func TestPoliciesSeeTheVersionThatMatched(t *testing.T) {
+	s := start(t, testConfig(t))
+	version := func(name, storage string) string {
+		return `{"name":"` + name + `","served":true,"storage":` + storage + `,"schema":{"openAPIV3Schema":{"type":"object"}}}`
+	}
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"as.example.com"},` +
+			`"spec":{"group":"example.com","scope":"Cluster","names":{"plural":"as","singular":"a","kind":"A",` +
+			`"listKind":"AList"},"versions":[` + version("v1", "true") + `,` + version("v2", "false") + `]}}`,
+			http.StatusCreated, ""},
+		{"POST", adminPolicies, `{"metadata":{"name":"p"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":` +
+			`["example.com"],"apiVersions":["v2"],"operations":["*"],"resources":["as"]}]},"validations":[{"expression":` +
+			`"false","messageExpression":"'seen as ' + object.apiVersion + ', asked for ' + request.requestKind.version"}]}}`,
+			http.StatusCreated, ""},
+		{"POST", adminBindings, bindingBody("p", `"Deny"`, ""), http.StatusCreated, ""},
+	})
+	awaitServed(t, s, "/apis/example.com/v1/as")
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", "/apis/example.com/v1/as", `{"apiVersion":"example.com/v1","kind":"A","metadata":{"name":"a"}}`,
+			http.StatusUnprocessableEntity, "seen as example.com/v2, asked for v1"},
+		{"POST", "/apis/example.com/v2/as", `{"apiVersion":"example.com/v2","kind":"A","metadata":{"name":"a"}}`,
+			http.StatusUnprocessableEntity, "seen as example.com/v2, asked for v2"},
+	})
+}
+
 // awaitServed waits until a resource is served.
 func awaitServed(t *testing.T, s *Server, path string) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -92,7 +93,33 @@ func (v *Versions) Convert(
 	if names.Kind != served.GVK { // the body of a subresource, which has one version
 		return obj, nil
 	}
-	return served.ToVersion(ctx, obj, served.Version)
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		obj = u.DeepCopy() // which conversion may change
+	}
+	return v.inRequested(ctx, a, served, names, func(r *registry.Served, version *registry.Version) (registry.Object, error) {
+		return r.ToVersion(ctx, obj, version)
+	})
+}
+
+// inRequested calls convert with the resource whose storage version the objects of a write are in, and with the version
+// of names there. Each version of a custom resource is a kind of its own, which takes itself for the storage version.
+func (v *Versions) inRequested(
+	ctx context.Context, a *admission.Attributes, served *registry.Served, names admission.Names,
+	convert func(*registry.Served, *registry.Version) (registry.Object, error),
+) (registry.Object, error) {
+	if !served.Kind.Unstructured() {
+		return convert(served, served.Version)
+	}
+	requested, done, err := v.open(ctx, a.Requested.Resource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	version := requested.Kind.Version(names.Kind.Version)
+	if version == nil {
+		return nil, fmt.Errorf("%s is not served", names.Resource)
+	}
+	return convert(requested, version)
 }
 
 // Document returns an object of a write as a JSON document with apiVersion and kind, in the version of names. It
@@ -141,7 +168,10 @@ func (v *Versions) Replace(ctx context.Context, a *admission.Attributes, documen
 		served.Version.Default(obj)
 	}
 	if names.Kind != a.Stored.Kind {
-		if obj, err = served.ToStorage(ctx, obj, served.Version); err != nil {
+		if obj, err = v.inRequested(ctx, a, served, names,
+			func(r *registry.Served, version *registry.Version) (registry.Object, error) {
+				return r.ToStorage(ctx, obj, version)
+			}); err != nil {
 			return err
 		}
 	}
