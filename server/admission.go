@@ -97,7 +97,7 @@ type admissionPlugin struct {
 	name string
 	off  bool // unless it is enabled by name
 	// make makes the plug-in. config is its own configuration in JSON or YAML, nil if none was given. make is nil
-	// for a plug-in that this server does not have.
+	// for a plug-in that this server does not have: it does not run by default, and to name it is an error.
 	make func(o *admissionOptions, config []byte) (admission.Plugin, error)
 }
 
@@ -157,7 +157,8 @@ func admissionPlugins() []admissionPlugin {
 		{name: "StorageObjectInUseProtection", make: plain(func(*admissionOptions) admission.Plugin {
 			return protection.Plugin()
 		})},
-		{name: "PodGroupProtection"}, // of kinds that are only served with the feature gate GenericWorkload
+		// The kinds of these are only served with the feature gates GenericWorkload and ClusterTrustBundle.
+		{name: "PodGroupProtection", make: plain(idle("PodGroupProtection"))},
 		{name: "OwnerReferencesPermissionEnforcement", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
 			return ownerpermissions.Plugin(o.authorizer, o.kinds)
 		})},
@@ -173,7 +174,7 @@ func admissionPlugins() []admissionPlugin {
 		{name: "CertificateSigning", make: plain(func(o *admissionOptions) admission.Plugin {
 			return certificates.Signing(o.authorizer)
 		})},
-		{name: "ClusterTrustBundleAttest"}, // of a kind that is only served with the feature gate ClusterTrustBundle
+		{name: "ClusterTrustBundleAttest", make: plain(idle("ClusterTrustBundleAttest"))},
 		{name: "CertificateSubjectRestriction", make: plain(func(*admissionOptions) admission.Plugin {
 			return certificates.SubjectRestriction()
 		})},
@@ -183,11 +184,11 @@ func admissionPlugins() []admissionPlugin {
 		{name: "PodTopologyLabels", make: plain(func(o *admissionOptions) admission.Plugin {
 			return podtopologylabels.Plugin(o.registry)
 		})},
-		{name: "PodGroupWorkloadExists"}, // needs GenericWorkload
+		{name: "PodGroupWorkloadExists", make: plain(idle("PodGroupWorkloadExists"))},
 		{name: "NodeDeclaredFeatureValidator", make: plain(func(o *admissionOptions) admission.Plugin {
 			return nodefeatures.Plugin(o.registry)
 		})},
-		{name: "JobValidation"}, // needs GenericWorkload
+		{name: "JobValidation", make: plain(idle("JobValidation"))},
 		{name: "PodResizeValidator", make: plain(func(o *admissionOptions) admission.Plugin {
 			return podresize.Plugin(o.registry)
 		})},
@@ -195,29 +196,26 @@ func admissionPlugins() []admissionPlugin {
 			return denyexternalips.Plugin()
 		})},
 		{name: "MutatingAdmissionPolicy"},
-		{name: "MutatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
-			config, err := webhooks.DecodeConfig(raw)
-			if err != nil {
-				return admission.Plugin{}, err
-			}
-			return o.webhooks.Mutating(config)
-		}},
+		{name: "MutatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
+			func(o *admissionOptions, c webhooks.Config) (admission.Plugin, error) { return o.webhooks.Mutating(c) })},
 		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
 			return o.policies.Validating()
 		})},
-		{name: "ValidatingAdmissionWebhook", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
-			config, err := webhooks.DecodeConfig(raw)
-			if err != nil {
-				return admission.Plugin{}, err
-			}
-			return o.webhooks.Validating(config)
-		}},
-		{name: "ResourceQuota", make: func(o *admissionOptions, raw []byte) (admission.Plugin, error) {
-			config, err := quota.DecodeConfig(raw)
-			return quota.Plugin(o.registry, config), err
-		}},
+		{name: "ValidatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
+			func(o *admissionOptions, c webhooks.Config) (admission.Plugin, error) {
+				return o.webhooks.Validating(c)
+			})},
+		{name: "ResourceQuota", make: configured(quota.DecodeConfig,
+			func(o *admissionOptions, c quota.Config) (admission.Plugin, error) {
+				return quota.Plugin(o.registry, c), nil
+			})},
 		{name: "AlwaysDeny", off: true, make: plain(func(*admissionOptions) admission.Plugin { return always.Deny() })},
 	}
+}
+
+// idle returns a plug-in that has nothing to do, because this server does not serve the kinds that it is about.
+func idle(name string) func(*admissionOptions) admission.Plugin {
+	return func(*admissionOptions) admission.Plugin { return admission.Plugin{Name: name} }
 }
 
 // plain adapts a plug-in that has no configuration of its own.
@@ -268,6 +266,9 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 	var chain []admission.Plugin
 	for i := range all {
 		p := &all[i]
+		if p.make == nil && configs[p.name] != nil {
+			return nil, fmt.Errorf("admission plug-in %s: it is not part of this version of the server", p.name)
+		}
 		if p.make == nil || !o.config.enables(p) {
 			continue
 		}
@@ -305,7 +306,7 @@ func (c *AdmissionConfig) validate(all []admissionPlugin) error {
 			switch {
 			case i < 0:
 				errs = append(errs, fmt.Errorf("%s plugin %q is unknown", flag, name))
-			case runs && all[i].off && all[i].make == nil:
+			case runs && all[i].make == nil:
 				errs = append(errs, fmt.Errorf("%s plugin %q is not part of this version of the server", flag, name))
 			}
 		}

@@ -42,7 +42,11 @@ func TestAdmissionNames(t *testing.T) {
 		{AdmissionConfig{Enable: []string{"Priority"}, Disable: []string{"Priority"}},
 			"[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
 		{AdmissionConfig{Only: []string{}, Disable: []string{"Priority"}}, "mutually exclusive"},
-		{AdmissionConfig{Enable: []string{"Priority"}}, ""},
+		{AdmissionConfig{Enable: []string{"Priority", "JobValidation"}}, ""},
+		{AdmissionConfig{Enable: []string{"MutatingAdmissionPolicy"}},
+			`enable-admission-plugins plugin "MutatingAdmissionPolicy" is not part of this version of the server`},
+		{AdmissionConfig{Only: []string{"MutatingAdmissionPolicy"}}, "is not part of this version of the server"},
+		{AdmissionConfig{Disable: []string{"MutatingAdmissionPolicy"}}, ""},
 	} {
 		err := c.config.validate(all)
 		switch {

@@ -34,7 +34,7 @@ type decision struct {
 
 // NewAuthorizer returns the Authorizer for a write.
 func NewAuthorizer(ctx context.Context, ask authz.Authorizer, a *admission.Attributes) *Authorizer {
-	u := sender(a.User)
+	u := a.Sender()
 	return &Authorizer{
 		ctx: ctx, ask: ask, decision: map[string]decision{},
 		user: &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra},

@@ -9,8 +9,6 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,7 +20,6 @@ import (
 	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/cel/writescope"
 	"github.com/keelson-dev/keelson/registry"
-	"github.com/keelson-dev/keelson/request"
 )
 
 // Write has the values that all expressions see of a write in one version. Its methods may be called concurrently.
@@ -38,7 +35,7 @@ func NewWrite(a *admission.Attributes, names admission.Names, object, old regist
 	w.object.make = func() (any, error) { return treeOf(object, names.Kind) }
 	w.old.make = func() (any, error) { return treeOf(old, names.Kind) }
 	w.requested.make = func() (any, error) {
-		return runtime.DefaultUnstructuredConverter.ToUnstructured(requestOf(a, names))
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(a.Request(names))
 	}
 	return w
 }
@@ -77,43 +74,6 @@ func treeOf(obj registry.Object, kind schema.GroupVersionKind) (any, error) {
 		out["apiVersion"], out["kind"] = kind.GroupVersion().String(), kind.Kind
 	}
 	return out, nil
-}
-
-// requestOf returns the AdmissionRequest of a write.
-func requestOf(a *admission.Attributes, names admission.Names) *admissionv1.AdmissionRequest {
-	requestKind, requestResource := metav1.GroupVersionKind(a.Requested.Kind), metav1.GroupVersionResource(a.Requested.Resource)
-	dryRun := a.Options.DryRun
-	r := &admissionv1.AdmissionRequest{
-		Kind: metav1.GroupVersionKind(names.Kind), Resource: metav1.GroupVersionResource(names.Resource),
-		RequestKind: &requestKind, RequestResource: &requestResource,
-		SubResource: a.Subresource, RequestSubResource: a.Subresource,
-		Name: a.Name, Namespace: a.NamespaceName(), Operation: admissionv1.Operation(a.Operation.String()),
-		UserInfo: userOf(a.User), DryRun: &dryRun,
-	}
-	if options := a.OptionsObject(); options != nil {
-		r.Options.Object = options
-	}
-	return r
-}
-
-// sender returns who sent a write. The server itself is the user of kube-apiserver's own requests.
-func sender(u *request.User) *request.User {
-	if u == nil {
-		return &request.User{Name: "system:apiserver", Groups: []string{"system:authenticated", request.GroupMasters}}
-	}
-	return u
-}
-
-func userOf(u *request.User) authenticationv1.UserInfo {
-	u = sender(u)
-	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
-	for key, values := range u.Extra {
-		if info.Extra == nil {
-			info.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		info.Extra[key] = values
-	}
-	return info
 }
 
 // Inputs are what differs between the expressions that judge one write. Each may be absent.
@@ -202,7 +162,7 @@ func (v *Values) declaredVariables() ref.Val {
 	return fields
 }
 
-// evaluate evaluates a variable of a policy. Its cost is a part of that of the expression that uses it.
+// evaluate evaluates a variable of a policy. The expression that uses the variable pays its cost.
 func (v *Values) evaluate(declared *variable) ref.Val {
 	if err := declared.expression.Err; err != nil {
 		return types.NewErr("composited variable %q fails to compile: %v", declared.name, err)

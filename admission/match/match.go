@@ -40,7 +40,7 @@ type Criteria struct {
 type Resources interface {
 	// Equivalents returns the resources, other than gvr itself, that have the same objects as gvr, each with the kind of
 	// the resource or of its subresource.
-	Equivalents(gvr schema.GroupVersionResource, subresource string) []admission.Names
+	Equivalents(ctx context.Context, gvr schema.GroupVersionResource, subresource string) []admission.Names
 }
 
 // Matcher matches writes. Its methods may be called concurrently.
@@ -98,11 +98,11 @@ func (m *Matcher) Match(ctx context.Context, c *Criteria, a *admission.Attribute
 	if Exempt(a) {
 		return admission.Names{}, false, nil
 	}
-	names, ok := m.byRules(c, c.Rules, a)
+	names, ok := m.byRules(ctx, c, c.Rules, a)
 	if !ok {
 		return names, false, nil
 	}
-	if _, excluded := m.byRules(c, c.Exclude, a); excluded {
+	if _, excluded := m.byRules(ctx, c, c.Exclude, a); excluded {
 		return names, false, nil
 	}
 	if !matchesObject(c.Object, a) {
@@ -113,14 +113,16 @@ func (m *Matcher) Match(ctx context.Context, c *Criteria, a *admission.Attribute
 }
 
 // byRules returns the names by which one of the rules matches.
-func (m *Matcher) byRules(c *Criteria, rules []Rule, a *admission.Attributes) (admission.Names, bool) {
+func (m *Matcher) byRules(
+	ctx context.Context, c *Criteria, rules []Rule, a *admission.Attributes,
+) (admission.Names, bool) {
 	if matchesAny(rules, a, a.Requested.Resource) {
 		return a.Requested, true
 	}
 	if !c.Equivalent || !slices.ContainsFunc(rules, func(r Rule) bool { return r.mayMatchEquivalent(a) }) {
 		return admission.Names{}, false
 	}
-	for _, other := range m.resources.Equivalents(a.Requested.Resource, a.Subresource) {
+	for _, other := range m.resources.Equivalents(ctx, a.Requested.Resource, a.Subresource) {
 		if matchesAny(rules, a, other.Resource) {
 			return other, true
 		}

@@ -1,6 +1,7 @@
 package match
 
 import (
+	"context"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,7 +19,7 @@ import (
 // older says that Deployments exist in apps/v1beta1 too.
 type older struct{}
 
-func (older) Equivalents(gvr schema.GroupVersionResource, _ string) []admission.Names {
+func (older) Equivalents(_ context.Context, gvr schema.GroupVersionResource, _ string) []admission.Names {
 	if gvr.Resource != "deployments" {
 		return nil
 	}

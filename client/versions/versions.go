@@ -28,7 +28,9 @@ func New(resources *directory.Directory) *Versions { return &Versions{resources:
 
 // Equivalents returns the resources other than gvr that have the same objects: custom resources of the same definition,
 // and built-in ones that are stored together. The kind is that of the subresource if that has a kind of its own.
-func (v *Versions) Equivalents(gvr schema.GroupVersionResource, subresource string) []admission.Names {
+func (v *Versions) Equivalents(
+	ctx context.Context, gvr schema.GroupVersionResource, subresource string,
+) []admission.Names {
 	own := v.resources.Find(gvr)
 	if own == nil {
 		return nil
@@ -42,7 +44,7 @@ func (v *Versions) Equivalents(gvr schema.GroupVersionResource, subresource stri
 		if other.GVR.Group != gvr.Group && own.Source != directory.BuiltIn {
 			continue
 		}
-		if names, ok := v.sameObjects(own, other, subresource); ok {
+		if names, ok := v.sameObjects(ctx, own, other, subresource); ok {
 			out = append(out, names)
 		}
 	}
@@ -50,8 +52,9 @@ func (v *Versions) Equivalents(gvr schema.GroupVersionResource, subresource stri
 }
 
 // sameObjects returns the names of other if it has the same objects as own.
-func (v *Versions) sameObjects(own, other *directory.Resource, subresource string) (names admission.Names, same bool) {
-	ctx := context.Background() // neither waits for more than a definition that is being replaced
+func (v *Versions) sameObjects(
+	ctx context.Context, own, other *directory.Resource, subresource string,
+) (names admission.Names, same bool) {
 	a, done, err := own.Open(ctx)
 	if err != nil {
 		return names, false

@@ -46,8 +46,8 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// className returns the name of the storage class of a claim: that of the annotation from before there was a field for
-// it, else that of the field.
+// className returns the name of the storage class of a claim. The annotation, which is older than the field, takes
+// precedence.
 func className(claim *corev1.PersistentVolumeClaim) string {
 	if class, ok := claim.Annotations[corev1.BetaStorageClassAnnotation]; ok {
 		return class

@@ -131,7 +131,7 @@ func (g checker) checkBinding(ctx context.Context, u *request.User, a *admission
 	}
 	rules, err := g.rules.RoleRules(ctx, ref, a.Namespace)
 	if kerrors.IsNotFound(err) {
-		// As in kube-apiserver, the error contains the resource of the request, not that of the role.
+		// As in kube-apiserver, the error names the resource of the request instead of the resource of the role.
 		return kerrors.NewNotFound(a.Resource, ref.Name)
 	}
 	if err != nil {

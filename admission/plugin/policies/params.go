@@ -36,7 +36,7 @@ func (p *Plugins) openParameters(ctx context.Context, kind *schema.GroupVersionK
 }
 
 // of returns the parameters that a binding refers to; the policy is evaluated once with each. An entry that is nil is an
-// evaluation without parameters. namespace is that of the write.
+// evaluation without parameters. namespace is the namespace of the write.
 func (p *parameters) of(
 	ctx context.Context, ref *admissionregistrationv1.ParamRef, namespace string,
 ) ([]registry.Object, error) {

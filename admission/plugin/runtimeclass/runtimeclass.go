@@ -97,7 +97,7 @@ func setScheduling(spec *corev1.PodSpec, scheduling *nodev1.Scheduling) error {
 	return nil
 }
 
-// validate refuses an overhead that is not that of the class: nobody else may set one.
+// validate refuses a pod whose overhead differs from the overhead of its class.
 func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if !a.Is(pods, admission.Create) {
 		return nil

@@ -10,11 +10,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionv1beta1 "k8s.io/api/admission/v1beta1"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -100,47 +97,12 @@ func (p *Plugins) review(
 	if r.version == "" {
 		return nil, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 	}
-	kind, resource := metaNames(names)
-	requestKind, requestResource := metaNames(a.Requested)
-	asked := &admissionv1.AdmissionRequest{
-		UID: r.uid, Kind: kind, Resource: resource, SubResource: a.Subresource,
-		RequestKind: &requestKind, RequestResource: &requestResource, RequestSubResource: a.Subresource,
-		Name: a.Name, Namespace: a.Namespace, Operation: admissionv1.Operation(a.Operation.String()),
-		UserInfo: userInfo(a.User), DryRun: &a.Options.DryRun,
-		Object: runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
-	}
-	if a.Resource == corev1.Resource("namespaces") {
-		asked.Namespace = a.Name
-	}
-	if options := a.OptionsObject(); options != nil {
-		asked.Options.Object = options
-	}
+	asked := a.Request(names)
+	asked.UID, asked.Object.Raw, asked.OldObject.Raw = r.uid, object, old
 	r.document, err = json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + r.version, Kind: "AdmissionReview"}, Request: asked,
 	})
 	return r, err
-}
-
-func metaNames(n admission.Names) (metav1.GroupVersionKind, metav1.GroupVersionResource) {
-	return metav1.GroupVersionKind{Group: n.Kind.Group, Version: n.Kind.Version, Kind: n.Kind.Kind},
-		metav1.GroupVersionResource{Group: n.Resource.Group, Version: n.Resource.Version, Resource: n.Resource.Resource}
-}
-
-// serverUser is the user of the server's own writes.
-var serverUser = request.User{Name: "system:apiserver", Groups: []string{request.GroupMasters}}
-
-func userInfo(u *request.User) authenticationv1.UserInfo {
-	if u == nil {
-		u = &serverUser
-	}
-	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
-	for key, values := range u.Extra {
-		if info.Extra == nil {
-			info.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		info.Extra[key] = values
-	}
-	return info
 }
 
 // response reads and checks the response to a review.

@@ -18,7 +18,7 @@ import (
 const (
 	mutatingKind = "admit"
 
-	// Keys of audit annotations; the number of the pass and that of the webhook follow.
+	// Keys of audit annotations. The numbers of the pass and of the webhook follow.
 	mutationAnnotation       = "mutation.webhook.admission.k8s.io/"
 	patchAnnotation          = "patch.webhook.admission.k8s.io/"
 	mutationFailedAnnotation = "failed.open.mutation.webhook.admission.k8s.io/"

@@ -36,7 +36,7 @@ type Versions interface {
 	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names) error
 }
 
-// Observer records calls of webhooks. kind is admit or validating, operation that of the write.
+// Observer records calls of webhooks. kind is "admit" or "validating", operation what the write does, such as "CREATE".
 type Observer interface {
 	// Webhook records a call. code is the code of a refusal, and failure why there was no decision: "calling_webhook_error"
 	// or "apiserver_internal_error"; it is "no_error" for a decision.
