@@ -96,16 +96,28 @@ func TestAdmissionConfigFile(t *testing.T) {
 	}
 }
 
-// TestBadAdmissionEndsTheStart: a server with a wrong name does not start.
+// TestBadAdmissionEndsTheStart: a server with a wrong name, or with a configuration for a plug-in that it does not have,
+// does not start.
 func TestBadAdmissionEndsTheStart(t *testing.T) {
-	c := testConfig(t)
-	c.Admission.Enable = []string{"Nothing"}
-	s, err := Start(context.Background(), c)
-	if err == nil {
-		_ = s.Stop(context.Background()) // the test fails anyway
-		t.Fatal("the server was started")
+	file := filepath.Join(t.TempDir(), "admission.yaml")
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n" +
+		"plugins: [{name: MutatingAdmissionPolicy, configuration: {}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if !strings.Contains(err.Error(), `enable-admission-plugins plugin "Nothing" is unknown`) {
-		t.Error(err)
+	for want, change := range map[string]func(*AdmissionConfig){
+		`enable-admission-plugins plugin "Nothing" is unknown`:    func(c *AdmissionConfig) { c.Enable = []string{"Nothing"} },
+		"MutatingAdmissionPolicy: it is not part of this version": func(c *AdmissionConfig) { c.ConfigFile = file },
+	} {
+		c := testConfig(t)
+		change(&c.Admission)
+		s, err := Start(context.Background(), c)
+		if err == nil {
+			_ = s.Stop(context.Background()) // the test fails anyway
+			t.Fatalf("the server was started; %s", want)
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %q", err, want)
+		}
 	}
 }
