@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -201,43 +202,54 @@ func (s *Store) planReclaim(g *garbage, low bool) (steps []garbageSpan, rest gar
 	if low {
 		ratio = reclaimMaxRatioLow
 	}
-	sizes := map[string]int64{} // by the first key of a step
-	joined := int64(0)          // size of the spans in the last step
+	var sizes []int64 // of the steps
 	for i, span := range g.spans {
-		size, err := s.db.EstimateDiskUsage(versionBound(span.first, false), versionBound(span.last, true))
+		size, gap, err := s.sizeOfSpan(span, steps)
 		if err != nil {
 			for _, left := range g.spans[i:] {
 				rest.add(left.first, left.last, left.bytes)
 			}
 			return steps, rest, err
 		}
-		if span.bytes*ratio < int64(size) {
+		if span.bytes*ratio < size {
 			rest.add(span.first, span.last, span.bytes)
-			joined = reclaimStepBytes // the next span cannot be added to the last step
 			continue
 		}
-		if n := len(steps) - 1; n >= 0 && joined+int64(size) <= reclaimStepBytes {
-			joined += int64(size)
+		// The span joins the last step if that is not too large and each of the two is worthwhile together with the
+		// live versions between them.
+		n := len(steps) - 1
+		if n >= 0 && sizes[n]+gap+size <= reclaimStepBytes &&
+			steps[n].bytes*ratio >= sizes[n]+gap && span.bytes*ratio >= gap+size {
+			sizes[n] += gap + size
 			steps[n].last, steps[n].bytes = span.last, steps[n].bytes+span.bytes
-			sizes[steps[n].first] = joined
 			continue
 		}
-		joined = int64(size)
-		sizes[span.first] = joined
-		steps = append(steps, span)
+		steps, sizes = append(steps, span), append(sizes, size)
+	}
+	live := map[string]int64{} // by the first key of a step
+	for i, step := range steps {
+		live[step.first] = sizes[i] - step.bytes
 	}
 	steps = slices.DeleteFunc(steps, func(step garbageSpan) bool {
-		small := step.bytes*ratio < sizes[step.first]+reclaimMergeCost
+		small := step.bytes*ratio < live[step.first]+step.bytes+reclaimMergeCost
 		if small {
 			rest.add(step.first, step.last, step.bytes)
 		}
 		return small
 	})
-	slices.SortStableFunc(steps, func(a, b garbageSpan) int {
-		left := func(s garbageSpan) int64 { return sizes[s.first] - s.bytes }
-		return int(max(min(left(a)-left(b), 1), -1))
-	})
+	slices.SortStableFunc(steps, func(a, b garbageSpan) int { return cmp.Compare(live[a.first], live[b.first]) })
 	return steps, rest, nil
+}
+
+// sizeOfSpan returns the size of a span on disk, and of everything between the last step and the span.
+func (s *Store) sizeOfSpan(span garbageSpan, steps []garbageSpan) (size, gap int64, err error) {
+	first, last := versionBound(span.first, false), versionBound(span.last, true)
+	own, err := s.db.EstimateDiskUsage(first, last)
+	if err != nil || len(steps) == 0 {
+		return int64(own), 0, err
+	}
+	between, err := s.db.EstimateDiskUsage(versionBound(steps[len(steps)-1].last, true), first)
+	return int64(own), int64(between), err
 }
 
 // versionBound returns the first key that a version of key can have, or the last one if last is true.
