@@ -264,3 +264,31 @@ func TestWebhookBesideAHangingOne(t *testing.T) {
 		t.Errorf("the write that waited: %d %s", a.status, a.body)
 	}
 }
+
+// TestWebhooksWithHostilePatches has a webhook answer with patches that would stop the process or take its memory. Each
+// write is refused, and the server goes on.
+func TestWebhooksWithHostilePatches(t *testing.T) {
+	s, h := start(t, testConfig(t)), newHooks(t)
+	c, url := httpClient(t, s, true), s.URL()
+	configuration := h.configuration("MutatingWebhookConfiguration", "patch", "/patch", "")
+	const resource = webhookConfigurations + "mutatingwebhookconfigurations"
+	if a := sendJSON(t, c, "POST", url+resource, configuration); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	double := strings.TrimSuffix(strings.Repeat(`{"op":"copy","from":"/x","path":"/x/-"},`, 16), ",")
+	for _, patch := range []string{
+		`[{"op":"replace","path":""}]`, `[{"op":"test","path":""}]`, `[{"op":"replace","path":"","value":null}]`,
+		`[{"op":"replace","path":"","value":[]}]`, `[{"op":"remove","path":""}]`, `{"op":"x"}`, `[null]`,
+		`[{"op":"add","path":"/x","value":["` + strings.Repeat("x", 1000) + `"]},` + double + `,{"op":"remove","path":"/x"}]`,
+	} {
+		h.on("/patch", patchWith(patch))
+		a := sendJSON(t, c, "POST", url+configMapsPath, configMapNamed("a"))
+		if a.status != http.StatusInternalServerError || !strings.Contains(a.body, `"reason":"InternalError"`) {
+			t.Errorf("%.60s: %d %.300s", patch, a.status, a.body)
+		}
+	}
+	h.on("/patch", patchWith(`[{"op":"add","path":"/data/b","value":"2"}]`))
+	if a := sendJSON(t, c, "POST", url+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
+		t.Error(a.status, a.body)
+	}
+}

@@ -15,9 +15,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	mergepatch "gopkg.in/evanphx/json-patch.v4"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,19 +25,11 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/scheme/jsonpatch"
 )
 
-const (
-	// MaxOperations is how many operations a JSON patch may have.
-	MaxOperations = 10000
-	// MaxCopyBytes is how much the copy operations of one JSON patch may add
-	// together.
-	MaxCopyBytes = 3 << 20
-)
-
-// limitCopies sets the library's only way to bound what copies add, which is
-// global to the process (CVE-2019-1002100).
-var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = MaxCopyBytes })
+// MaxOperations is how many operations a JSON patch may have.
+const MaxOperations = 10000
 
 // Validation is the fieldValidation of a request: what becomes of unknown and
 // duplicate fields.
@@ -65,7 +56,6 @@ type jsonPatchOp struct {
 // is unknown or duplicate in the patch itself, unless v is Ignore; hand it to
 // Decoded. The arguments are not changed; the result may share memory with them.
 func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
-	limitCopies()
 	if v.checks() {
 		var ops []jsonPatchOp
 		strict, err = kjson.UnmarshalStrict(body, &ops)
@@ -78,19 +68,19 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 			strict[i] = fmt.Errorf("json patch %w", e)
 		}
 	}
-	ops, err := jsonpatch.DecodePatch(body)
+	operations, err := jsonpatch.Decode(body)
 	if err != nil {
 		return nil, nil, kerrors.NewBadRequest(err.Error())
 	}
-	if len(ops) > MaxOperations {
+	if operations.Len() > MaxOperations {
 		return nil, nil, kerrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, len(ops)))
+			"The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, operations.Len()))
 	}
-	if err := checkPaths(ops, len(doc)+len(body)); err != nil {
-		return nil, nil, err
+	patched, err = operations.Apply(doc)
+	var tooDeep *jsonpatch.DepthError
+	if errors.As(err, &tooDeep) {
+		return nil, nil, kerrors.NewRequestEntityTooLargeError(err.Error())
 	}
-	completeWholeDocument(ops)
-	patched, err = ops.Apply(doc)
 	if err != nil {
 		return nil, nil, unprocessable(err)
 	}
@@ -108,12 +98,12 @@ func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err 
 	if err := scheme.CheckDepth(body); err != nil {
 		return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
-	if scheme.Depth(body)*(len(doc)+len(body)) > MaxPathBytes {
+	if scheme.Depth(body)*(len(doc)+len(body)) > jsonpatch.MaxPathBytes {
 		return mergeDeep(doc, body, strict)
 	}
-	patched, err = jsonpatch.MergePatch(doc, body)
+	patched, err = mergepatch.MergePatch(doc, body)
 	switch {
-	case errors.Is(err, jsonpatch.ErrBadJSONPatch):
+	case errors.Is(err, mergepatch.ErrBadJSONPatch):
 		return nil, nil, kerrors.NewBadRequest(err.Error())
 	case err != nil:
 		return nil, nil, plain(err)
@@ -127,7 +117,7 @@ func mergeDeep(doc, body []byte, strict []error) ([]byte, []error, error) {
 	changes, ok := numbered(body)
 	document, isObject := numbered(doc)
 	if !ok || !isObject {
-		return nil, nil, kerrors.NewBadRequest(jsonpatch.ErrBadJSONPatch.Error())
+		return nil, nil, kerrors.NewBadRequest(mergepatch.ErrBadJSONPatch.Error())
 	}
 	MergeTree(document, changes)
 	patched, err := json.Marshal(document)
@@ -147,37 +137,6 @@ func numbered(doc []byte) (map[string]any, bool) {
 	}
 	_, err := d.Token()
 	return tree, errors.Is(err, io.EOF)
-}
-
-// completeWholeDocument gives the operations on the whole document (path "") that lack a value the
-// value null. The library panics without one. For other paths it takes a missing value for null.
-func completeWholeDocument(ops jsonpatch.Patch) {
-	for _, op := range ops {
-		if path, err := op.Path(); err != nil || path != "" {
-			continue
-		}
-		if _, given := op["value"]; !given {
-			op["value"] = nil // as null is decoded
-		}
-	}
-}
-
-// MaxPathBytes bounds the work for the depth of a patch: what is at each step of a path is read and
-// written anew.
-const MaxPathBytes = 64 << 20
-
-// checkPaths refuses operations whose paths are deep for a document and patch of that size.
-func checkPaths(ops jsonpatch.Patch, size int) error {
-	most := MaxPathBytes / max(size, 1)
-	for _, op := range ops {
-		for _, path := range []func() (string, error){op.Path, op.From} {
-			if text, err := path(); err == nil && strings.Count(text, "/") > most {
-				return kerrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-					"The allowed maximum depth of a path in this JSON patch is %d, got %d", most, strings.Count(text, "/")))
-			}
-		}
-	}
-	return nil
 }
 
 // Decoded judges the decoding of a patched document into its type. err is the

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/audit"
+	"github.com/keelson-dev/keelson/scheme/jsonpatch"
 )
 
 const (
@@ -140,11 +140,11 @@ func (p *Plugins) applyPatch(
 	if *response.PatchType != admissionv1.PatchTypeJSONPatch {
 		return false, &callError{h.name, fmt.Errorf("unsupported patch type %q", *response.PatchType)}
 	}
-	operations, err := jsonpatch.DecodePatch(response.Patch)
+	operations, err := jsonpatch.Decode(response.Patch)
 	if err != nil {
 		return false, kerrors.NewInternalError(err)
 	}
-	if len(operations) == 0 {
+	if operations.Len() == 0 {
 		return false, nil
 	}
 	if object == nil {
