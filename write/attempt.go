@@ -39,7 +39,7 @@ type attempt struct {
 	deletion  deletion
 
 	sideWrites registry.SideWrites
-	judged     *admission.Attributes    // what admission judged; nil if it was not asked
+	approved   *admission.Attributes    // what validating admission has approved; nil if it was not asked
 	charges    []*admission.Charge      // what admission charges; their Done has to be called
 	conflicts  []*storage.ConflictError // those of side writes in earlier attempts
 	result     Result
@@ -133,8 +133,8 @@ func (a *attempt) manager() (*managedfields.Manager, error) {
 	return a.p.managers.of(a.Target, a.Subresource)
 }
 
-// own records in managedFields which fields the manager of the request set.
-func (a *attempt) own(ctx context.Context) error {
+// recordManager records in managedFields which fields the manager of the request has set.
+func (a *attempt) recordManager(ctx context.Context) error {
 	if a.verb == Post && a.Subresource != nil && !a.Subresource.Managed {
 		return nil
 	}
@@ -153,11 +153,10 @@ func (a *attempt) own(ctx context.Context) error {
 		a.obj = m.Update(ctx, live, a.obj, a.Options.FieldManager, a.p.Now())
 		return nil
 	}
-	// What was set is found in the form that is kept, which obj has only once it is
-	// found valid.
-	settled := a.obj.DeepCopyObject().(registry.Object)
-	canonicalize(settled)
-	a.obj.SetManagedFields(m.Update(ctx, live, settled, a.Options.FieldManager, a.p.Now()).GetManagedFields())
+	// The fields are those of the normalized object. The object itself is normalized only after it was validated.
+	normalized := a.obj.DeepCopyObject().(registry.Object)
+	canonicalize(normalized)
+	a.obj.SetManagedFields(m.Update(ctx, live, normalized, a.Options.FieldManager, a.p.Now()).GetManagedFields())
 	return nil
 }
 
@@ -230,8 +229,8 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 	return err
 }
 
-// settle brings a valid object into the one form that is kept.
-func (a *attempt) settle(ctx context.Context) error {
+// normalize changes a valid object to the form in which it is stored, and sends the warnings of its kind.
+func (a *attempt) normalize(ctx context.Context) error {
 	if canonicalize := a.strategy().Canonicalize; canonicalize != nil {
 		canonicalize(a.obj)
 	}
@@ -249,9 +248,9 @@ func (a *attempt) settle(ctx context.Context) error {
 	return nil
 }
 
-// judge lets admission refuse the object as it is going to be stored. An update that makes a missing
-// object needs the permission to create it.
-func (a *attempt) judge(ctx context.Context) error {
+// admit asks validating admission about the object as it is going to be stored. An update that creates a missing object
+// needs the permission to create it.
+func (a *attempt) admit(ctx context.Context) error {
 	if a.creates() && a.verb != Create {
 		if err := a.takesNew(a.obj.GetName()); err != nil {
 			return err
@@ -261,21 +260,22 @@ func (a *attempt) judge(ctx context.Context) error {
 		}
 	}
 	if a.verb == Delete {
-		return a.judgeDeletion(ctx)
+		return a.admitDeletion(ctx)
 	}
-	return a.admit(ctx, a.shown(a.obj), a.shown(a.old()))
+	return a.askAdmission(ctx, a.shown(a.obj), a.shown(a.old()))
 }
 
-func (a *attempt) admit(ctx context.Context, obj, old registry.Object) error {
+// askAdmission asks validating admission about an object, or about the body of a Post.
+func (a *attempt) askAdmission(ctx context.Context, obj, old registry.Object) error {
 	if a.p.Admission == nil || a.Admitted {
 		return nil
 	}
-	a.judged = a.attributes(ctx, obj, old)
-	return a.p.Admission.Validate(ctx, a.judged)
+	a.approved = a.attributes(ctx, obj, old)
+	return a.p.Admission.Validate(ctx, a.approved)
 }
 
-// mayCreate says whether the user of a PUT or PATCH that found nothing may create
-// the object. The server itself, which sends no requests, may.
+// mayCreate returns an error if the user of a PUT or PATCH of a missing object may not create it. The server itself may;
+// its writes have no user.
 func (a *attempt) mayCreate(ctx context.Context) error {
 	user := request.UserFrom(ctx)
 	if a.p.Authorizer == nil || user == nil {
@@ -314,12 +314,12 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 	return err
 }
 
-// act carries out what the body of a Post asks for. It lets admission judge the body as soon as nothing
-// is wrong with the body itself.
+// act carries out what the body of a Post asks for. It asks validating admission about the body once the body itself is
+// valid.
 func (a *attempt) act(ctx context.Context) (err error) {
 	a.result.Answer, err = a.Act(ctx, access{a.p}, registry.CreateRequest{
 		Namespace: a.Namespace, Name: a.Name, Body: a.obj, DryRun: a.Options.DryRun, FieldManager: a.Options.FieldManager,
-		Admit: a.admit,
+		Admit: a.askAdmission,
 	})
 	return err
 }

@@ -14,11 +14,11 @@ var errUnfinished = errors.New("the write did not finish")
 // charge lets admission charge the write. The charges are committed with the object, those of another store before it.
 func (a *attempt) charge(ctx context.Context) (err error) {
 	a.charges = nil
-	if a.judged == nil {
+	if a.approved == nil {
 		return nil
 	}
-	a.judged.Conflicts = a.conflicts
-	if a.charges, err = a.p.Admission.Charge(ctx, a.judged); err != nil || a.Options.DryRun {
+	a.approved.Conflicts = a.conflicts
+	if a.charges, err = a.p.Admission.Charge(ctx, a.approved); err != nil || a.Options.DryRun {
 		return err
 	}
 	for _, c := range a.charges {

@@ -19,8 +19,9 @@ func (a *attempt) prepareDeletion() (err error) {
 	return err
 }
 
-// judgeDeletion asks both halves of admission: a deletion has no new object to change.
-func (a *attempt) judgeDeletion(ctx context.Context) error {
+// admitDeletion asks mutating and validating admission. (Both are asked here, because a deletion has no new object that
+// could be changed before.)
+func (a *attempt) admitDeletion(ctx context.Context) error {
 	if a.p.Admission == nil || a.Admitted || a.deletion == pending {
 		return nil
 	}

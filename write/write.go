@@ -1,8 +1,8 @@
-// Package write is the one path of every write: those of clients, by whatever verb and subresource, and
-// those of the server itself. Its steps are one list, in the order in which they are taken (steps).
+// Package write carries out every write: the writes of clients, by whatever verb and subresource, and those of the
+// server itself. The list steps has the steps of a write in their order.
 //
-// What differs between verbs is how the new object is made (Request.Make): decoded from a body, made of
-// the current object by a patch, by server-side apply or by a function. All that follows is the same.
+// Verbs differ in how the new object is made (Request.Make): it is decoded from a body, or made from the current object
+// by a patch, by server-side apply or by a function. The steps after that are the same.
 package write
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// Verb is what a write does, as far as its steps differ.
+// Verb is the kind of a write. It decides which steps are taken.
 type Verb uint
 
 const (
@@ -61,28 +61,28 @@ const (
 // steps are all steps of a write, in order. After a concurrent change a write goes back to the first, or
 // if the object itself has not changed, to "complete", or to "charge" if only a charge met a conflict.
 var steps = []step{
-	{"read", present, (*attempt).read},                         // the current object
-	{"make", brings, (*attempt).make},                          // decode the body, patch, apply; set defaults
-	{"place", Create | Post, (*attempt).place},                 // in the namespace of the request
-	{"own", Create | Update | Post, (*attempt).own},            // record in managedFields who set what
-	{"convert", Create | Update | Apply, (*attempt).convert},   // to the version that is stored
-	{"mutate", objects | Post, (*attempt).mutate},              // admission may change the object
-	{"merge", Scale, (*attempt).merge},                         // the object takes the replicas of the Scale
-	{"check", present, (*attempt).check},                       // preconditions: UID and resourceVersion
-	{"complete", objects | Amend, (*attempt).complete},         // what the server alone sets
-	{"allocate", Create | Update | Apply, (*attempt).allocate}, // addresses and ports of Services
-	{"prepare", objects | Amend | Delete, (*attempt).prepare},  // by the rules of the kind; of a deletion, what it does
-	{"validate", objects | Amend, (*attempt).validate},         // by the rules of all objects and of the kind
-	{"settle", objects | Amend, (*attempt).settle},             // the one form that is kept; warnings
-	{"judge", objects | Delete, (*attempt).judge},              // admission may refuse; that of a Post is asked in "act"
-	{"charge", objects, (*attempt).charge},                     // what admission writes with the object: usage of quotas
-	{"commit", objects | Amend | Delete, (*attempt).commit},    // to the store, unless it is a dry run
-	{"act", Post, (*attempt).act},                              // carry out what the body asks for
+	{"read", present, (*attempt).read},                             // the current object
+	{"make", brings, (*attempt).make},                              // decode the body, patch, apply; set defaults
+	{"place", Create | Post, (*attempt).place},                     // in the namespace of the request
+	{"managers", Create | Update | Post, (*attempt).recordManager}, // record in managedFields who set what
+	{"convert", Create | Update | Apply, (*attempt).convert},       // to the version that is stored
+	{"mutate", objects | Post, (*attempt).mutate},                  // admission may change the object
+	{"merge", Scale, (*attempt).merge},                             // the object takes the replicas of the Scale
+	{"check", present, (*attempt).check},                           // preconditions: UID and resourceVersion
+	{"complete", objects | Amend, (*attempt).complete},             // what the server alone sets
+	{"allocate", Create | Update | Apply, (*attempt).allocate},     // addresses and ports of Services
+	{"prepare", objects | Amend | Delete, (*attempt).prepare},      // by the rules of the kind; of a deletion, what it does
+	{"validate", objects | Amend, (*attempt).validate},             // by the rules of all objects and of the kind
+	{"normalize", objects | Amend, (*attempt).normalize},           // to the form that is stored; warnings
+	{"admit", objects | Delete, (*attempt).admit},                  // admission may refuse; that of a Post is asked in "act"
+	{"charge", objects, (*attempt).charge},                         // what admission writes with the object: usage of quotas
+	{"commit", objects | Amend | Delete, (*attempt).commit},        // to the store, unless it is a dry run
+	{"act", Post, (*attempt).act},                                  // carry out what the body asks for
 }
 
-// A Pipeline takes writes through the steps.
+// A Pipeline carries out writes.
 type Pipeline struct {
-	// Admission completes and judges writes; nil admits them all.
+	// Admission changes and refuses writes; nil admits them all.
 	Admission *admission.Chain
 	// Authorizer is asked whether the user of an update that has to make the object may create it;
 	// nil lets everybody.
@@ -130,12 +130,12 @@ type Request struct {
 	Act registry.CreateFunc
 	// Body are the names of the body's kind, where that is not Target's (Scale, Binding).
 	Body *admission.Names
-	// View shows an object of the storage version as admission judges it; nil is as it is. Of a Scale
-	// it makes the Scale.
+	// View returns the form in which admission sees an object of the storage version: of a Scale the Scale.
+	// nil is the object itself.
 	View func(obj registry.Object) registry.Object
 }
 
-// Result is what a write left behind: of a Post what is answered.
+// Result is the object as it was stored, and the response to a Post.
 type Result struct {
 	registry.Result
 	// Answer is what a Post is answered; nil is the success alone.
@@ -182,7 +182,7 @@ func (c *Current) DecodeRequested(ctx context.Context) (registry.Object, error) 
 // maxNameRetries is how many generated names are tried that are taken.
 const maxNameRetries = 8
 
-// Do takes a write through all its steps. Errors are those to answer.
+// Do carries out a write. The error is the one for the client.
 func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
 	a := &attempt{p: p, Request: r, verb: r.Verb}
 	defer a.endCharges(errUnfinished) // after a panic
@@ -202,7 +202,7 @@ func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
 	}
 }
 
-// run takes the steps from one on.
+// run takes the steps from number first on.
 func (a *attempt) run(ctx context.Context, first int) error {
 	for i := first; i < len(steps); i++ {
 		if steps[i].of&a.verb == 0 {
@@ -226,7 +226,7 @@ func stepIndex(name string) int {
 // completion and charging are the places of the steps from which a write is repeated whose object has not changed.
 var completion, charging = stepIndex("complete"), stepIndex("charge")
 
-// mayRepeat says whether a write may have to be taken again from "complete" on.
+// mayRepeat returns whether the write may have to start again at "complete".
 func (a *attempt) mayRepeat() bool {
 	return a.Target.Allocator() != nil || a.creates() && a.generates
 }
@@ -257,7 +257,7 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 	return 0, met.Err
 }
 
-// attributes says to admission what the write is about.
+// attributes describes the write for admission.
 func (a *attempt) attributes(ctx context.Context, obj, old registry.Object) *admission.Attributes {
 	t := a.Target
 	kind, resource := t.Stored()

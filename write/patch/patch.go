@@ -144,10 +144,11 @@ func numbered(doc []byte) (map[string]any, bool) {
 // or Merge found in the patch. It returns the warnings for the client, or the
 // error to answer.
 func Decoded(patched []byte, strict []error, err error, v Validation) (warnings []string, _ error) {
-	return settle(func() string { return string(patched) }, strict, err, v)
+	return strictResult(func() string { return string(patched) }, strict, err, v)
 }
 
-func settle(shown func() string, strict []error, err error, v Validation) ([]string, error) {
+// strictResult returns the warnings, or the error, of the decoding of a patched object.
+func strictResult(shown func() string, strict []error, err error, v Validation) ([]string, error) {
 	if err != nil {
 		found, isStrict := runtime.AsStrictDecodingError(err)
 		if !isStrict {

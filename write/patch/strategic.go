@@ -39,7 +39,7 @@ func Strategic(original, into runtime.Object, body []byte, v Validation) (warnin
 		return nil, err
 	}
 	err = scheme.FromTree(merged, into, v.checks())
-	warnings, err = settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
+	warnings, err = strictResult(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
 	if err == nil {
 		part.complete(into)
 	}
@@ -156,7 +156,7 @@ func strategicTree(
 		return nil, err
 	}
 	err = scheme.FromTree(merged, into, v.checks())
-	return settle(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
+	return strictResult(func() string { return fmt.Sprintf("%+v", patch) }, strict, err, v)
 }
 
 // merge applies a strategic merge patch to a tree.
