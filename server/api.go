@@ -114,8 +114,8 @@ func (a *api) buildWebhooks(o *apiOptions) {
 	calls := webhook.NewMetrics()
 	o.metrics.Register(calls)
 	a.calls = webhook.Options{
-		Resolve: serviceAddresses(o.registry), Metrics: calls,
-		Dial: o.egress.Dialer(egress.ControlPlane), DialService: o.egress.Dialer(egress.Cluster),
+		Resolve: webhook.Resolver(resolveServices(o)), Metrics: calls,
+		Dial: o.egress.Dialer(egress.ControlPlane), DialService: dialServices(o),
 	}
 	a.webhooks = webhooks.New(webhooks.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,

@@ -90,6 +90,10 @@ type Config struct {
 	EncryptionProviderConfig string
 	EncryptionReload         bool
 
+	// AggregatorRouting connects to the endpoints of Services whose programs the server calls, such as webhooks,
+	// rather than to their cluster IPs.
+	AggregatorRouting bool
+
 	// DefaultServiceAccounts makes the service account "default" of each new
 	// namespace. kube-controller-manager does it too, where it runs.
 	DefaultServiceAccounts bool

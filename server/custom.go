@@ -3,14 +3,12 @@ package server
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/keelson-dev/keelson/crd"
 	"github.com/keelson-dev/keelson/crd/convert"
 	crdopenapi "github.com/keelson-dev/keelson/crd/openapi"
 	"github.com/keelson-dev/keelson/discovery/openapi"
-	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
 )
@@ -52,15 +50,4 @@ func newCustom(o *apiOptions, a *api) (*custom, error) {
 		},
 	})
 	return c, nil
-}
-
-// serviceAddresses resolves the Services of webhooks to addresses.
-func serviceAddresses(g *registry.Registry) webhook.Resolver {
-	return webhook.ResolveByClusterIP(func(ctx context.Context, namespace, name string) (*corev1.Service, error) {
-		obj, err := g.Lookup(ctx, corev1.Resource("services"), namespace, name)
-		if obj == nil || err != nil {
-			return nil, err
-		}
-		return obj.(*corev1.Service), nil
-	})
 }

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/controller/servicerepair"
+	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/serviceallocator"
+	"github.com/keelson-dev/keelson/serviceresolver"
 )
 
 // errSplitServices is the error of overrides that store Services in another cluster than their addresses and ports,
@@ -27,6 +29,31 @@ type serviceRanges []netip.Prefix
 
 // kubernetes returns the address of the Service kubernetes.
 func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice() }
+
+// resolveServices returns what finds the Services that the server calls.
+func resolveServices(o *apiOptions) serviceresolver.Func {
+	objects := serviceresolver.Stored(o.registry)
+	resolve := serviceresolver.ByClusterIP(objects)
+	if o.config.AggregatorRouting {
+		resolve = serviceresolver.ByEndpoints(objects, rand.IntN)
+	}
+	return serviceresolver.Local(o.hostPort, resolve)
+}
+
+// dialServices returns what opens connections to the addresses of resolveServices. The server reaches itself without a
+// proxy; nil is the dialer of net.
+func dialServices(o *apiOptions) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := o.egress.Dialer(egress.Cluster)
+	if dial == nil {
+		return nil
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == o.hostPort {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+		return dial(ctx, network, address)
+	}
+}
 
 // allocateServices sets up the allocation of addresses and ports for Services. It returns the controller that
 // repairs allocations that do not match the Services.

@@ -513,3 +513,12 @@ func BenchmarkPost(b *testing.B) {
 		}
 	}
 }
+
+func TestResolveByName(t *testing.T) {
+	if got, err := ResolveByName(t.Context(), "ns", "hook", 443); got != "hook.ns.svc:443" || err != nil {
+		t.Error(got, err)
+	}
+	if _, err := ResolveByName(t.Context(), "", "hook", 443); err == nil {
+		t.Error("no error for a Service without a namespace")
+	}
+}

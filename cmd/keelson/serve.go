@@ -94,6 +94,10 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		&config.ServiceNodePortRange, "service-node-port-range", config.ServiceNodePortRange,
 		"range of ports that Services get on every node: first-last, both inclusive",
 	)
+	f.BoolVar(
+		&config.AggregatorRouting, "enable-aggregator-routing", false,
+		"call webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
+	)
 	f.StringVar(
 		&config.EncryptionProviderConfig, "encryption-provider-config", "",
 		"file of the EncryptionConfiguration that says how objects are encrypted in the store",
