@@ -50,7 +50,7 @@ type outcome struct {
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("%d %s %q", o.code, o.reason, o.message[:min(len(o.message), 400)])
+	return fmt.Sprintf("%d %s %q", o.code, o.reason, o.message[:min(len(o.message), 1000)])
 }
 
 // difference is a request to which the servers responded differently.
