@@ -1,6 +1,7 @@
 package autoscaling
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -36,6 +38,15 @@ func horizontalPodAutoscaler() *registry.Kind {
 		Strategy: registry.Strategy[*autoscalingv2.HorizontalPodAutoscaler]{
 			Spec:   func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
 			Status: func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
+			Validate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+				return validateAutoscaler(h)
+			},
+			ValidateUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+				return validateAutoscalerUpdate(h, old)
+			},
+			ValidateStatusUpdate: func(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+				return validateAutoscalerStatus(h)
+			},
 		}.Untyped(),
 		Table: registry.Table[*autoscalingv2.HorizontalPodAutoscaler]{
 			Columns: []metav1.TableColumnDefinition{
@@ -66,15 +77,29 @@ func horizontalPodAutoscaler() *registry.Kind {
 // metrics.
 const defaultUtilization = 80
 
-func defaultV1(h *autoscalingv1.HorizontalPodAutoscaler) { declare.Pointer(&h.Spec.MinReplicas, 1) }
+// defaultV1 sets the defaults of both versions: the metrics that v2 has by default are a field of v1 too, and the
+// annotations that stand for other fields of v2 get the text that they have when the object is read.
+func defaultV1(h *autoscalingv1.HorizontalPodAutoscaler) {
+	declare.Pointer(&h.Spec.MinReplicas, 1)
+	if stored, err := toV2(h); err == nil {
+		if shown, err := fromV2(stored); err == nil {
+			shown.TypeMeta = h.TypeMeta
+			*h = *shown
+		}
+	}
+}
 
 func defaultV2(h *autoscalingv2.HorizontalPodAutoscaler) {
 	declare.Pointer(&h.Spec.MinReplicas, 1)
-	if len(h.Spec.Metrics) == 0 {
-		h.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(defaultUtilization)}
-	}
+	defaultMetrics(&h.Spec)
 	if b := h.Spec.Behavior; b != nil {
 		b.ScaleUp, b.ScaleDown = withDefaults(scaleUp(), b.ScaleUp), withDefaults(scaleDown(), b.ScaleDown)
+	}
+}
+
+func defaultMetrics(s *autoscalingv2.HorizontalPodAutoscalerSpec) {
+	if len(s.Metrics) == 0 {
+		s.Metrics = []autoscalingv2.MetricSpec{cpuMetric(defaultUtilization)}
 	}
 }
 

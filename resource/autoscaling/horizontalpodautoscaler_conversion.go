@@ -18,7 +18,8 @@ const (
 	behaviorAnnotation       = "autoscaling.alpha.kubernetes.io/behavior"
 )
 
-// toV2 converts from v1. It ignores annotations that it cannot parse.
+// toV2 converts from v1. It ignores annotations that it cannot parse. It sets no defaults of a behavior: where rules in
+// the annotation are incomplete, validation refuses them.
 func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalPodAutoscaler, error) {
 	out := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: in.ObjectMeta,
@@ -48,7 +49,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*n))
 	}
 	var behavior annotationBehavior
-	if read(behaviorAnnotation, &behavior) {
+	if read(behaviorAnnotation, &behavior) && behavior != (annotationBehavior{}) {
 		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: behavior.ScaleUp.rules(),
 			ScaleDown: behavior.ScaleDown.rules()}
 	}
@@ -77,7 +78,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 		}
 	}
 	out.Annotations = withoutConversionAnnotations(in.Annotations)
-	defaultV2(out)
+	defaultMetrics(&out.Spec)
 	return out, nil
 }
 

@@ -28,9 +28,12 @@ func valueTarget(value, average *resource.Quantity) autoscalingv2.MetricTarget {
 func metricToV2(in autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	out := autoscalingv2.MetricSpec{Type: autoscalingv2.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {
-		target := valueTarget(&m.TargetValue, m.AverageValue)
+		target := valueTarget(&m.TargetValue, nil)
 		if m.AverageValue != nil {
-			target = valueTarget(nil, m.AverageValue)
+			target.Type, target.AverageValue = autoscalingv2.AverageValueMetricType, m.AverageValue
+			if m.TargetValue.IsZero() { // v1 requires the field; zero stands for a target without it
+				target.Value = nil
+			}
 		}
 		out.Object = &autoscalingv2.ObjectMetricSource{
 			DescribedObject: autoscalingv2.CrossVersionObjectReference(m.Target),

@@ -77,7 +77,7 @@ func validateLimitRangeItem(item *corev1.LimitRangeItem, path *field.Path) field
 func validateLimitNames(t corev1.LimitType, list corev1.ResourceList, path *field.Path) field.ErrorList {
 	validate := ValidateResourceName
 	if t == corev1.LimitTypePod || t == corev1.LimitTypeContainer {
-		validate = validateContainerResourceName
+		validate = ValidateContainerResourceName
 	}
 	var errs field.ErrorList
 	for _, name := range sortedResources(list) {

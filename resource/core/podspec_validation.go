@@ -66,7 +66,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	}
 	for _, n := range sortedResources(s.Overhead) {
 		at := path.Child("overhead").Key(string(n))
-		errs = append(errs, validateContainerResourceName(string(n), at)...)
+		errs = append(errs, ValidateContainerResourceName(string(n), at)...)
 		errs = append(errs, validateResourceValue(n, s.Overhead[n], at)...)
 	}
 	return errs

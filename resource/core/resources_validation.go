@@ -27,13 +27,13 @@ func ValidateResourceRequirements(
 	}
 	for _, name := range sortedResources(r.Limits) {
 		q, at := r.Limits[name], limits.Key(string(name))
-		errs = append(errs, validateContainerResourceName(string(name), at)...)
+		errs = append(errs, ValidateContainerResourceName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
 		note(name)
 	}
 	for _, name := range sortedResources(r.Requests) {
 		q, at := r.Requests[name], requests.Key(string(name))
-		errs = append(errs, validateContainerResourceName(string(name), at)...)
+		errs = append(errs, ValidateContainerResourceName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
 		note(name)
 		limit, limited := r.Limits[name]
@@ -140,7 +140,8 @@ func ValidateResourceName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateContainerResourceName(name string, path *field.Path) field.ErrorList {
+// ValidateContainerResourceName accepts the names of resources that a container may request.
+func ValidateContainerResourceName(name string, path *field.Path) field.ErrorList {
 	errs := ValidateResourceName(name, path)
 	switch {
 	case !strings.Contains(name, "/"):
