@@ -11,6 +11,7 @@ import (
 type admissionWebhooks struct {
 	seconds                       *prometheus.HistogramVec
 	requests, rejections, ignored *prometheus.CounterVec
+	skipped                       *prometheus.CounterVec // which kube-apiserver does not have
 }
 
 func newAdmissionWebhooks(r prometheus.Registerer) *admissionWebhooks {
@@ -37,7 +38,10 @@ func newAdmissionWebhooks(r prometheus.Registerer) *admissionWebhooks {
 		ignored: counter("fail_open_count", "[ALPHA] Admission webhook fail open count, identified by name and broken out for "+
 			"each admission type (validating or admit).", "name", "type"),
 	}
-	r.MustRegister(m.seconds, m.requests, m.rejections, m.ignored)
+	m.skipped = counter("skipped_total", "Admission webhook skip count, identified by name and broken out for each "+
+		"admission type (validating or admit): writes that did without a webhook because its calls kept failing "+
+		"(--admission-webhook-budget).", "name", "type")
+	r.MustRegister(m.seconds, m.requests, m.rejections, m.ignored, m.skipped)
 	return m
 }
 
@@ -61,3 +65,6 @@ func (m *Admission) Webhook(
 
 // FailOpen records that the failure of an admission webhook was ignored.
 func (m *Admission) FailOpen(name, kind string) { m.webhooks.ignored.WithLabelValues(name, kind).Inc() }
+
+// Skipped records that a write did without an admission webhook whose calls keep failing.
+func (m *Admission) Skipped(name, kind string) { m.webhooks.skipped.WithLabelValues(name, kind).Inc() }

@@ -60,6 +60,9 @@ type AdmissionConfig struct {
 	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are how long a pod stays on a node that is not
 	// ready or not reachable, unless the pod's own tolerations say otherwise.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
+	// WebhookBudget is how long failing calls of one webhook with failurePolicy Ignore may take together in a minute.
+	// Beyond it the webhook is skipped for a while. 0 means that no webhook is skipped.
+	WebhookBudget time.Duration
 }
 
 // DefaultAdmission returns the configuration of admission without flags.

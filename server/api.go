@@ -120,7 +120,7 @@ func (a *api) buildWebhooks(o *apiOptions) {
 	a.webhooks = webhooks.New(webhooks.Options{
 		Registry: o.registry, Versions: versions.New(a.resources), Calls: a.calls, Authorizer: o.authorization,
 		Background: func(name string, run func(context.Context)) { o.work.Go(name, background.Forever(run)) },
-		Observer:   o.metrics.Admission(), Log: o.log,
+		Observer:   o.metrics.Admission(), Log: o.log, Budget: o.config.Admission.WebhookBudget, Now: o.config.now,
 	})
 }
 

@@ -125,6 +125,9 @@ type Config struct {
 	// Flags are the options that the process was started with, by name, for /flagz.
 	Flags map[string]string
 
+	// now is the clock of the budgets of webhooks; nil means time.Now. Tests set it.
+	now func() time.Time
+
 	// judges are further plug-ins of admission. They are for tests.
 	judges []admission.Plugin
 
@@ -201,6 +204,9 @@ func (c *Config) validate() error {
 	}
 	errs = append(errs, c.Authentication.validate()...)
 	errs = append(errs, c.Authorization.validate()...)
+	if c.Admission.WebhookBudget < 0 {
+		add("--admission-webhook-budget must not be negative")
+	}
 	errs = append(errs, c.Audit.validate()...)
 	errs = append(errs, c.Filters.validate()...)
 	errs = append(errs, c.ControlPlane.validate()...)

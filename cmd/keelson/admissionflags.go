@@ -33,4 +33,9 @@ func admissionFlags(f *pflag.FlagSet, c *server.AdmissionConfig) {
 		&c.UnreachableTolerationSeconds, "default-unreachable-toleration-seconds", c.UnreachableTolerationSeconds,
 		"how long a pod tolerates that its node is unreachable, unless the pod has such a toleration",
 	)
+	f.DurationVar(
+		&c.WebhookBudget, "admission-webhook-budget", 0,
+		"how long failing calls of one admission webhook with failurePolicy Ignore may take together in a minute; beyond "+
+			"it the webhook is skipped, and tried again every 30 seconds; 0 skips none. kube-apiserver has no such flag",
+	)
 }

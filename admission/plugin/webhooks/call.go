@@ -43,14 +43,44 @@ type review struct {
 	document []byte // the request as JSON
 }
 
+// errSkipped says that a webhook was not called because its budget is spent.
+var errSkipped = errors.New("the webhook is skipped")
+
 // call asks a webhook about a write, whose object is the document object. The error is a *callError if the webhook did
-// not decide, and a *kerrors.StatusError if it refused the write.
+// not decide, a *kerrors.StatusError if it refused the write, and errSkipped if it was not called.
 func (p *Plugins) call(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte, mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
 	if a.Options.DryRun && !h.dryRun {
 		return nil, kerrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.name))
 	}
+	begin := p.o.Now()
+	turn := h.budget.begin(begin)
+	if turn == skip {
+		return nil, errSkipped
+	}
+	response, err := p.ask(ctx, h, a, names, object, mutating)
+	end, result := p.o.Now(), succeeded
+	if failure := (*callError)(nil); errors.As(err, &failure) {
+		if result = failed; errors.Is(ctx.Err(), context.Canceled) {
+			result = canceled
+		}
+	}
+	switch skipped, resumed := h.budget.end(turn, result, end, end.Sub(begin)); {
+	case skipped:
+		p.o.Log.Warn("a webhook is skipped, because its failing calls took longer than --admission-webhook-budget",
+			"webhook", h.name, "configuration", h.configuration, "tried again after", skipTime, "error", err)
+	case resumed:
+		p.o.Log.Warn("a webhook that was skipped is called again", "webhook", h.name, "configuration", h.configuration)
+	}
+	return response, err
+}
+
+// ask sends a write to a webhook. The error is a *callError if the webhook did not decide, and a *kerrors.StatusError if
+// it refused the write.
+func (p *Plugins) ask(
+	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte, mutating bool,
+) (*admissionv1.AdmissionResponse, error) {
 	r, err := p.review(ctx, h, a, names, object)
 	if err != nil {
 		return nil, &callError{h.name, err}
@@ -182,6 +212,10 @@ func refusal(name string, result *metav1.Status) *kerrors.StatusError {
 func (p *Plugins) observe(
 	ctx context.Context, h *hook, a *admission.Attributes, kind, annotation string, begin time.Time, err error,
 ) error {
+	if errors.Is(err, errSkipped) {
+		p.skipped(ctx, h, kind, annotation)
+		return nil
+	}
 	failed := (*callError)(nil)
 	status := (*kerrors.StatusError)(nil)
 	rejected, code, failure := false, 0, "no_error"
@@ -213,4 +247,13 @@ func (p *Plugins) observe(
 		p.o.Observer.FailOpen(h.name, kind)
 	}
 	return nil
+}
+
+// skipped records that a write does without a webhook.
+func (p *Plugins) skipped(ctx context.Context, h *hook, kind, annotation string) {
+	request.Warn(ctx, fmt.Sprintf("admission webhook %q was skipped, because its calls keep failing", h.name))
+	audit.Annotate(ctx, annotation, h.name)
+	if p.o.Observer != nil {
+		p.o.Observer.Skipped(h.name, kind)
+	}
 }

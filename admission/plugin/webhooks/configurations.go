@@ -85,6 +85,8 @@ type hook struct {
 	ignore     bool // failurePolicy is Ignore
 	dryRun     bool // it may be called for a dry run
 	reinvoke   bool // reinvocationPolicy is IfNeeded
+	// budget decides whether the webhook is skipped; nil if it never is.
+	budget *budget
 	// broken is why the configuration cannot be used; validation prevents that.
 	broken error
 }
@@ -148,6 +150,9 @@ func (l *lister) add(d definition) {
 		versions: d.reviewVersions, timeout: time.Duration(ptr.Deref(d.timeoutSeconds, 0)) * time.Second,
 		ignore:   ptr.Deref(d.failurePolicy, "") == admissionregistrationv1.Ignore,
 		reinvoke: d.reinvocationAsked, clients: l.clients, target: targetOf(&d.client),
+	}
+	if h.ignore {
+		h.budget = newBudget(l.p.o.Budget)
 	}
 	l.seen[d.name]++
 	switch ptr.Deref(d.sideEffects, "") {

@@ -8,8 +8,11 @@
 // After a change the mutating pass of admission runs a second time, in which those earlier webhooks are called again
 // that ask for it (reinvocationPolicy IfNeeded).
 //
+// A webhook with failurePolicy Ignore that keeps failing can be skipped for a while (Options.Budget), so that a dead one
+// does not cost every write its time-out.
+//
 // Files: configurations.go follows the configurations, hook.go decides whether a webhook is called, call.go calls it and
-// checks the response, mutating.go and validating.go are the two plug-ins.
+// checks the response, budget.go decides whether a failing one is skipped, mutating.go and validating.go are the two plug-ins.
 package webhooks
 
 import (
@@ -43,6 +46,8 @@ type Observer interface {
 	Webhook(name, kind, operation string, rejected bool, code int, failure string, took time.Duration)
 	// FailOpen records that the failure of a webhook was ignored.
 	FailOpen(name, kind string)
+	// Skipped records that a write did without a webhook whose budget is spent.
+	Skipped(name, kind string)
 }
 
 // Options are what both plug-ins need.
@@ -55,8 +60,13 @@ type Options struct {
 	Authorizer authz.Authorizer
 	// Background runs what follows the configurations.
 	Background informer.Background
-	Observer   Observer
-	Log        *slog.Logger
+	// Budget is how long failing calls of one webhook with failurePolicy Ignore may take together in a minute. Beyond it
+	// the webhook is skipped for a while. 0 means that no webhook is skipped.
+	Budget time.Duration
+	// Now is the clock of the budgets; nil means time.Now.
+	Now      func() time.Time
+	Observer Observer
+	Log      *slog.Logger
 }
 
 // Plugins has the two plug-ins. They admit everything until Start.
@@ -68,6 +78,9 @@ type Plugins struct {
 
 // New returns the plug-ins.
 func New(o Options) *Plugins {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	p := &Plugins{o: &o, matcher: match.NewMatcher(o.Registry, o.Versions)}
 	p.mutating.compile, p.validating.compile = p.mutatingHooks, p.validatingHooks
 	return p
