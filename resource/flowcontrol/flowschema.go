@@ -1,8 +1,11 @@
 package flowcontrol
 
 import (
+	"context"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -20,6 +23,7 @@ func flowSchema() *registry.Kind {
 			declare.Value(&f.Spec.MatchingPrecedence, 1000)
 		})},
 		Storage:      registry.Storage{Version: "v1", Path: "flowschemas"},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*flowcontrolv1.FlowSchema]{
@@ -27,6 +31,15 @@ func flowSchema() *registry.Kind {
 			Status:          func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
+				return validateFlowSchema(f)
+			},
+			ValidateUpdate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+				return validateFlowSchema(f)
+			},
+			ValidateStatusUpdate: func(_ context.Context, f, _ *flowcontrolv1.FlowSchema) field.ErrorList {
+				return validateFlowSchema(f)
+			},
 		}.Untyped(),
 		Table: registry.Table[*flowcontrolv1.FlowSchema]{
 			Columns: []metav1.TableColumnDefinition{

@@ -1,8 +1,11 @@
 package flowcontrol
 
 import (
+	"context"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -19,6 +22,7 @@ func priorityLevelConfiguration() *registry.Kind {
 		Versions: []registry.Version{
 			declare.Version[flowcontrolv1.PriorityLevelConfiguration]("v1", defaultPriorityLevel)},
 		Storage:      registry.Storage{Version: "v1", Path: "prioritylevelconfigurations"},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*flowcontrolv1.PriorityLevelConfiguration]{
@@ -26,6 +30,15 @@ func priorityLevelConfiguration() *registry.Kind {
 			Status:          func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+				return validatePriorityLevel(p)
+			},
+			ValidateUpdate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+				return validatePriorityLevel(p)
+			},
+			ValidateStatusUpdate: func(_ context.Context, p, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+				return validatePriorityLevel(p)
+			},
 		}.Untyped(),
 		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
 			Columns: []metav1.TableColumnDefinition{
