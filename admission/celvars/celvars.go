@@ -169,27 +169,44 @@ func (c *Compiler) Conditions(list []admissionregistrationv1.MatchCondition) Con
 	return out
 }
 
-// Match returns whether all conditions are true. One that is false decides, whatever the others are; else an error of one
-// of them is returned.
-func (c Conditions) Match(ctx context.Context, v *Values) (bool, error) {
+// ConditionsResult is the result of match conditions.
+type ConditionsResult struct {
+	// Match says that all conditions are true. Err is why it is not known whether they are.
+	Match bool
+	Err   error
+	// Failed is the number of conditions with an error before the first that is false.
+	Failed int
+	Took   time.Duration
+}
+
+// Evaluate evaluates the conditions. One that is false decides, whatever the others are.
+func (c Conditions) Evaluate(ctx context.Context, v *Values) ConditionsResult {
 	if len(c) == 0 {
-		return true, nil
+		return ConditionsResult{Match: true}
 	}
-	budget := conditionsBudget
+	begin, budget := time.Now(), conditionsBudget
 	results, err := EvaluateAll(ctx, c, v, &budget)
+	out := ConditionsResult{Took: time.Since(begin)}
 	if err != nil {
-		return false, err
+		out.Err, out.Failed = err, 1
+		return out
 	}
 	var failed []error
 	for _, r := range results {
 		if r.Err != nil {
 			failed = append(failed, r.Err)
 		} else if r.Value == types.False {
-			return false, nil
+			out.Failed = len(failed)
+			return out
 		}
 	}
-	if failed != nil {
-		return false, utilerrors.NewAggregate(failed)
-	}
-	return true, nil
+	out.Match, out.Failed, out.Err = len(failed) == 0, len(failed), utilerrors.NewAggregate(failed)
+	return out
+}
+
+// Match returns whether all conditions are true. One that is false decides, whatever the others are; else an error of one
+// of them is returned.
+func (c Conditions) Match(ctx context.Context, v *Values) (bool, error) {
+	r := c.Evaluate(ctx, v)
+	return r.Match, r.Err
 }

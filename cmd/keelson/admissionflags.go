@@ -36,6 +36,6 @@ func admissionFlags(f *pflag.FlagSet, c *server.AdmissionConfig) {
 	f.DurationVar(
 		&c.WebhookBudget, "admission-webhook-budget", 0,
 		"how long failing calls of one admission webhook with failurePolicy Ignore may take together in a minute; beyond "+
-			"it the webhook is skipped, and tried again every 30 seconds; 0 skips none. kube-apiserver has no such flag",
+			"it the webhook is skipped, and tried again every 30 seconds; 0 skips none. not a flag of kube-apiserver",
 	)
 }

@@ -26,6 +26,8 @@ import (
 type callError struct {
 	webhook string
 	reason  error
+	// status is what the webhook answered in place of a review; nil if it is another failure.
+	status *kerrors.StatusError
 }
 
 // Error implements error.
@@ -35,6 +37,20 @@ func (e *callError) Error() string {
 
 // Unwrap returns the reason.
 func (e *callError) Unwrap() error { return e.reason }
+
+// code returns the code by which metrics count the failure.
+func (e *callError) code() int {
+	if e.status == nil {
+		return http.StatusServiceUnavailable
+	}
+	return int(e.status.ErrStatus.Code)
+}
+
+// refusalError is the refusal of a write by a webhook.
+type refusalError struct{ status *kerrors.StatusError }
+
+// Error implements error.
+func (e *refusalError) Error() string { return e.status.Error() }
 
 // review is what a webhook is asked.
 type review struct {
@@ -47,7 +63,7 @@ type review struct {
 var errSkipped = errors.New("the webhook is skipped")
 
 // call asks a webhook about a write, whose object is the document object. The error is a *callError if the webhook did
-// not decide, a *kerrors.StatusError if it refused the write, and errSkipped if it was not called.
+// not decide, a *refusalError if it refused the write, and errSkipped if it was not called.
 func (p *Plugins) call(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte, mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
@@ -61,7 +77,7 @@ func (p *Plugins) call(
 	}
 	response, err := p.ask(ctx, h, a, names, object, mutating)
 	end, result := p.o.Now(), succeeded
-	if failure := (*callError)(nil); errors.As(err, &failure) {
+	if _, failure := err.(*callError); failure { //nolint:errorlint // ask does not wrap it
 		if result = failed; errors.Is(ctx.Err(), context.Canceled) {
 			result = canceled
 		}
@@ -76,26 +92,27 @@ func (p *Plugins) call(
 	return response, err
 }
 
-// ask sends a write to a webhook. The error is a *callError if the webhook did not decide, and a *kerrors.StatusError if
-// it refused the write.
+// ask sends a write to a webhook. The error is a *callError if the webhook did not decide, and a *refusalError if it
+// refused the write.
 func (p *Plugins) ask(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names, object []byte, mutating bool,
 ) (*admissionv1.AdmissionResponse, error) {
 	r, err := p.review(ctx, h, a, names, object)
 	if err != nil {
-		return nil, &callError{h.name, err}
+		return nil, &callError{webhook: h.name, reason: err}
 	}
 	client, err := h.clients.Client(h.target)
 	if err != nil {
-		return nil, &callError{h.name, fmt.Errorf("could not get REST client: %w", err)}
+		return nil, &callError{webhook: h.name, reason: fmt.Errorf("could not get REST client: %w", err)}
 	}
 	body, err := client.Post(ctx, webhook.Call{Body: r.document, Timeout: h.timeout})
 	if err != nil {
-		return nil, &callError{h.name, fmt.Errorf("failed to call webhook: %w", err)}
+		status, _ := err.(*kerrors.StatusError) //nolint:errorlint // one that is wrapped is not the webhook's
+		return nil, &callError{h.name, fmt.Errorf("failed to call webhook: %w", err), status}
 	}
 	response, err := r.response(body, mutating)
 	if err != nil {
-		return nil, &callError{h.name, fmt.Errorf("received invalid webhook response: %w", err)}
+		return nil, &callError{webhook: h.name, reason: fmt.Errorf("received invalid webhook response: %w", err)}
 	}
 	for key, value := range response.AuditAnnotations {
 		audit.Annotate(ctx, h.name+"/"+key, value)
@@ -104,7 +121,7 @@ func (p *Plugins) ask(
 		request.Warn(ctx, text)
 	}
 	if !response.Allowed {
-		return nil, refusal(h.name, response.Result)
+		return nil, &refusalError{refusal(h.name, response.Result)}
 	}
 	return response, nil
 }
@@ -216,37 +233,49 @@ func (p *Plugins) observe(
 		p.skipped(ctx, h, kind, annotation)
 		return nil
 	}
-	failed := (*callError)(nil)
-	status := (*kerrors.StatusError)(nil)
-	rejected, code, failure := false, 0, "no_error"
-	switch {
-	case errors.As(err, &failed):
-		failure = "calling_webhook_error"
-		if rejected = !h.ignore; rejected {
-			code = http.StatusInternalServerError
-		}
-	case errors.As(err, &status):
-		rejected, code, failure = true, int(status.ErrStatus.Code), "no_error"
-		if code >= http.StatusInternalServerError && status.ErrStatus.Reason == metav1.StatusReasonInternalError {
-			failure = "apiserver_internal_error"
-		}
-	}
-	if p.o.Observer != nil {
-		p.o.Observer.Webhook(h.name, kind, a.Operation.String(), rejected, code, failure, time.Since(begin))
-	}
-	if failed == nil {
+	p.count(h, a, kind, time.Since(begin), err)
+	switch failed := err.(type) { //nolint:errorlint // they are not wrapped
+	case *refusalError:
+		return failed.status
+	default:
 		return err
+	case *callError:
+		if !h.ignore {
+			p.o.Log.Warn("a webhook failed; the write is refused", "webhook", h.name, "error", failed.reason)
+			return kerrors.NewInternalError(failed)
+		}
+		p.o.Log.Warn("a webhook failed; the write goes on", "webhook", h.name, "error", failed.reason)
+		if errors.Is(failed.reason, context.Canceled) { // the client went away
+			return nil
+		}
+		audit.Annotate(ctx, annotation, h.name)
+		if p.o.Observer != nil {
+			p.o.Observer.FailOpen(h.name, kind)
+		}
+		return nil
 	}
-	if !h.ignore {
-		p.o.Log.Warn("a webhook failed; the write is refused", "webhook", h.name, "error", failed.reason)
-		return kerrors.NewInternalError(failed)
+}
+
+// count records a call in the metrics.
+func (p *Plugins) count(h *hook, a *admission.Attributes, kind string, took time.Duration, err error) {
+	if p.o.Observer == nil {
+		return
 	}
-	p.o.Log.Warn("a webhook failed; the write goes on", "webhook", h.name, "error", failed.reason)
-	audit.Annotate(ctx, annotation, h.name)
-	if p.o.Observer != nil {
-		p.o.Observer.FailOpen(h.name, kind)
+	rejected, code, failure := err != nil, 0, ""
+	switch failed := err.(type) { //nolint:errorlint // they are not wrapped
+	case nil:
+		code = http.StatusOK
+	case *refusalError:
+		code, failure = int(failed.status.ErrStatus.Code), "no_error"
+	case *callError:
+		rejected, code = !h.ignore, failed.code()
+		if rejected && !errors.Is(failed.reason, context.Canceled) {
+			failure = "calling_webhook_error"
+		}
+	default:
+		failure = "apiserver_internal_error"
 	}
-	return nil
+	p.o.Observer.Webhook(h.name, kind, a.Operation.String(), rejected, code, failure, took)
 }
 
 // skipped records that a write does without a webhook.

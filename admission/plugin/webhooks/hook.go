@@ -10,8 +10,10 @@ import (
 )
 
 // concerns returns whether a webhook has to be called for a write, and the names in whose version it asks for the
-// objects.
-func (p *Plugins) concerns(ctx context.Context, h *hook, a *admission.Attributes) (admission.Names, bool, error) {
+// objects. kind names the plug-in in metrics.
+func (p *Plugins) concerns(
+	ctx context.Context, h *hook, a *admission.Attributes, kind string,
+) (admission.Names, bool, error) {
 	if h.broken != nil {
 		return admission.Names{}, false, kerrors.NewInternalError(h.broken)
 	}
@@ -19,26 +21,31 @@ func (p *Plugins) concerns(ctx context.Context, h *hook, a *admission.Attributes
 	if err != nil || !ok || len(h.conditions) == 0 {
 		return names, ok, err
 	}
-	ok, err = p.meetsConditions(ctx, h, a, names)
-	if err == nil || h.ignore {
-		return names, ok && err == nil, nil
+	result := p.checkConditions(ctx, h, a, names)
+	refused := result.Err != nil && !h.ignore
+	if p.o.Observer != nil {
+		p.o.Observer.MatchConditions("webhook", h.name, kind, a.Operation.String(), result.Failed, result.Match,
+			!result.Match && !refused, result.Took)
 	}
-	return names, false, a.Forbidden(err)
+	if refused {
+		return names, false, a.Forbidden(result.Err)
+	}
+	return names, result.Match, nil
 }
 
-// meetsConditions returns whether a write meets the match conditions of a webhook.
-func (p *Plugins) meetsConditions(
+// checkConditions evaluates the match conditions of a webhook.
+func (p *Plugins) checkConditions(
 	ctx context.Context, h *hook, a *admission.Attributes, names admission.Names,
-) (bool, error) {
+) celvars.ConditionsResult {
 	object, err := p.o.Versions.Convert(ctx, a, a.Object, names)
 	if err != nil {
-		return false, err
+		return celvars.ConditionsResult{Failed: 1, Err: err}
 	}
 	old, err := p.o.Versions.Convert(ctx, a, a.Old, names)
 	if err != nil {
-		return false, err
+		return celvars.ConditionsResult{Failed: 1, Err: err}
 	}
-	return h.conditions.Match(ctx, celvars.NewWrite(a, names, object, old).Values(celvars.Inputs{
+	return h.conditions.Evaluate(ctx, celvars.NewWrite(a, names, object, old).Values(celvars.Inputs{
 		Authorizer: celvars.NewAuthorizer(ctx, p.o.Authorizer, a),
 	}))
 }

@@ -73,7 +73,7 @@ func (p *Plugins) mutate(ctx context.Context, a *admission.Attributes) error {
 		}
 	}
 	for i, h := range all {
-		names, ok, err := p.concerns(ctx, h, a)
+		names, ok, err := p.concerns(ctx, h, a, mutatingKind)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,9 @@ func (p *Plugins) applyPatch(
 		return false, nil
 	}
 	if *response.PatchType != admissionv1.PatchTypeJSONPatch {
-		return false, &callError{h.name, fmt.Errorf("unsupported patch type %q", *response.PatchType)}
+		return false, &callError{
+			webhook: h.name, reason: fmt.Errorf("unsupported patch type %q", *response.PatchType),
+		}
 	}
 	operations, err := jsonpatch.Decode(response.Patch)
 	if err != nil {

@@ -36,7 +36,7 @@ func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
 	var calls []*invocation
 	documents := map[admission.Names][]byte{}
 	for _, h := range all {
-		names, ok, err := p.concerns(ctx, h, a)
+		names, ok, err := p.concerns(ctx, h, a, validatingKind)
 		if err != nil {
 			return err
 		}

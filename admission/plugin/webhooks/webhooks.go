@@ -41,9 +41,15 @@ type Versions interface {
 
 // Observer records calls of webhooks. kind is "admit" or "validating", operation what the write does, such as "CREATE".
 type Observer interface {
-	// Webhook records a call. code is the code of a refusal, and failure why there was no decision: "calling_webhook_error"
-	// or "apiserver_internal_error"; it is "no_error" for a decision.
+	// Webhook records a call. code is the HTTP status of what the webhook answered. failure says why a write was rejected:
+	// "calling_webhook_error", "apiserver_internal_error", or "no_error" if the webhook decided so; it is empty if the
+	// write was not rejected or its client went away.
 	Webhook(name, kind, operation string, rejected bool, code int, failure string, took time.Duration)
+	// MatchConditions records the evaluation of match conditions of a webhook or policy, of which kind has that word.
+	// failed is the number of conditions with an error. excluded says that the write goes on without the webhook.
+	MatchConditions(
+		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
+	)
 	// FailOpen records that the failure of a webhook was ignored.
 	FailOpen(name, kind string)
 	// Skipped records that a write did without a webhook whose budget is spent.
