@@ -23,8 +23,10 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
 // environments returns the environments without variables; the first call makes them.
@@ -59,11 +61,21 @@ type Variable struct {
 // several goroutines at the same time.
 type Scope struct {
 	variables []Variable
+	patches   bool // expressions may make patches
 	envs      [origins]*celgo.Env
 }
 
 // NewScope returns the scope of some variables.
 func NewScope(variables ...Variable) *Scope { return &Scope{variables: variables} }
+
+// NewPatchScope returns the scope of some variables in which expressions may also make patches: values of the types
+// Object (and Object.spec, Object.spec.template and so on) and JSONPatch.
+func NewPatchScope(variables ...Variable) *Scope { return &Scope{variables: variables, patches: true} }
+
+// patchOptions add the types and functions of expressions that make patches to an environment.
+func patchOptions() []celgo.EnvOption {
+	return []celgo.EnvOption{common.ResolverEnvOption(&mutation.DynamicTypeResolver{}), library.JSONPatch()}
+}
 
 // env returns the environment of expressions of an origin.
 func (s *Scope) env(origin Origin) (*celgo.Env, error) {
@@ -92,6 +104,9 @@ func (s *Scope) env(origin Origin) (*celgo.Env, error) {
 		}
 		opts = append(opts, celgo.Variable(v.Name, typ))
 	}
+	if s.patches {
+		opts = append(opts, patchOptions()...)
+	}
 	env, err := base.Extend(opts...)
 	s.envs[origin] = env
 	return env, err
@@ -108,8 +123,9 @@ func (e *EnvironmentError) Unwrap() error { return e.err }
 
 // An Expression was parsed, and its types were checked.
 type Expression struct {
-	env *celgo.Env
-	ast *celgo.Ast
+	env     *celgo.Env
+	ast     *celgo.Ast
+	patches bool // as of its scope
 }
 
 // Compile parses an expression and checks its types. The error says what is wrong with
@@ -123,7 +139,7 @@ func (s *Scope) Compile(source string, origin Origin) (*Expression, error) {
 	if issues != nil {
 		return nil, errors.New("compilation failed: " + issues.String())
 	}
-	return &Expression{env, ast}, nil
+	return &Expression{env, ast, s.patches}, nil
 }
 
 // Type returns the type of the expression's value. Types are compared with ==, with

@@ -20,7 +20,8 @@ import (
 //
 // The types of a scope's variables are not in that environment: they are needed to check
 // an expression, not to evaluate it. An expression that makes an object of such a type
-// therefore has no program; kube-apiserver makes one, whose every evaluation fails.
+// therefore has no program; kube-apiserver makes one, whose every evaluation fails. The types of patches are there: their
+// values are made by expressions.
 type planner struct {
 	functions map[string]*decls.FunctionDecl // all functions, by name
 	plain     base                           // types and settings alone
@@ -35,19 +36,29 @@ type base struct {
 	has map[string]bool
 }
 
-var newPlanner = sync.OnceValues(func() (*planner, error) {
+// The planners are made when the first program is made; newPatchPlanner returns that of expressions that make patches.
+var (
+	newPlanner      = sync.OnceValues(func() (*planner, error) { return makePlanner() })
+	newPatchPlanner = sync.OnceValues(func() (*planner, error) { return makePlanner(patchOptions()...) })
+)
+
+// makePlanner returns a planner whose environments have the given options beside their libraries.
+func makePlanner(opts ...celgo.EnvOption) (*planner, error) {
 	all := environments().StoredExpressionsEnv()
-	p := &planner{functions: all.Functions()}
-	var err error
-	if p.plain, err = p.base(all, celgo.OptionalTypes()); err != nil {
+	extended, err := all.Extend(opts...)
+	if err != nil {
 		return nil, err
 	}
-	p.costed, err = p.base(all, celgo.OptionalTypes(), ext.Sets(), ext.Lists(ext.ListsVersion(3)))
+	p := &planner{functions: extended.Functions()}
+	if p.plain, err = p.base(all, opts, celgo.OptionalTypes()); err != nil {
+		return nil, err
+	}
+	p.costed, err = p.base(all, opts, celgo.OptionalTypes(), ext.Sets(), ext.Lists(ext.ListsVersion(3)))
 	return p, err
-})
+}
 
-// base returns the base that has the given libraries, and the types of all.
-func (p *planner) base(all *celgo.Env, libraries ...celgo.EnvOption) (base, error) {
+// base returns the base that has the given libraries and options, and the types of all.
+func (p *planner) base(all *celgo.Env, opts []celgo.EnvOption, libraries ...celgo.EnvOption) (base, error) {
 	env, err := celgo.NewCustomEnv(append([]celgo.EnvOption{
 		celgo.CustomTypeProvider(all.CELTypeProvider()),
 		celgo.CustomTypeAdapter(all.CELTypeAdapter()),
@@ -56,15 +67,18 @@ func (p *planner) base(all *celgo.Env, libraries ...celgo.EnvOption) (base, erro
 		return base{}, err
 	}
 	b := base{has: map[string]bool{}}
-	for name, f := range env.Functions() {
-		whole := p.functions[name]
-		b.has[name] = whole == nil || len(f.OverloadDecls()) == len(whole.OverloadDecls())
-	}
-	b.env, err = env.Extend(
+	b.env, err = env.Extend(append([]celgo.EnvOption{
 		celgo.CustomTypeProvider(fixedTypes{env.CELTypeProvider()}),
 		celgo.CustomTypeAdapter(fixedValues{env.CELTypeAdapter()}),
 		celgo.ClearMacros(),
-	)
+	}, opts...)...)
+	if err != nil {
+		return base{}, err
+	}
+	for name, f := range b.env.Functions() {
+		whole := p.functions[name]
+		b.has[name] = whole == nil || len(f.OverloadDecls()) == len(whole.OverloadDecls())
+	}
 	return b, err
 }
 
@@ -87,7 +101,11 @@ func (e *Expression) Program() (*Program, error) {
 }
 
 func (e *Expression) plan() (celgo.Program, error) {
-	p, err := newPlanner()
+	get := newPlanner
+	if e.patches {
+		get = newPatchPlanner
+	}
+	p, err := get()
 	if err != nil {
 		return nil, err
 	}

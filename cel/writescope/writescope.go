@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/mutation"
 
 	"github.com/keelson-dev/keelson/cel"
 )
@@ -19,10 +20,18 @@ type Options struct {
 	Params, Variables bool
 }
 
+// ApplyConfigurationType is the type of an expression that makes an apply configuration.
+func ApplyConfigurationType() *types.Type { return types.NewObjectType(mutation.ObjectTypeName) }
+
+// JSONPatchesType is the type of an expression that makes the operations of a JSON patch.
+func JSONPatchesType() *types.Type {
+	return types.NewListType(types.NewObjectType(mutation.JSONPatchTypeName))
+}
+
 // Scopes compile the expressions of one webhook or policy. They may not be used by several goroutines at the same time.
 type Scopes struct {
-	// plain has no authorizer, full has one.
-	plain, full *cel.Scope
+	// plain has no authorizer, full has one. patches is full with the types of patches.
+	plain, full, patches *cel.Scope
 	// variables is the type of the variable variables. It gets a field with each call of Declare.
 	variables *apiservercel.DeclType
 }
@@ -42,7 +51,8 @@ func New(o Options) *Scopes {
 		seen = append(seen, cel.Variable{Name: Variables, Type: s.variables})
 	}
 	s.plain = cel.NewScope(slices.Clone(seen)...)
-	s.full = cel.NewScope(append(seen, authorizerVariables()...)...)
+	seen = append(seen, authorizerVariables()...)
+	s.full, s.patches = cel.NewScope(seen...), cel.NewPatchScope(seen...)
 	return s
 }
 
@@ -70,6 +80,20 @@ func (s *Scopes) Compile(
 	if authorizer {
 		scope = s.full
 	}
+	return compile(scope, source, origin, returns)
+}
+
+// CompilePatch compiles an expression that makes a patch. It may use the variable authorizer. The other arguments and the
+// results are those of Compile.
+func (s *Scopes) CompilePatch(
+	source string, origin cel.Origin, returns *types.Type,
+) (*cel.Program, *types.Type, error) {
+	return compile(s.patches, source, origin, []*types.Type{returns})
+}
+
+func compile(
+	scope *cel.Scope, source string, origin cel.Origin, returns []*types.Type,
+) (*cel.Program, *types.Type, error) {
 	compiled, err := scope.Compile(source, origin)
 	if err != nil {
 		return nil, nil, err

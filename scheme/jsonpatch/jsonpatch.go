@@ -4,6 +4,7 @@
 package jsonpatch
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -56,6 +57,9 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 	}
 	return p.operations.Apply(doc)
 }
+
+// IsTestFailed returns whether an error of Apply says that an operation "test" of the patch found another value.
+func IsTestFailed(err error) bool { return errors.Is(err, library.ErrTestFailed) }
 
 // completeWholeDocument adds the value null to the operations on the whole document (path "") that have no value. The
 // library panics if there is none; for other paths it does the same as this function.
