@@ -24,7 +24,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
 			Spec:       func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },
-			Generation: true,
+			Generation: true, Validate: validateMutatingPolicy, ValidateUpdate: validateMutatingPolicyUpdate,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicy]{
 			Columns: policyColumns("Mutations",

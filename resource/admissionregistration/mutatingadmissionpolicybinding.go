@@ -24,7 +24,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },
-			Generation: true,
+			Generation: true, Validate: validateMutatingBinding, ValidateUpdate: validateMutatingBindingUpdate,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),

@@ -1,14 +1,12 @@
 package admissionregistration
 
 import (
-	"context"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -18,16 +16,10 @@ import (
 	"github.com/keelson-dev/keelson/cel/writescope"
 )
 
-const (
-	maxMatchConditions  = 64
-	maxAuditAnnotations = 20
-	// maxAuditExpression is the length of the expression of an audit annotation, in bytes.
-	maxAuditExpression = 5 << 10
-)
+const maxMatchConditions = 64
 
-// policyValidation validates one ValidatingAdmissionPolicy.
+// policyValidation validates one policy of either kind.
 type policyValidation struct {
-	policy *admissionv1.ValidatingAdmissionPolicy
 	// stored are the expressions of the policy before an update. They may use what new ones may not.
 	stored sets.Set[string]
 	// scopes compile the expressions of the policy but the match conditions, which do not see its variables.
@@ -35,66 +27,47 @@ type policyValidation struct {
 	errs               field.ErrorList
 }
 
-func validatePolicy(_ context.Context, p *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-	v := &policyValidation{policy: p}
-	return v.validate(true)
+// policySpec is what the specs of both kinds of policies have.
+type policySpec struct {
+	failure     *admissionv1.FailurePolicyType
+	params      *admissionv1.ParamKind
+	constraints *admissionv1.MatchResources
+	conditions  []admissionv1.MatchCondition
+	variables   []admissionv1.Variable
 }
 
-func validatePolicyUpdate(_ context.Context, p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-	v := &policyValidation{policy: p, stored: sets.New[string]()}
-	for _, c := range old.Spec.MatchConditions {
-		v.stored.Insert(c.Expression)
-	}
-	for _, one := range old.Spec.Variables {
-		v.stored.Insert(one.Expression)
-	}
-	for _, one := range old.Spec.Validations {
-		v.stored.Insert(one.Expression, one.MessageExpression)
-	}
-	for _, one := range old.Spec.AuditAnnotations {
-		v.stored.Insert(one.ValueExpression)
-	}
-	same := reflect.DeepEqual(p.Spec.MatchConditions, old.Spec.MatchConditions) &&
-		reflect.DeepEqual(p.Spec.ParamKind, old.Spec.ParamKind)
-	return v.validate(!same)
+// sameConditions returns whether an update leaves the match conditions as they were. They are not validated then.
+func (s *policySpec) sameConditions(old *policySpec) bool {
+	return equality.Semantic.DeepEqual(s.conditions, old.conditions) && equality.Semantic.DeepEqual(s.params, old.params)
 }
 
 func (v *policyValidation) add(errs ...*field.Error) { v.errs = append(v.errs, errs...) }
 
-func (v *policyValidation) validate(conditions bool) field.ErrorList {
-	spec, path := &v.policy.Spec, field.NewPath("spec")
-	params := spec.ParamKind != nil
-	v.scopes = writescope.New(writescope.Options{Params: params, Variables: len(spec.Variables) > 0})
+// common validates what both kinds of policies have.
+func (v *policyValidation) common(spec *policySpec, conditions, variables bool) {
+	path := field.NewPath("spec")
+	params := spec.params != nil
+	v.scopes = writescope.New(writescope.Options{Params: params, Variables: variables})
 	v.conditions = writescope.New(writescope.Options{Params: params})
-	v.add(validateChoice(spec.FailurePolicy, path.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
+	v.add(validateChoice(spec.failure, path.Child("failurePolicy"), admissionv1.Fail, admissionv1.Ignore)...)
 	if params {
-		v.add(validateParamKind(spec.ParamKind, path.Child("paramKind"))...)
+		v.add(validateParamKind(spec.params, path.Child("paramKind"))...)
 	}
 	at := path.Child("matchConstraints")
-	if spec.MatchConstraints == nil {
+	if spec.constraints == nil {
 		v.add(field.Required(at, ""))
 	} else {
-		v.add(validateMatchResources(spec.MatchConstraints, at)...)
-		if len(spec.MatchConstraints.ResourceRules) == 0 {
+		v.add(validateMatchResources(spec.constraints, at)...)
+		if len(spec.constraints.ResourceRules) == 0 {
 			v.add(field.Required(at.Child("resourceRules"), ""))
 		}
 	}
 	if conditions {
-		v.matchConditions(path.Child("matchConditions"))
+		v.matchConditions(spec.conditions, path.Child("matchConditions"))
 	}
-	for i := range spec.Variables {
-		v.variable(&spec.Variables[i], path.Child("variables").Index(i))
+	for i := range spec.variables {
+		v.variable(&spec.variables[i], path.Child("variables").Index(i))
 	}
-	if len(spec.Validations)+len(spec.AuditAnnotations) == 0 {
-		const missing = "validations or auditAnnotations must contain at least one item"
-		v.add(field.Required(path.Child("validations"), missing), field.Required(path.Child("auditAnnotations"), missing))
-		return v.errs
-	}
-	for i := range spec.Validations {
-		v.validation(&spec.Validations[i], path.Child("validations").Index(i))
-	}
-	v.auditAnnotations(path.Child("auditAnnotations"))
-	return v.errs
 }
 
 // expression compiles an expression. shown is the value in the error.
@@ -106,6 +79,12 @@ func (v *policyValidation) expression(
 		origin = cel.Stored
 	}
 	_, typ, err := scopes.Compile(source, authorizer, origin, returns...)
+	v.compiled(err, shown, at)
+	return typ
+}
+
+// compiled adds the error of an expression that could not be compiled.
+func (v *policyValidation) compiled(err error, shown string, at *field.Path) {
 	switch {
 	case err == nil:
 	case writescope.IsInternal(err):
@@ -113,11 +92,9 @@ func (v *policyValidation) expression(
 	default:
 		v.add(field.Invalid(at, shown, err.Error()))
 	}
-	return typ
 }
 
-func (v *policyValidation) matchConditions(path *field.Path) {
-	list := v.policy.Spec.MatchConditions
+func (v *policyValidation) matchConditions(list []admissionv1.MatchCondition, path *field.Path) {
 	if len(list) > maxMatchConditions {
 		v.add(field.TooMany(path, len(list), maxMatchConditions))
 	}
@@ -177,65 +154,6 @@ func isIdentifier(text string) bool {
 	return !slices.Contains(reserved, text)
 }
 
-func (v *policyValidation) validation(one *admissionv1.Validation, at *field.Path) {
-	if strings.TrimSpace(one.Expression) == "" {
-		v.add(field.Required(at.Child("expression"), "expression is not specified"))
-	} else {
-		v.expression(v.scopes, one.Expression, one.Expression, true, at.Child("expression"), types.BoolType)
-	}
-	if m := one.MessageExpression; m != "" && strings.TrimSpace(m) == "" {
-		v.add(field.Invalid(at.Child("messageExpression"), m, "must be non-empty if specified"))
-	} else if m != "" {
-		v.expression(v.scopes, m, m, false, at.Child("messageExpression"), types.StringType)
-	}
-	text := strings.TrimSpace(one.Message)
-	if one.Message != "" && text == "" {
-		v.add(field.Invalid(at.Child("message"), one.Message, "must be non-empty if specified"))
-	} else if strings.ContainsAny(text, "\n\r") {
-		v.add(field.Invalid(at.Child("message"), one.Message, "must not contain line breaks"))
-	}
-	if one.Reason != nil {
-		v.add(validateChoice(one.Reason, at.Child("reason"), "Forbidden", "Invalid", "RequestEntityTooLarge")...)
-	}
-}
-
-func (v *policyValidation) auditAnnotations(path *field.Path) {
-	list := v.policy.Spec.AuditAnnotations
-	if len(list) > maxAuditAnnotations {
-		shown := make([]struct{ Key, ValueExpression string }, len(list)) // as kube-apiserver shows them
-		for i := range list {
-			shown[i].Key, shown[i].ValueExpression = list[i].Key, list[i].ValueExpression
-		}
-		v.add(field.Invalid(path, shown, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations)))
-	}
-	keys := sets.New[string]()
-	for i, one := range list {
-		at := path.Index(i)
-		v.auditAnnotation(&one, at)
-		if keys.Has(one.Key) {
-			v.add(field.Duplicate(at.Child("key"), one.Key))
-		}
-		keys.Insert(one.Key)
-	}
-}
-
-func (v *policyValidation) auditAnnotation(one *admissionv1.AuditAnnotation, at *field.Path) {
-	if v.policy.Name == "" {
-		v.add(field.Invalid(at.Child("key"), one.Key, "requires metadata.name be non-empty"))
-	} else {
-		v.add(validateQualifiedName(v.policy.Name+"/"+one.Key, at.Child("key"))...)
-	}
-	at = at.Child("valueExpression")
-	switch text := strings.TrimSpace(one.ValueExpression); {
-	case text == "":
-		v.add(field.Required(at, "valueExpression is not specified"))
-	case len(text) > maxAuditExpression:
-		v.add(field.Required(at, fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpression)))
-	default:
-		v.expression(v.scopes, text, one.ValueExpression, true, at, types.StringType, types.NullType)
-	}
-}
-
 // validateChoice validates a value that has to be one of a few; they are given in the order of the alphabet.
 func validateChoice[T ~string](value *T, at *field.Path, choices ...T) field.ErrorList {
 	if value == nil {
@@ -278,41 +196,13 @@ func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs fiel
 	return errs
 }
 
-func validateBinding(_ context.Context, b *admissionv1.ValidatingAdmissionPolicyBinding) (errs field.ErrorList) {
-	path := field.NewPath("spec")
-	if b.Spec.PolicyName == "" {
-		errs = append(errs, field.Required(path.Child("policyName"), ""))
-	} else {
-		for _, why := range validation.NameIsDNSSubdomain(b.Spec.PolicyName, false) {
-			errs = append(errs, field.Invalid(path.Child("policyName"), b.Spec.PolicyName, why))
-		}
+// validatePolicyName validates the name of the policy in a binding.
+func validatePolicyName(name string, at *field.Path) (errs field.ErrorList) {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
 	}
-	if b.Spec.ParamRef != nil {
-		errs = append(errs, validateParamRef(b.Spec.ParamRef, path.Child("paramRef"))...)
-	}
-	if b.Spec.MatchResources != nil {
-		errs = append(errs, validateMatchResources(b.Spec.MatchResources, path.Child("matchResources"))...)
-	}
-	return append(errs, validateActions(b.Spec.ValidationActions, path.Child("validationActions"))...)
-}
-
-func validateBindingUpdate(ctx context.Context, b, _ *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-	return validateBinding(ctx, b)
-}
-
-func validateActions(actions []admissionv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
-	for i := range actions {
-		errs = append(errs, validateChoice(&actions[i], path.Index(i), admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
-		if slices.Contains(actions[:i], actions[i]) {
-			errs = append(errs, field.Duplicate(path.Index(i), actions[i]))
-		}
-	}
-	if slices.Contains(actions, admissionv1.Deny) && slices.Contains(actions, admissionv1.Warn) {
-		errs = append(errs, field.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation "+
-			"failure information in the API response and headers serves no purpose)"))
-	}
-	if len(actions) == 0 {
-		errs = append(errs, field.Required(path, "at least one validation action is required"))
+	for _, why := range validation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(at, name, why))
 	}
 	return errs
 }

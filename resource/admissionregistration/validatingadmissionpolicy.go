@@ -26,8 +26,8 @@ func validatingAdmissionPolicy() *registry.Kind {
 			Status:          func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
-			Validate:        validatePolicy,
-			ValidateUpdate:  validatePolicyUpdate,
+			Validate:        validateValidatingPolicy,
+			ValidateUpdate:  validateValidatingPolicyUpdate,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicy]{
 			Columns: policyColumns("Validations",

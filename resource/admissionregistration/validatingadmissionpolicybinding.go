@@ -22,7 +22,7 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },
-			Generation: true, Validate: validateBinding, ValidateUpdate: validateBindingUpdate,
+			Generation: true, Validate: validateValidatingBinding, ValidateUpdate: validateValidatingBindingUpdate,
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Columns: bindingColumns(),
