@@ -6,14 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// admissionPolicies has the metrics of ValidatingAdmissionPolicies.
+// admissionPolicies has the metrics of ValidatingAdmissionPolicies (checks, seconds) and MutatingAdmissionPolicies.
 type admissionPolicies struct {
-	checks  *prometheus.CounterVec
-	seconds *prometheus.HistogramVec
+	checks          *prometheus.CounterVec
+	seconds         *prometheus.HistogramVec
+	mutations       *prometheus.CounterVec
+	mutationSeconds *prometheus.HistogramVec
 }
 
 func newAdmissionPolicies(r prometheus.Registerer) *admissionPolicies {
 	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
+	mutating := labels[:len(labels)-1]
+	buckets := []float64{0.0000005, 0.001, 0.01, 0.1, 1.0}
 	m := &admissionPolicies{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_validating_admission_policy_check_total",
@@ -24,10 +28,20 @@ func newAdmissionPolicies(r prometheus.Registerer) *admissionPolicies {
 			Name: "apiserver_validating_admission_policy_check_duration_seconds",
 			Help: "[BETA] Validation admission latency for individual validation expressions in seconds, labeled by policy and " +
 				"further including binding and enforcement action taken.",
-			Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
+			Buckets: buckets,
 		}, labels),
+		mutations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_mutating_admission_policy_check_total",
+			Help: "[ALPHA] Mutation admission policy check total, labeled by policy and further identified by binding.",
+		}, mutating),
+		mutationSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_mutating_admission_policy_check_duration_seconds",
+			Help: "[ALPHA] Mutation admission latency for individual mutation expressions in seconds, labeled by policy and " +
+				"binding.",
+			Buckets: buckets,
+		}, mutating),
 	}
-	r.MustRegister(m.checks, m.seconds)
+	r.MustRegister(m.checks, m.seconds, m.mutations, m.mutationSeconds)
 	return m
 }
 
@@ -35,4 +49,10 @@ func newAdmissionPolicies(r prometheus.Registerer) *admissionPolicies {
 func (m *Admission) PolicyCheck(policy, binding, failure, action string, took time.Duration) {
 	m.policies.checks.WithLabelValues(policy, binding, failure, action).Inc()
 	m.policies.seconds.WithLabelValues(policy, binding, failure, action).Observe(took.Seconds())
+}
+
+// PolicyMutation records one mutation of a MutatingAdmissionPolicy.
+func (m *Admission) PolicyMutation(policy, binding, failure string, took time.Duration) {
+	m.policies.mutations.WithLabelValues(policy, binding, failure).Inc()
+	m.policies.mutationSeconds.WithLabelValues(policy, binding, failure).Observe(took.Seconds())
 }

@@ -39,7 +39,6 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/storageclass"
 	"github.com/keelson-dev/keelson/admission/plugin/taint"
 	"github.com/keelson-dev/keelson/admission/plugin/toleration"
-	"github.com/keelson-dev/keelson/admission/plugin/unenforced"
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/registry"
@@ -99,8 +98,7 @@ type admissionOptions struct {
 type admissionPlugin struct {
 	name string
 	off  bool // unless it is enabled by name
-	// make makes the plug-in. config is its own configuration in JSON or YAML, nil if none was given. make is nil
-	// for a plug-in that this server does not have: it does not run by default, and to name it is an error.
+	// make makes the plug-in. config is its own configuration in JSON or YAML, nil if none was given.
 	make func(o *admissionOptions, config []byte) (admission.Plugin, error)
 }
 
@@ -198,7 +196,9 @@ func admissionPlugins() []admissionPlugin {
 		{name: "DenyServiceExternalIPs", off: true, make: plain(func(*admissionOptions) admission.Plugin {
 			return denyexternalips.Plugin()
 		})},
-		{name: "MutatingAdmissionPolicy"},
+		{name: "MutatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
+			return o.policies.Mutating()
+		})},
 		{name: "MutatingAdmissionWebhook", make: configured(webhooks.DecodeConfig,
 			func(o *admissionOptions, c webhooks.Config) (admission.Plugin, error) { return o.webhooks.Mutating(c) })},
 		{name: "ValidatingAdmissionPolicy", make: plain(func(o *admissionOptions) admission.Plugin {
@@ -269,10 +269,7 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 	var chain []admission.Plugin
 	for i := range all {
 		p := &all[i]
-		if p.make == nil && configs[p.name] != nil {
-			return nil, fmt.Errorf("admission plug-in %s: it is not part of this version of the server", p.name)
-		}
-		if p.make == nil || !o.config.enables(p) {
+		if !o.config.enables(p) {
 			continue
 		}
 		made, err := p.make(o, configs[p.name])
@@ -281,7 +278,6 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 		}
 		chain = append(chain, made)
 	}
-	chain = append(chain, unenforced.Plugin())
 	return admission.NewChain(o.observer, append(chain, o.last...)...), nil
 }
 
@@ -303,20 +299,16 @@ func (c *AdmissionConfig) validate(all []admissionPlugin) error {
 		errs = append(errs, errors.New(
 			"admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"))
 	}
-	known := func(flag string, names []string, runs bool) {
+	known := func(flag string, names []string) {
 		for _, name := range names {
-			i := slices.IndexFunc(all, func(p admissionPlugin) bool { return p.name == name })
-			switch {
-			case i < 0:
+			if !slices.ContainsFunc(all, func(p admissionPlugin) bool { return p.name == name }) {
 				errs = append(errs, fmt.Errorf("%s plugin %q is unknown", flag, name))
-			case runs && all[i].make == nil:
-				errs = append(errs, fmt.Errorf("%s plugin %q is not part of this version of the server", flag, name))
 			}
 		}
 	}
-	known("admission-control", c.Only, true)
-	known("enable-admission-plugins", c.Enable, true)
-	known("disable-admission-plugins", c.Disable, false)
+	known("admission-control", c.Only)
+	known("enable-admission-plugins", c.Enable)
+	known("disable-admission-plugins", c.Disable)
 	var overlap []string
 	for _, name := range c.Enable {
 		if slices.Contains(c.Disable, name) && !slices.Contains(overlap, name) {

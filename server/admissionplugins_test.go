@@ -43,10 +43,8 @@ func TestAdmissionNames(t *testing.T) {
 			"[Priority] in enable-admission-plugins and disable-admission-plugins overlapped"},
 		{AdmissionConfig{Only: []string{}, Disable: []string{"Priority"}}, "mutually exclusive"},
 		{AdmissionConfig{Enable: []string{"Priority", "JobValidation"}}, ""},
-		{AdmissionConfig{Enable: []string{"MutatingAdmissionPolicy"}},
-			`enable-admission-plugins plugin "MutatingAdmissionPolicy" is not part of this version of the server`},
-		{AdmissionConfig{Only: []string{"MutatingAdmissionPolicy"}}, "is not part of this version of the server"},
-		{AdmissionConfig{Disable: []string{"MutatingAdmissionPolicy"}}, ""},
+		{AdmissionConfig{Enable: []string{"MutatingAdmissionPolicy"}}, ""},
+		{AdmissionConfig{Only: []string{"MutatingAdmissionPolicy"}}, ""},
 	} {
 		err := c.config.validate(all)
 		switch {
@@ -96,8 +94,8 @@ func TestAdmissionConfigFile(t *testing.T) {
 	}
 }
 
-// TestBadAdmissionEndsTheStart: a server with a wrong name, or with a configuration for a plug-in that it does not have,
-// does not start.
+// TestBadAdmissionEndsTheStart: a server with a wrong name, or with a configuration for a plug-in that has none, does not
+// start.
 func TestBadAdmissionEndsTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n" +
@@ -106,8 +104,8 @@ func TestBadAdmissionEndsTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*AdmissionConfig){
-		`enable-admission-plugins plugin "Nothing" is unknown`:    func(c *AdmissionConfig) { c.Enable = []string{"Nothing"} },
-		"MutatingAdmissionPolicy: it is not part of this version": func(c *AdmissionConfig) { c.ConfigFile = file },
+		`enable-admission-plugins plugin "Nothing" is unknown`:      func(c *AdmissionConfig) { c.Enable = []string{"Nothing"} },
+		"MutatingAdmissionPolicy: the plug-in has no configuration": func(c *AdmissionConfig) { c.ConfigFile = file },
 	} {
 		c := testConfig(t)
 		change(&c.Admission)

@@ -89,6 +89,12 @@ func (c *Compiler) Compile(source string, authorizer bool, returns ...*types.Typ
 	return e
 }
 
+// CompilePatch compiles an expression that makes a patch of a type of package writescope.
+func (c *Compiler) CompilePatch(source string, returns *types.Type) *Expression {
+	program, _, err := c.scopes.CompilePatch(source, cel.Stored, returns)
+	return &Expression{Source: source, Err: err, program: program}
+}
+
 func (c *Compiler) compile(source string, authorizer bool, returns []*types.Type) (*Expression, *types.Type) {
 	program, typ, err := c.scopes.Compile(source, authorizer, cel.Stored, returns...)
 	return &Expression{Source: source, Err: err, program: program}, typ

@@ -24,20 +24,41 @@ import (
 
 // Write has the values that all expressions see of a write in one version. Its methods may be called concurrently.
 type Write struct {
-	attributes             *admission.Attributes
-	object, old, requested tree
+	attributes     *admission.Attributes
+	kind           schema.GroupVersionKind
+	object         tree
+	old, requested *tree
 }
 
 // NewWrite returns a Write. names are the names by which the write matched; object and old are in their version and may be
 // nil. They must not be changed any more.
 func NewWrite(a *admission.Attributes, names admission.Names, object, old registry.Object) *Write {
-	w := &Write{attributes: a}
+	w := &Write{attributes: a, kind: names.Kind, old: &tree{}, requested: &tree{}}
 	w.object.make = func() (any, error) { return treeOf(object, names.Kind) }
 	w.old.make = func() (any, error) { return treeOf(old, names.Kind) }
 	w.requested.make = func() (any, error) {
 		return runtime.DefaultUnstructuredConverter.ToUnstructured(a.Request(names))
 	}
 	return w
+}
+
+// With returns the same write with another object, of the same version.
+func (w *Write) With(object registry.Object) *Write {
+	out := &Write{attributes: w.attributes, kind: w.kind, old: w.old, requested: w.requested}
+	out.object.make = func() (any, error) { return treeOf(object, w.kind) }
+	return out
+}
+
+// Object returns the object as the expressions see it, with apiVersion and kind; nil if there is none. It must not be
+// changed.
+func (w *Write) Object() (map[string]any, error) {
+	switch object := w.object.get().(type) {
+	case map[string]any:
+		return object, nil
+	case error:
+		return nil, object
+	}
+	return nil, nil
 }
 
 // tree is a value of maps, lists, texts and numbers that is made when it is first asked for.

@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/scheme"
 )
@@ -147,21 +149,71 @@ func (v *Versions) Document(
 	return scheme.AppendJSONObject(nil, scheme.JSONHead(names.Kind), item), nil
 }
 
+// Types returns the merge schema of the objects of a write in the version of names.
+func (v *Versions) Types(ctx context.Context, names admission.Names) (managedfields.TypeConverter, error) {
+	served, done, err := v.open(ctx, names.Resource)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if names.Kind == served.GVK && served.Kind.Types != nil {
+		return served.Kind.Types, nil
+	}
+	return mergeschema.Converter{}, nil
+}
+
 // Replace replaces the content of a.Object by a JSON document in the version of names, with the defaults of that
-// version.
-func (v *Versions) Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names) error {
+// version. Unknown and duplicate fields are errors if strict is set.
+func (v *Versions) Replace(
+	ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool,
+) error {
+	return v.replace(ctx, a, names, func(d scheme.Decoder) error {
+		wrong, err := d.DecodePatched(document, strict)
+		if err == nil && len(wrong) > 0 {
+			return runtime.NewStrictDecodingError(wrong)
+		}
+		return err
+	})
+}
+
+// ReplaceTree is Replace with a document that is decoded already, which may be kept and changed.
+func (v *Versions) ReplaceTree(
+	ctx context.Context, a *admission.Attributes, document map[string]any, names admission.Names,
+) error {
+	return v.replace(ctx, a, names, func(d scheme.Decoder) error {
+		obj := d.New()
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			u.Object = document
+			return nil
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(document, obj); err != nil {
+			return fmt.Errorf("unable to convert unstructured object to %v: %w", names.Kind, err)
+		}
+		return nil
+	})
+}
+
+// replace replaces the content of a.Object by what decode makes of the object that New of its argument returns.
+func (v *Versions) replace(
+	ctx context.Context, a *admission.Attributes, names admission.Names, decode func(scheme.Decoder) error,
+) error {
 	served, done, err := v.open(ctx, names.Resource)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if names.Kind != served.GVK {
-		return v.replaceBody(a, document, names)
+	if names.Kind != served.GVK { // the body of a subresource that has a kind of its own
+		body := reflect.New(reflect.TypeOf(a.Object).Elem()).Interface().(registry.Object)
+		if err := decode(scheme.Decoder{GVK: names.Kind, New: func() runtime.Object { return body }}); err != nil {
+			return err
+		}
+		a.Object = body
+		return nil
 	}
 	d := served.Decoder()
 	obj := served.Version.New()
 	d.New = func() runtime.Object { return obj }
-	if _, err := d.DecodePatched(document, false); err != nil {
+	if err := decode(d); err != nil {
 		return err
 	}
 	if _, err := served.Coerce(obj, false); err != nil {
@@ -177,17 +229,6 @@ func (v *Versions) Replace(ctx context.Context, a *admission.Attributes, documen
 			}); err != nil {
 			return err
 		}
-	}
-	a.Object = obj
-	return nil
-}
-
-// replaceBody replaces the body of a subresource that has a kind of its own.
-func (v *Versions) replaceBody(a *admission.Attributes, document []byte, names admission.Names) error {
-	obj := reflect.New(reflect.TypeOf(a.Object).Elem()).Interface().(registry.Object)
-	d := scheme.Decoder{GVK: names.Kind, New: func() runtime.Object { return obj }}
-	if _, err := d.DecodePatched(document, false); err != nil {
-		return err
 	}
 	a.Object = obj
 	return nil

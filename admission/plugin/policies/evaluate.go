@@ -41,13 +41,17 @@ func (p *policy) failure(err error) verdict {
 	return verdict{decisions: []decision{{denied: !p.ignore, failed: true, message: err.Error()}}}
 }
 
-// evaluate evaluates a policy for a write with one parameter.
+// matches returns whether all match conditions are true. They do not see the namespace.
+func (e *expressions) matches(ctx context.Context, w *celvars.Write, in celvars.Inputs) (bool, error) {
+	in.Namespace = nil
+	return e.conditions.Match(ctx, w.Values(in))
+}
+
+// evaluate evaluates a ValidatingAdmissionPolicy for a write with one parameter.
 func (p *policy) evaluate(ctx context.Context, matched, w *celvars.Write, in celvars.Inputs) verdict {
 	e := p.compiled()
 	in.Variables = e.variables
-	conditions := in
-	conditions.Namespace = nil // which match conditions do not see
-	match, err := e.conditions.Match(ctx, matched.Values(conditions))
+	match, err := e.matches(ctx, matched, in)
 	switch {
 	case err != nil:
 		return p.failure(err)
@@ -72,8 +76,8 @@ func (p *policy) evaluate(ctx context.Context, matched, w *celvars.Write, in cel
 		case messageErr != nil:
 			d.denied, d.failed, d.message = !p.ignore, true, fmt.Sprintf("failed messageExpression: %s", messageErr)
 		case r.Value != types.True:
-			d.denied, d.reason = true, reasonOf(&p.spec.Validations[i])
-			d.message = messageOf(&p.spec.Validations[i], messages[i])
+			d.denied, d.reason = true, reasonOf(&p.validating.Validations[i])
+			d.message = messageOf(&p.validating.Validations[i], messages[i])
 		}
 	}
 	if len(e.annotations) == 0 {
@@ -85,7 +89,7 @@ func (p *policy) evaluate(ctx context.Context, matched, w *celvars.Write, in cel
 		return p.failure(err)
 	}
 	for i, r := range values {
-		out.annotations = append(out.annotations, p.annotation(&p.spec.AuditAnnotations[i], r))
+		out.annotations = append(out.annotations, p.annotation(&p.validating.AuditAnnotations[i], r))
 	}
 	return out
 }

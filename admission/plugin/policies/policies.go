@@ -1,10 +1,14 @@
-// Package policies judges writes by the expressions of policies (ValidatingAdmissionPolicy). A policy has the
-// expressions and says which writes it can judge; its bindings say which of them it does judge, with which parameters,
-// and what follows if an expression is false. Changes of both take effect with the next write: a policy that was
-// acknowledged judges every write that begins afterwards.
+// Package policies evaluates admission policies, which change writes (MutatingAdmissionPolicy) or judge them
+// (ValidatingAdmissionPolicy) by expressions. A policy has the expressions and says which writes it can concern; its
+// bindings say which of them it does concern, with which parameters, and what follows if the expression of a validation is
+// false. Changes of both take effect with the next write: a policy that was acknowledged concerns every write that begins
+// afterwards.
 //
-// Files: source.go follows the policies and bindings, compile.go compiles a policy, params.go finds the parameters,
-// validating.go is the plug-in and evaluate.go the evaluation of one policy.
+// Files that both kinds of policies share: source.go follows the policies and bindings, compile.go compiles a policy,
+// params.go finds the parameters, view.go finds the policies that concern a write and what their expressions see of it.
+// Files of ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the evaluation of one policy.
+// Files of MutatingAdmissionPolicy: mutating.go is the plug-in, applyconfiguration.go and operations.go apply the two
+// types of patches.
 package policies
 
 import (
@@ -15,6 +19,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/match"
@@ -28,15 +33,26 @@ type Versions interface {
 	match.Resources
 	// Convert returns an object of a write in the version of names, nil for no object. It must not be changed.
 	Convert(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) (registry.Object, error)
+	// Document returns an object of a write as a JSON document in the version of names.
+	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
+	// Types returns the merge schema of the objects of a write in the version of names.
+	Types(ctx context.Context, names admission.Names) (managedfields.TypeConverter, error)
+	// Replace replaces a.Object by what a JSON document in the version of names describes, with the defaults of that
+	// version. Unknown and duplicate fields are errors if strict is set.
+	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool) error
+	// ReplaceTree is Replace with a document that is decoded already, which may be kept and changed.
+	ReplaceTree(ctx context.Context, a *admission.Attributes, document map[string]any, names admission.Names) error
 	// OpenKind returns the resource of a kind, nil if there is none. The caller calls done when it has finished.
 	OpenKind(ctx context.Context, kind schema.GroupVersionKind) (served *registry.Served, done func(), err error)
 }
 
 // Observer records the evaluation of expressions.
 type Observer interface {
-	// PolicyCheck records one expression. action is allow, deny, audit or warn; failure is no_error, compile_error,
+	// PolicyCheck records one expression of a ValidatingAdmissionPolicy. action is allow, deny, audit or warn; failure is no_error, compile_error,
 	// out_of_budget or invalid_error.
 	PolicyCheck(policy, binding, failure, action string, took time.Duration)
+	// PolicyMutation records one mutation of a MutatingAdmissionPolicy. failure is one of those of PolicyCheck.
+	PolicyMutation(policy, binding, failure string, took time.Duration)
 }
 
 // Options are what policies need.
@@ -50,21 +66,34 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Plugins judge writes by policies. They admit everything until Start.
+// Plugins evaluate the policies of writes. They admit everything until Start.
 type Plugins struct {
-	o          *Options
-	matcher    *match.Matcher
-	validating source
+	o                    *Options
+	matcher              *match.Matcher
+	mutating, validating *source
 }
 
 // New returns the plug-ins.
 func New(o Options) *Plugins {
-	return &Plugins{o: &o, matcher: match.NewMatcher(o.Registry, o.Versions)}
+	return &Plugins{
+		o: &o, matcher: match.NewMatcher(o.Registry, o.Versions),
+		mutating: &source{kind: mutatingKind()}, validating: &source{kind: validatingKind()},
+	}
 }
 
 // Start loads the policies and follows them in the background. It is called once, before requests are served.
 func (p *Plugins) Start(ctx context.Context, background informer.Background) error {
-	return p.validating.start(ctx, p.o, background)
+	for _, s := range []*source{p.mutating, p.validating} {
+		if err := s.start(ctx, p.o, background); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mutating returns the plug-in MutatingAdmissionPolicy.
+func (p *Plugins) Mutating() admission.Plugin {
+	return admission.Plugin{Name: mutatingName, Mutate: p.mutate}
 }
 
 // Validating returns the plug-in ValidatingAdmissionPolicy.

@@ -2,7 +2,7 @@ package policies
 
 import (
 	"context"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,14 +11,28 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/keelson-dev/keelson/admission/match"
+	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/registry/informer"
 )
 
-// source follows policies and their bindings.
+// kind is one of the two kinds of policies, with the kind of its bindings.
+type kind struct {
+	// policies and bindings are the names of the resources.
+	policies, bindings string
+	// policy and binding return what an object declares; nil if it is of another type.
+	policy  func(registry.Object) *policy
+	binding func(registry.Object) *binding
+}
+
+// source follows the policies of one kind and their bindings.
 type source struct {
-	mu       sync.Mutex // guards policies and bindings
+	kind     kind
+	mu       sync.Mutex // guards policies, bindings and compiled
 	policies map[string]*policy
 	bindings map[string]*binding
+	// compiled are the expressions of all policies, by the content of the policy: policies with the same content share
+	// them, and a policy keeps them when only its metadata or its status changes.
+	compiled map[content]func() *expressions
 
 	// bound has the policies that have bindings, by name.
 	bound     atomic.Pointer[[]*bound]
@@ -31,14 +45,66 @@ type bound struct {
 	bindings []*binding
 }
 
-// binding is a ValidatingAdmissionPolicyBinding. It is not changed.
+// binding is a binding of a policy of either kind. It is not changed.
 type binding struct {
 	name, policy string
 	// criteria are nil if the binding concerns all writes of its policy.
 	criteria *match.Criteria
 	err      error // why there are no criteria; validation prevents that
 	params   *admissionregistrationv1.ParamRef
-	actions  []admissionregistrationv1.ValidationAction
+	// actions are what follows from a refusal of a ValidatingAdmissionPolicy.
+	actions []admissionregistrationv1.ValidationAction
+}
+
+// validatingKind returns the kind ValidatingAdmissionPolicy.
+func validatingKind() kind {
+	return kind{
+		policies: "validatingadmissionpolicies", bindings: "validatingadmissionpolicybindings",
+		policy: func(obj registry.Object) *policy {
+			if p, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok {
+				return newValidatingPolicy(p)
+			}
+			return nil
+		},
+		binding: func(obj registry.Object) *binding {
+			b, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+			if !ok {
+				return nil
+			}
+			out := newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+			out.actions = b.Spec.ValidationActions
+			return out
+		},
+	}
+}
+
+// mutatingKind returns the kind MutatingAdmissionPolicy.
+func mutatingKind() kind {
+	return kind{
+		policies: "mutatingadmissionpolicies", bindings: "mutatingadmissionpolicybindings",
+		policy: func(obj registry.Object) *policy {
+			if p, ok := obj.(*admissionregistrationv1.MutatingAdmissionPolicy); ok {
+				return newMutatingPolicy(p)
+			}
+			return nil
+		},
+		binding: func(obj registry.Object) *binding {
+			if b, ok := obj.(*admissionregistrationv1.MutatingAdmissionPolicyBinding); ok {
+				return newBinding(b.Name, b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+			}
+			return nil
+		},
+	}
+}
+
+func newBinding(
+	name, policy string, params *admissionregistrationv1.ParamRef, matched *admissionregistrationv1.MatchResources,
+) *binding {
+	b := &binding{name: name, policy: policy, params: params}
+	if matched != nil {
+		b.criteria, b.err = criteriaOf(matched)
+	}
+	return b
 }
 
 func (s *source) start(ctx context.Context, o *Options, background informer.Background) error {
@@ -66,41 +132,55 @@ func (s *source) start(ctx context.Context, o *Options, background informer.Back
 		}
 	}
 	informers, err := informer.Start(ctx, background, "admission: ",
-		followed("validatingadmissionpolicies", func() { s.policies = map[string]*policy{} }, s.setPolicy),
-		followed("validatingadmissionpolicybindings", func() { s.bindings = map[string]*binding{} }, s.setBinding))
+		followed(s.kind.policies, s.resetPolicies, s.setPolicy),
+		followed(s.kind.bindings, func() { s.bindings = map[string]*binding{} }, s.setBinding))
 	if err == nil {
 		s.informers.Store(&informers)
 	}
 	return err
 }
 
-// setPolicy changes a policy. Compiled expressions are kept if only the metadata or the status has changed.
+func (s *source) resetPolicies() {
+	s.policies, s.compiled = map[string]*policy{}, map[content]func() *expressions{}
+}
+
 func (s *source) setPolicy(c informer.Change) {
-	obj, ok := c.Object.(*admissionregistrationv1.ValidatingAdmissionPolicy)
-	if !ok {
+	p := s.kind.policy(c.Object)
+	if p == nil {
 		delete(s.policies, c.Name)
 		return
 	}
-	if old := s.policies[c.Name]; old == nil || !reflect.DeepEqual(*old.spec, obj.Spec) {
-		s.policies[c.Name] = newPolicy(obj)
+	if known := s.compiled[p.content]; known != nil {
+		p.compiled = known
+	} else {
+		s.compiled[p.content] = p.compiled
 	}
+	s.policies[c.Name] = p
+}
+
+// forget drops the expressions of policies that are gone. Some may stay: there are never more than policies.
+func (s *source) forget() {
+	if len(s.compiled) <= len(s.policies) {
+		return
+	}
+	used := make(map[content]bool, len(s.policies))
+	for _, p := range s.policies {
+		used[p.content] = true
+	}
+	maps.DeleteFunc(s.compiled, func(c content, _ func() *expressions) bool { return !used[c] })
 }
 
 func (s *source) setBinding(c informer.Change) {
-	obj, ok := c.Object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding)
-	if !ok {
+	if b := s.kind.binding(c.Object); b != nil {
+		s.bindings[c.Name] = b
+	} else {
 		delete(s.bindings, c.Name)
-		return
 	}
-	b := &binding{name: obj.Name, policy: obj.Spec.PolicyName, params: obj.Spec.ParamRef, actions: obj.Spec.ValidationActions}
-	if obj.Spec.MatchResources != nil {
-		b.criteria, b.err = criteriaOf(obj.Spec.MatchResources)
-	}
-	s.bindings[c.Name] = b
 }
 
 // publish shows the present state to current.
 func (s *source) publish() {
+	s.forget()
 	byPolicy := map[string]*bound{}
 	var all []*bound
 	for _, b := range s.bindings {

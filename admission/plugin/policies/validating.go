@@ -10,27 +10,18 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/admission"
-	"github.com/keelson-dev/keelson/admission/celvars"
 	"github.com/keelson-dev/keelson/audit"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 )
 
-// judgement is what one write is found to be by all policies.
+// judgement is what one write is found to be by all ValidatingAdmissionPolicies.
 type judgement struct {
-	*Plugins
-	a          *admission.Attributes
-	authorizer *celvars.Authorizer
-	// writes has what expressions see, by the names by which policies match.
-	writes map[admission.Names]*celvars.Write
-	// namespace is the Namespace of the write, once it was looked up.
-	namespace       *corev1.Namespace
-	namespaceLooked bool
-	denied          *refusal // the first one
+	view
+	denied *refusal // the first one
 }
 
 // refusal is why a write is refused.
@@ -45,7 +36,7 @@ func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
 	if err != nil || len(policies) == 0 || exempt(a) {
 		return err
 	}
-	j := judgement{Plugins: p, a: a}
+	j := judgement{view: view{Plugins: p, a: a}}
 	for _, one := range policies {
 		if err := j.judge(ctx, one); err != nil {
 			return err
@@ -108,114 +99,32 @@ func (j *judgement) misconfigured(p *policy, b *binding, err error) {
 // judge judges the write by one policy and its bindings.
 func (j *judgement) judge(ctx context.Context, one *bound) error {
 	p := one.policy
-	if p.err != nil {
-		j.misconfigured(p, nil, p.err)
-		return nil
-	}
-	names, ok, err := j.matcher.Match(ctx, p.criteria, j.a)
-	if err != nil || !ok {
-		if err != nil {
-			j.misconfigured(p, nil, err)
-		}
-		return nil
-	}
-	params, done, err := j.openParameters(ctx, p.params)
-	if err != nil {
-		j.misconfigured(p, nil, err)
-		return nil
-	}
-	defer done()
 	annotations := annotations{}
-	for _, b := range one.bindings {
-		if err := j.judgeBinding(ctx, p, b, names, params, &annotations); err != nil {
-			return err
-		}
-	}
-	annotations.publish(ctx, p.name)
-	return nil
-}
-
-func (j *judgement) judgeBinding(
-	ctx context.Context, p *policy, b *binding, names admission.Names, params *parameters, annotations *annotations,
-) error {
-	ok, err := true, b.err
-	if err == nil && b.criteria != nil {
-		_, ok, err = j.matcher.Match(ctx, b.criteria, j.a)
-	}
-	if err == nil && !ok {
-		return nil
-	}
-	var found []registry.Object
-	if err == nil {
-		found, err = params.of(ctx, b.params, j.a.NamespaceName())
-	}
-	var conditions, validations *celvars.Write
-	if err == nil && len(found) > 0 {
-		conditions, validations, err = j.seen(ctx, names)
-	}
-	if err != nil {
-		j.misconfigured(p, b, err)
-		return nil
-	}
-	namespace, err := j.namespaceOf(ctx)
+	err := j.choose(ctx, one, func(b *binding, err error) { j.misconfigured(p, b, err) },
+		func(b *binding, names admission.Names, params []registry.Object) error {
+			if len(params) == 0 {
+				return nil
+			}
+			conditions, validations, err := j.seen(ctx, names)
+			if err != nil {
+				j.misconfigured(p, b, err)
+				return nil
+			}
+			namespace, err := j.namespaceOf(ctx)
+			if err != nil {
+				return err
+			}
+			for _, param := range params {
+				in := j.inputs(p, param, namespace)
+				j.apply(ctx, p, b, p.evaluate(ctx, conditions, validations, in), &annotations)
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}
-	for _, param := range found {
-		in := celvars.Inputs{Params: param, Namespace: namespace, Authorizer: j.authorizer}
-		if param != nil {
-			in.ParamsKind = *p.params
-		}
-		j.apply(ctx, p, b, p.evaluate(ctx, conditions, validations, in), annotations)
-	}
+	annotations.publish(ctx, p.name)
 	return nil
-}
-
-// seen returns what match conditions, and what the other expressions see of the write. The former see the resource that
-// the request names.
-func (j *judgement) seen(ctx context.Context, names admission.Names) (conditions, others *celvars.Write, err error) {
-	if j.authorizer == nil {
-		j.authorizer = celvars.NewAuthorizer(ctx, j.o.Authorizer, j.a)
-		j.writes = map[admission.Names]*celvars.Write{}
-	}
-	if others, err = j.write(ctx, names); err != nil {
-		return nil, nil, err
-	}
-	names.Resource = j.a.Requested.Resource
-	conditions, err = j.write(ctx, names)
-	return conditions, others, err
-}
-
-// write returns what expressions see of the write by the names by which it matched.
-func (j *judgement) write(ctx context.Context, names admission.Names) (*celvars.Write, error) {
-	if w := j.writes[names]; w != nil {
-		return w, nil
-	}
-	object, err := j.o.Versions.Convert(ctx, j.a, j.a.Object, names)
-	if err != nil {
-		return nil, fmt.Errorf("failed to convert object version: %w", err)
-	}
-	old, err := j.o.Versions.Convert(ctx, j.a, j.a.Old, names)
-	if err != nil {
-		return nil, fmt.Errorf("failed to convert object version: %w", err)
-	}
-	w := celvars.NewWrite(j.a, names, object, old)
-	j.writes[names] = w
-	return w, nil
-}
-
-// namespaceOf returns the Namespace of the write. A Namespace itself has none.
-func (j *judgement) namespaceOf(ctx context.Context) (*corev1.Namespace, error) {
-	if j.namespaceLooked || j.a.Namespace == "" || j.a.Requested.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
-		return j.namespace, nil
-	}
-	found, err := j.matcher.Namespace(ctx, j.a)
-	if err != nil {
-		return nil, err
-	}
-	j.namespace, _ = found.(*corev1.Namespace)
-	j.namespaceLooked = true
-	return j.namespace, nil
 }
 
 // apply does what a binding wants to follow from a verdict.
@@ -258,15 +167,19 @@ func (j *judgement) observe(p *policy, b *binding, d *decision, action string) {
 	if j.o.Observer == nil {
 		return
 	}
-	// kube-apiserver has invalid_error also for an expression that is false.
-	failure := "invalid_error"
+	j.o.Observer.PolicyCheck(p.name, b.name, failureOf(d.message), action, d.took)
+}
+
+// failureOf returns the type of an error in metrics. kube-apiserver has invalid_error also for a validation that is
+// false.
+func failureOf(message string) string {
 	switch {
-	case strings.HasPrefix(d.message, "compilation"):
-		failure = "compile_error"
-	case strings.HasPrefix(d.message, "validation failed due to running out of cost budget"):
-		failure = "out_of_budget"
+	case strings.HasPrefix(message, "compilation"):
+		return "compile_error"
+	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
+		return "out_of_budget"
 	}
-	j.o.Observer.PolicyCheck(p.name, b.name, failure, action, d.took)
+	return "invalid_error"
 }
 
 // annotateFailure records the failure of a validation in the audit event.

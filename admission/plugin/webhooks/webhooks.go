@@ -35,8 +35,9 @@ type Versions interface {
 	Convert(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) (registry.Object, error)
 	// Document returns an object of a write as JSON in the version of names, nil for no object.
 	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
-	// Replace makes a JSON document in the version of names the object of a write.
-	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names) error
+	// Replace makes a JSON document in the version of names the object of a write. Unknown and duplicate fields are errors
+	// if strict is set.
+	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool) error
 }
 
 // Observer records calls of webhooks. kind is "admit" or "validating", operation what the write does, such as "CREATE".

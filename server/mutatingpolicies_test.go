@@ -1,0 +1,201 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const (
+	adminMutatingPolicies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+	adminMutatingBindings = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+	adminDeployments      = "/apis/apps/v1/namespaces/default/deployments"
+)
+
+// apply and patch return mutations.
+func apply(expression string) string {
+	return fmt.Sprintf(`{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":%q}}`, expression)
+}
+
+func patch(expression string) string {
+	return fmt.Sprintf(`{"patchType":"JSONPatch","jsonPatch":{"expression":%q}}`, expression)
+}
+
+// mutatingSteps create a policy about creates and updates of a resource, and its binding. more are further members of the
+// policy's spec; without a reinvocationPolicy it is Never.
+func mutatingSteps(name, group, resource, mutations, more string) []admissionStep {
+	if !strings.Contains(more, "reinvocationPolicy") {
+		more += `,"reinvocationPolicy":"Never"`
+	}
+	policy := `{"metadata":{"name":"` + name + `"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["` + group +
+		`"],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["` + resource + `"]}]},"mutations":[` +
+		mutations + `]` + more + `}}`
+	return []admissionStep{
+		{"POST", adminMutatingPolicies, policy, http.StatusCreated, ""},
+		{"POST", adminMutatingBindings, mutatingBinding(name, ""), http.StatusCreated, ""},
+	}
+}
+
+func mutatingBinding(name, more string) string {
+	return `{"metadata":{"name":"` + name + `"},"spec":{"policyName":"` + name + `"` + more + `}}`
+}
+
+// withoutMutating deletes a policy and its binding.
+func withoutMutating(name string) []admissionStep {
+	return []admissionStep{
+		{"DELETE", adminMutatingBindings + "/" + name, "", http.StatusOK, ""},
+		{"DELETE", adminMutatingPolicies + "/" + name, "", http.StatusOK, ""},
+	}
+}
+
+// TestMutatingPoliciesChangeTheNextWrite creates and removes bindings; each write in between has to be changed by them.
+func TestMutatingPoliciesChangeTheNextWrite(t *testing.T) {
+	s := start(t, testConfig(t))
+	dry, created := adminConfigMaps+"?dryRun=All", http.StatusCreated
+	for i := range 20 {
+		value := fmt.Sprint("v", i)
+		runAdmissionSteps(t, s, mutatingSteps("p", "", "configmaps", apply("Object{data: {'k': '"+value+"'}}"), ""))
+		runAdmissionSteps(t, s, []admissionStep{
+			{"POST", dry, `{"metadata":{"name":"b"}}`, created, `"data":{"k":"` + value + `"}`},
+			{"DELETE", adminMutatingBindings + "/p", "", http.StatusOK, ""},
+			{"POST", dry, `{"metadata":{"name":"b"},"data":{"x":"y"}}`, created, `"data":{"x":"y"}`},
+			{"DELETE", adminMutatingPolicies + "/p", "", http.StatusOK, ""},
+		})
+	}
+}
+
+// TestMutations applies mutations of both types.
+func TestMutations(t *testing.T) {
+	s := start(t, testConfig(t))
+	const config, deployment = `{"metadata":{"name":"a","labels":{"n":"1"}},"data":{"x":"y"}}`, `{"metadata":{"name":"d"},` +
+		`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[` +
+		`{"name":"c","image":"i:1"}]}}}}`
+	const refused = "policy 'p' with binding 'p' denied request: "
+	created, forbidden := http.StatusCreated, http.StatusForbidden
+	for _, c := range []struct {
+		kind, mutations, more string
+		code                  int
+		want                  string
+	}{
+		{"configmaps", apply("Object{metadata: Object.metadata{labels: {'m': 'x'}}}"), "", created, `"labels":{"m":"x","n":"1"}`},
+		// The user owns what the user has set, and nobody what the policy has set.
+		{"configmaps", apply("Object{data: {'k': 'v'}}"), "", created, `"f:data":{".":{},"f:x":{}},"f:metadata"`},
+		{"configmaps", apply("Object{data: {'k': 'v'}}") + "," + patch("[JSONPatch{op: 'move', from: '/data/k', path: '/data/l'}]"),
+			"", created, `"data":{"l":"v","x":"y"}`},
+		{"configmaps", patch("[JSONPatch{op: 'test', path: '/data/x', value: 'z'}, JSONPatch{op: 'remove', path: '/data/x'}]"),
+			"", created, `"data":{"x":"y"}`},
+		{"configmaps", patch("[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a.b/c'), value: 'd'}]"),
+			"", created, `"labels":{"a.b/c":"d","n":"1"}`},
+		{"configmaps", patch("[JSONPatch{op: 'remove', path: '/data/none'}]"), "", forbidden, refused + "JSON Patch: "},
+		{"configmaps", patch("[JSONPatch{op: 'add', path: '/spec', value: {'a': 1}}]"), "", http.StatusInternalServerError,
+			`Internal error occurred: strict decoding error: unknown field \"spec\"`},
+		{"configmaps", patch("[JSONPatch{op: 'remove', path: '/data/none'}]"), `,"failurePolicy":"Ignore"`, created,
+			`"data":{"x":"y"}`},
+		{"configmaps", apply("Object{data: {'k': variables.a}}"), `,"variables":[{"name":"a","expression":"object.data.x + '1'"}]`,
+			created, `"k":"y1"`},
+		{"configmaps", apply("Object{data: {'k': 'v'}}"), `,"matchConditions":[{"name":"c","expression":"object.data.x != 'y'"}]`,
+			created, `"data":{"x":"y"}`},
+		{"configmaps", apply("Object{data: {'k': 'v'}}"), `,"matchConditions":[{"name":"c","expression":"object.data.z == 'y'"}]`,
+			forbidden, refused + `expression 'object.data.z == 'y'' resulted in error: no such key: z","reason":"Invalid"`},
+		{"configmaps", apply("Object{data: {'k': namespaceObject.metadata.name + request.operation + " +
+			"string(authorizer.path('/').check('get').allowed())}}"), "", created, `"k":"defaultCREATEtrue"`},
+		{"configmaps", apply("Object{nothing: 1}"), "", forbidden,
+			refused + "error applying patch: failed to convert patch object to typed object: .nothing: field not declared in schema"},
+		{"configmaps", apply("Object{metadata: Object.spec{}}"), "", forbidden, refused + "type mismatch: unexpected type name " +
+			`\"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type`},
+		{"deployments", apply("Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{" +
+			"containers: [Object.spec.template.spec.containers{name: 'c', image: 'i:2'}, " +
+			"Object.spec.template.spec.containers{name: 'e', image: 'j:1'}]}}}}"), "", created, `"containers":[{"name":"c","image":"i:2"`},
+		{"deployments", apply("Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'a': 'c'}}}}"), "", forbidden,
+			refused + "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.selector"},
+	} {
+		group, path, body := "", adminConfigMaps, config
+		if c.kind == "deployments" {
+			group, path, body = "apps", adminDeployments, deployment
+		}
+		runAdmissionSteps(t, s, mutatingSteps("p", group, c.kind, c.mutations, c.more))
+		runAdmissionSteps(t, s, []admissionStep{{"POST", path + "?dryRun=All", body, c.code, c.want}})
+		runAdmissionSteps(t, s, withoutMutating("p"))
+	}
+}
+
+// TestMutatingPoliciesAreReinvoked counts how often policies are applied.
+func TestMutatingPoliciesAreReinvoked(t *testing.T) {
+	s := start(t, testConfig(t))
+	add := func(name string) string {
+		return patch("[JSONPatch{op: 'add', path: '/data/order', value: (has(object.data.order) ? object.data.order : '') + '" +
+			name + "'}]")
+	}
+	for _, c := range []struct{ a, b, want string }{
+		{"Never", "Never", "ab"}, {"IfNeeded", "Never", "aba"}, {"Never", "IfNeeded", "abb"}, {"IfNeeded", "IfNeeded", "abab"},
+	} {
+		runAdmissionSteps(t, s, mutatingSteps("a", "", "configmaps", add("a"), `,"reinvocationPolicy":"`+c.a+`"`))
+		runAdmissionSteps(t, s, mutatingSteps("b", "", "configmaps", add("b"), `,"reinvocationPolicy":"`+c.b+`"`))
+		runAdmissionSteps(t, s, []admissionStep{
+			{"POST", adminConfigMaps + "?dryRun=All", `{"metadata":{"name":"x"},"data":{}}`, http.StatusForbidden, "no such key: data"},
+			{"POST", adminConfigMaps + "?dryRun=All", `{"metadata":{"name":"x"},"data":{"k":"v"}}`, http.StatusCreated,
+				`"order":"` + c.want + `"`},
+		})
+		runAdmissionSteps(t, s, append(withoutMutating("a"), withoutMutating("b")...))
+	}
+}
+
+// TestMutatingPolicyParameters applies a policy with parameters of a built-in and of a custom kind to a custom resource.
+func TestMutatingPolicyParameters(t *testing.T) {
+	s := start(t, testConfig(t))
+	created, forbidden := http.StatusCreated, http.StatusForbidden
+	const things = "/apis/example.com/v1/namespaces/default/things"
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"things.example.com"},` +
+			`"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing",` +
+			`"listKind":"ThingList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":` +
+			`{"type":"object","properties":{"most":{"type":"integer","default":7},"list":{"type":"array",` +
+			`"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],` +
+			`"properties":{"k":{"type":"string"},"v":{"type":"string","default":"w"}}}},"atomic":{"type":"array","items":` +
+			`{"type":"string"}}}}}}]}}`, created, ""},
+	})
+	awaitServed(t, s, things)
+	mutation := apply("Object{most: params.most, list: [Object.list{k: params.metadata.name}]}")
+	steps := mutatingSteps("p", "example.com", "things", mutation, `,"paramKind":{"apiVersion":"example.com/v1","kind":"Thing"}`)
+	runAdmissionSteps(t, s, steps[:1])
+	dry, body := things+"?dryRun=All", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"},"list":[{"k":"a"}]}`
+	thing := func(name, more string) string {
+		return `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"` + name + `","labels":{"use":"yes"}}` + more + `}`
+	}
+	binding := func(ref string) admissionStep {
+		return admissionStep{"POST", adminMutatingBindings, mutatingBinding("p", `,"paramRef":{`+ref+`}`), created, ""}
+	}
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", things, thing("l", `,"most":3`), created, ""},
+		{"POST", things, thing("m", `,"most":4`), created, ""},
+		binding(`"name":"none","parameterNotFoundAction":"Deny"`),
+		{"POST", dry, body, forbidden, "policy 'p' with binding 'p' denied request: failed to configure binding: no params found " +
+			"for policy binding with `Deny` parameterNotFoundAction"},
+		{"DELETE", adminMutatingBindings + "/p", "", http.StatusOK, ""},
+		binding(`"name":"l","parameterNotFoundAction":"Deny"`),
+		{"POST", dry, body, created, `"list":[{"k":"a","v":"w"},{"k":"l","v":"w"}],"metadata"`},
+		{"POST", dry, body, created, `"most":3`},
+		{"DELETE", adminMutatingBindings + "/p", "", http.StatusOK, ""},
+		binding(`"selector":{"matchLabels":{"use":"yes"}},"parameterNotFoundAction":"Allow"`),
+		{"POST", dry, body, created, `"list":[{"k":"a","v":"w"},{"k":"l","v":"w"},{"k":"m","v":"w"}],"metadata"`},
+	})
+	runAdmissionSteps(t, s, withoutMutating("p"))
+	runAdmissionSteps(t, s, mutatingSteps("p", "example.com", "things", apply("Object{atomic: ['a']}"), ""))
+	runAdmissionSteps(t, s, []admissionStep{{"POST", dry, body, forbidden,
+		"may not mutate atomic arrays, maps or structs: .atomic"}})
+}
+
+// TestMutatingPolicyCosts checks that the cost of an expression is bounded.
+func TestMutatingPolicyCosts(t *testing.T) {
+	s := start(t, testConfig(t))
+	data := `{"metadata":{"name":"b"},"data":{"k0":""`
+	for i := range 400 {
+		data += fmt.Sprintf(`,"k%d":"v"`, i+1)
+	}
+	const cubic = "object.data.all(a, object.data.all(b, object.data.all(c, a + b + c != '')))"
+	runAdmissionSteps(t, s, mutatingSteps("p", "", "configmaps", apply(cubic+" ? Object{} : Object{}"), ""))
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminConfigMaps, data + "}}", http.StatusForbidden, "operation cancelled: actual cost limit exceeded"},
+	})
+}
