@@ -50,24 +50,29 @@ func TestPausedMember(t *testing.T) {
 		paused = 3
 	}
 	for i := range paused {
-		w, err := s.Watch(t.Context(), "/k/", 0)
+		start, err := s.Revision(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := s.Watch(t.Context(), "/k/", start+1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		member := p.running.members[i]
 		member.signal(t, syscall.SIGSTOP)
-		through(t, s, w, fmt.Sprintf("while %s is paused", p.members[i].Name))
+		reached := through(t, s, w, start, fmt.Sprintf("while %s is paused", p.members[i].Name))
 		member.signal(t, syscall.SIGCONT)
-		through(t, s, w, fmt.Sprintf("after %s was paused", p.members[i].Name))
+		through(t, s, w, reached, fmt.Sprintf("after %s was paused", p.members[i].Name))
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// through carries out several consistent reads, which must succeed, several commits, which must end, and a watch,
-// which must get as far as the reads.
-func through(t *testing.T, s *etcd.Store, w storage.Watcher, when string) {
+// through carries out several consistent reads, which must succeed, several commits, which must end but may fail, and a
+// watch, which has reached the revision at and must get as far as the reads. It returns the revision that the watch has
+// reached.
+func through(t *testing.T, s *etcd.Store, w storage.Watcher, at int64, when string) int64 {
 	t.Helper()
 	const each = 6
 	ctx, cancel := bounded(t)
@@ -98,13 +103,14 @@ func through(t *testing.T, s *etcd.Store, w storage.Watcher, when string) {
 	if err != nil {
 		t.Fatalf("%s: a consistent read of the revision: %v", when, err)
 	}
-	for at := int64(0); at < want; {
+	for at < want {
 		b, err := w.Next(ctx)
 		if err != nil {
 			t.Fatalf("%s: the watch is at revision %d, and does not come to %d: %v", when, at, want, err)
 		}
 		at = b.Revision
 	}
+	return at
 }
 
 // TestPausedReplica pauses the process of one of two replicas while the other one writes. When the paused replica
@@ -252,7 +258,11 @@ func TestHeldUpMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	w, err := s.Watch(t.Context(), "/k/", 0)
+	at, err := s.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.Watch(t.Context(), "/k/", at+1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +273,7 @@ func TestHeldUpMember(t *testing.T) {
 	}
 	for i, state := range held {
 		links[i].be(state)
-		through(t, s, w, fmt.Sprintf("%v to %s", state, c.members[i].name))
+		at = through(t, s, w, at, fmt.Sprintf("%v to %s", state, c.members[i].name))
 		links[i].be(open)
 	}
 }
