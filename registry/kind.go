@@ -77,6 +77,8 @@ type Metadata struct {
 	// OnUpdate is what the kind's own validation of an update checks again of metadata, after the rules of all kinds.
 	// kube-apiserver reports a cause once for each check that finds it.
 	OnUpdate MetaChecks
+	// OnStatusUpdate is the same for updates of the status subresource.
+	OnStatusUpdate MetaChecks
 	// HiddenAnnotation is an annotation that stands for a field of another version. Only answers that have the whole
 	// object show it, not those that have metadata alone. "" is none.
 	HiddenAnnotation string
@@ -86,9 +88,10 @@ type Metadata struct {
 type MetaChecks int
 
 const (
-	MetaChanges MetaChecks = iota // the update rules again
-	MetaWhole                     // the update rules and those for new objects
-	MetaNew                       // those for new objects
+	MetaChanges  MetaChecks = iota // the update rules again
+	MetaWhole                      // the update rules and those for new objects
+	MetaNew                        // those for new objects
+	MetaNewTwice                   // those for new objects, twice
 	MetaNothing
 )
 

@@ -136,14 +136,20 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
 	checks := a.Target.Kind.Metadata.OnUpdate
+	if a.Subresource != nil && a.Subresource.Status {
+		checks = a.Target.Kind.Metadata.OnStatusUpdate
+	}
 	if checks == registry.MetaNothing || !a.rightType(obj) {
 		return errs
 	}
-	if checks != registry.MetaNew {
+	if checks != registry.MetaNew && checks != registry.MetaNewTwice {
 		errs = append(errs, kept...)
 		errs = append(errs, a.validateFinalizers(obj, path)...)
 	}
 	if checks != registry.MetaChanges {
+		errs = append(errs, a.validateMeta(obj)...)
+	}
+	if checks == registry.MetaNewTwice {
 		errs = append(errs, a.validateMeta(obj)...)
 	}
 	return errs

@@ -6,4 +6,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/kindtest"
 )
 
-func TestInvalid(t *testing.T) { kindtest.Invalid(t, Kinds()) }
+func TestInvalid(t *testing.T) {
+	kindtest.Invalid(t, Kinds())
+	kindtest.InvalidUpdates(t, Kinds())
+}

@@ -30,7 +30,7 @@ func persistentVolumes() *registry.Kind {
 		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
 		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNewTwice},
 		Subresources: []registry.Subresource{statusSubresource()},
 		Strategy: registry.Strategy[*corev1.PersistentVolume]{
 			Spec:   func(v *corev1.PersistentVolume) any { return &v.Spec },
@@ -38,13 +38,12 @@ func persistentVolumes() *registry.Kind {
 			PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
 				v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: ptr.To(now())}
 			},
-			PrepareStatusUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) {
-				if v.Status.Phase == old.Status.Phase {
-					return
-				}
-				if t := v.Status.LastPhaseTransitionTime; t == nil || t.Equal(old.Status.LastPhaseTransitionTime) {
-					v.Status.LastPhaseTransitionTime = ptr.To(now())
-				}
+			PrepareStatusUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) { recordPhaseChange(v, old) },
+			Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
+				return validatePersistentVolume(v)
+			},
+			ValidateUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
+				return validatePersistentVolumeUpdate(v, old)
 			},
 			Warn: func(_ context.Context, v, _ *corev1.PersistentVolume) []string {
 				return persistentVolumeWarnings(v)
@@ -66,6 +65,17 @@ func persistentVolumes() *registry.Kind {
 			},
 			Cells: persistentVolumeCells,
 		}.Untyped(),
+	}
+}
+
+// recordPhaseChange sets the time at which the phase changed, unless the client did.
+func recordPhaseChange(v, old *corev1.PersistentVolume) {
+	t, before := &v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime
+	switch {
+	case v.Status.Phase != old.Status.Phase && (*t == nil || (*t).Equal(before)):
+		*t = ptr.To(now())
+	case *t == nil:
+		*t = before
 	}
 }
 

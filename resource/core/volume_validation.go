@@ -6,6 +6,7 @@ import (
 	"net"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -98,13 +99,10 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	s.add("iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
 		i := v.ISCSI
 		return validateISCSI(i.TargetPortal, i.IQN, i.Lun, i.InitiatorName, i.DiscoveryCHAPAuth || i.SessionCHAPAuth,
-			i.SecretRef != nil, at)
+			i.SecretRef != nil, at, "must be valid format starting with iqn, eui, or naa")
 	})
 	if i := v.ISCSI; i != nil && i.InitiatorName != nil && len(name+":"+i.TargetPortal) > 64 {
-		s.errs = append(s.errs,
-			field.Invalid(at.Child("name"), name,
-				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName "+
-					"is specified."))
+		s.errs = append(s.errs, field.Invalid(at.Child("name"), name, iscsiTooLong))
 	}
 	s.add("glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
 		return append(requireValue(at.Child("endpoints"), v.Glusterfs.EndpointsName),
@@ -224,32 +222,48 @@ func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
 	return errs
 }
 
+const iscsiTooLong = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if " +
+	"iscsi.initiatorName is specified."
+
+// validateISCSI validates what the iscsi sources of pods and of volumes have in common. prefix is the message about
+// names of an unknown type, which differs.
 func validateISCSI(
-	portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path,
+	portal, iqn string, lun int32, initiator *string, chap, secret bool, at *field.Path, prefix string,
 ) field.ErrorList {
 	errs := requireValue(at.Child("targetPortal"), portal)
 	if iqn == "" {
 		errs = append(errs, field.Required(at.Child("iqn"), ""))
 	} else {
-		errs = append(errs, validateISCSIName(at.Child("iqn"), iqn)...)
+		errs = append(errs, validateISCSIName(at.Child("iqn"), iqn, prefix)...)
 	}
 	errs = append(errs, inclusiveRange(at.Child("lun"), int64(lun), 0, 255)...)
 	if chap && !secret {
 		errs = append(errs, field.Required(at.Child("secretRef"), ""))
 	}
 	if initiator != nil {
-		errs = append(errs, validateISCSIName(at.Child("initiatorname"), *initiator)...)
+		errs = append(errs, validateISCSIName(at.Child("initiatorname"), *initiator, prefix)...)
 	}
 	return errs
 }
 
-func validateISCSIName(at *field.Path, name string) field.ErrorList {
-	for _, prefix := range []string{"iqn", "eui", "naa"} {
-		if strings.HasPrefix(name, prefix) {
-			return nil
-		}
+const iscsiFormat = "must be valid format"
+
+// iscsiNames are the formats of the three types of iSCSI names, which begin with the name of the type.
+var iscsiNames = map[string]*regexp.Regexp{
+	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
+	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
+	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
+}
+
+func validateISCSIName(at *field.Path, name, prefix string) field.ErrorList {
+	format := iscsiNames[name[:min(len(name), 3)]]
+	if format == nil {
+		return field.ErrorList{field.Invalid(at, name, prefix)}
 	}
-	return field.ErrorList{field.Invalid(at, name, "must be valid format starting with iqn, eui, or naa")}
+	if !format.MatchString(name) {
+		return field.ErrorList{field.Invalid(at, name, iscsiFormat)}
+	}
+	return nil
 }
 
 func validateFlocker(f *corev1.FlockerVolumeSource, at *field.Path) field.ErrorList {

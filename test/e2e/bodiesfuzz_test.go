@@ -92,7 +92,7 @@ func knownBodies() []known {
 // accepts an object that is invalid for kube-apiserver.
 func unvalidated() []string {
 	return []string{
-		"events", "persistentvolumes", "resourcequotas",
+		"events", "resourcequotas",
 		"controllerrevisions.apps",
 		"events.events.k8s.io",
 		"horizontalpodautoscalers.autoscaling",

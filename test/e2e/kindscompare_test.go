@@ -70,7 +70,7 @@ func unfinishedKinds() []string {
 		"mutatingadmissionpolicies.admissionregistration.k8s.io",
 		"mutatingadmissionpolicybindings.admissionregistration.k8s.io",
 		"mutatingwebhookconfigurations.admissionregistration.k8s.io", "namespaces.core", "persistentvolumeclaims.core",
-		"persistentvolumes.core", "pods.core", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "replicasets.apps",
+		"pods.core", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "replicasets.apps",
 		"replicationcontrollers.core", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io",
 		"resourcequotas.core", "resourceslices.resource.k8s.io", "runtimeclasses.node.k8s.io",
 		"servicecidrs.networking.k8s.io", "services.core", "statefulsets.apps", "storageclasses.storage.k8s.io",
@@ -534,6 +534,8 @@ var (
 	timeNow   = regexp.MustCompile(`20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]+(\.[0-9]+)?(Z|[+-][0-9:]+)( m=[+.0-9]+)?`)
 	anyUID    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	clusterIP = regexp.MustCompile(`\b10\.0\.[0-9]{1,3}\.[0-9]{1,3}\b`)
+	// versionText is a resourceVersion in an object that a message quotes.
+	versionText = regexp.MustCompile(`resourceVersion\\*":\\*"[0-9]+`)
 )
 
 // withoutChance replaces what two servers never have in common: current times, UIDs, allocated addresses and ports.
@@ -564,6 +566,7 @@ func withoutChance(v any) any {
 			}
 			return "<time>"
 		})
+		v = versionText.ReplaceAllString(v, "<version>")
 		return clusterIP.ReplaceAllString(anyUID.ReplaceAllString(v, "<uid>"), "<ip>")
 	}
 	return v

@@ -1,7 +1,8 @@
 // Package kindtest compares the declarations of kinds with recorded responses and stored
 // values of kube-apiserver. The testdata of a group are compressed JSON lines:
 // create.jsonl.gz (requests and responses of creates), table.jsonl.gz (objects and their
-// table rows) and stored.jsonl.gz (values in the store).
+// table rows), stored.jsonl.gz (values in the store), update.jsonl.gz (updates), and
+// invalid.jsonl.gz and invalidupdate.jsonl.gz (refused creates and updates, with their causes).
 package kindtest
 
 import (
@@ -52,6 +53,7 @@ func Run(t *testing.T, kinds []*registry.Kind, o Options) {
 	t.Run("create", func(t *testing.T) { creates(t, kinds, o) })
 	t.Run("update", func(t *testing.T) { updates(t, kinds, o) })
 	t.Run("invalid", func(t *testing.T) { Invalid(t, kinds) })
+	t.Run("invalid update", func(t *testing.T) { InvalidUpdates(t, kinds) })
 	t.Run("table", func(t *testing.T) { tables(t, kinds, o) })
 	t.Run("stored", func(t *testing.T) { stored(t, kinds, o) })
 	t.Run("fields", func(t *testing.T) { fields(t, kinds, o) })
