@@ -163,6 +163,8 @@ type Version struct {
 	// kube-apiserver cannot convert to its internal version all the same. It is called
 	// for what every write makes; the answer is 400.
 	Check func(Object) error
+	// Metadata are the rules of metadata for writes in this version, where they are not those of the kind.
+	Metadata *Metadata
 	// ToStorage and FromStorage convert to and from the storage version; nil for
 	// the storage version itself. They may share parts of their argument, which
 	// is not used afterwards.

@@ -34,6 +34,14 @@ func NewServed(r *Resource, v *Version) *Served {
 	return s
 }
 
+// Metadata returns the rules of metadata for writes in the version.
+func (s *Served) Metadata() *Metadata {
+	if s.Version.Metadata != nil {
+		return s.Version.Metadata
+	}
+	return &s.Kind.Metadata
+}
+
 // Decoder returns the decoder of documents of the kind from clients.
 func (s *Served) Decoder() scheme.Decoder {
 	return scheme.Decoder{

@@ -67,8 +67,8 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 
 func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
 	validate := validation.ValidateNameFunc(names.NameIsDNSSubdomain)
-	if a.Target.Kind.Metadata.ValidateName != nil {
-		validate = a.Target.Kind.Metadata.ValidateName
+	if own := a.Target.Metadata().ValidateName; own != nil {
+		validate = own
 	}
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), a.Target.Kind.Namespaced, validate, path)
@@ -101,7 +101,7 @@ func (a *attempt) rightType(obj registry.Object) bool {
 
 // validateFinalizers wants a domain in the names that are not standard.
 func (a *attempt) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
-	if a.Target.Kind.Metadata.AnyFinalizer {
+	if a.Target.Metadata().AnyFinalizer {
 		return nil
 	}
 	return nonstandardFinalizers(obj, path)
@@ -135,9 +135,9 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
-	checks := a.Target.Kind.Metadata.OnUpdate
+	checks := a.Target.Metadata().OnUpdate
 	if a.Subresource != nil && a.Subresource.Status {
-		checks = a.Target.Kind.Metadata.OnStatusUpdate
+		checks = a.Target.Metadata().OnStatusUpdate
 	}
 	if checks == registry.MetaNothing || !a.rightType(obj) {
 		return errs

@@ -49,12 +49,20 @@ func events() *registry.Kind {
 				Name: "v1", Group: eventsv1.GroupName, New: func() registry.Object { return &eventsv1.Event{} },
 				ToStorage:    registry.Converter(func(e *eventsv1.Event) (registry.Object, error) { return eventToCore(e), nil }),
 				FromStorage:  registry.Converter(func(e *corev1.Event) (registry.Object, error) { return eventFromCore(e), nil }),
-				FieldAliases: renamed,
+				FieldAliases: renamed, Metadata: &registry.Metadata{},
 			},
 		},
-		Storage:   registry.Storage{Version: "v1", Path: "events", TTLSeconds: eventTTLSeconds},
-		Requests:  registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, UncachedGet: true},
+		Storage:  registry.Storage{Version: "v1", Path: "events", TTLSeconds: eventTTLSeconds},
+		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, UncachedGet: true},
+		Metadata: registry.Metadata{
+			// kube-apiserver validates names and finalizers of events only through events.k8s.io.
+			ValidateName: func(string, bool) []string { return nil },
+			AnyFinalizer: true, OnUpdate: registry.MetaNothing,
+		},
 		Selection: registry.Selection{Fields: fields, FieldError: labelNotSupported},
+		Strategy: registry.Strategy[*corev1.Event]{
+			Validate: validateEvent, ValidateUpdate: validateEventUpdate,
+		}.Untyped(),
 		Table: registry.Table[*corev1.Event]{
 			Columns: []metav1.TableColumnDefinition{
 				column("Last Seen", "string", doc["lastTimestamp"]),

@@ -10,3 +10,5 @@ func TestInvalid(t *testing.T) {
 	kindtest.Invalid(t, Kinds())
 	kindtest.InvalidUpdates(t, Kinds())
 }
+
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }

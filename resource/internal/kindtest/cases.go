@@ -1,11 +1,9 @@
 package kindtest
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 )
 
-// Cases runs the files testdata/cases/RESOURCE.VERSION.txt. They show for what reasons kube-apiserver refuses changes
+// Cases runs the files testdata/cases/RESOURCE.VERSION.txt, or RESOURCE.VERSION.GROUP.txt for a version of another group
+// than that of the kind. They show for what reasons kube-apiserver refuses changes
 // of a valid object, which is in the first line. A case begins with a line that has one of the words create, update and
 // status, and then changes of the valid object: NAME.NAME[0]=JSON sets a field, and -NAME.NAME[0] removes one; a space
 // stands between changes, and none within the JSON. "update" is an update of the valid object to the changed one,
@@ -37,9 +37,16 @@ func runCases(t *testing.T, kinds []*registry.Kind, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resource, version, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txt"), ".")
+	resource, rest, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txt"), ".")
+	version, group, _ := strings.Cut(rest, ".")
 	valid, rest, _ := strings.Cut(string(content), "\n")
-	c := cases{kind: find(t, kinds, resource), version: version, valid: []byte(valid)}
+	c := cases{kind: find(t, kinds, resource), valid: []byte(valid)}
+	c.version = slices.IndexFunc(c.kind.Versions, func(v registry.Version) bool {
+		return v.Name == version && v.Group == group
+	})
+	if c.version < 0 {
+		t.Fatalf("%s has no such version", resource)
+	}
 	lines := strings.Split(strings.TrimSpace(rest), "\n")
 	for len(lines) > 0 {
 		n := 1
@@ -61,13 +68,47 @@ func runCases(t *testing.T, kinds []*registry.Kind, file string) {
 // cases are the cases of one file.
 type cases struct {
 	kind    *registry.Kind
-	version string
+	version int // index of kind.Versions
 	valid   []byte
 }
 
 // causes returns the causes for which the request in a line is refused, sorted.
 func (c *cases) causes(t *testing.T, line string) []string {
 	verb, changes, _ := strings.Cut(line, " ")
+	obj, old := c.object(t, c.changed(t, changes)), c.object(t, c.valid)
+	ctx := fill(c.kind, old)
+	gv := c.kind.GroupVersion(&c.kind.Versions[c.version])
+	ctx = request.WithInfo(ctx, &request.Info{Group: gv.Group, Version: gv.Version})
+	var errs field.ErrorList
+	switch s := &c.kind.Strategy; verb {
+	case "create":
+		if fill(c.kind, obj); s.Validate != nil {
+			errs = s.Validate(ctx, obj)
+		}
+	case "update":
+		if update(c.kind, obj, old); s.ValidateUpdate != nil {
+			errs = s.ValidateUpdate(ctx, obj, old)
+		}
+	case "status":
+		next := updateStatus(c.kind, obj, old)
+		if s.ValidateStatusUpdate != nil {
+			errs = s.ValidateStatusUpdate(ctx, next, old)
+		}
+	default:
+		t.Fatalf("no such verb: %s", line)
+	}
+	var list []string
+	for _, err := range errs {
+		if !strings.HasPrefix(err.Field, "metadata.") {
+			list = append(list, strings.TrimSpace(err.Field+": "+err.ErrorBody()))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// changed returns the valid object after the changes in a line, as JSON.
+func (c *cases) changed(t *testing.T, changes string) []byte {
 	var tree any
 	if err := json.Unmarshal(c.valid, &tree); err != nil {
 		t.Fatal(err)
@@ -86,49 +127,17 @@ func (c *cases) causes(t *testing.T, line string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	obj, old := c.object(t, body), c.object(t, c.valid)
-	var errs field.ErrorList
-	switch s, ctx := &c.kind.Strategy, context.Background(); verb {
-	case "create":
-		if ctx = fill(c.kind, obj); s.Validate != nil {
-			errs = s.Validate(ctx, obj)
-		}
-	case "update":
-		fill(c.kind, old)
-		if obj, err = update(c.kind, c.version, body, old); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		if s.ValidateUpdate != nil {
-			errs = s.ValidateUpdate(ctx, obj, old)
-		}
-	case "status":
-		fill(c.kind, old)
-		next := c.object(t, c.valid)
-		fill(c.kind, next)
-		reflect.ValueOf(s.Status(next)).Elem().Set(reflect.ValueOf(s.Status(obj)).Elem())
-		if s.PrepareStatusUpdate != nil {
-			s.PrepareStatusUpdate(ctx, next, old)
-		}
-		if s.ValidateStatusUpdate != nil {
-			errs = s.ValidateStatusUpdate(ctx, next, old)
-		}
-	default:
-		t.Fatalf("no such verb: %s", line)
-	}
-	var list []string
-	for _, err := range errs {
-		if !strings.HasPrefix(err.Field, "metadata.") {
-			list = append(list, err.Field+": "+err.ErrorBody())
-		}
-	}
-	slices.Sort(list)
-	return list
+	return body
 }
 
+// object decodes a document. It is in the namespace "cases".
 func (c *cases) object(t *testing.T, body []byte) registry.Object {
-	obj, err := decode(c.kind, c.version, body)
+	obj, err := decodeIn(&c.kind.Versions[c.version], body)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
+	}
+	if c.kind.Namespaced {
+		obj.SetNamespace("cases")
 	}
 	return obj
 }

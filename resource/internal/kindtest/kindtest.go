@@ -164,6 +164,10 @@ func decode(kind *registry.Kind, version string, body []byte) (registry.Object, 
 	if v == nil {
 		return nil, fmt.Errorf("no version %s", version)
 	}
+	return decodeIn(v, body)
+}
+
+func decodeIn(v *registry.Version, body []byte) (registry.Object, error) {
 	obj := v.New()
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, obj); err != nil {
 		return nil, err
