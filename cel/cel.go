@@ -14,8 +14,6 @@
 package cel
 
 import (
-	"errors"
-
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
@@ -121,6 +119,14 @@ func (e *EnvironmentError) Error() string {
 }
 func (e *EnvironmentError) Unwrap() error { return e.err }
 
+// A CompileError says what is wrong with an expression.
+type CompileError struct {
+	// Issues has the places in the expression, in the words of the language's library.
+	Issues string
+}
+
+func (e *CompileError) Error() string { return "compilation failed: " + e.Issues }
+
 // An Expression was parsed, and its types were checked.
 type Expression struct {
 	env     *celgo.Env
@@ -129,7 +135,7 @@ type Expression struct {
 }
 
 // Compile parses an expression and checks its types. The error says what is wrong with
-// the expression, in kube-apiserver's words, or is an *EnvironmentError.
+// the expression, in kube-apiserver's words, and is a *CompileError, or it is an *EnvironmentError.
 func (s *Scope) Compile(source string, origin Origin) (*Expression, error) {
 	env, err := s.env(origin)
 	if err != nil {
@@ -137,7 +143,7 @@ func (s *Scope) Compile(source string, origin Origin) (*Expression, error) {
 	}
 	ast, issues := env.Compile(source)
 	if issues != nil {
-		return nil, errors.New("compilation failed: " + issues.String())
+		return nil, &CompileError{issues.String()}
 	}
 	return &Expression{env, ast, s.patches}, nil
 }

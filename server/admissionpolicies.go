@@ -2,9 +2,14 @@ package server
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 
 	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/client/versions"
+	"github.com/keelson-dev/keelson/controller/policystatus"
+	"github.com/keelson-dev/keelson/discovery/openapi"
+	"github.com/keelson-dev/keelson/discovery/openapi/archive"
 	"github.com/keelson-dev/keelson/server/background"
 )
 
@@ -21,4 +26,24 @@ func (s *starting) startPolicies(ctx context.Context) error {
 	return s.api.policies.Start(ctx, func(name string, run func(context.Context)) {
 		s.work.Go(name, background.Forever(run))
 	})
+}
+
+// policyStatus returns the controller that checks the types in the expressions of policies.
+func (a *api) policyStatus(log *slog.Logger) *policystatus.Controller {
+	return &policystatus.Controller{
+		Registry: a.registry, Resources: a.resources, Documents: a.openAPI, Client: a.client, Log: log,
+	}
+}
+
+// openAPI returns the OpenAPI v3 document of a built-in group or of custom resources.
+func (a *api) openAPI(ctx context.Context, path string) ([]byte, error) {
+	builtin, err := openapi.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(builtin.V3(), func(d archive.Info) bool { return d.Path == path }) {
+		return builtin.ReadV3(path)
+	}
+	text, _, err := a.custom.documents.V3(ctx, path)
+	return text, err
 }

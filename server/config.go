@@ -100,6 +100,9 @@ type Config struct {
 	// QuotaUsage keeps the status of ResourceQuotas: their limits, and what objects use.
 	// kube-controller-manager does it too, where it runs.
 	QuotaUsage bool
+	// PolicyTypeChecks checks the types in the expressions of ValidatingAdmissionPolicies, and writes what is wrong to
+	// their status. kube-controller-manager does it too, where it runs.
+	PolicyTypeChecks bool
 
 	// FeatureGates are values of the form Name=true.
 	FeatureGates []string
@@ -146,7 +149,7 @@ func DefaultConfig() Config {
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
 		ServiceNodePortRange:   serviceallocator.DefaultNodePorts.String(),
-		DefaultServiceAccounts: true, QuotaUsage: true,
+		DefaultServiceAccounts: true, QuotaUsage: true, PolicyTypeChecks: true,
 		Authorization:  DefaultAuthorization(),
 		Admission:      DefaultAdmission(),
 		Authentication: DefaultAuthentication(),

@@ -341,6 +341,9 @@ func (s *starting) startWork(ctx context.Context) error {
 		}
 		s.work.Go("usage of resource quotas", background.Forever(usage.Run))
 	}
+	if s.config.PolicyTypeChecks {
+		s.work.Go("type checks of admission policies", background.Forever(s.api.policyStatus(s.log).Run))
+	}
 	s.authentication.start(s.api.client)
 	return nil
 }

@@ -139,6 +139,10 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		&config.QuotaUsage, "quota-usage", config.QuotaUsage,
 		"count what objects use of resource quotas, as kube-controller-manager does",
 	)
+	f.BoolVar(
+		&config.PolicyTypeChecks, "policy-type-checks", config.PolicyTypeChecks,
+		"check the types in the expressions of validating admission policies, as kube-controller-manager does",
+	)
 	f.IntVarP(
 		&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything",
 	)

@@ -25,6 +25,7 @@ const (
 // Configure changes a configuration to that of the recorded kube-apiserver; dir is a directory for files.
 func Configure(c *keelson.Config, dir string) error {
 	c.TokenAuthFile, c.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
+	c.PolicyTypeChecks = false                      // kube-controller-manager did not run there
 	c.QuotaUsage = false                            // nothing counted usage there
 	c.SetVerbosity = func(int) error { return nil } // as in cmd/keelson, so that the path exists
 	return os.WriteFile(c.TokenAuthFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
