@@ -1,9 +1,13 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -109,4 +113,94 @@ func countedCall(t *testing.T, c *http.Client, url string, h *hooks, name, kind,
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// TestWebhookResponses has responses that are no reviews. The messages are those of kube-apiserver 1.36.
+func TestWebhookResponses(t *testing.T) {
+	s := start(t, testConfig(t))
+	c := httpClient(t, s, true)
+	var response atomic.Pointer[string]
+	h := &hooks{Server: httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		fmt.Fprint(w, strings.ReplaceAll(*response.Load(), "UID", string(review.Request.UID)))
+	}))}
+	t.Cleanup(h.Close)
+	configurations := s.URL() + webhookConfigurations + "validatingwebhookconfigurations"
+	body := h.configuration("ValidatingWebhookConfiguration", "w", "/", "")
+	if a := sendJSON(t, c, "POST", configurations, body); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":`
+	const failed = `Internal error occurred: failed calling webhook "w.example.com": `
+	for body, want := range map[string]string{
+		review + `{"uid":"UID","allowed":true,"unknown":1}}`: "",
+		review + `{"uid":"UID","Allowed":true}}`:             `admission webhook "w.example.com" denied the request without explanation`,
+		`{}`:                                                 failed + "received invalid webhook response: webhook response was absent",
+		`{`:                                                  failed + "failed to call webhook: couldn't get version/kind; json parse error: unexpected end of JSON input",
+		`{"apiVersion":"a/b/c","kind":"AdmissionReview"}`: failed + "failed to call webhook: unexpected GroupVersion string: a/b/c",
+		review + `{"uid":"UID","allowed":true,"patch":"!!","patchType":"JSONPatch"}}`: failed +
+			"failed to call webhook: illegal base64 data at input byte 0",
+	} {
+		response.Store(&body)
+		a := sendJSON(t, c, "POST", s.URL()+configMapsPath+"?dryRun=All", configMapNamed("a"))
+		if want == "" && a.status != http.StatusCreated || want != "" && a.message() != want {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+}
+
+// TestPolicyConditionMetrics has the metrics of the match conditions of policies, as kube-apiserver 1.36 has them.
+func TestPolicyConditionMetrics(t *testing.T) {
+	s := start(t, testConfig(t))
+	c := httpClient(t, s, true)
+	for name, condition := range map[string]string{"true": "true", "false": "false", "wrong": "object.nothing == 1"} {
+		for kind, spec := range map[string]string{
+			"Validating": `"failurePolicy":"Ignore","validations":[{"expression":"true"}]`,
+			"Mutating": `"failurePolicy":"Ignore","reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch",
+				"jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/data/b', value: 'c'}]"}}]`,
+		} {
+			if kind == "Mutating" && condition == "true" { // after a mutation all conditions would be evaluated again
+				continue
+			}
+			name := strings.ToLower(kind) + "-" + name
+			made := [2]string{fmt.Sprintf(`"kind":"%sAdmissionPolicy","metadata":{"name":%q},"spec":{%s,
+				"matchConditions":[{"name":"c","expression":%q}],"matchConstraints":{"resourceRules":[{"operations":["CREATE"],
+				"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}}`, kind, name, spec, condition)}
+			made[1] = fmt.Sprintf(`"kind":"%sAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":%q`, kind, name, name)
+			if kind == "Validating" {
+				made[1] += `,"validationActions":["Deny"]`
+			}
+			made[1] += "}"
+			for i, resource := range []string{"admissionpolicies", "admissionpolicybindings"} {
+				path := s.URL() + webhookConfigurations + strings.ToLower(kind) + resource
+				body := `{"apiVersion":"admissionregistration.k8s.io/v1",` + made[i] + "}"
+				if a := sendJSON(t, c, "POST", path, body); a.status != http.StatusCreated {
+					t.Fatal(a.status, a.body)
+				}
+			}
+		}
+	}
+	if a := sendJSON(t, c, "POST", s.URL()+configMapsPath, configMapNamed("a")); a.status != http.StatusCreated {
+		t.Fatal(a.status, a.body)
+	}
+	var got []string
+	for _, line := range strings.Split(call(t, c, "GET", s.URL()+"/metrics").body, "\n") {
+		if name, found := strings.CutPrefix(line, "apiserver_admission_match_condition_"); found &&
+			!strings.Contains(line, "_bucket") && !strings.Contains(line, "_sum") {
+			got = append(got, name)
+		}
+	}
+	var want []string
+	for _, of := range []string{"mutating-wrong", "validating-wrong"} {
+		want = append(want, `evaluation_errors_total{kind="policy",name="`+of+`",operation="CREATE",type="validate"} 1`)
+	}
+	for _, of := range []string{"mutating-false", "mutating-wrong", "validating-false", "validating-wrong"} {
+		want = append(want, `evaluation_seconds_count{kind="policy",name="`+of+`",operation="CREATE",type="validate"} 1`)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
 }

@@ -209,10 +209,3 @@ func (c Conditions) Evaluate(ctx context.Context, v *Values) ConditionsResult {
 	out.Match, out.Failed, out.Err = len(failed) == 0, len(failed), utilerrors.NewAggregate(failed)
 	return out
 }
-
-// Match returns whether all conditions are true. One that is false decides, whatever the others are; else an error of one
-// of them is returned.
-func (c Conditions) Match(ctx context.Context, v *Values) (bool, error) {
-	r := c.Evaluate(ctx, v)
-	return r.Match, r.Err
-}

@@ -159,9 +159,9 @@ func TestConditions(t *testing.T) {
 		for _, c := range test.conditions {
 			list = append(list, admissionregistrationv1.MatchCondition{Name: "x", Expression: c})
 		}
-		match, err := NewCompiler(Options{}).Conditions(list).Match(t.Context(), w.Values(Inputs{}))
-		if text := errorText(err); match != test.match || text != test.err {
-			t.Errorf("%q: %t, %q", test.conditions, match, text)
+		r := NewCompiler(Options{}).Conditions(list).Evaluate(t.Context(), w.Values(Inputs{}))
+		if text := errorText(r.Err); r.Match != test.match || text != test.err {
+			t.Errorf("%q: %t, %q", test.conditions, r.Match, text)
 		}
 	}
 }

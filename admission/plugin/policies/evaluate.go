@@ -41,23 +41,24 @@ func (p *policy) failure(err error) verdict {
 	return verdict{decisions: []decision{{denied: !p.ignore, failed: true, message: err.Error()}}}
 }
 
-// matches returns whether all match conditions are true. They do not see the namespace.
-func (e *expressions) matches(ctx context.Context, w *celvars.Write, in celvars.Inputs) (bool, error) {
+// matches returns whether all match conditions of a policy are true. They do not see the namespace.
+func (v *view) matches(ctx context.Context, p *policy, w *celvars.Write, in celvars.Inputs) (bool, error) {
+	conditions := p.compiled().conditions
+	if len(conditions) == 0 {
+		return true, nil
+	}
 	in.Namespace = nil
-	return e.conditions.Match(ctx, w.Values(in))
+	r := conditions.Evaluate(ctx, w.Values(in))
+	if v.o.Observer != nil {
+		// kube-apiserver has the pass "validate" for both kinds of policies, and counts no exclusions.
+		v.o.Observer.MatchConditions("policy", p.name, "validate", v.a.Operation.String(), r.Failed, r.Match, false, r.Took)
+	}
+	return r.Match, r.Err
 }
 
 // evaluate evaluates a ValidatingAdmissionPolicy for a write with one parameter.
-func (p *policy) evaluate(ctx context.Context, matched, w *celvars.Write, in celvars.Inputs) verdict {
+func (p *policy) evaluate(ctx context.Context, w *celvars.Write, in celvars.Inputs) verdict {
 	e := p.compiled()
-	in.Variables = e.variables
-	match, err := e.matches(ctx, matched, in)
-	switch {
-	case err != nil:
-		return p.failure(err)
-	case !match:
-		return verdict{}
-	}
 	budget := celvars.Budget
 	results, err := celvars.EvaluateAll(ctx, e.validations, w.Values(in), &budget)
 	if err != nil {

@@ -166,7 +166,7 @@ func (m *mutating) invokeAll(ctx context.Context) error {
 		in := m.inputs(one.policy, one.param, namespace)
 		e := one.policy.compiled()
 		in.Variables = e.variables
-		ok, err := e.matches(ctx, conditions, in)
+		ok, err := m.matches(ctx, one.policy, conditions, in)
 		if err != nil {
 			m.fail(one.policy, one.binding, err, metav1.StatusReasonInvalid)
 		}

@@ -48,11 +48,16 @@ type Versions interface {
 
 // Observer records the evaluation of expressions.
 type Observer interface {
-	// PolicyCheck records one expression of a ValidatingAdmissionPolicy. action is allow, deny, audit or warn; failure is no_error, compile_error,
-	// out_of_budget or invalid_error.
+	// PolicyCheck records one expression of a ValidatingAdmissionPolicy. action is allow, deny, audit or warn; failure is
+	// no_error, compile_error, out_of_budget or invalid_error.
 	PolicyCheck(policy, binding, failure, action string, took time.Duration)
 	// PolicyMutation records one mutation of a MutatingAdmissionPolicy. failure is one of those of PolicyCheck.
 	PolicyMutation(policy, binding, failure string, took time.Duration)
+	// MatchConditions records the evaluation of match conditions of a webhook or policy, of which kind has that word.
+	// failed is the number of conditions with an error. excluded says that the write goes on without a webhook.
+	MatchConditions(
+		kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
+	)
 }
 
 // Options are what policies need.

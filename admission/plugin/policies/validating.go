@@ -116,7 +116,13 @@ func (j *judgement) judge(ctx context.Context, one *bound) error {
 			}
 			for _, param := range params {
 				in := j.inputs(p, param, namespace)
-				j.apply(ctx, p, b, p.evaluate(ctx, conditions, validations, in), &annotations)
+				in.Variables = p.compiled().variables
+				switch match, err := j.matches(ctx, p, conditions, in); {
+				case err != nil && !p.ignore:
+					j.apply(ctx, p, b, p.failure(err), &annotations)
+				case match:
+					j.apply(ctx, p, b, p.evaluate(ctx, validations, in), &annotations)
+				}
 			}
 			return nil
 		})

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	kubejson "sigs.k8s.io/json"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/audit"
@@ -110,7 +111,11 @@ func (p *Plugins) ask(
 		status, _ := err.(*kerrors.StatusError) //nolint:errorlint // one that is wrapped is not the webhook's
 		return nil, &callError{h.name, fmt.Errorf("failed to call webhook: %w", err), status}
 	}
-	response, err := r.response(body, mutating)
+	got, err := decodeReview(body)
+	if err != nil {
+		return nil, &callError{webhook: h.name, reason: fmt.Errorf("failed to call webhook: %w", err)}
+	}
+	response, err := r.response(got, mutating)
 	if err != nil {
 		return nil, &callError{webhook: h.name, reason: fmt.Errorf("received invalid webhook response: %w", err)}
 	}
@@ -152,15 +157,28 @@ func (p *Plugins) review(
 	return r, err
 }
 
-// response reads and checks the response to a review.
-func (r *review) response(body []byte, mutating bool) (*admissionv1.AdmissionResponse, error) {
-	var got admissionv1.AdmissionReview // v1beta1 has the same fields
-	if err := json.Unmarshal(body, &got); err != nil {
+// decodeReview decodes a response. The names of its fields have to be exact: "Allowed" does not allow anything.
+func decodeReview(body []byte) (*admissionv1.AdmissionReview, error) {
+	// kube-apiserver looks for these first; the type is part of its messages.
+	var kind struct {
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := json.Unmarshal(body, &kind); err != nil {
+		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	if _, err := schema.ParseGroupVersion(kind.APIVersion); err != nil {
 		return nil, err
 	}
+	got := &admissionv1.AdmissionReview{} // v1beta1 has the same fields
+	return got, kubejson.UnmarshalCaseSensitivePreserveInts(body, got)
+}
+
+// response checks the response to a review.
+func (r *review) response(got *admissionv1.AdmissionReview, mutating bool) (*admissionv1.AdmissionResponse, error) {
 	want := schema.GroupVersionKind{Group: admissionv1.GroupName, Version: r.version, Kind: "AdmissionReview"}
 	if r.version == admissionv1beta1.SchemeGroupVersion.Version {
-		return got.Response, checkBetaResponse(&got, mutating)
+		return got.Response, checkBetaResponse(got, mutating)
 	}
 	response := got.Response
 	switch {
