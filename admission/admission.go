@@ -57,6 +57,8 @@ type Options struct {
 	Patch bool
 	// Delete are the options of a deletion.
 	Delete *metav1.DeleteOptions
+	// Collection is true for the deletion of an object as a part of its collection.
+	Collection bool
 }
 
 // Attributes say what a write is about.
@@ -68,7 +70,8 @@ type Attributes struct {
 	// write to a subresource with a kind of its own both have that kind.
 	Requested, Stored Names
 	Subresource       string
-	// Name is empty in the mutating pass if it is going to be generated.
+	// Name is the name in the request. It is empty in the mutating pass if it is going to be generated, and in a deletion
+	// of a collection, as in kube-apiserver.
 	Namespace, Name string
 	// Object is the object as it would become, in its kind's storage version, or what was posted to a
 	// subresource; nil for a deletion. Old is the object before, nil on Create; it must not be changed.

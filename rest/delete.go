@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest/negotiate"
 	"github.com/keelson-dev/keelson/scheme"
+	"github.com/keelson-dev/keelson/write"
 )
 
 // delete begins or completes an object's deletion.
@@ -166,8 +167,9 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	}
 	for _, o := range p.objects {
 		each := options.DeepCopy()
-		if _, err := h.o.Writes.Delete(r.Context(), s.Served, o.Namespace, o.Name, each); err != nil &&
-			!kerrors.IsNotFound(err) {
+		deletion := write.Deletion(s.Served, o.Namespace, o.Name, each)
+		deletion.Options.Collection = true
+		if _, err := h.o.Writes.Do(r.Context(), deletion); err != nil && !kerrors.IsNotFound(err) {
 			return err
 		}
 	}

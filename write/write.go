@@ -266,7 +266,10 @@ func (a *attempt) attributes(ctx context.Context, obj, old registry.Object) *adm
 		Requested: admission.Names{Kind: t.GVK, Resource: t.GVR}, Stored: admission.Names{Kind: kind, Resource: resource},
 		Options: a.Options, User: request.UserFrom(ctx),
 	}
-	if out.Name == "" && obj != nil {
+	switch {
+	case a.Options.Collection:
+		out.Name = ""
+	case out.Name == "" && obj != nil:
 		out.Name = obj.GetName() // it may have been generated meanwhile
 	}
 	if a.Subresource != nil {

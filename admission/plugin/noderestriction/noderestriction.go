@@ -98,10 +98,14 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// objectName returns the name of the object that is created, else the name in the request.
+// objectName returns the name of the object that is created, else the name in the request, or of the object that is
+// deleted with its collection.
 func objectName(a *admission.Attributes) string {
-	if a.Operation == admission.Create {
+	switch {
+	case a.Operation == admission.Create:
 		return a.Object.GetName()
+	case a.Options.Collection:
+		return a.Old.GetName()
 	}
 	return a.Name
 }

@@ -13,8 +13,8 @@ import (
 // checkNode checks writes of Nodes. A kubelet must not change what decides which pods run on its node: taints, and
 // labels other than those that kubelets are known to set.
 func checkNode(w *write) error {
-	if w.Name != w.node {
-		return w.refuse("node %q is not allowed to modify node %q", w.node, w.Name)
+	if name := objectName(w.Attributes); name != w.node {
+		return w.refuse("node %q is not allowed to modify node %q", w.node, name)
 	}
 	switch w.Operation {
 	case admission.Create:
