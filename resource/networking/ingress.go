@@ -34,7 +34,7 @@ func ingress() *registry.Kind {
 			Status:     func(i *networkingv1.Ingress) any { return &i.Status },
 			Generation: true,
 			Validate: func(_ context.Context, o *networkingv1.Ingress) field.ErrorList {
-				return validateIngress(o)
+				return append(validateClassAnnotation(o), validateIngress(o)...)
 			},
 			ValidateUpdate: func(_ context.Context, o, _ *networkingv1.Ingress) field.ErrorList {
 				return validateIngress(o)

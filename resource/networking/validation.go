@@ -194,6 +194,16 @@ func validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) fi
 	return errs
 }
 
+// validateClassAnnotation compares the class of a new Ingress with the annotation that was used before the field existed.
+func validateClassAnnotation(i *networkingv1.Ingress) field.ErrorList {
+	class, given := i.Annotations[classAnnotation]
+	if !given || i.Spec.IngressClassName == nil || class == *i.Spec.IngressClassName {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(
+		field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified")}
+}
+
 func validateIngress(i *networkingv1.Ingress) field.ErrorList {
 	path, s := field.NewPath("spec"), &i.Spec
 	var errs field.ErrorList

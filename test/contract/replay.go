@@ -27,6 +27,7 @@ func Configure(c *keelson.Config, dir string) error {
 	c.TokenAuthFile, c.ServiceClusterIPRange = filepath.Join(dir, "tokens.csv"), "10.0.0.0/16"
 	c.PolicyTypeChecks = false                      // kube-controller-manager did not run there
 	c.QuotaUsage = false                            // nothing counted usage there
+	c.DefaultServiceAccounts = false                // clients create them there
 	c.SetVerbosity = func(int) error { return nil } // as in cmd/keelson, so that the path exists
 	return os.WriteFile(c.TokenAuthFile, []byte(Token+`,admin,admin,"system:masters"`+"\n"), 0o600)
 }
