@@ -28,6 +28,8 @@ type lenience struct {
 	zeroReplicas bool
 	// anyTargetVersion allows a target whose apiVersion has no group, and one that cannot be parsed.
 	anyTargetVersion bool
+	// anyMetricVersion allows objects of metrics whose apiVersion cannot be parsed.
+	anyMetricVersion bool
 }
 
 func validateAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
@@ -38,6 +40,9 @@ func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler) fie
 	return validateSpec(&h.Spec, lenience{
 		zeroReplicas:     old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0,
 		anyTargetVersion: checkTargetVersion(&old.Spec.ScaleTargetRef) != nil,
+		anyMetricVersion: slices.ContainsFunc(old.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+			return m.Object != nil && checkVersion(&m.Object.DescribedObject) != nil
+		}),
 	}, field.NewPath("spec"))
 }
 
@@ -54,7 +59,7 @@ func validateSpec(s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path
 	if err := checkTargetVersion(&s.ScaleTargetRef); err != nil && !l.anyTargetVersion {
 		errs = append(errs, field.Invalid(target.Child("apiVersion"), s.ScaleTargetRef.APIVersion, err.Error()))
 	}
-	errs = append(errs, validateMetrics(s, path.Child("metrics"))...)
+	errs = append(errs, validateMetrics(s, l, path.Child("metrics"))...)
 	if b := s.Behavior; b != nil {
 		at := path.Child("behavior")
 		errs = append(errs, validateScalingRules(b.ScaleUp, at.Child("scaleUp"))...)
@@ -113,11 +118,25 @@ func checkTargetVersion(r *autoscalingv2.CrossVersionObjectReference) error {
 	return err
 }
 
-func validateMetrics(s *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path) (errs field.ErrorList) {
+// checkVersion returns an error for an apiVersion that is not one. It may be empty.
+func checkVersion(r *autoscalingv2.CrossVersionObjectReference) error {
+	_, err := schema.ParseGroupVersion(r.APIVersion)
+	return err
+}
+
+func validateMetrics(
+	s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path,
+) (errs field.ErrorList) {
 	outside := false // whether a metric exists even without pods
 	for i := range s.Metrics {
 		m := &s.Metrics[i]
 		errs = append(errs, validateMetric(m, path.Index(i))...)
+		if m.Object != nil && !l.anyMetricVersion {
+			if err := checkVersion(&m.Object.DescribedObject); err != nil {
+				errs = append(errs, field.Invalid(path.Index(i).Child("object", "describedObject", "apiVersion"),
+					m.Object.DescribedObject.APIVersion, err.Error()))
+			}
+		}
 		outside = outside || m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 	}
 	if s.MinReplicas != nil && *s.MinReplicas == 0 && !outside {
