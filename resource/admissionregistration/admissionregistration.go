@@ -71,14 +71,20 @@ func paramRef(r *admissionv1.ParamRef) string {
 	return core.Unset
 }
 
-// hook has pointers to the fields that both kinds of webhooks have.
+// hook is a webhook of either kind: the fields that have defaults as pointers, and the others.
 type hook struct {
 	failure             **admissionv1.FailurePolicyType
 	match               **admissionv1.MatchPolicyType
 	namespaces, objects **metav1.LabelSelector
 	timeout             **int32
+	reinvocation        **admissionv1.ReinvocationPolicyType // nil for validating webhooks
 	client              *admissionv1.WebhookClientConfig
 	rules               []admissionv1.RuleWithOperations
+
+	name           string
+	sideEffects    *admissionv1.SideEffectClass
+	conditions     []admissionv1.MatchCondition
+	reviewVersions []string
 }
 
 const webhookTimeoutSeconds = 10
@@ -94,6 +100,9 @@ func (h hook) setDefaults() {
 	}
 	for i := range h.rules {
 		defaultRule(&h.rules[i].Rule)
+	}
+	if h.reinvocation != nil {
+		declare.Pointer(h.reinvocation, admissionv1.NeverReinvocationPolicy)
 	}
 }
 

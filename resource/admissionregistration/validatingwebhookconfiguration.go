@@ -1,7 +1,10 @@
 package admissionregistration
 
 import (
+	"context"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -16,19 +19,23 @@ func validatingWebhookConfiguration() *registry.Kind {
 			Categories: categories,
 		},
 		Versions: []registry.Version{declare.Version("v1", func(c *admissionv1.ValidatingWebhookConfiguration) {
-			for i := range c.Webhooks {
-				w := &c.Webhooks[i]
-				hook{&w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector, &w.TimeoutSeconds, &w.ClientConfig,
-					w.Rules}.setDefaults()
+			for _, h := range validatingHooks(c) {
+				h.setDefaults()
 			}
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "validatingwebhookconfigurations"},
-		Metadata: registry.Metadata{AnyFinalizer: true},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.ValidatingWebhookConfiguration]{
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any {
 				return declare.ExactText(c.Webhooks)
+			},
+			Validate: func(_ context.Context, c *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+				return validateWebhooks(validatingHooks(c), nil)
+			},
+			ValidateUpdate: func(_ context.Context, c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
+				return validateWebhooks(validatingHooks(c), validatingHooks(old))
 			},
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingWebhookConfiguration]{
@@ -38,4 +45,18 @@ func validatingWebhookConfiguration() *registry.Kind {
 			}),
 		}.Untyped(),
 	}
+}
+
+// validatingHooks returns the webhooks of a configuration, which is not nil.
+func validatingHooks(c *admissionv1.ValidatingWebhookConfiguration) []hook {
+	hooks := make([]hook, len(c.Webhooks))
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		hooks[i] = hook{
+			failure: &w.FailurePolicy, match: &w.MatchPolicy, namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector,
+			timeout: &w.TimeoutSeconds, client: &w.ClientConfig, rules: w.Rules, name: w.Name, sideEffects: w.SideEffects,
+			conditions: w.MatchConditions, reviewVersions: w.AdmissionReviewVersions,
+		}
+	}
+	return hooks
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/structuralschema"
 )
 
@@ -63,7 +64,7 @@ func (e previousDefinition) schemas() []*structuralschema.Schema {
 // lacksReviewVersion reports whether its webhook accepts no known version of ConversionReview.
 func (e previousDefinition) lacksReviewVersion() bool {
 	w := e.webhook()
-	return w != nil && len(w.ConversionReviewVersions) > 0 && !hasReviewVersion(w.ConversionReviewVersions)
+	return w != nil && len(w.ConversionReviewVersions) > 0 && !declare.HasReviewVersion(w.ConversionReviewVersions)
 }
 
 // allowsAnyBundle reports whether the CA bundle of the webhook need not be valid: it was not

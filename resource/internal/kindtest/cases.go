@@ -21,7 +21,7 @@ import (
 // status, and then changes of the valid object: NAME.NAME[0]=JSON sets a field, and -NAME.NAME[0] removes one; a space
 // stands between changes, and none within the JSON. "update" is an update of the valid object to the changed one,
 // "status" the same of its status. The lines below, which are indented, are the causes in any order, as kube-apiserver
-// words them. Causes about metadata are left out, because the rules of all objects find them.
+// words them, with \n for a new line. Causes about metadata are left out, because the rules of all objects find them.
 func Cases(t *testing.T, kinds []*registry.Kind) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil || len(files) == 0 {
@@ -100,7 +100,8 @@ func (c *cases) causes(t *testing.T, line string) []string {
 	var list []string
 	for _, err := range errs {
 		if !strings.HasPrefix(err.Field, "metadata.") {
-			list = append(list, strings.TrimSpace(err.Field+": "+err.ErrorBody()))
+			cause := strings.TrimSpace(err.Field + ": " + err.ErrorBody())
+			list = append(list, strings.ReplaceAll(cause, "\n", `\n`))
 		}
 	}
 	slices.Sort(list)
