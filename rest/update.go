@@ -30,12 +30,17 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		Verb: write.Update, Target: s.Served, Subresource: s.Kind.Subresource(info.Subresource),
 		Namespace: info.Namespace, Name: info.Name, Options: in.options, CheckUID: true,
 		Make: func(context.Context, *write.Current) (registry.Object, error) {
-			if first {
-				first = false
-				return sent, nil
+			obj := sent
+			if !first {
+				// Another attempt begins with what was sent, untouched by the first.
+				var err error
+				if obj, err = s.decodeBody(r, in); err != nil {
+					return nil, err
+				}
 			}
-			// Another attempt begins with what was sent, untouched by the first.
-			return s.decodeBody(r, in)
+			first = false
+			write.RemoveDuplicateOwners(r.Context(), obj)
+			return obj, nil
 		},
 	})
 	if err != nil {

@@ -9,6 +9,12 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
+// RemoveDuplicateOwners removes owner references that stand twice in the body of a request and warns of them. Requests
+// that send a whole object do so before admission.
+func RemoveDuplicateOwners(ctx context.Context, obj registry.Object) {
+	removeDuplicateOwners(ctx, obj, "")
+}
+
 // removeDuplicateOwners removes owner references that stand twice and warns of them. when
 // tells the client at which point they were found.
 func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string) {

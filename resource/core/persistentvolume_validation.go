@@ -91,7 +91,7 @@ func ValidateInlineVolume(s *corev1.PersistentVolumeSpec, at *field.Path) field.
 		errs = append(errs,
 			field.Forbidden(at.Child("volumeMode"), "may not specify volumeMode other than Filesystem "+inline))
 	}
-	return append(errs, validateVolumeAttributes(s, at)...)
+	return errs
 }
 
 func validateVolumeAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {

@@ -38,19 +38,17 @@ func csiDriver() *registry.Kind {
 					d.Generation = old.Generation + 1
 				}
 			},
+			Validate: func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+				return validateCSIDriverSpec(&d.Spec, field.NewPath("spec"))
+			},
 			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
-				path := field.NewPath("spec")
-				// The field has this name in kube-apiserver's error.
-				errs := declare.Immutable(d.Spec.AttachRequired, old.Spec.AttachRequired, path.Child("attachedRequired"))
-				return append(errs,
-					declare.Immutable(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes,
-						path.Child("volumeLifecycleModes"))...)
+				return validateCSIDriverUpdate(d, old)
 			},
 			Warn: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
 				if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil
 				}
-				if old != nil && len(old.Spec.TokenRequests) > 0 {
+				if old != nil && equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests) {
 					return nil
 				}
 				return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to " +

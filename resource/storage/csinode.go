@@ -1,8 +1,11 @@
 package storage
 
 import (
+	"context"
+
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -17,8 +20,13 @@ func csiNode() *registry.Kind {
 		Versions: []registry.Version{declare.Version[storagev1.CSINode]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "csinodes"},
 		Requests: registry.Requests{ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*storagev1.CSINode]{
-			Spec: func(n *storagev1.CSINode) any { return &n.Spec },
+			Spec:     func(n *storagev1.CSINode) any { return &n.Spec },
+			Validate: func(_ context.Context, n *storagev1.CSINode) field.ErrorList { return validateCSINode(n) },
+			ValidateUpdate: func(_ context.Context, n, old *storagev1.CSINode) field.ErrorList {
+				return validateCSINodeUpdate(n, old)
+			},
 		}.Untyped(),
 		Table: registry.Table[*storagev1.CSINode]{
 			Columns: []metav1.TableColumnDefinition{

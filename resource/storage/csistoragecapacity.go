@@ -20,10 +20,11 @@ func csiStorageCapacity() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "csistoragecapacities"},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.CSIStorageCapacity]{
+			Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
+				return validateCSIStorageCapacity(c, false)
+			},
 			ValidateUpdate: func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-				errs := declare.Immutable(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))
-				return append(errs,
-					declare.Immutable(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+				return validateCSIStorageCapacityUpdate(c, old)
 			},
 		}.Untyped(),
 	}

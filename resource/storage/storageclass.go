@@ -35,7 +35,10 @@ func storageClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.StorageClass]{
-			ValidateUpdate: validateStorageClassUpdate,
+			Validate: func(_ context.Context, c *storagev1.StorageClass) field.ErrorList { return validateStorageClass(c) },
+			ValidateUpdate: func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+				return validateStorageClassUpdate(c, old)
+			},
 			Warn: func(_ context.Context, c, _ *storagev1.StorageClass) []string {
 				var warnings []string
 				for i, term := range c.AllowedTopologies {
@@ -81,12 +84,4 @@ var deprecatedTopology = map[string]string{
 	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
 	"beta.kubernetes.io/os":             `deprecated since v1.14; use "kubernetes.io/os" instead`,
 	"beta.kubernetes.io/arch":           `deprecated since v1.14; use "kubernetes.io/arch" instead`,
-}
-
-func validateStorageClassUpdate(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
-	errs := declare.Immutable(c.Parameters, old.Parameters, field.NewPath("parameters"))
-	errs = append(errs, declare.Immutable(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
-	errs = append(errs, declare.Immutable(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
-	return append(errs,
-		declare.Immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }

@@ -25,13 +25,20 @@ func volumeAttachment() *registry.Kind {
 		Versions:     []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
 		Storage:      registry.Storage{Version: "v1", Path: "volumeattachments"},
 		Requests:     registry.Requests{ReturnDeleted: true},
+		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew, OnStatusUpdate: registry.MetaNew},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
 			Spec:            func(a *storagev1.VolumeAttachment) any { return &a.Spec },
 			Status:          func(a *storagev1.VolumeAttachment) any { return &a.Status },
 			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
+				return validateVolumeAttachment(a)
+			},
 			ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-				return declare.Immutable(a.Spec, old.Spec, field.NewPath("spec"))
+				return validateVolumeAttachmentUpdate(a, old)
+			},
+			ValidateStatusUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+				return validateVolumeAttachmentUpdate(a, old)
 			},
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttachment]{

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -24,15 +23,11 @@ func volumeAttributesClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.VolumeAttributesClass]{
+			Validate: func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
+				return validateVolumeAttributesClass(c)
+			},
 			ValidateUpdate: func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
-				var errs field.ErrorList
-				if c.DriverName != old.DriverName {
-					errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
-				}
-				if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
-					errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
-				}
-				return errs
+				return validateVolumeAttributesClassUpdate(c, old)
 			},
 		}.Untyped(),
 		Table: registry.Table[*storagev1.VolumeAttributesClass]{

@@ -107,9 +107,6 @@ func unvalidated() []string {
 		"validatingadmissionpolicybindings.admissionregistration.k8s.io",
 		"deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io",
 		"resourceslices.resource.k8s.io",
-		"csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "csistoragecapacities.storage.k8s.io",
-		"storageclasses.storage.k8s.io",
-		"volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
 	}
 }
 

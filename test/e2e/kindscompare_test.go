@@ -63,8 +63,8 @@ func TestKindsAsKubeAPIServer(t *testing.T) {
 // unfinishedKinds are the resources whose responses still differ in the status code.
 func unfinishedKinds() []string {
 	return []string{
-		"controllerrevisions.apps", "cronjobs.batch", "csidrivers.storage.k8s.io", "csinodes.storage.k8s.io",
-		"csistoragecapacities.storage.k8s.io", "deployments.apps", "deviceclasses.resource.k8s.io", "events.core",
+		"controllerrevisions.apps", "cronjobs.batch",
+		"deployments.apps", "deviceclasses.resource.k8s.io", "events.core",
 		"events.events.k8s.io", "flowschemas.flowcontrol.apiserver.k8s.io", "horizontalpodautoscalers.autoscaling",
 		"horizontalpodautoscalers.autoscaling.v2", "ingressclasses.networking.k8s.io",
 		"mutatingadmissionpolicies.admissionregistration.k8s.io",
@@ -73,9 +73,8 @@ func unfinishedKinds() []string {
 		"pods.core", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "replicasets.apps",
 		"replicationcontrollers.core", "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io",
 		"resourcequotas.core", "resourceslices.resource.k8s.io", "runtimeclasses.node.k8s.io",
-		"servicecidrs.networking.k8s.io", "services.core", "statefulsets.apps", "storageclasses.storage.k8s.io",
-		"validatingwebhookconfigurations.admissionregistration.k8s.io", "volumeattachments.storage.k8s.io",
-		"volumeattributesclasses.storage.k8s.io",
+		"servicecidrs.networking.k8s.io", "services.core", "statefulsets.apps",
+		"validatingwebhookconfigurations.admissionregistration.k8s.io",
 	}
 }
 
