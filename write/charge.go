@@ -22,7 +22,7 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 		return err
 	}
 	for _, c := range a.charges {
-		if c.Store == a.Target.Store() {
+		if c.Store == a.Target.Store() || len(c.Ops) == 0 {
 			continue
 		}
 		revision, err := c.Store.Commit(ctx, storage.Txn{Conditions: c.Conditions, Ops: c.Ops})

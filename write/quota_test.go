@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,11 +73,23 @@ func (s *quotaServer) create(ctx context.Context, kind string, obj registry.Obje
 // limit stores a quota of ConfigMaps with its usage.
 func (s *quotaServer) limit(t *testing.T, hard, used string) {
 	t.Helper()
+	s.createQuota(t, hard)
+	s.setStatus(t, hard, used)
+}
+
+// createQuota stores a quota of ConfigMaps without a status. It limits nothing yet.
+func (s *quotaServer) createQuota(t *testing.T, hard string) {
+	t.Helper()
 	q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: limits(hard)}}
 	q.Name = "q"
 	if err := s.create(t.Context(), "resourcequotas", q, false); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// setStatus writes the status of the quota, as the quota controller does.
+func (s *quotaServer) setStatus(t *testing.T, hard, used string) {
+	t.Helper()
 	r := s.Resource(corev1.Resource("resourcequotas"))
 	_, err := s.pipeline.Do(t.Context(), write.Request{
 		Verb: write.Update, Target: registry.NewServed(r, r.Kind.Version("v1")), Namespace: "default", Name: "q",
@@ -162,6 +175,60 @@ func TestQuotaAtItsEdge(t *testing.T) {
 			return others
 		}))
 	})
+}
+
+// delayed is a store whose watches deliver nothing while it is held.
+type delayed struct {
+	storage.Store
+	held sync.RWMutex // locked while it is held
+}
+
+func (d *delayed) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
+	w, err := d.Store.Watch(ctx, prefix, from)
+	return &delayedWatcher{w, d}, err
+}
+
+type delayedWatcher struct {
+	storage.Watcher
+	store *delayed
+}
+
+func (w *delayedWatcher) Next(ctx context.Context) (storage.Batch, error) {
+	b, err := w.Watcher.Next(ctx)
+	w.store.held.RLock()
+	defer w.store.held.RUnlock()
+	return b, err
+}
+
+// TestQuotaOfAnotherServer writes through a server that has not seen yet that another server has made a quota effective.
+func TestQuotaOfAnotherServer(t *testing.T) {
+	store := &counting{Store: shared{newStore(t)}}
+	late := &delayed{Store: store}
+	one := newQuotaServer(t, func(string) storage.Store { return store })
+	two := newQuotaServer(t, func(string) storage.Store { return late })
+	one.createQuota(t, "1")
+	if err := two.create(t.Context(), "configmaps", configMap("a"), false); err != nil {
+		t.Fatal(err) // no status, no limit
+	}
+	late.held.Lock()
+	one.setStatus(t, "1", "1")
+	before := store.commits.Load()
+	answer := make(chan error, 1)
+	go func() { answer <- two.create(t.Context(), "configmaps", configMap("b"), false) }()
+	for deadline := time.Now().Add(time.Minute); store.commits.Load() == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the write is not tried within a minute")
+		}
+	}
+	late.held.Unlock()
+	select {
+	case err := <-answer:
+		if err == nil || !strings.Contains(err.Error(), "exceeded quota: q, requested: configmaps=1") {
+			t.Errorf("the write beyond the quota: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("no answer within a minute")
+	}
 }
 
 // counting counts the commits of a store.

@@ -8,6 +8,9 @@
 // Writers of one namespace in the same process take turns, because all of them change the same quotas: without that
 // all but one of them would fail on the condition and try again. What the last of them wrote is remembered while
 // others wait, as the cache may not have it yet.
+//
+// A quota limits nothing before its status has the limits of its spec. Another server may have written that status a
+// moment ago. So on a store with several servers a write has the condition that such a quota has not changed either.
 package quota
 
 import (
@@ -72,7 +75,7 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes) (*admissio
 		return nil, err
 	}
 	if a.Options.DryRun {
-		_, err := p.checkLatest(ctx, a, e, nil)
+		_, _, err := p.checkLatest(ctx, a, e, nil)
 		return nil, err
 	}
 	mine, err := p.accounts.enter(ctx, a.Namespace)
@@ -83,15 +86,15 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes) (*admissio
 		p.accounts.leave(mine)
 		return nil, err
 	}
-	changes, err := p.checkLatest(ctx, a, e, mine.known)
-	if err != nil || len(changes) == 0 {
+	changes, behind, err := p.checkLatest(ctx, a, e, mine.known)
+	if err != nil || len(changes) == 0 && len(behind) == 0 {
 		p.accounts.leave(mine)
 		return nil, err
 	}
-	charge, err := p.write(ctx, changes)
-	if err != nil {
+	charge, err := p.write(ctx, changes, behind)
+	if err != nil || len(changes) == 0 {
 		p.accounts.leave(mine)
-		return nil, err
+		return charge, err
 	}
 	charge.Done = func(revision int64) {
 		for _, c := range changes {
@@ -133,10 +136,26 @@ func (p *plugin) concerned(ctx context.Context, e *quota.Evaluator, quotas []hel
 		if names, err := e.Tracked(ctx, quotas[i].quota.Status.Hard); err != nil || len(names) > 0 {
 			return true, err
 		}
+		if behind, err := p.behind(ctx, e, quotas[i].quota); err != nil || behind {
+			return true, err
+		}
 	}
 	return slices.ContainsFunc(p.limited, func(l LimitedResource) bool {
 		return l.of(e.Resource) || e.Scoped() && len(l.MatchScopes) > 0
 	}), nil
+}
+
+// behind returns whether the status of a quota lacks limits of its spec that are about the evaluator's resource, and
+// another server may have written them.
+func (p *plugin) behind(ctx context.Context, e *quota.Evaluator, q *corev1.ResourceQuota) (bool, error) {
+	if storage.IsExclusive(p.quotas.Store()) {
+		return false, nil
+	}
+	names, err := e.Tracked(ctx, q.Spec.Hard)
+	return slices.ContainsFunc(names, func(name corev1.ResourceName) bool {
+		_, there := q.Status.Hard[name]
+		return !there
+	}), err
 }
 
 // list returns the quotas of a namespace, sorted by name.
@@ -177,11 +196,11 @@ func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.
 	return nil
 }
 
-// checkLatest returns the quotas that a write changes, as they become. Before it refuses a write, it makes sure to
-// have seen every change of the quotas that other servers have made.
+// checkLatest returns the quotas that a write changes, as they become, and those whose status is behind. Before it
+// refuses a write, it makes sure to have seen every change of the quotas that other servers have made.
 func (p *plugin) checkLatest(
 	ctx context.Context, a *admission.Attributes, e *quota.Evaluator, known map[string]held,
-) ([]held, error) {
+) (changes, behind []held, err error) {
 	look := func(latest func(context.Context) (*cache.View, error)) ([]held, error) {
 		view, err := latest(ctx)
 		if err != nil {
@@ -191,13 +210,23 @@ func (p *plugin) checkLatest(
 		if err != nil {
 			return nil, err
 		}
-		return p.check(ctx, a, e, newest(quotas, known))
+		quotas, behind = newest(quotas, known), nil
+		for _, h := range quotas {
+			is, err := p.behind(ctx, e, h.quota)
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				behind = append(behind, h)
+			}
+		}
+		return p.check(ctx, a, e, quotas)
 	}
-	changes, err := look(p.quotas.Recent)
+	changes, err = look(p.quotas.Recent)
 	if err != nil && !storage.IsExclusive(p.quotas.Store()) {
-		return look(p.quotas.Current)
+		changes, err = look(p.quotas.Current)
 	}
-	return changes, err
+	return changes, behind, err
 }
 
 // newest replaces quotas by what is known about them, where that is newer.
@@ -214,8 +243,9 @@ func newest(quotas []held, known map[string]held) []held {
 	return out
 }
 
-// write returns the charge that stores the changed quotas.
-func (p *plugin) write(ctx context.Context, changes []held) (*admission.Charge, error) {
+// write returns the charge that stores the changed quotas, on condition that neither they nor those that are behind have
+// changed meanwhile.
+func (p *plugin) write(ctx context.Context, changes, behind []held) (*admission.Charge, error) {
 	c := &admission.Charge{Store: p.quotas.Store()}
 	for _, h := range changes {
 		op, err := p.quotas.PutOp(ctx, h.quota)
@@ -224,6 +254,11 @@ func (p *plugin) write(ctx context.Context, changes []held) (*admission.Charge, 
 		}
 		c.Conditions = append(c.Conditions, storage.Condition{Key: h.key, ModRevision: h.revision})
 		c.Ops = append(c.Ops, op)
+	}
+	for _, h := range behind {
+		if !slices.ContainsFunc(changes, func(c held) bool { return c.key == h.key }) {
+			c.Conditions = append(c.Conditions, storage.Condition{Key: h.key, ModRevision: h.revision})
+		}
 	}
 	return c, nil
 }
