@@ -35,15 +35,20 @@ const users = 300
 const (
 	adminToken     = "administrator-token"
 	bystanderToken = "bystander-token"
+	nodeToken      = "node-token"
 )
+
+// nodeName is the name of the node whose kubelet has nodeToken.
+const nodeName = "kubelet-1"
 
 func userName(i int) string  { return fmt.Sprintf("attacker-%d", i) }
 func userToken(i int) string { return fmt.Sprintf("attacker-token-%d", i) }
 
-// writeTokens writes the tokens of an administrator, a bystander and the attackers.
+// writeTokens writes the tokens of an administrator, a bystander, a kubelet and the attackers.
 func writeTokens(dir string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s,administrator,1,\"system:masters\"\n%s,bystander,2\n", adminToken, bystanderToken)
+	fmt.Fprintf(&b, "%s,system:node:%s,3,\"system:nodes\"\n", nodeToken, nodeName)
 	for i := range users {
 		fmt.Fprintf(&b, "%s,%s,%d\n", userToken(i), userName(i), 100+i)
 	}

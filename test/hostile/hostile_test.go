@@ -15,7 +15,7 @@ import (
 
 // attacks returns the table: the rows of all areas.
 func attacks() []row {
-	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks())
+	return slices.Concat(cacheAttacks(), bodyAttacks(), documentAttacks(), edgeAttacks(), admissionAttacks())
 }
 
 // row is one attack. doc.go explains the fields.

@@ -62,6 +62,8 @@ func configurations() map[string]func(dir string, c *keelson.Config) {
 		"issuer": serveIssuer,
 		// kms uses a KMS plug-in for Secrets, which the test serves.
 		"kms": encryptSecrets,
+		// admission has plug-ins of admission that are off by default, and authorizes kubelets.
+		"admission": admitStrictly,
 		// cbor serves CBOR.
 		"cbor": func(_ string, c *keelson.Config) { c.FeatureGates = []string{"CBORServingAndStorage=true"} },
 		// proxies are clients has one certificate authority for clients and for front proxies.

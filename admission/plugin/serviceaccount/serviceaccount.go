@@ -1,5 +1,5 @@
-// Package serviceaccount sets the service account of pods, and mounts its token (ServiceAccount). It does not check yet
-// whether the account may use the Secrets of the pod.
+// Package serviceaccount sets the service account of pods, and mounts its token (ServiceAccount). Pods of an account with
+// the annotation kubernetes.io/enforce-mountable-secrets may only use the Secrets that the account names (mountable.go).
 package serviceaccount
 
 import (
@@ -47,7 +47,7 @@ var (
 // Plugin returns the plug-in.
 func Plugin(in admission.Objects) admission.Plugin {
 	p := plugin{objects: in, pause: pause}
-	return admission.Plugin{Name: "ServiceAccount", Mutate: p.mutate}
+	return admission.Plugin{Name: "ServiceAccount", Mutate: p.mutate, Validate: p.validate}
 }
 
 type plugin struct {
