@@ -43,6 +43,8 @@ type Controller struct {
 	Documents Documents
 	Client    *client.Client
 	Log       *slog.Logger
+
+	types recentTypes
 }
 
 // Run works until ctx is done or the store is closed.

@@ -25,6 +25,38 @@ type schemas struct {
 	open map[string]bool
 }
 
+// maxRecentTypes is how many types are kept: policies come in groups that are about the same few kinds, and to make the
+// type of a Pod takes some ten milliseconds.
+const maxRecentTypes = 4
+
+// recentTypes are the types that were used last, the latest first. Only the goroutine of the controller uses them.
+type recentTypes []recentType
+
+type recentType struct {
+	kind     schema.GroupVersionKind
+	name     string
+	document []byte // that the type was made from
+	typ      *apiservercel.DeclType
+}
+
+// find returns a type that was made from the document, nil if there is none.
+func (r recentTypes) find(kind schema.GroupVersionKind, name string, document []byte) *apiservercel.DeclType {
+	for i, t := range r {
+		if t.kind == kind && t.name == name && bytes.Equal(t.document, document) {
+			copy(r[1:i+1], r[:i])
+			r[0] = t
+			return t.typ
+		}
+	}
+	return nil
+}
+
+// add adds a type. It takes the place of an older one of the same kind.
+func (r *recentTypes) add(t recentType) {
+	others := slices.DeleteFunc(*r, func(old recentType) bool { return old.kind == t.kind && old.name == t.name })
+	*r = slices.Insert(others[:min(len(others), maxRecentTypes-1)], 0, t)
+}
+
 // typeOf returns the type of the objects of a kind. name is the name of the type in messages.
 func (c *Controller) typeOf(
 	ctx context.Context, kind schema.GroupVersionKind, name string,
@@ -37,6 +69,18 @@ func (c *Controller) typeOf(
 	if err != nil {
 		return nil, err
 	}
+	if typ := c.types.find(kind, name, document); typ != nil {
+		return typ, nil
+	}
+	typ, err := typeIn(document, kind, name)
+	if err == nil {
+		c.types.add(recentType{kind, name, document, typ})
+	}
+	return typ, err
+}
+
+// typeIn returns the type of a kind whose schema is in an OpenAPI document.
+func typeIn(document []byte, kind schema.GroupVersionKind, name string) (*apiservercel.DeclType, error) {
 	all, err := schemasOf(document)
 	if err != nil {
 		return nil, err
