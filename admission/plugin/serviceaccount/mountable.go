@@ -3,12 +3,14 @@ package serviceaccount
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/apierr"
 )
 
 // enforceAnnotation on a service account says that its pods may only use the Secrets that the account names.
@@ -42,8 +44,11 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	} else {
 		err = limit(account, used)
 	}
-	if err == nil || a.Subresource != "" { // kube-apiserver has an internal error for ephemeral containers
-		return err
+	switch {
+	case err == nil:
+		return nil
+	case a.Subresource != "": // as kube-apiserver answers ephemeral containers
+		return apierr.New(http.StatusInternalServerError, "", err.Error())
 	}
 	return a.Forbidden(err)
 }
