@@ -9,3 +9,5 @@ import (
 func TestKinds(t *testing.T) {
 	kindtest.Run(t, Kinds(), kindtest.Options{SetByOthers: map[string][]string{"apiservices": {"status"}}})
 }
+
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }

@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // The largest priorities, as text for messages.
@@ -28,6 +30,7 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 	if s.Name != "" && s.Name != name {
 		invalid(metadata.Child("name"), s.Name, why)
 	}
+	errs = append(errs, validateGroupVersion(&s.Spec, spec)...)
 	if n := s.Spec.GroupPriorityMinimum; n <= 0 || n > maxGroupPriority {
 		invalid(spec.Child("groupPriorityMinimum"), n, fmt.Sprintf("must be positive and less than %d", maxGroupPriority))
 	}
@@ -58,6 +61,23 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 	}
 	if s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) != 0 {
 		invalid(insecure, true, "may not be true if caBundle is present")
+	}
+	return errs
+}
+
+// validateGroupVersion validates the served group and version. Only the version v1 of the core group has an empty group.
+func validateGroupVersion(s *apiregistrationv1.APIServiceSpec, path *field.Path) (errs field.ErrorList) {
+	at := path.Child("group")
+	switch {
+	case s.Group != "":
+		for _, why := range names.IsDNS1123Subdomain(s.Group) {
+			errs = append(errs, field.Invalid(at, s.Group, why))
+		}
+	case s.Version != "v1":
+		errs = append(errs, field.Required(at, "only v1 may have an empty group and it better be legacy kube"))
+	}
+	for _, why := range validation.IsDNS1035Label(s.Version) {
+		errs = append(errs, field.Invalid(path.Child("version"), s.Version, why))
 	}
 	return errs
 }
