@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -500,18 +501,23 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 	if t == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	meta := at.Child("metadata")
-	errs := apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
-	errs = append(errs, metav1validation.ValidateLabels(t.Labels, meta.Child("labels"))...)
-	v := reflect.ValueOf(&t.ObjectMeta).Elem()
+	errs := ValidateTemplateMetadata(&t.ObjectMeta, at.Child("metadata"))
+	return append(errs, ValidatePersistentVolumeClaimSpec(&t.Spec, at.Child("spec"))...)
+}
+
+// ValidateTemplateMetadata validates the metadata in the template of a claim: it has labels and annotations only.
+func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	errs := apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations"))
+	errs = append(errs, metav1validation.ValidateLabels(m.Labels, path.Child("labels"))...)
+	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
 		if name == "Annotations" || name == "Labels" || v.Field(i).IsZero() {
 			continue
 		}
-		errs = append(errs, field.Forbidden(meta.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set"))
+		errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set"))
 	}
-	return append(errs, ValidatePersistentVolumeClaimSpec(&t.Spec, at.Child("spec"))...)
+	return errs
 }
 
 // ValidatePersistentVolumeClaimSpec validates the spec of a claim or of a claim template.

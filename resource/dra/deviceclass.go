@@ -1,9 +1,14 @@
 package dra
 
 import (
-	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"context"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
@@ -22,6 +27,16 @@ func deviceClass() *registry.Kind {
 		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
 			Spec:       func(c *resourcev1.DeviceClass) any { return &c.Spec },
 			Generation: true,
+			Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
+				return validateClassSpec(&c.Spec, cel.New)
+			},
+			ValidateUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) field.ErrorList {
+				origin := cel.New
+				if equality.Semantic.DeepEqual(c.Spec, old.Spec) {
+					origin = cel.Stored
+				}
+				return validateClassSpec(&c.Spec, origin)
+			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.DeviceClass]{
 			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
@@ -30,4 +45,18 @@ func deviceClass() *registry.Kind {
 			}),
 		}.Untyped(),
 	}
+}
+
+// validateClassSpec validates the spec of a class; origin says where its expressions come from.
+func validateClassSpec(s *resourcev1.DeviceClassSpec, origin cel.Origin) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := (&selectors{origin: origin}).validate(s.Selectors, path.Child("selectors"))
+	errs = append(errs, validateSize(len(s.Config), resourcev1.DeviceConfigMaxSize, path.Child("config"))...)
+	for i := range s.Config {
+		errs = append(errs, validateConfiguration(&s.Config[i].DeviceConfiguration, path.Child("config").Index(i))...)
+	}
+	if name := s.ExtendedResourceName; name != nil && !core.IsExtendedResource(*name) {
+		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
+	}
+	return errs
 }

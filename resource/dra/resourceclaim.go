@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
@@ -35,6 +36,9 @@ func resourceClaim() *registry.Kind {
 			Spec:            func(c *resourcev1.ResourceClaim) any { return &c.Spec },
 			Status:          func(c *resourcev1.ResourceClaim) any { return &c.Status },
 			StatusKeepsMeta: true,
+			Validate: func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+				return validateClaimSpec(&c.Spec, cel.New, field.NewPath("spec"))
+			},
 			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
 			},

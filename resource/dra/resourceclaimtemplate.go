@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/cel"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
@@ -26,8 +27,12 @@ func resourceClaimTemplate() *registry.Kind {
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaimTemplate]{
 			Spec: func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
+			Validate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+				return validateTemplateSpec(&t.Spec, cel.New)
+			},
 			ValidateUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-				return declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
+				errs := declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
+				return append(errs, validateTemplateSpec(&t.Spec, cel.Stored)...)
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
@@ -37,4 +42,11 @@ func resourceClaimTemplate() *registry.Kind {
 			}),
 		}.Untyped(),
 	}
+}
+
+// validateTemplateSpec validates what claims are made of; origin says where the expressions come from.
+func validateTemplateSpec(s *resourcev1.ResourceClaimTemplateSpec, origin cel.Origin) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := core.ValidateTemplateMetadata(&s.ObjectMeta, path.Child("metadata"))
+	return append(errs, validateClaimSpec(&s.Spec, origin, path.Child("spec"))...)
 }
