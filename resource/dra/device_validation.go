@@ -59,11 +59,12 @@ func validateSubdomain(name string, path *field.Path) field.ErrorList {
 	return invalid(path, name, names.IsDNS1123Subdomain(name))
 }
 
+// validateDriver validates the name of a driver, a subdomain that may have upper case letters.
 func validateDriver(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := validateSubdomain(name, path)
+	errs := invalid(path, name, names.IsDNS1123Subdomain(strings.ToLower(name)))
 	if len(name) > resourcev1.DriverNameMaxLength {
 		errs = append(errs, field.TooLong(path, "", resourcev1.DriverNameMaxLength))
 	}
@@ -101,9 +102,8 @@ func validateAttributeName(name resourcev1.QualifiedName, path *field.Path) (err
 			return append(errs, field.Invalid(path, "", "the name must not be empty"))
 		}
 		return append(errs, validateIdentifier(parts[1], path)...)
-	default:
-		return field.ErrorList{field.Invalid(path, name, "must be a name or a domain and a name separated by a slash")}
 	}
+	return nil // kube-apiserver accepts other numbers of slashes
 }
 
 func validateDomain(name string, path *field.Path) field.ErrorList {

@@ -5,6 +5,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -23,7 +24,7 @@ func deviceClass() *registry.Kind {
 		Versions: []registry.Version{declare.Version[resourcev1.DeviceClass]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "deviceclasses"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Metadata: registry.Metadata{ValidateName: validateClassName, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
 			Spec:       func(c *resourcev1.DeviceClass) any { return &c.Spec },
 			Generation: true,
@@ -59,4 +60,13 @@ func validateClassSpec(s *resourcev1.DeviceClassSpec, origin cel.Origin) field.E
 		errs = append(errs, field.Invalid(path.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
 	}
 	return errs
+}
+
+// validateClassName validates a name by the newer rules of kube-apiserver, which count bytes. They do not concern the
+// beginning of a generated name.
+func validateClassName(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return content.IsDNS1123Subdomain(name)
 }

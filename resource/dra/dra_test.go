@@ -7,3 +7,5 @@ import (
 )
 
 func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(), kindtest.Options{}) }
+
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }

@@ -44,24 +44,28 @@ func resourceSlice() *registry.Kind {
 		Strategy: registry.Strategy[*resourcev1.ResourceSlice]{
 			Spec: func(s *resourcev1.ResourceSlice) any { return &s.Spec },
 			// The generation is set here, because the comparison uses the slice as the client
-			// has sent it, before the mappings are removed.
+			// has sent it, before fields of disabled features are removed.
 			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
 				s.Generation = 1
-				dropNodeAllocatableMappings(s)
+				dropDisabled(s)
 			},
 			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
 				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 					s.Generation = old.Generation + 1
 				}
-				if !hasMappings(old) {
-					dropNodeAllocatableMappings(s)
+				if !usesDisabled(old) {
+					dropDisabled(s)
 				}
+			},
+			Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+				return validateSliceSpec(&s.Spec)
 			},
 			ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
 				path := field.NewPath("spec")
 				errs := declare.Immutable(s.Spec.Driver, old.Spec.Driver, path.Child("driver"))
 				errs = append(errs, declare.Immutable(s.Spec.Pool.Name, old.Spec.Pool.Name, path.Child("pool", "name"))...)
-				return append(errs, declare.Immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+				errs = append(errs, declare.Immutable(s.Spec.NodeName, old.Spec.NodeName, path.Child("nodeName"))...)
+				return append(errs, validateSliceSpec(&s.Spec)...)
 			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceSlice]{
@@ -83,21 +87,31 @@ func resourceSlice() *registry.Kind {
 	}
 }
 
-// nodeAllocatableResourceMappings belong to a feature that is off.
-
-// hasMappings reports whether a device has nodeAllocatableResourceMappings, which belong to a
-// disabled feature.
-func hasMappings(s *resourcev1.ResourceSlice) bool {
+// usesDisabled reports whether a device has fields of features that are off: node-allocatable resources, and attributes
+// with lists of values.
+func usesDisabled(s *resourcev1.ResourceSlice) bool {
 	for i := range s.Spec.Devices {
-		if s.Spec.Devices[i].NodeAllocatableResourceMappings != nil {
+		d := &s.Spec.Devices[i]
+		if d.NodeAllocatableResourceMappings != nil {
 			return true
+		}
+		for _, a := range d.Attributes {
+			if a.IntValues != nil || a.BoolValues != nil || a.StringValues != nil || a.VersionValues != nil {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-func dropNodeAllocatableMappings(s *resourcev1.ResourceSlice) {
+// dropDisabled removes these fields.
+func dropDisabled(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
-		s.Spec.Devices[i].NodeAllocatableResourceMappings = nil
+		d := &s.Spec.Devices[i]
+		d.NodeAllocatableResourceMappings = nil
+		for name, a := range d.Attributes {
+			a.IntValues, a.BoolValues, a.StringValues, a.VersionValues = nil, nil, nil, nil
+			d.Attributes[name] = a
+		}
 	}
 }
