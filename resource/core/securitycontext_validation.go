@@ -237,24 +237,19 @@ func validateSysctls(list []corev1.Sysctl, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateHostPorts requires that host port and container port are equal in the host's
-// network.
-func (p *podValidator) validateHostPorts(path *field.Path) field.ErrorList {
+// validateHostPorts requires that host port and container port of containers are equal in the host's network. In a pod
+// template the host port may be missing: it is set when the pod is created.
+func (p *podValidator) validateHostPorts(path *field.Path) (errs field.ErrorList) {
 	if !p.spec.HostNetwork {
 		return nil
 	}
-	var errs field.ErrorList
-	for _, part := range []struct {
-		name string
-		list []corev1.Container
-	}{{"containers", p.spec.Containers}, {"initContainers", p.spec.InitContainers}} {
-		for i := range part.list {
-			for j, port := range part.list[i].Ports {
-				if port.HostPort != port.ContainerPort {
-					at := path.Child(part.name).Index(i).Child("ports").Index(j).Child("hostPort")
-					errs = append(errs, field.Invalid(at, port.HostPort, "must match `containerPort` when `hostNetwork` is true"))
-				}
+	for i := range p.spec.Containers {
+		for j, port := range p.spec.Containers[i].Ports {
+			if port.HostPort == port.ContainerPort || port.HostPort == 0 && !p.pod {
+				continue
 			}
+			at := path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort")
+			errs = append(errs, field.Invalid(at, port.HostPort, "must match `containerPort` when `hostNetwork` is true"))
 		}
 	}
 	return errs
