@@ -186,6 +186,16 @@ func TestMutatingPolicyParameters(t *testing.T) {
 		"may not mutate atomic arrays, maps or structs: .atomic"}})
 }
 
+// TestPoliciesSeeTheNamespaceOfUpdates sends an update whose body does not name the namespace.
+func TestPoliciesSeeTheNamespaceOfUpdates(t *testing.T) {
+	s := start(t, testConfig(t))
+	runAdmissionSteps(t, s, mutatingSteps("p", "", "configmaps", apply("Object{data: {'k': object.metadata.namespace}}"), ""))
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminConfigMaps, `{"metadata":{"name":"x"}}`, http.StatusCreated, `"k":"default"`},
+		{"PUT", adminConfigMaps + "/x", `{"metadata":{"name":"x"}}`, http.StatusOK, `"k":"default"`},
+	})
+}
+
 // TestMutatingPolicyCosts checks that the cost of an expression is bounded.
 func TestMutatingPolicyCosts(t *testing.T) {
 	s := start(t, testConfig(t))

@@ -98,9 +98,13 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	return err
 }
 
-// make makes the new object, or the body of a Post.
+// make makes the new object, or the body of a Post. That of an update is in the namespace of the request before admission
+// sees it, although a client need not send the namespace.
 func (a *attempt) make(ctx context.Context) (err error) {
 	a.obj, err = a.Make(ctx, a.current)
+	if err == nil && a.verb&(Update|Scale) != 0 && a.Target.Kind.Namespaced && a.obj.GetNamespace() == "" {
+		a.obj.SetNamespace(a.Namespace)
+	}
 	return err
 }
 
