@@ -4,6 +4,7 @@
 package jsonpatch
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,6 +44,39 @@ func Decode(body []byte) (Patch, error) {
 	operations, err := library.DecodePatch(body)
 	completeWholeDocument(operations)
 	return Patch{operations: operations, size: len(body)}, err
+}
+
+// Operation is one operation of a patch that the server makes itself.
+type Operation struct {
+	Op, Path, From string
+	// Value is JSON, nil for an operation without a value. It may be kept.
+	Value []byte
+}
+
+// New returns a patch of operations. Unlike the library's decoder it tells the value null from no value.
+func New(list []Operation) (Patch, error) {
+	p := Patch{operations: make(library.Patch, len(list))}
+	for i, o := range list {
+		op := library.Operation{}
+		for name, text := range map[string]string{"op": o.Op, "path": o.Path, "from": o.From} {
+			if name == "from" && text == "" {
+				continue
+			}
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return Patch{}, err
+			}
+			op[name] = (*json.RawMessage)(&quoted)
+			p.size += len(quoted)
+		}
+		if o.Value != nil {
+			op["value"] = (*json.RawMessage)(&o.Value)
+			p.size += len(o.Value)
+		}
+		p.operations[i] = op
+	}
+	completeWholeDocument(p.operations)
+	return p, nil
 }
 
 // Len returns the number of operations.

@@ -56,3 +56,29 @@ func TestDeepPathsAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNew checks that a patch of operations tells the value null from no value.
+func TestNew(t *testing.T) {
+	for _, c := range []struct {
+		operation  Operation
+		want       string
+		testFailed bool
+	}{
+		{Operation{Op: "add", Path: "/b\"\n", Value: []byte("null")}, `{"a":1,"b\"\n":null}`, false},
+		{Operation{Op: "move", From: "/a", Path: "/b"}, `{"b":1}`, false},
+		{Operation{Op: "test", Path: "/a", Value: []byte("1")}, `{"a":1}`, false},
+		{Operation{Op: "test", Path: "/b"}, `{"a":1}`, false},
+		{Operation{Op: "test", Path: "/b", Value: []byte("null")}, "", true},
+		{Operation{Op: "test", Path: "", Value: []byte("null")}, "", true},
+		{Operation{Op: "test"}, "", true}, // the library panics without a value
+	} {
+		p, err := New([]Operation{c.operation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Apply([]byte(`{"a":1}`))
+		if string(got) != c.want || IsTestFailed(err) != c.testFailed {
+			t.Errorf("%+v: %s %v", c.operation, got, err)
+		}
+	}
+}
