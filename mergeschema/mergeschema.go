@@ -45,8 +45,10 @@ type Converter struct{}
 
 var _ managedfields.TypeConverter = Converter{}
 
-// unknown is a converter without kinds. The packages of managedfields recognize its error as that of a version that is
-// not served any more.
+// Unknown returns a converter without kinds. The packages of managedfields recognize its error as that of a version that
+// is not served any more.
+func Unknown() managedfields.TypeConverter { return unknown() }
+
 var unknown = sync.OnceValue(func() managedfields.TypeConverter {
 	c, err := managedfields.NewTypeConverter(nil, false)
 	if err != nil {

@@ -25,7 +25,7 @@ type admissionStep struct {
 }
 
 // runAdmissionSteps sends requests as the administrator.
-func runAdmissionSteps(t *testing.T, s *Server, steps []admissionStep) {
+func runAdmissionSteps(t testing.TB, s *Server, steps []admissionStep) {
 	t.Helper()
 	for _, step := range steps {
 		r := httptest.NewRequest(step.method, step.path, strings.NewReader(step.body))

@@ -149,14 +149,18 @@ func (v *Versions) Document(
 	return scheme.AppendJSONObject(nil, scheme.JSONHead(names.Kind), item), nil
 }
 
-// Types returns the merge schema of the objects of a write in the version of names.
+// Types returns the merge schema of the objects of a write in the version of names. As in kube-apiserver, bodies of
+// subresources have none if their kind is of another API group or version than the resource (autoscaling/v1 Scale).
 func (v *Versions) Types(ctx context.Context, names admission.Names) (managedfields.TypeConverter, error) {
 	served, done, err := v.open(ctx, names.Resource)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if names.Kind == served.GVK && served.Kind.Types != nil {
+	switch {
+	case names.Kind.GroupVersion() != names.Resource.GroupVersion():
+		return mergeschema.Unknown(), nil
+	case names.Kind == served.GVK && served.Kind.Types != nil:
 		return served.Kind.Types, nil
 	}
 	return mergeschema.Converter{}, nil

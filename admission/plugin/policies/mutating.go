@@ -84,18 +84,23 @@ func (p *Plugins) mutate(ctx context.Context, a *admission.Attributes) error {
 	if err != nil || len(policies) == 0 || a.Operation == admission.Delete || exempt(a) {
 		return err
 	}
-	m := mutating{view: view{Plugins: p, a: a}}
+	var m *mutating // made for the first policy that concerns the write
 	for _, one := range policies {
-		err := m.choose(ctx, one, func(b *binding, err error) { m.misconfigured(one.policy, b, err) },
-			func(b *binding, names admission.Names, params []registry.Object) error {
-				for _, param := range params {
-					m.invocations = append(m.invocations, invocation{one.policy, b, names, param})
-				}
-				return nil
-			})
+		names, ok, err := p.concerns(ctx, one.policy, a)
+		if err == nil && !ok {
+			continue
+		}
+		if m == nil {
+			m = &mutating{view: view{Plugins: p, a: a}}
+		}
 		if err != nil {
+			m.misconfigured(one.policy, nil, err)
+		} else if err := m.collect(ctx, one, names); err != nil {
 			return err
 		}
+	}
+	if m == nil {
+		return nil
 	}
 	if len(m.invocations) > 0 {
 		if err := m.invokeAll(ctx); err != nil {
@@ -103,6 +108,17 @@ func (p *Plugins) mutate(ctx context.Context, a *admission.Attributes) error {
 		}
 	}
 	return m.refusal()
+}
+
+// collect adds the invocations of a policy that concerns the write.
+func (m *mutating) collect(ctx context.Context, one *bound, names admission.Names) error {
+	return m.choose(ctx, one, func(b *binding, err error) { m.misconfigured(one.policy, b, err) },
+		func(b *binding, params []registry.Object) error {
+			for _, param := range params {
+				m.invocations = append(m.invocations, invocation{one.policy, b, names, param})
+			}
+			return nil
+		})
 }
 
 // misconfigured refuses the write because a policy, or one of its bindings, cannot be used.

@@ -19,25 +19,13 @@ import (
 	"github.com/keelson-dev/keelson/scheme/jsonpatch"
 )
 
-// operation is one operation of a JSON patch.
-type operation struct {
-	Op    string          `json:"op"`
-	Path  string          `json:"path"`
-	From  string          `json:"from,omitempty"`
-	Value json.RawMessage `json:"value,omitempty"`
-}
-
 // applyOperations applies a JSON patch, whose operations are the value of the expression.
 func applyOperations(ctx context.Context, m *mutating, names admission.Names, value ref.Val) error {
 	operations, err := operationsOf(value)
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(operations)
-	if err != nil {
-		return fmt.Errorf("failed to create JSON patch: %w", err)
-	}
-	patch, err := jsonpatch.Decode(body)
+	patch, err := jsonpatch.New(operations)
 	if err != nil {
 		return fmt.Errorf("failed to create JSON patch: %w", err)
 	}
@@ -59,12 +47,12 @@ func applyOperations(ctx context.Context, m *mutating, names admission.Names, va
 }
 
 // operationsOf returns the operations that an expression has made.
-func operationsOf(value ref.Val) ([]operation, error) {
+func operationsOf(value ref.Val) ([]jsonpatch.Operation, error) {
 	list, ok := value.(traits.Lister)
 	if !ok { // the type of the expression was checked
 		return nil, errors.New("type mismatch: JSONPatchType.expression should evaluate to array")
 	}
-	out := []operation{}
+	out := []jsonpatch.Operation{}
 	for it := list.Iterator(); it.HasNext() == types.True; {
 		element := it.Next()
 		made, ok := element.(*celmutation.JSONPatchVal)
@@ -72,7 +60,7 @@ func operationsOf(value ref.Val) ([]operation, error) {
 			return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, "+
 				"got element of %T", element)
 		}
-		op := operation{Op: made.Op, Path: made.Path, From: made.From}
+		op := jsonpatch.Operation{Op: made.Op, Path: made.Path, From: made.From}
 		if made.Val != nil {
 			var err error
 			if op.Value, err = jsonOf(made.Val); err != nil {

@@ -36,11 +36,23 @@ func (p *Plugins) validate(ctx context.Context, a *admission.Attributes) error {
 	if err != nil || len(policies) == 0 || exempt(a) {
 		return err
 	}
-	j := judgement{view: view{Plugins: p, a: a}}
+	var j *judgement // made for the first policy that concerns the write
 	for _, one := range policies {
-		if err := j.judge(ctx, one); err != nil {
+		names, ok, err := p.concerns(ctx, one.policy, a)
+		if err == nil && !ok {
+			continue
+		}
+		if j == nil {
+			j = &judgement{view: view{Plugins: p, a: a}}
+		}
+		if err != nil {
+			j.misconfigured(one.policy, nil, err)
+		} else if err := j.judge(ctx, one, names); err != nil {
 			return err
 		}
+	}
+	if j == nil {
+		return nil
 	}
 	return j.denied.status(a)
 }
@@ -96,12 +108,12 @@ func (j *judgement) misconfigured(p *policy, b *binding, err error) {
 	}
 }
 
-// judge judges the write by one policy and its bindings.
-func (j *judgement) judge(ctx context.Context, one *bound) error {
+// judge judges the write by a policy that concerns it and its bindings.
+func (j *judgement) judge(ctx context.Context, one *bound, names admission.Names) error {
 	p := one.policy
 	annotations := annotations{}
 	err := j.choose(ctx, one, func(b *binding, err error) { j.misconfigured(p, b, err) },
-		func(b *binding, names admission.Names, params []registry.Object) error {
+		func(b *binding, params []registry.Object) error {
 			if len(params) == 0 {
 				return nil
 			}

@@ -31,25 +31,22 @@ type seenWrite struct {
 	object int
 }
 
-// choose finds the bindings of a policy that concern the write. It calls use for each of them, with the names by which
-// the write matched the policy and the parameters to evaluate the policy with, one after the other. It calls unusable if
-// the policy cannot be used (the binding is nil then), or one of its bindings. An error of use ends the search.
+// concerns returns whether a policy concerns a write whatever its bindings say, and by which names of its kind and
+// resource.
+func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attributes) (admission.Names, bool, error) {
+	if one.err != nil {
+		return admission.Names{}, false, one.err
+	}
+	return p.matcher.Match(ctx, one.criteria, a)
+}
+
+// choose finds the bindings that concern the write, of a policy that does so by names. It calls use for each of them,
+// with the parameters to evaluate the policy with, one after the other. It calls unusable if the policy cannot be used (the
+// binding is nil then), or one of its bindings. An error of use ends the search.
 func (v *view) choose(
-	ctx context.Context, one *bound, unusable func(*binding, error),
-	use func(*binding, admission.Names, []registry.Object) error,
+	ctx context.Context, one *bound, unusable func(*binding, error), use func(*binding, []registry.Object) error,
 ) error {
 	p := one.policy
-	if p.err != nil {
-		unusable(nil, p.err)
-		return nil
-	}
-	names, ok, err := v.matcher.Match(ctx, p.criteria, v.a)
-	if err != nil || !ok {
-		if err != nil {
-			unusable(nil, err)
-		}
-		return nil
-	}
 	params, done, err := v.openParameters(ctx, p.params)
 	if err != nil {
 		unusable(nil, err)
@@ -70,7 +67,7 @@ func (v *view) choose(
 		}
 		if err != nil {
 			unusable(b, err)
-		} else if err := use(b, names, found); err != nil {
+		} else if err := use(b, found); err != nil {
 			return err
 		}
 	}
