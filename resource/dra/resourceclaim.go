@@ -42,6 +42,9 @@ func resourceClaim() *registry.Kind {
 			ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 				return declare.Immutable(c.Spec, old.Spec, field.NewPath("spec"))
 			},
+			ValidateStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+				return validateClaimStatus(c, old)
+			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaim]{
 			Columns: []metav1.TableColumnDefinition{

@@ -2,6 +2,7 @@ package dra
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -175,7 +176,7 @@ func validateDevice(d *resourcev1.Device, perDevice bool, path *field.Path) fiel
 	errs = append(errs, validateList(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice,
 		path.Child("consumesCounters"), func(c *resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
 		validateConsumption)...)
-	return append(errs, validateBindingConditions(d, path)...)
+	return append(errs, validateBindingConditions(d.BindingConditions, d.BindingFailureConditions, path)...)
 }
 
 func validateConsumption(c *resourcev1.DeviceCounterConsumption, path *field.Path) field.ErrorList {
@@ -230,29 +231,24 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 	return errs
 }
 
-// validateBindingConditions validates the conditions that a device must have, or must not have, before a pod is bound.
-func validateBindingConditions(d *resourcev1.Device, path *field.Path) field.ErrorList {
-	wanted, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
+// validateBindingConditions validates the conditions that a device must have, and those that it must not have, before a
+// pod is bound to it.
+func validateBindingConditions(wanted, failures []string, path *field.Path) field.ErrorList {
+	at, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	validate := func(c *string, at *field.Path) field.ErrorList { return invalid(at, *c, names.IsLabelKey(*c)) }
-	errs := validateList(d.BindingConditions, resourcev1.BindingConditionsMaxSize, wanted, itself, validate)
-	errs = append(errs, validateList(d.BindingFailureConditions, resourcev1.BindingFailureConditionsMaxSize, failed, itself,
-		validate)...)
-	for i, c := range d.BindingFailureConditions {
-		for _, w := range d.BindingConditions {
-			if c == w {
-				errs = append(errs, field.Invalid(failed.Index(i), c,
-					"bindingFailureConditions must not overlap with bindingConditions"))
-				break
-			}
+	errs := validateList(wanted, resourcev1.BindingConditionsMaxSize, at, itself, validate)
+	errs = append(errs, validateList(failures, resourcev1.BindingFailureConditionsMaxSize, failed, itself, validate)...)
+	for i, c := range failures {
+		if slices.Contains(wanted, c) {
+			errs = append(errs, field.Invalid(failed.Index(i), c,
+				"bindingFailureConditions must not overlap with bindingConditions"))
 		}
 	}
 	switch {
-	case len(d.BindingConditions) == 0 && len(d.BindingFailureConditions) > 0:
-		errs = append(errs, field.Invalid(wanted, d.BindingConditions,
-			"bindingConditions are required to use bindingFailureConditions"))
-	case len(d.BindingConditions) > 0 && len(d.BindingFailureConditions) == 0:
-		errs = append(errs, field.Invalid(failed, d.BindingFailureConditions,
-			"bindingFailureConditions are required to use bindingConditions"))
+	case len(wanted) == 0 && len(failures) > 0:
+		errs = append(errs, field.Invalid(at, wanted, "bindingConditions are required to use bindingFailureConditions"))
+	case len(wanted) > 0 && len(failures) == 0:
+		errs = append(errs, field.Invalid(failed, failures, "bindingFailureConditions are required to use bindingConditions"))
 	}
 	return errs
 }
