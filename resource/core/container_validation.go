@@ -38,7 +38,7 @@ func (p *podValidator) validateContainers(path *field.Path) field.ErrorList {
 		errs = append(errs, p.validateContainer(c, at)...)
 		errs = append(errs, uniqueName(names, c.Name, at)...)
 		errs = append(errs, p.validateHooks(c, at)...)
-		errs = append(errs, p.validateContainerRestart(c, at)...)
+		errs = append(errs, p.validateContainerRestart(c, at, true)...)
 	}
 	return append(errs, hostPortConflicts(p.spec.Containers, path)...)
 }
@@ -57,14 +57,16 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 	for i := range p.spec.Containers {
 		names.Insert(p.spec.Containers[i].Name)
 	}
+	unnamed := names.Has("")
 	for i := range p.spec.InitContainers {
 		c, at := &p.spec.InitContainers[i], path.Index(i)
 		errs = append(errs, p.validateContainer(c, at)...)
-		if c.Name != "" {
-			errs = append(errs, uniqueName(names, c.Name, at)...)
+		errs = append(errs, uniqueName(names, c.Name, at)...)
+		if c.Name == "" && !unnamed {
+			names.Delete("") // the names of init containers are only compared if they have one
 		}
 		errs = append(errs, hostPortConflicts(p.spec.InitContainers[i:i+1], path)...)
-		errs = append(errs, p.validateContainerRestart(c, at)...)
+		errs = append(errs, p.validateContainerRestart(c, at, false)...)
 		if isSidecar(c) {
 			errs = append(errs, p.validateHooks(c, at)...)
 			continue
@@ -141,16 +143,23 @@ func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) fiel
 	return errs
 }
 
-func (p *podValidator) validateContainerRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+// validateContainerRestart validates the restart policy of a container and its rules. kube-apiserver does not look at
+// the rules of an init container without a policy: looseRules says whether it looks at such rules.
+func (p *podValidator) validateContainerRestart(
+	c *corev1.Container, path *field.Path, looseRules bool,
+) field.ErrorList {
 	policy := path.Child("restartPolicy")
-	if c.RestartPolicy == nil {
-		if len(c.RestartPolicyRules) > 0 {
-			return field.ErrorList{field.Required(policy, "must specify restartPolicy when restart rules are used")}
-		}
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) == 0 {
 		return nil
 	}
-	errs := oneOf(policy, *c.RestartPolicy, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever,
-		corev1.ContainerRestartPolicyOnFailure)
+	errs := optionalOneOf(policy, c.RestartPolicy, corev1.ContainerRestartPolicyAlways,
+		corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
+	if c.RestartPolicy == nil {
+		errs = append(errs, field.Required(policy, "must specify restartPolicy when restart rules are used"))
+		if !looseRules {
+			return errs
+		}
+	}
 	const most = 20
 	rules := path.Child("restartPolicyRules")
 	if len(c.RestartPolicyRules) > most {
@@ -342,9 +351,10 @@ func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePol
 func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := sets.New[string]()
-	devices := sets.New[string]()
+	devices, deviceNames := sets.New[string](), sets.New[string]()
 	for _, d := range c.VolumeDevices {
 		devices.Insert(d.DevicePath)
+		deviceNames.Insert(d.Name)
 	}
 	for i := range c.VolumeMounts {
 		m, at := &c.VolumeMounts[i], path.Index(i)
@@ -357,6 +367,9 @@ func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) fie
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		paths.Insert(m.MountPath)
+		if deviceNames.Has(m.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
+		}
 		if devices.Has(m.MountPath) {
 			errs = append(errs,
 				field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
@@ -415,9 +428,10 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths, names := sets.New[string](), sets.New[string]()
-	mounted := sets.New[string]()
+	mounted, mountedNames := sets.New[string](), sets.New[string]()
 	for _, m := range c.VolumeMounts {
 		mounted.Insert(m.MountPath)
+		mountedNames.Insert(m.Name)
 	}
 	for i, d := range c.VolumeDevices {
 		at := path.Index(i)
@@ -439,6 +453,9 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 		}
 		if paths.Has(d.DevicePath) {
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
+		}
+		if mountedNames.Has(d.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
 		if mounted.Has(d.DevicePath) {
 			errs = append(errs,

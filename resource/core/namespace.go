@@ -25,7 +25,7 @@ func namespaces() *registry.Kind {
 			Package: "core", Resource: "namespaces", Singular: "namespace", Name: "Namespace",
 			ShortNames: []string{"ns"},
 		},
-		Versions: onlyV1[corev1.Namespace](labelNamespace),
+		Versions: onlyV1[corev1.Namespace](defaultNamespace),
 		Storage:  registry.Storage{Version: "v1", Path: "namespaces"},
 		Requests: registry.Requests{
 			// Namespaces have no deletecollection.
@@ -97,6 +97,11 @@ func refuseProtectedNamespace(_ context.Context, n *corev1.Namespace) error {
 	return apierrors.NewForbidden(corev1.Resource("namespaces"), n.Name, errors.New("this namespace may not be deleted"))
 }
 
+func defaultNamespace(n *corev1.Namespace) {
+	labelNamespace(n)
+	setDefault(&n.Status.Phase, corev1.NamespaceActive)
+}
+
 // labelNamespace sets the label with the namespace's own name, which label selectors use.
 func labelNamespace(n *corev1.Namespace) {
 	if n.Name == "" {
@@ -128,7 +133,7 @@ func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 	for _, problem := range names.IsLabelKey(name) {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
-	if len(errs) == 0 && !strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
+	if !strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
 		name != metav1.FinalizerOrphanDependents && name != metav1.FinalizerDeleteDependents {
 		errs = append(errs, field.Invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
 	}

@@ -180,7 +180,7 @@ func persistentVolumeClaims() *registry.Kind {
 				syncDataSources(&c.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
-				if r := old.Spec.DataSourceRef; r == nil || r.Namespace == nil {
+				if !inOtherNamespace(old.Spec.DataSourceRef) {
 					dropCrossNamespaceDataSource(&c.Spec)
 				}
 				if old.Spec.DataSource == nil && old.Spec.DataSourceRef == nil {
@@ -193,6 +193,9 @@ func persistentVolumeClaims() *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, o, old *corev1.PersistentVolumeClaim) field.ErrorList {
 				return validatePersistentVolumeClaimUpdate(o, old)
+			},
+			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+				return validatePersistentVolumeClaimStatus(c)
 			},
 			Warn: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
 				return persistentVolumeClaimWarnings(c)
@@ -227,9 +230,13 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 // dropCrossNamespaceDataSource removes a data source in another namespace, because that
 // feature is disabled.
 func dropCrossNamespaceDataSource(s *corev1.PersistentVolumeClaimSpec) {
-	if s.DataSourceRef != nil && s.DataSourceRef.Namespace != nil {
+	if inOtherNamespace(s.DataSourceRef) {
 		s.DataSourceRef = nil
 	}
+}
+
+func inOtherNamespace(r *corev1.TypedObjectReference) bool {
+	return r != nil && r.Namespace != nil && *r.Namespace != ""
 }
 
 // dropUnsupportedDataSource removes a dataSource that is neither a claim nor a snapshot. This
@@ -257,7 +264,7 @@ func syncDataSources(s *corev1.PersistentVolumeClaimSpec) {
 	case s.DataSource != nil && s.DataSourceRef == nil:
 		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind,
 			Name: s.DataSource.Name}
-	case s.DataSource == nil && s.DataSourceRef != nil && s.DataSourceRef.Namespace == nil:
+	case s.DataSource == nil && s.DataSourceRef != nil && !inOtherNamespace(s.DataSourceRef):
 		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind,
 			Name: s.DataSourceRef.Name}
 	}

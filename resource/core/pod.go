@@ -87,7 +87,7 @@ func podSubresources() []registry.Subresource {
 		{Name: "attach", GVK: v1.WithKind("PodAttachOptions"), Verbs: streamVerbs, Unserved: true, Connect: true},
 		bindingSubresource("binding"),
 		{Name: "ephemeralcontainers", Verbs: statusVerbs, Update: &registry.UpdatePart{
-			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers, Unconditional: true,
+			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
 		}},
 		{
 			Name: "eviction", GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Verbs: []string{"create"},

@@ -59,7 +59,7 @@ func TestMirrorPods(t *testing.T) {
 			t.Errorf("claims, %s: %v", name, errs)
 		}
 	}
-	if errs := validateEphemeralContainers(ctx, pod("n", marked), pod("n", marked)); !has(errs,
+	if errs := validateEphemeralContainersUpdate(ctx, pod("n", marked), pod("n", marked)); !has(errs,
 		"static pods do not support ephemeral containers") {
 		t.Errorf("ephemeral containers: %v", errs)
 	}

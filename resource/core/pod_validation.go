@@ -257,82 +257,13 @@ func validateTerminatedContainers(
 	return errs
 }
 
-func validateEphemeralContainers(_ context.Context, obj, old registry.Object) field.ErrorList {
-	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
-	if isMirrorPod(before) {
-		return field.ErrorList{staticPodForbidden("static pods do not support ephemeral containers")}
-	}
-	path := field.NewPath("spec", "ephemeralContainers")
-	names, taken := map[string]*corev1.EphemeralContainer{}, map[string]bool{}
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for _, c := range list {
-			taken[c.Name] = true
-		}
-	}
-	var errs field.ErrorList
-	for i := range p.Spec.EphemeralContainers {
-		c, at := &p.Spec.EphemeralContainers[i], path.Index(i)
-		switch target := c.TargetContainerName; {
-		case taken[c.Name]:
-			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-		case target != "" && !podHasContainer(p, target):
-			errs = append(errs, field.NotFound(at.Child("targetContainerName"), target))
-		}
-		taken[c.Name], names[c.Name] = true, c
-		errs = append(errs, validateEphemeralFields(c, at)...)
-	}
-	for i := range before.Spec.EphemeralContainers {
-		c := &before.Spec.EphemeralContainers[i]
-		if now := names[c.Name]; now == nil {
-			errs = append(errs,
-				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", c.Name)))
-		} else if !equality.Semantic.DeepEqual(now, c) {
-			errs = append(errs,
-				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", c.Name)))
-		}
-	}
-	return errs
-}
-
-func podHasContainer(p *corev1.Pod, name string) bool {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		for _, c := range list {
-			if c.Name == name {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"ports", len(c.Ports) > 0},
-		{"livenessProbe", c.LivenessProbe != nil},
-		{"readinessProbe", c.ReadinessProbe != nil},
-		{"startupProbe", c.StartupProbe != nil},
-		{"lifecycle", c.Lifecycle != nil},
-		{"resources", len(c.Resources.Limits) > 0 || len(c.Resources.Requests) > 0 || len(c.Resources.Claims) > 0},
-		{"resizePolicy", len(c.ResizePolicy) > 0},
-	} {
-		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), "cannot be set for an Ephemeral Container"))
-		}
-	}
-	return errs
-}
-
 func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList {
 	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
-	if isMirrorPod(before) {
-		return field.ErrorList{staticPodForbidden("static pods cannot be resized")}
-	}
 	path := field.NewPath("spec")
-	var errs field.ErrorList
+	errs := append(validatePodSpec(&p.Spec, p.Name, true, path), validateMirrorPod(p)...)
+	if isMirrorPod(before) {
+		return append(errs, staticPodForbidden("static pods cannot be resized"))
+	}
 	if qosClass(&p.Spec) != before.Status.QOSClass {
 		errs = append(errs,
 			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
@@ -349,7 +280,6 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	} {
 		for i := range part.is {
 			at := path.Child(part.name).Index(i).Child("resources")
-			errs = append(errs, validateRequestsWithinLimits(&part.is[i].Resources, at)...)
 			errs = append(errs,
 				validateNotRemoved(part.is[i].Resources.Limits, part.was[i].Resources.Limits, at.Child("limits"),
 					"resource limits cannot be removed")...)
@@ -362,18 +292,6 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	}
 	if len(errs) == 0 && !equality.Semantic.DeepEqual(same, &before.Spec) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable"))
-	}
-	return errs
-}
-
-func validateRequestsWithinLimits(r *corev1.ResourceRequirements, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for name, q := range r.Requests {
-		if limit, ok := r.Limits[name]; ok && q.Cmp(limit) > 0 {
-			errs = append(errs,
-				field.Invalid(path.Child("requests"), q.String(),
-					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
-		}
 	}
 	return errs
 }

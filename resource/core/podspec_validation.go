@@ -19,14 +19,18 @@ import (
 // ValidatePodTemplateSpec validates the pod template of a workload, with its labels and
 // annotations.
 func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
-	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
+	errs := validateTemplateMetadata(t, path)
 	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs,
 			field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
 	return errs
+}
+
+func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
+	return append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
 }
 
 // validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
@@ -38,6 +42,7 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 	errs = append(errs, p.validateClaims(path.Child("resourceClaims"))...)
 	errs = append(errs, p.validateContainers(path.Child("containers"))...)
 	errs = append(errs, p.validateInitContainers(path.Child("initContainers"))...)
+	errs = append(errs, p.validateEphemeralContainers(path.Child("ephemeralContainers"))...)
 	errs = append(errs,
 		oneOf(path.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure,
 			corev1.RestartPolicyNever)...)
@@ -257,6 +262,9 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 		return nil
 	}
 	errs := ValidateResourceRequirements(r, p.claims, path)
+	if r.Claims != nil {
+		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
+	}
 	together := AggregateContainerResources(p.spec,
 		func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests })
 	for _, name := range sortedResources(r.Requests) {

@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"maps"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 func replicationControllers() *registry.Kind {
@@ -24,6 +27,7 @@ func replicationControllers() *registry.Kind {
 		Versions: onlyV1[corev1.ReplicationController](defaultReplicationController),
 		Storage:  registry.Storage{Version: "v1", Path: "controllers"},
 		Requests: registry.Requests{UnconditionalUpdate: true, DefaultOrphan: true},
+		Metadata: registry.Metadata{ValidateName: validateReplicationControllerName},
 		Subresources: []registry.Subresource{
 			{
 				Name: "scale", Verbs: statusVerbs, GVK: autoscalingv1.SchemeGroupVersion.WithKind("Scale"),
@@ -57,6 +61,9 @@ func replicationControllers() *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
 				return validateReplicationController(c)
+			},
+			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
+				return validateReplicationControllerStatus(&c.Status, field.NewPath("status"))
 			},
 			Warn: warnReplicationController,
 		}.Untyped(),
@@ -118,4 +125,16 @@ func replicationControllerCells(c *corev1.ReplicationController) ([]any, []metav
 		c.Name, int64(desired), int64(current), int64(c.Status.ReadyReplicas), Age(c.CreationTimestamp),
 		names, images, FormatLabels(c.Spec.Selector),
 	}, nil
+}
+
+// validateReplicationControllerName validates names, but not generateName, as kube-apiserver does for this kind.
+func validateReplicationControllerName(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	messages := slices.Clone(names.IsDNS1123Subdomain(name))
+	for i := range messages {
+		messages[i] = strings.Replace(messages[i], "no more than 253 characters", "no more than 253 bytes", 1)
+	}
+	return messages
 }

@@ -37,9 +37,14 @@ func serviceAccounts() *registry.Kind {
 		Strategy: registry.Strategy[*corev1.ServiceAccount]{
 			PrepareCreate: func(_ context.Context, s *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
 			PrepareUpdate: func(_ context.Context, s, _ *corev1.ServiceAccount) { dropSecretReferenceFields(s) },
-			Warn: func(_ context.Context, s, _ *corev1.ServiceAccount) []string {
+			Warn: func(_ context.Context, s, old *corev1.ServiceAccount) []string {
 				if _, ok := s.Annotations[mountableSecretsAnnotation]; !ok {
 					return nil
+				}
+				if old != nil {
+					if _, ok := old.Annotations[mountableSecretsAnnotation]; ok {
+						return nil
+					}
 				}
 				return []string{"metadata.annotations[" + mountableSecretsAnnotation +
 					"]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}

@@ -280,6 +280,7 @@ func TestResizeChangesResourcesAlone(t *testing.T) {
 			Requests: resources("cpu", "100m"), Limits: resources("cpu", "200m"),
 		}}},
 	}}
+	defaultPod(old)
 	old.Status.QOSClass = qosClass(&old.Spec)
 	p := old.DeepCopy()
 	p.ResourceVersion, p.Labels = "2", map[string]string{"a": "b"}

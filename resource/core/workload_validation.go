@@ -29,19 +29,32 @@ func ValidateWorkload(
 			errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 		}
 	}
+	name := workloadNames[kind]
 	s, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		if invalidSelector != "-" {
-			errs = append(errs, field.Invalid(path, selector, invalidSelector))
+	if err == nil || kind == "daemonset" {
+		errs = append(errs, ValidateAlwaysRestartedTemplate(s, t, name, spec.Child("template"))...)
+		if kind == "statefulset" { // kube-apiserver reports these twice for this kind
+			errs = append(errs, validateTemplateMetadata(t, spec.Child("template"))...)
 		}
+		return errs
 	}
-	return append(errs, ValidateAlwaysRestartedTemplate(s, t, spec.Child("template"))...)
+	errs = append(errs, field.Invalid(path, selector, invalidSelector))
+	if kind == "statefulset" {
+		errs = append(errs, validateAlwaysRestarted(t, name, spec.Child("template"))...)
+	}
+	return errs
+}
+
+// workloadNames are the kinds that messages name, by the kind of the workload. The template of a Deployment is
+// validated as that of its ReplicaSets.
+var workloadNames = map[string]string{
+	"deployment": "ReplicaSet", "statefulset": "StatefulSet", "daemonset": "DaemonSet",
 }
 
 // ValidateAlwaysRestartedTemplate validates a template of pods that are always restarted. If
-// selector is nil, the labels are not compared with it.
+// selector is nil, the labels are not compared with it. kind is the kind in messages.
 func ValidateAlwaysRestartedTemplate(
-	selector labels.Selector, t *corev1.PodTemplateSpec, path *field.Path,
+	selector labels.Selector, t *corev1.PodTemplateSpec, kind string, path *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
 	if selector != nil && !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
@@ -49,6 +62,12 @@ func ValidateAlwaysRestartedTemplate(
 			field.Invalid(path.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
 	errs = append(errs, ValidatePodTemplateSpec(t, path)...)
+	return append(errs, validateAlwaysRestarted(t, kind, path)...)
+}
+
+// validateAlwaysRestarted requires that pods of a template are always restarted, and have no deadline.
+func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(errs,
 			field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
@@ -56,7 +75,8 @@ func ValidateAlwaysRestartedTemplate(
 	}
 	if t.Spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs,
-			field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
+			field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
+				"activeDeadlineSeconds in "+kind+" is not Supported"))
 	}
 	return errs
 }
@@ -111,5 +131,24 @@ func validateReplicationController(c *corev1.ReplicationController) field.ErrorL
 	}
 	return append(errs,
 		ValidateAlwaysRestartedTemplate(labels.Set(c.Spec.Selector).AsSelectorPreValidated(), c.Spec.Template,
-			path.Child("template"))...)
+			"ReplicationController", path.Child("template"))...)
+}
+
+func validateReplicationControllerStatus(s *corev1.ReplicationControllerStatus, path *field.Path) field.ErrorList {
+	errs := nonNegative(path.Child("replicas"), s.Replicas)
+	errs = append(errs, nonNegative(path.Child("fullyLabeledReplicas"), s.FullyLabeledReplicas)...)
+	errs = append(errs, nonNegative(path.Child("readyReplicas"), s.ReadyReplicas)...)
+	errs = append(errs, nonNegative(path.Child("availableReplicas"), s.AvailableReplicas)...)
+	errs = append(errs, nonNegative(path.Child("observedGeneration"), s.ObservedGeneration)...)
+	atMost := func(name string, n, most int32, message string) {
+		if n > most {
+			errs = append(errs, field.Invalid(path.Child(name), n, message))
+		}
+	}
+	const moreThanReplicas = "cannot be greater than status.replicas"
+	atMost("fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, moreThanReplicas)
+	atMost("readyReplicas", s.ReadyReplicas, s.Replicas, moreThanReplicas)
+	atMost("availableReplicas", s.AvailableReplicas, s.Replicas, moreThanReplicas)
+	atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
+	return errs
 }
