@@ -25,8 +25,11 @@ func controllerRevision() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*appsv1.ControllerRevision]{
+			Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
+				return validateControllerRevision(r)
+			},
 			ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
-				return declare.Immutable(r.Data, old.Data, field.NewPath("data"))
+				return validateControllerRevisionUpdate(r, old)
 			},
 		}.Untyped(),
 		Table: registry.Table[*appsv1.ControllerRevision]{

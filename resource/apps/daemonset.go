@@ -59,6 +59,12 @@ func daemonSet() *registry.Kind {
 				setTemplateGeneration(d, generation)
 			},
 			Validate: func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d) },
+			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+				setTemplateGeneration(d, templateGeneration(old))
+			},
+			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+				return validateDaemonSetStatus(d, old)
+			},
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 				return append(validateDaemonSet(d),
 					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

@@ -53,6 +53,9 @@ func deployment() *registry.Kind {
 			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
 				return validateDeployment(d)
 			},
+			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+				return validateDeploymentStatus(d, old)
+			},
 			ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 				return append(validateDeployment(d),
 					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

@@ -45,6 +45,9 @@ func replicaSet() *registry.Kind {
 			Status:     func(r *appsv1.ReplicaSet) any { return &r.Status },
 			Generation: true,
 			Validate:   func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
+			ValidateStatusUpdate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
+				return validateReplicaSetStatus(r)
+			},
 			ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
 				return append(validateReplicaSet(r),
 					declare.Immutable(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)

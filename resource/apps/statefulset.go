@@ -61,7 +61,10 @@ func statefulSet() *registry.Kind {
 				return append(validateStatefulSet(s), validateImmutableFields(s)...)
 			},
 			ValidateUpdate: validateStatefulSetUpdate,
-			Warn:           statefulSetWarnings,
+			ValidateStatusUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
+				return validateStatefulSetStatus(s, old)
+			},
+			Warn: statefulSetWarnings,
 		}.Untyped(),
 		Table: registry.Table[*appsv1.StatefulSet]{
 			Columns: append(columns, templateColumns()...),
