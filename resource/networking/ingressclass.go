@@ -29,8 +29,9 @@ func ingressClass() *registry.Kind {
 		Strategy: registry.Strategy[*networkingv1.IngressClass]{
 			Spec:       func(c *networkingv1.IngressClass) any { return &c.Spec },
 			Generation: true,
+			Validate:   func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList { return validateIngressClass(c) },
 			ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-				return declare.Immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+				return validateIngressClassUpdate(c, old)
 			},
 		}.Untyped(),
 		Table: registry.Table[*networkingv1.IngressClass]{

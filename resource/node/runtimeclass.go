@@ -30,8 +30,9 @@ func runtimeClass() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
+			Validate: func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList { return validateRuntimeClass(c) },
 			ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-				return declare.Immutable(c.Handler, old.Handler, field.NewPath("handler"))
+				return validateRuntimeClassUpdate(c, old)
 			},
 			Warn: func(_ context.Context, c, _ *nodev1.RuntimeClass) []string {
 				if c.Scheduling == nil {
