@@ -93,11 +93,10 @@ func knownBodies() []known {
 func unvalidated() []string {
 	return []string{
 		"events", "resourcequotas",
-		"controllerrevisions.apps",
+
 		"events.events.k8s.io",
 		"horizontalpodautoscalers.autoscaling",
-		"ingressclasses.networking.k8s.io",
-		"runtimeclasses.node.k8s.io",
+
 		"flowschemas.flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
 		"mutatingwebhookconfigurations.admissionregistration.k8s.io",
 		"validatingwebhookconfigurations.admissionregistration.k8s.io",
