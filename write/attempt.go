@@ -37,6 +37,8 @@ type attempt struct {
 	generates bool // the name is to be generated
 	tries     int  // names that were taken
 	deletion  deletion
+	// marked is set when a deletion has stored the mark of the object (removeMarked) and is about to remove it.
+	marked registry.Result
 
 	sideWrites registry.SideWrites
 	approved   *admission.Attributes    // what validating admission has approved; nil if it was not asked

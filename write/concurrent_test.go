@@ -19,6 +19,7 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/write"
 	"github.com/keelson-dev/keelson/write/writetest"
 )
@@ -449,4 +450,56 @@ func TestResultIsWhatIsStored(t *testing.T) {
 	}
 	result, err = b.writer.Delete(t.Context(), r, "default", "a", &metav1.DeleteOptions{}, nil)
 	check("delete that finalizers stop", result, err)
+}
+
+// hooked is a store that calls a function once, after a commit.
+type hooked struct {
+	storage.Store
+	after func()
+}
+
+func (h *hooked) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
+	revision, err := h.Store.Commit(ctx, txn)
+	if f := h.after; f != nil && err == nil {
+		h.after = nil
+		f()
+	}
+	return revision, err
+}
+
+// TestDeletionThatAnUpdateCompletes deletes a pod without a grace period. That takes two commits, the first of which
+// marks the pod. An update between the two removes the marked pod, and the deletion succeeds all the same.
+func TestDeletionThatAnUpdateCompletes(t *testing.T) {
+	store := &hooked{Store: newStore(t)}
+	s := newQuotaServer(t, func(string) storage.Store { return store })
+	pod := &corev1.Pod{}
+	pod.Name = "a"
+	pod.Spec.Containers = []corev1.Container{{
+		Name: "c", Image: "i", ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+	}}
+	pod.Spec.RestartPolicy, pod.Spec.DNSPolicy = corev1.RestartPolicyAlways, corev1.DNSClusterFirst
+	if err := s.create(t.Context(), "pods", pod, false); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Resource(corev1.Resource("pods"))
+	served := registry.NewServed(r, r.Kind.Version("v1"))
+	var updated write.Result
+	store.after = func() {
+		var err error
+		updated, err = s.pipeline.Do(t.Context(), write.Request{
+			Verb: write.Update, Target: served, Namespace: "default", Name: "a", Subresource: r.Kind.Subresource("status"),
+			Make: func(ctx context.Context, c *write.Current) (registry.Object, error) { return c.Decode(ctx) },
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	none := int64(0)
+	result, err := s.pipeline.Delete(t.Context(), served, "default", "a", &metav1.DeleteOptions{GracePeriodSeconds: &none})
+	if err != nil || !result.Deleted || !updated.Deleted || result.Object == nil {
+		t.Errorf("the deletion: %v, deleted %v; the update: deleted %v", err, result.Deleted, updated.Deleted)
+	}
+	if _, err := s.Get(t.Context(), corev1.Resource("pods"), "default", "a"); !kerrors.IsNotFound(err) {
+		t.Error(err)
+	}
 }

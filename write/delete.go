@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -52,8 +53,14 @@ func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 		marked.Deleted = true
 		return marked, nil
 	}
-	a.found = marked.Object
+	a.found, a.marked = marked.Object, marked
 	return a.remove(ctx, how)
+}
+
+// goneAfterMark returns whether another write has removed the object after this deletion had marked it. An update does so,
+// because nothing keeps the marked object. found is what is there now.
+func (a *attempt) goneAfterMark(found *cache.Object) bool {
+	return a.marked.Object != nil && (found == nil || found.CreateRevision != a.marked.Object.CreateRevision)
 }
 
 // remove deletes the object, and with it what it alone had.

@@ -231,7 +231,8 @@ func (a *attempt) mayRepeat() bool {
 	return a.Target.Allocator() != nil || a.creates() && a.generates
 }
 
-// again prepares the write for another attempt after a conflict, and returns the step to begin with.
+// again prepares the write for another attempt after a conflict, and returns the step to begin with; the number of steps
+// if nothing is left to do.
 func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
 	case met.SideWrite != nil:
@@ -244,6 +245,10 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 		}
 		a.obj = a.kept
 		return completion, nil
+	case a.goneAfterMark(met.Found):
+		a.result.Result = a.marked
+		a.result.Deleted = true
+		return len(steps), nil
 	case a.verb == Create && a.generates && a.tries < maxNameRetries:
 		a.tries++
 		a.obj = a.kept

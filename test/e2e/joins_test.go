@@ -39,12 +39,7 @@ const unhurried = 3 * time.Minute
 // refused requests.
 func TestJoin(t *testing.T) {
 	began := time.Now()
-	j := &joined{cluster: newCluster(t), suite: t, processes: map[string]*process{}, users: map[string]*identity{}}
-	j.k, j.client = j.kubectl(t, j.admin), j.admin.client()
-	j.definitions(t)
-	j.controllerManager(t)
-	j.scheduler(t)
-	j.kwok(t)
+	j := join(t)
 	j.startKubelet(t)
 	for _, step := range j.steps() {
 		if !t.Run(step.name, step.do) && step.needed {
@@ -56,6 +51,18 @@ func TestJoin(t *testing.T) {
 		t.Logf("peak memory of %s: %s", name, p.peak())
 	}
 	t.Logf("peak memory of the server: %s; all in %v", j.server.peak(), time.Since(began).Round(time.Second))
+}
+
+// join starts a server, kube-controller-manager, kube-scheduler and kwok with three nodes.
+func join(t *testing.T) *joined {
+	t.Helper()
+	j := &joined{cluster: newCluster(t), suite: t, processes: map[string]*process{}, users: map[string]*identity{}}
+	j.k, j.client = j.kubectl(t, j.admin), j.admin.client()
+	j.definitions(t)
+	j.controllerManager(t)
+	j.scheduler(t)
+	j.kwok(t)
+	return j
 }
 
 // step is one part of the work.
@@ -172,7 +179,7 @@ func (j *joined) starts(t *testing.T) {
 			return err
 		})
 	}
-	j.awaitNodes(t)
+	j.awaitNodes(t, 4)
 	// The manager creates a service account for each controller.
 	for _, name := range []string{
 		"deployment-controller", "generic-garbage-collector", "node-controller", "horizontal-pod-autoscaler",
@@ -186,14 +193,14 @@ func (j *joined) starts(t *testing.T) {
 }
 
 // awaitNodes waits until all nodes are ready and have no taints of the controllers.
-func (j *joined) awaitNodes(t *testing.T) {
+func (j *joined) awaitNodes(t *testing.T, nodes int) {
 	t.Helper()
 	eventually(t, unhurried, "nodes are ready", func(ctx context.Context) error {
 		list, err := j.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		if len(list.Items) != 4 {
+		if len(list.Items) != nodes {
 			return fmt.Errorf("%d nodes", len(list.Items))
 		}
 		for _, n := range list.Items {
@@ -292,7 +299,7 @@ func (j *joined) silentNode(t *testing.T) {
 		}
 		return errors.Join(err, errors.New("it is there"))
 	})
-	j.awaitNodes(t)
+	j.awaitNodes(t, 4)
 }
 
 // restarted kills the server, and checks that all components continue.
