@@ -36,6 +36,10 @@ type Strategy[T Object] struct {
 	ValidateUpdate       func(ctx context.Context, obj, old T) field.ErrorList
 	ValidateStatusUpdate func(ctx context.Context, obj, old T) field.ErrorList
 
+	// ValidateNamespace returns what the namespace of an object does not allow in it, of a new object and of updates of
+	// the object or its status; old is the zero value of T on create. labels reads the labels of the namespace.
+	ValidateNamespace func(obj, old T, labels func() (map[string]string, error)) field.ErrorList
+
 	// Canonicalize changes a valid object to the one notation that is stored and answered.
 	Canonicalize func(obj T)
 	// Warn returns warnings for the client; old is the zero value of T on create.
@@ -83,6 +87,7 @@ func (s Strategy[T]) Untyped() Strategy[Object] {
 		Validate:             resultOfNew(s.Validate),
 		ValidateUpdate:       resultOfUpdate(s.ValidateUpdate),
 		ValidateStatusUpdate: resultOfUpdate(s.ValidateStatusUpdate),
+		ValidateNamespace:    resultInNamespace(s.ValidateNamespace),
 		Canonicalize:         changeOf(s.Canonicalize),
 		Warn:                 resultOfUpdate(s.Warn),
 	}
@@ -154,5 +159,17 @@ func resultOfUpdate[T Object, R any](f func(context.Context, T, T) R) func(conte
 	return func(ctx context.Context, o, old Object) R {
 		before, _ := old.(T)
 		return f(ctx, o.(T), before)
+	}
+}
+
+func resultInNamespace[T Object](
+	f func(T, T, func() (map[string]string, error)) field.ErrorList,
+) func(Object, Object, func() (map[string]string, error)) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	return func(o, old Object, labels func() (map[string]string, error)) field.ErrorList {
+		before, _ := old.(T)
+		return f(o.(T), before, labels)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
@@ -34,6 +35,25 @@ func (a *attempt) faults(ctx context.Context) field.ErrorList {
 	if a.creates() {
 		return a.faultsOfNew(ctx)
 	}
+	return append(a.faultsOfUpdate(ctx), a.faultsInNamespace(ctx, a.old())...)
+}
+
+// faultsInNamespace is what the namespace of the object does not allow. old is nil on create.
+func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) field.ErrorList {
+	validate := a.strategy().ValidateNamespace
+	if validate == nil {
+		return nil
+	}
+	return validate(a.obj, old, func() (map[string]string, error) {
+		ns, err := a.p.Registry.Get(ctx, schema.GroupResource{Resource: "namespaces"}, "", a.obj.GetNamespace())
+		if err != nil {
+			return nil, err
+		}
+		return ns.GetLabels(), nil
+	})
+}
+
+func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
 	errs := a.validateMetaUpdate(a.obj, a.old())
 	var more func(context.Context, registry.Object, registry.Object) field.ErrorList
 	switch sub := a.Subresource; {
@@ -59,6 +79,7 @@ func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 	if validate := a.strategy().Validate; validate != nil {
 		errs = append(errs, validate(ctx, a.obj)...)
 	}
+	errs = append(errs, a.faultsInNamespace(ctx, nil)...)
 	if len(errs) == 0 {
 		errs = validatePathSegments(a.obj)
 	}

@@ -45,6 +45,12 @@ func resourceClaim() *registry.Kind {
 			ValidateStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 				return validateClaimStatus(c, old)
 			},
+			ValidateNamespace: func(c, old *resourcev1.ResourceClaim, labels func() (map[string]string, error)) field.ErrorList {
+				if old == nil {
+					return validateAdminRequests(c.Spec.Devices.Requests, labels)
+				}
+				return validateAdminResults(&c.Status, &old.Status, labels)
+			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaim]{
 			Columns: []metav1.TableColumnDefinition{

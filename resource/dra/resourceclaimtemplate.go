@@ -34,6 +34,14 @@ func resourceClaimTemplate() *registry.Kind {
 				errs := declare.Immutable(t.Spec, old.Spec, field.NewPath("spec"))
 				return append(errs, validateTemplateSpec(&t.Spec, cel.Stored)...)
 			},
+			ValidateNamespace: func(
+				t, old *resourcev1.ResourceClaimTemplate, labels func() (map[string]string, error),
+			) field.ErrorList {
+				if old != nil { // requests cannot change
+					return nil
+				}
+				return validateAdminRequests(t.Spec.Spec.Devices.Requests, labels)
+			},
 		}.Untyped(),
 		Table: registry.Table[*resourcev1.ResourceClaimTemplate]{
 			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
