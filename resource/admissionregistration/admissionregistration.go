@@ -3,6 +3,10 @@
 package admissionregistration
 
 import (
+	"context"
+	"fmt"
+	"strings"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,6 +25,16 @@ func Kinds() []*registry.Kind {
 		mutatingAdmissionPolicy(), mutatingAdmissionPolicyBinding(), mutatingWebhookConfiguration(),
 		validatingAdmissionPolicy(), validatingAdmissionPolicyBinding(), validatingWebhookConfiguration(),
 	}
+}
+
+// warnStaticName warns of names that kube-apiserver reserves for configurations in files.
+func warnStaticName[T metav1.Object](_ context.Context, obj, _ T) []string {
+	const suffix = ".static.k8s.io"
+	if !strings.HasSuffix(obj.GetName(), suffix) {
+		return nil
+	}
+	return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based "+
+		"configurations and cannot be managed via the API", suffix)}
 }
 
 func webhookColumns() []metav1.TableColumnDefinition {

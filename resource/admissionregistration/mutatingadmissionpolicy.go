@@ -23,6 +23,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
+			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicy],
 			Spec:       func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },
 			Generation: true, Validate: validateMutatingPolicy, ValidateUpdate: validateMutatingPolicyUpdate,
 		}.Untyped(),

@@ -23,6 +23,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
+			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],
 			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },
 			Generation: true, Validate: validateMutatingBinding, ValidateUpdate: validateMutatingBindingUpdate,
 		}.Untyped(),

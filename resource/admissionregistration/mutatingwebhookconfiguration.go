@@ -26,6 +26,7 @@ func mutatingWebhookConfiguration() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "mutatingwebhookconfigurations"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingWebhookConfiguration]{
+			Warn:       warnStaticName[*admissionv1.MutatingWebhookConfiguration],
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(c *admissionv1.MutatingWebhookConfiguration) any { return declare.ExactText(c.Webhooks) },

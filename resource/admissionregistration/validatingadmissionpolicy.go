@@ -22,6 +22,7 @@ func validatingAdmissionPolicy() *registry.Kind {
 		Metadata:     registry.Metadata{AnyFinalizer: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
+			Warn:            warnStaticName[*admissionv1.ValidatingAdmissionPolicy],
 			Spec:            func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Spec },
 			Status:          func(p *admissionv1.ValidatingAdmissionPolicy) any { return &p.Status },
 			Generation:      true,

@@ -21,6 +21,7 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "validatingadmissionpolicybindings"},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
+			Warn:       warnStaticName[*admissionv1.ValidatingAdmissionPolicyBinding],
 			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },
 			Generation: true, Validate: validateValidatingBinding, ValidateUpdate: validateValidatingBindingUpdate,
 		}.Untyped(),

@@ -26,6 +26,7 @@ func validatingWebhookConfiguration() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "validatingwebhookconfigurations"},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.ValidatingWebhookConfiguration]{
+			Warn:       warnStaticName[*admissionv1.ValidatingWebhookConfiguration],
 			Generation: true,
 			// A change from nil to an empty list increments the generation, too.
 			GenerationOf: func(c *admissionv1.ValidatingWebhookConfiguration) any {
