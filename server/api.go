@@ -78,7 +78,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
 		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
-		last: append(o.config.judges, o.authorization.guardRoles()),
+		last: append(o.config.judges, o.authorization.guardRoles(), a.policies.ParameterAccess()),
 	})
 	if err != nil {
 		return nil, err

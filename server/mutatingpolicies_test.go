@@ -186,6 +186,42 @@ func TestMutatingPolicyParameters(t *testing.T) {
 		"may not mutate atomic arrays, maps or structs: .atomic"}})
 }
 
+// TestMutatingPoliciesOfSubresources changes the bodies of a subresource. Those of another API group than the resource have
+// no schema, as in kube-apiserver.
+func TestMutatingPoliciesOfSubresources(t *testing.T) {
+	s := start(t, testConfig(t))
+	runAdmissionSteps(t, s, []admissionStep{{"POST", adminDeployments, `{"metadata":{"name":"d"},"spec":{"selector":{` +
+		`"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+		http.StatusCreated, ""}})
+	for _, c := range []struct {
+		mutation string
+		code     int
+		want     string
+	}{
+		{patch("[JSONPatch{op: 'replace', path: '/spec/replicas', value: 5}]"), http.StatusOK, `"replicas":5`},
+		{apply("Object{spec: Object.spec{replicas: 5}}"), http.StatusForbidden, "no corresponding type for autoscaling/v1, Kind=Scale"},
+	} {
+		runAdmissionSteps(t, s, mutatingSteps("p", "apps", "deployments/scale", c.mutation, ""))
+		runAdmissionSteps(t, s, []admissionStep{
+			{"PATCH", adminDeployments + "/d/scale?dryRun=All", `{"spec":{"replicas":2}}`, c.code, c.want},
+		})
+		runAdmissionSteps(t, s, withoutMutating("p"))
+	}
+}
+
+// TestPoliciesDoNotConcernPolicies creates a policy that refuses everything, and removes it.
+func TestPoliciesDoNotConcernPolicies(t *testing.T) {
+	s := start(t, testConfig(t))
+	runAdmissionSteps(t, s, mutatingSteps("p", "*", "*", patch("[JSONPatch{op: 'remove', path: '/none'}]"), ""))
+	runAdmissionSteps(t, s, []admissionStep{
+		{"POST", adminConfigMaps, `{"metadata":{"name":"x"}}`, http.StatusForbidden, "policy 'p' with binding 'p' denied request"},
+		{"POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, http.StatusCreated, ""},
+		{"PATCH", adminMutatingBindings + "/p", `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK, ""},
+	})
+	runAdmissionSteps(t, s, withoutMutating("p"))
+	runAdmissionSteps(t, s, []admissionStep{{"POST", adminConfigMaps, `{"metadata":{"name":"x"}}`, http.StatusCreated, ""}})
+}
+
 // TestPoliciesSeeTheNamespaceOfUpdates sends an update whose body does not name the namespace.
 func TestPoliciesSeeTheNamespaceOfUpdates(t *testing.T) {
 	s := start(t, testConfig(t))

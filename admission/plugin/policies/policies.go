@@ -5,8 +5,8 @@
 // afterwards.
 //
 // Files that both kinds of policies share: source.go follows the policies and bindings, compile.go compiles a policy,
-// params.go finds the parameters, view.go finds the policies that concern a write and what their expressions see of it.
-// Files of ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the evaluation of one policy.
+// params.go finds the parameters, paramaccess.go checks who may name them, view.go finds the policies that concern a write
+// and what their expressions see of it. Files of ValidatingAdmissionPolicy: validating.go is the plug-in, evaluate.go the evaluation of one policy.
 // Files of MutatingAdmissionPolicy: mutating.go is the plug-in, applyconfiguration.go and operations.go apply the two
 // types of patches.
 package policies
