@@ -124,12 +124,19 @@ func For(
 		if v.Group != "" {
 			gv.Group = v.Group
 		}
+		// Events have two groups. A manager in one of them is unknown in the other, as with kube-apiserver.
+		if gv.Group != gvk.Group {
+			continue
+		}
 		if gv == gvk.GroupVersion() {
 			c.Default = v.Default
 		}
 		c.Versions = append(c.Versions, Version{
 			GroupVersion: gv, New: v.New, ToStorage: v.ToStorage, FromStorage: v.FromStorage,
 		})
+	}
+	if gvk.Group != k.Group {
+		c.Storage = gvk.GroupVersion()
 	}
 	return New(c)
 }

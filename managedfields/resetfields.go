@@ -19,6 +19,7 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}: {{"spec"}, {"metadata"}},
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                       {{"spec"}, {"metadata"}},
 	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                         {{"spec"}, {"metadata"}},
+	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                           {{"spec"}, {"metadata"}},
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
 }
 
