@@ -427,6 +427,9 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 
 func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if len(c.VolumeDevices) > 0 && !p.hostUsers() {
+		errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
+	}
 	paths, names := sets.New[string](), sets.New[string]()
 	mounted, mountedNames := sets.New[string](), sets.New[string]()
 	for _, m := range c.VolumeMounts {

@@ -113,11 +113,9 @@ func labelNamespace(n *corev1.Namespace) {
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
+// finalizeNamespace lets a client change everything but the status.
 func finalizeNamespace(_ context.Context, obj, old registry.Object) {
-	n, before := obj.(*corev1.Namespace), old.(*corev1.Namespace)
-	finalizers, version := n.Spec.Finalizers, n.ResourceVersion
-	*n = *before.DeepCopy()
-	n.Spec.Finalizers, n.ResourceVersion = finalizers, version
+	obj.(*corev1.Namespace).Status = old.(*corev1.Namespace).DeepCopy().Status
 }
 
 func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {

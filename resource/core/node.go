@@ -23,7 +23,7 @@ func nodes() *registry.Kind {
 		Versions: onlyV1[corev1.Node](defaultNode),
 		Storage:  registry.Storage{Version: "v1", Path: "minions"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
-		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaNothing},
 		Subresources: []registry.Subresource{
 			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true,
 				Connect: true},

@@ -240,10 +240,11 @@ func inOtherNamespace(r *corev1.TypedObjectReference) bool {
 }
 
 // dropUnsupportedDataSource removes a dataSource that is neither a claim nor a snapshot. This
-// field has always ignored other kinds, in contrast to dataSourceRef.
+// field has always ignored other kinds, in contrast to dataSourceRef. Together with a dataSourceRef,
+// it is kept and compared with that.
 func dropUnsupportedDataSource(s *corev1.PersistentVolumeClaimSpec) {
 	d := s.DataSource
-	if d == nil {
+	if d == nil || s.DataSourceRef != nil {
 		return
 	}
 	group := ""

@@ -221,6 +221,7 @@ func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorL
 			field.Invalid(field.NewPath("status", "observedGeneration"), p.Status.ObservedGeneration,
 				"must be a non-negative integer"))
 	}
+	errs = append(errs, validatePodStatus(p)...)
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs
 	}

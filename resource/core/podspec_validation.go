@@ -69,11 +69,32 @@ func validatePodSpec(s *corev1.PodSpec, name string, pod bool, path *field.Path)
 			errs = append(errs, oneOf(path.Child("preemptionPolicy"), *pp, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 		}
 	}
-	for _, n := range sortedResources(s.Overhead) {
-		at := path.Child("overhead").Key(string(n))
-		errs = append(errs, ValidateContainerResourceName(string(n), at)...)
-		errs = append(errs, validateResourceValue(n, s.Overhead[n], at)...)
+	if len(s.Overhead) > 0 {
+		overhead := &corev1.ResourceRequirements{Limits: s.Overhead}
+		errs = append(errs, ValidateResourceRequirements(overhead, nil, path.Child("overhead"))...)
 	}
+	return append(errs, p.validateHostNamespaces(path)...)
+}
+
+// validateHostNamespaces forbids the namespaces of the host to pods in a user namespace of their own, and to processes
+// that share a namespace.
+func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if share := p.spec.ShareProcessNamespace; share != nil && *share && p.spec.HostPID {
+		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), *share,
+			"ShareProcessNamespace and HostPID cannot both be enabled"))
+	}
+	if p.hostUsers() {
+		return errs
+	}
+	forbid := func(path *field.Path, set bool) {
+		if set {
+			errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
+		}
+	}
+	forbid(path.Child("hostNetwork"), p.spec.HostNetwork)
+	forbid(path.Child("HostPID"), p.spec.HostPID)
+	forbid(path.Child("HostIPC"), p.spec.HostIPC)
 	return errs
 }
 
@@ -261,7 +282,7 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 	if r == nil {
 		return nil
 	}
-	errs := ValidateResourceRequirements(r, p.claims, path)
+	errs := validateRequirements(r, p.claims, validatePodResourceName, path)
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}

@@ -2,9 +2,9 @@ package core
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
-	"maps"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"

@@ -18,6 +18,14 @@ import (
 func ValidateResourceRequirements(
 	r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path,
 ) field.ErrorList {
+	return validateRequirements(r, claims, ValidateContainerResourceName, path)
+}
+
+// validateRequirements validates requests and limits. validateName validates the names of the resources.
+func validateRequirements(
+	r *corev1.ResourceRequirements, claims sets.Set[string], validateName func(string, *field.Path) field.ErrorList,
+	path *field.Path,
+) field.ErrorList {
 	limits, requests := path.Child("limits"), path.Child("requests")
 	var errs field.ErrorList
 	huge, cpuOrMemory := false, false
@@ -27,14 +35,16 @@ func ValidateResourceRequirements(
 	}
 	for _, name := range sortedResources(r.Limits) {
 		q, at := r.Limits[name], limits.Key(string(name))
-		errs = append(errs, ValidateContainerResourceName(string(name), at)...)
+		errs = append(errs, validateName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
+		errs = append(errs, validateHugePages(name, q, at)...)
 		note(name)
 	}
 	for _, name := range sortedResources(r.Requests) {
 		q, at := r.Requests[name], requests.Key(string(name))
-		errs = append(errs, ValidateContainerResourceName(string(name), at)...)
+		errs = append(errs, validateName(string(name), at)...)
 		errs = append(errs, validateResourceValue(name, q, at)...)
+		errs = append(errs, validateHugePages(name, q, at)...)
 		note(name)
 		limit, limited := r.Limits[name]
 		switch {
@@ -53,6 +63,20 @@ func ValidateResourceRequirements(
 		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
 	}
 	return append(errs, validateClaimsUsed(r.Claims, claims, path.Child("claims"))...)
+}
+
+// validateHugePages requires whole pages of the size in the name of the resource.
+func validateHugePages(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+	size, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	if !ok {
+		return nil
+	}
+	page, err := resource.ParseQuantity(size)
+	if err != nil || page.Sign() <= 0 || page.MilliValue()%1000 != 0 || q.Value()%page.Value() != 0 {
+		message := fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)
+		return field.ErrorList{field.Invalid(path, q.String(), message)}
+	}
+	return nil
 }
 
 func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], path *field.Path) field.ErrorList {
@@ -138,6 +162,18 @@ func ValidateResourceName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, "must be a standard resource type or fully qualified"))
 	}
 	return errs
+}
+
+// validatePodResourceName accepts the names of resources that the resources of a whole pod may name.
+func validatePodResourceName(name string, path *field.Path) field.ErrorList {
+	if errs := ValidateResourceName(name, path); len(errs) > 0 {
+		return errs
+	}
+	switch n := corev1.ResourceName(name); {
+	case n == corev1.ResourceCPU, n == corev1.ResourceMemory, isHugePages(n):
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, name, []string{"cpu", "hugepages-", "memory"})}
 }
 
 // ValidateContainerResourceName accepts the names of resources that a container may request.

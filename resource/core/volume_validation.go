@@ -135,14 +135,26 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 		return errs
 	})
 	s.add("fc", v.FC != nil, func(at *field.Path) field.ErrorList { return validateFC(v.FC, at) })
-	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("secretName"), v.AzureFile.SecretName),
-			requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
+	s.add("flexVolume", v.FlexVolume != nil, func(at *field.Path) field.ErrorList {
+		return validateFlex(v.FlexVolume.Driver, v.FlexVolume.Options, at)
 	})
 	s.add("configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
 		errs := requireValue(at.Child("name"), v.ConfigMap.Name)
 		errs = append(errs, fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)...)
 		return append(errs, validateKeyToPaths(v.ConfigMap.Items, at.Child("items"))...)
+	})
+	s.add("azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
+		return append(requireValue(at.Child("secretName"), v.AzureFile.SecretName),
+			requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
+	})
+	s.add("vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("volumePath"), v.VsphereVolume.VolumePath)
+	})
+	s.add("photonPersistentDisk", v.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
+	})
+	s.add("portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("volumeID"), v.PortworxVolume.VolumeID)
 	})
 	s.add("azureDisk", v.AzureDisk != nil,
 		func(at *field.Path) field.ErrorList { return validateAzureDisk(v.AzureDisk, at) })
@@ -152,18 +164,6 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 			errs = append(errs, requireValue(at.Child("secretRef", "name"), r.Name)...)
 		}
 		return errs
-	})
-	s.add("vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumePath"), v.VsphereVolume.VolumePath)
-	})
-	s.add("portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumeID"), v.PortworxVolume.VolumeID)
-	})
-	s.add("flexVolume", v.FlexVolume != nil, func(at *field.Path) field.ErrorList {
-		return validateFlex(v.FlexVolume.Driver, v.FlexVolume.Options, at)
-	})
-	s.add("photonPersistentDisk", v.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
 	})
 	s.add("projected", v.Projected != nil,
 		func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) })
@@ -180,7 +180,11 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 		}
 	}
 	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
-		return append(requireValue(at.Child("reference"), v.Image.Reference),
+		var errs field.ErrorList
+		if podName != "" { // a template may leave the reference to something else
+			errs = requireValue(at.Child("reference"), v.Image.Reference)
+		}
+		return append(errs,
 			oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	})
 	if s.n == 0 {
@@ -535,8 +539,7 @@ func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *
 	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; !ok {
 		errs = append(errs, field.Required(storage, ""))
 	} else {
-		errs = append(errs, validateResourceValue(corev1.ResourceStorage, q, storage)...)
-		if q.Sign() == 0 {
+		if q.Sign() <= 0 {
 			errs = append(errs, field.Invalid(storage, q.String(), mustBePositive))
 		}
 	}
