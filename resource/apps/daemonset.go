@@ -49,9 +49,11 @@ func daemonSet() *registry.Kind {
 			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
 			Generation: true,
 			PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
+				core.DropDisabledPodFields(&d.Spec.Template.Spec, nil)
 				setTemplateGeneration(d, max(templateGeneration(d), 1))
 			},
 			PrepareUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
+				core.DropDisabledPodFields(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 				generation := templateGeneration(old)
 				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
 					generation++
@@ -72,6 +74,9 @@ func daemonSet() *registry.Kind {
 			Warn: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
 				if old == nil {
 					return templateWarnings(&d.Spec.Template, nil)
+				}
+				if templateGeneration(d) == templateGeneration(old) {
+					return nil // the template has not changed
 				}
 				return templateWarnings(&d.Spec.Template, &old.Spec.Template)
 			},

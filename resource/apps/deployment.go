@@ -53,6 +53,12 @@ func deployment() *registry.Kind {
 			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
 				return validateDeployment(d)
 			},
+			PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
+				core.DropDisabledPodFields(&d.Spec.Template.Spec, nil)
+			},
+			PrepareUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+				core.DropDisabledPodFields(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+			},
 			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 				return validateDeploymentStatus(d, old)
 			},

@@ -45,6 +45,12 @@ func replicaSet() *registry.Kind {
 			Status:     func(r *appsv1.ReplicaSet) any { return &r.Status },
 			Generation: true,
 			Validate:   func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
+			PrepareCreate: func(_ context.Context, r *appsv1.ReplicaSet) {
+				core.DropDisabledPodFields(&r.Spec.Template.Spec, nil)
+			},
+			PrepareUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) {
+				core.DropDisabledPodFields(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
+			},
 			ValidateStatusUpdate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
 				return validateReplicaSetStatus(r)
 			},

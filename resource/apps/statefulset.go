@@ -47,11 +47,13 @@ func statefulSet() *registry.Kind {
 			Status:     func(s *appsv1.StatefulSet) any { return &s.Status },
 			Generation: true,
 			PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
+				core.DropDisabledPodFields(&s.Spec.Template.Spec, nil)
 				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil {
 					u.MaxUnavailable = nil
 				}
 			},
 			PrepareUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) {
+				core.DropDisabledPodFields(&s.Spec.Template.Spec, &old.Spec.Template.Spec)
 				before := old.Spec.UpdateStrategy.RollingUpdate
 				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil && (before == nil || before.MaxUnavailable == nil) {
 					u.MaxUnavailable = nil

@@ -140,6 +140,7 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, nonNegative(path.Child("ordinals", "start"), &o.Start)...)
 	}
 	template := s.Template.DeepCopy()
+	template.Spec.Subdomain = "" // kube-apiserver does not validate it, because pods get serviceName as subdomain
 	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
 	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
 	return errs
