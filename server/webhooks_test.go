@@ -240,6 +240,8 @@ func TestWebhookBesideAHangingOne(t *testing.T) {
 	s, h := start(t, testConfig(t)), newHooks(t)
 	c := httpClient(t, s, true)
 	hang, entered := make(chan bool), make(chan bool, 1)
+	release := sync.OnceFunc(func() { close(hang) })
+	t.Cleanup(release) // before the webhooks are closed
 	h.on("/hang", func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 		entered <- true
 		<-hang
@@ -275,7 +277,7 @@ func TestWebhookBesideAHangingOne(t *testing.T) {
 	}
 	select {
 	case a := <-done:
-		t.Errorf("the write that waits for the hanging webhook has ended: %d %s", a.status, a.body)
+		t.Fatalf("the write that waits for the hanging webhook has ended: %d %s", a.status, a.body)
 	default:
 	}
 	for i := range others {
@@ -283,7 +285,7 @@ func TestWebhookBesideAHangingOne(t *testing.T) {
 			t.Errorf("webhook %d was called %d times for %d writes", i, asked, writes)
 		}
 	}
-	close(hang)
+	release()
 	if a := <-done; a.status != http.StatusCreated {
 		t.Errorf("the write that waited: %d %s", a.status, a.body)
 	}
