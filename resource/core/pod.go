@@ -247,21 +247,27 @@ func updatePodGeneration(p, old *corev1.Pod) {
 // and resets everything else to the old pod.
 func prepareResize(_ context.Context, obj, old registry.Object) {
 	p := obj.(*corev1.Pod)
-	wanted := p.Spec
-	resetPod(p, old.(*corev1.Pod))
+	before, wanted := old.(*corev1.Pod), p.Spec
+	resetPod(p, before)
 	p.Spec.Resources = wanted.Resources
-	for _, part := range []struct{ have, want []corev1.Container }{
-		{p.Spec.Containers, wanted.Containers}, {p.Spec.InitContainers, wanted.InitContainers},
-	} {
-		byName := map[string]*corev1.Container{}
-		for i := range part.want {
-			byName[part.want[i].Name] = &part.want[i]
-		}
-		for i := range part.have {
-			if c := byName[part.have[i].Name]; c != nil {
-				part.have[i].Resources, part.have[i].ResizePolicy = c.Resources, c.ResizePolicy
-			}
-		}
+	if len(wanted.Containers) != len(before.Spec.Containers) ||
+		len(wanted.InitContainers) != len(before.Spec.InitContainers) {
+		p.Spec = wanted // validation refuses it
+	} else {
+		p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
+		p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
 	}
-	updatePodGeneration(p, old.(*corev1.Pod))
+	updatePodGeneration(p, before)
+}
+
+// resized returns the containers with the resources and policies of wanted, which has as many. It returns wanted if a
+// container has another name: validation refuses that.
+func resized(have, wanted []corev1.Container) []corev1.Container {
+	for i := range have {
+		if have[i].Name != wanted[i].Name {
+			return wanted
+		}
+		have[i].Resources, have[i].ResizePolicy = wanted[i].Resources, wanted[i].ResizePolicy
+	}
+	return have
 }

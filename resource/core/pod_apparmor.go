@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 const (
@@ -49,4 +50,21 @@ func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 		}
 	}
 	return nil
+}
+
+// validateAppArmorAnnotations requires that the deprecated annotations name containers of the pod.
+func validateAppArmorAnnotations(p *corev1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	for key := range p.Annotations {
+		name, ok := strings.CutPrefix(key, appArmorPrefix)
+		if !ok {
+			continue
+		}
+		found := false
+		eachContainer(&p.Spec, func(c *corev1.Container) { found = found || c.Name == name })
+		if !found {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(key), name, "container not found"))
+		}
+	}
+	return errs
 }

@@ -24,6 +24,7 @@ const (
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePodSpec(&p.Spec, p.Name, true, path)
+	errs = append(errs, validateAppArmorAnnotations(p)...)
 	errs = append(errs, validateMirrorPod(p)...)
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
@@ -39,6 +40,7 @@ func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
+	whole = append(whole, validateAppArmorAnnotations(p)...)
 	whole = append(whole, validateMirrorPod(p)...)
 	whole = append(whole, validateImmutableAnnotations(p, old)...)
 	return append(whole, validatePodChanges(p, old, path)...)
@@ -265,6 +267,15 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	if isMirrorPod(before) {
 		return append(errs, staticPodForbidden("static pods cannot be resized"))
 	}
+	if os := before.Spec.OS; os != nil && os.Name == corev1.Windows {
+		return append(errs, staticPodForbidden("windows pods cannot be resized"))
+	}
+	errs = append(errs, validateSameContainers(p.Spec.Containers, before.Spec.Containers, "containers", path)...)
+	errs = append(errs,
+		validateSameContainers(p.Spec.InitContainers, before.Spec.InitContainers, "initContainers", path)...)
+	if len(errs) > 0 {
+		return errs
+	}
 	if qosClass(&p.Spec) != before.Status.QOSClass {
 		errs = append(errs,
 			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
@@ -293,6 +304,22 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	}
 	if len(errs) == 0 && !equality.Semantic.DeepEqual(same, &before.Spec) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable"))
+	}
+	return errs
+}
+
+// validateSameContainers requires the same containers in the same order.
+func validateSameContainers(is, was []corev1.Container, name string, path *field.Path) field.ErrorList {
+	path = path.Child(name)
+	if len(is) != len(was) {
+		return field.ErrorList{field.Forbidden(path, name+" may not be added or removed on resize")}
+	}
+	var errs field.ErrorList
+	for i := range is {
+		if is[i].Name != was[i].Name {
+			errs = append(errs,
+				field.Forbidden(path.Index(i).Child("name"), name+" may not be renamed or reordered on resize"))
+		}
 	}
 	return errs
 }

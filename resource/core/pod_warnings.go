@@ -24,14 +24,16 @@ var deprecatedNodeLabels = map[string]string{
 	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
 }
 
+// warnPod returns the warnings about a new pod. Updates of pods, which programs make often, have none.
 func warnPod(_ context.Context, p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
 	var warnings []string
-	if old == nil {
-		if problems := names.IsDNS1123Label(p.Name); len(problems) > 0 {
-			warnings = append(warnings,
-				fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising "+
-					"behavior; a DNS label is recommended: %v", problems))
-		}
+	if problems := names.IsDNS1123Label(p.Name); len(problems) > 0 {
+		warnings = append(warnings,
+			fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising "+
+				"behavior; a DNS label is recommended: %v", problems))
 	}
 	return append(warnings, podWarnings(nil, &p.Spec, p.Annotations)...)
 }

@@ -533,6 +533,8 @@ var (
 	timeNow   = regexp.MustCompile(`20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]+(\.[0-9]+)?(Z|[+-][0-9:]+)( m=[+.0-9]+)?`)
 	anyUID    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	clusterIP = regexp.MustCompile(`\b10\.0\.[0-9]{1,3}\.[0-9]{1,3}\b`)
+	// tokenVolume is the name of the volume with the token of a service account.
+	tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 	// versionText is a resourceVersion in an object that a message quotes.
 	versionText = regexp.MustCompile(`resourceVersion\\*":\\*"[0-9]+`)
 )
@@ -565,7 +567,7 @@ func withoutChance(v any) any {
 			}
 			return "<time>"
 		})
-		v = versionText.ReplaceAllString(v, "<version>")
+		v = tokenVolume.ReplaceAllString(versionText.ReplaceAllString(v, "<version>"), "<volume>")
 		return clusterIP.ReplaceAllString(anyUID.ReplaceAllString(v, "<uid>"), "<ip>")
 	}
 	return v
