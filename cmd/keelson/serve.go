@@ -50,20 +50,10 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(
-		&config.DataDir, "data-dir", config.DataDir, "directory of the data, the server's certificates and its kubeconfig",
-	)
-	f.StringVar(
-		&config.Storage, "storage", config.Storage,
-		"where objects are kept: embedded (in the data directory), memory (gone at the end) or etcd",
-	)
-	etcdFlags(f, &config.Etcd)
-	f.DurationVar(
-		&config.HistoryWindow, "history-window", config.HistoryWindow,
-		"how long what was changed or deleted can still be read and watched; then it is compacted",
-	)
-	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
-	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")
+	storageFlags(f, &config)
+	servingFlags(f, &config)
+	networkFlags(f, &config)
+	controllerFlags(f, &config)
 	f.StringVar(
 		&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"",
 	)
@@ -77,71 +67,12 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	auditFlags(f, &config.Audit)
 	filterFlags(f, &config.Filters)
 	controlPlaneFlags(f, &config.ControlPlane)
-	f.StringVar(
-		&config.EgressSelectorConfigFile, "egress-selector-config-file", "",
-		"file of the EgressSelectorConfiguration that says through which proxies the server opens connections to webhooks, issuers and the like",
-	)
-	f.StringVar(
-		&config.TLSCertFile, "tls-cert-file", "",
-		"PEM file of the serving certificate and its chain, instead of the server's own",
-	)
-	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
-	f.StringVar(
-		&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange,
-		"range of service addresses in CIDR notation; two, separated by a comma, for dual stack",
-	)
-	f.StringVar(
-		&config.ServiceNodePortRange, "service-node-port-range", config.ServiceNodePortRange,
-		"range of ports that Services get on every node: first-last, both inclusive",
-	)
-	f.BoolVar(
-		&config.AggregatorRouting, "enable-aggregator-routing", false,
-		"call webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
-	)
-	f.StringVar(
-		&config.EncryptionProviderConfig, "encryption-provider-config", "",
-		"file of the EncryptionConfiguration that says how objects are encrypted in the store",
-	)
-	f.BoolVar(
-		&config.EncryptionReload, "encryption-provider-config-automatic-reload", false,
-		"follow changes of --encryption-provider-config",
-	)
 	f.StringArrayVar(
 		&config.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated",
-	)
-	f.DurationVar(
-		&config.RequestTimeout, "request-timeout", config.RequestTimeout,
-		"how long a request may take that is not long-running",
 	)
 	f.IntVar(
 		&minTimeout, "min-request-timeout", minTimeout,
 		"seconds that a watch without a timeout of its own lasts at least; it lasts up to twice that",
-	)
-	f.IntVar(
-		&config.MaxRequestsInFlight, "max-requests-inflight", config.MaxRequestsInFlight,
-		"reading requests served at a time; 0 is no limit",
-	)
-	f.IntVar(
-		&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight,
-		"writing requests served at a time; 0 is no limit",
-	)
-	f.DurationVar(
-		&config.ShutdownDelay, "shutdown-delay-duration", 0,
-		"how long to go on serving, with /readyz failing, when told to stop",
-	)
-	f.DurationVar(&config.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
-	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
-	f.BoolVar(
-		&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts,
-		"make the service account \"default\" of each new namespace, as kube-controller-manager does",
-	)
-	f.BoolVar(
-		&config.QuotaUsage, "quota-usage", config.QuotaUsage,
-		"count what objects use of resource quotas, as kube-controller-manager does",
-	)
-	f.BoolVar(
-		&config.PolicyTypeChecks, "policy-type-checks", config.PolicyTypeChecks,
-		"check the types in the expressions of validating admission policies, as kube-controller-manager does",
 	)
 	f.IntVarP(
 		&logs.verbosity, "v", "v", 0, "how much is logged: 0 what an operator should know, 4 for debugging, 8 everything",

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/keelson-dev/keelson/server"
+)
+
+// storageFlags are about where the objects are and how they are stored.
+func storageFlags(f *pflag.FlagSet, config *server.Config) {
+	f.StringVar(
+		&config.DataDir, "data-dir", config.DataDir, "directory of the data, the server's certificates and its kubeconfig",
+	)
+	f.StringVar(
+		&config.Storage, "storage", config.Storage,
+		"where objects are kept: embedded (in the data directory), memory (gone at the end) or etcd",
+	)
+	etcdFlags(f, &config.Etcd)
+	f.DurationVar(
+		&config.HistoryWindow, "history-window", config.HistoryWindow,
+		"how long what was changed or deleted can still be read and watched; then it is compacted",
+	)
+	f.StringVar(
+		&config.EncryptionProviderConfig, "encryption-provider-config", "",
+		"file of the EncryptionConfiguration that says how objects are encrypted in the store",
+	)
+	f.BoolVar(
+		&config.EncryptionReload, "encryption-provider-config-automatic-reload", false,
+		"follow changes of --encryption-provider-config",
+	)
+}
+
+// servingFlags are about the connections of clients.
+func servingFlags(f *pflag.FlagSet, config *server.Config) {
+	f.StringVar(&config.BindAddress, "bind-address", config.BindAddress, "IP address to listen on")
+	f.IntVar(&config.SecurePort, "secure-port", config.SecurePort, "port to serve HTTPS on; 0 picks a free one")
+	f.StringVar(
+		&config.TLSCertFile, "tls-cert-file", "",
+		"PEM file of the serving certificate and its chain, instead of the server's own",
+	)
+	f.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file of the key of --tls-cert-file")
+	f.DurationVar(
+		&config.RequestTimeout, "request-timeout", config.RequestTimeout,
+		"how long a request may take that is not long-running",
+	)
+	f.IntVar(
+		&config.MaxRequestsInFlight, "max-requests-inflight", config.MaxRequestsInFlight,
+		"reading requests served at a time; 0 is no limit",
+	)
+	f.IntVar(
+		&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", config.MaxMutatingRequestsInFlight,
+		"writing requests served at a time; 0 is no limit",
+	)
+	f.DurationVar(
+		&config.ShutdownDelay, "shutdown-delay-duration", 0,
+		"how long to go on serving, with /readyz failing, when told to stop",
+	)
+	f.DurationVar(&config.LivezGracePeriod, "livez-grace-period", 0, "how long after its start /livez does not fail")
+	f.BoolVar(&config.Profiling, "profiling", config.Profiling, "serve /debug/pprof")
+}
+
+// networkFlags are about Services, and about the connections that the server opens.
+func networkFlags(f *pflag.FlagSet, config *server.Config) {
+	f.StringVar(
+		&config.ServiceClusterIPRange, "service-cluster-ip-range", config.ServiceClusterIPRange,
+		"range of service addresses in CIDR notation; two, separated by a comma, for dual stack",
+	)
+	f.StringVar(
+		&config.ServiceNodePortRange, "service-node-port-range", config.ServiceNodePortRange,
+		"range of ports that Services get on every node: first-last, both inclusive",
+	)
+	f.StringVar(
+		&config.EgressSelectorConfigFile, "egress-selector-config-file", "",
+		"file of the EgressSelectorConfiguration that says through which proxies the server opens connections to webhooks, issuers and the like",
+	)
+	f.BoolVar(
+		&config.AggregatorRouting, "enable-aggregator-routing", false,
+		"call webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
+	)
+}
+
+// controllerFlags switch controllers of kube-controller-manager on and off that run in the server.
+func controllerFlags(f *pflag.FlagSet, config *server.Config) {
+	f.BoolVar(
+		&config.DefaultServiceAccounts, "default-service-accounts", config.DefaultServiceAccounts,
+		"make the service account \"default\" of each new namespace, as kube-controller-manager does",
+	)
+	f.BoolVar(
+		&config.QuotaUsage, "quota-usage", config.QuotaUsage,
+		"count what objects use of resource quotas, as kube-controller-manager does",
+	)
+	f.BoolVar(
+		&config.PolicyTypeChecks, "policy-type-checks", config.PolicyTypeChecks,
+		"check the types in the expressions of validating admission policies, as kube-controller-manager does",
+	)
+}
