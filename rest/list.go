@@ -34,16 +34,15 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	return h.writeList(w, r, s, accepted, page)
 }
 
-// page is what one list request answers.
+// page is the result of one list request.
 type page struct {
 	objects   []*cache.Object
 	revision  int64
 	next      string // continue token
 	remaining int64  // 0: unknown or none
 	own       bool   // the objects were read for this page alone
-	// groups yields the groups that the objects stand in; nil where they are chosen
-	// among others.
-	groups func(yield func(cache.Chunk) bool)
+	// chunks yields the chunks of the cache's tree that the objects are in; nil if the page has only some objects of them.
+	chunks func(yield func(cache.Chunk) bool)
 }
 
 // page reads the objects that the options ask for.
@@ -77,7 +76,7 @@ func (s *served) readPage(
 	}
 	p.revision, p.own = view.Revision(), !view.Loaded()
 	if sel.everything() && view.Loaded() && view.Snapshot().Unread() == 0 {
-		p.groups = func(yield func(cache.Chunk) bool) { view.Snapshot().Chunks(start, sel.prefix(), yield) }
+		p.chunks = func(yield func(cache.Chunk) bool) { view.Snapshot().Chunks(start, sel.prefix(), yield) }
 	}
 	if !c.more {
 		return p, nil

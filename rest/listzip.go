@@ -14,38 +14,37 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// A long list is compressed by groups of neighbours in the tree, each once for as
-// long as its objects stay: docs/decisions/0010 has why, and what it costs in memory.
+// The response to a long list is compressed in chunks: the objects of each chunk of the cache's tree are compressed
+// together, and the result is kept as long as these objects do not change. docs/decisions/0010 has the reasons, and what
+// this costs in memory.
 
-// Lists whose objects take less are compressed as a whole, and so are those that take
-// more: all pieces of a list are in memory while it is sent.
+// Lists whose objects take fewer bytes than minByChunks are compressed as a whole, and so are those that take more than
+// maxByChunks, because all compressed chunks of a list are in memory while it is sent.
 const (
-	leastByGroups = 256 << 10
-	mostByGroups  = 512 << 20
+	minByChunks = 256 << 10
+	maxByChunks = 512 << 20
 )
 
-// itemForm is how a list shows its objects.
-type itemForm struct {
+// itemEncoding is the encoding of the objects of a list.
+type itemEncoding struct {
 	id cache.EncodingID
-	// append appends an item as it stands in the list. Unless keep is set, what is
-	// made for that is not kept with the object.
+	// append appends an encoded item. If keep is true, the encoding is kept with the object.
 	append func(b []byte, o *cache.Object, keep bool) ([]byte, error)
-	// between stands between two items.
-	between string
+	// separator is between two items.
+	separator string
 }
 
-// itemForm returns the form of the items of a list; false for a form whose groups are
-// not kept.
-func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (itemForm, bool) {
+// itemEncoding returns the encoding of the items of a list. ok is false for encodings whose compressed chunks are not kept.
+func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) (e itemEncoding, ok bool) {
 	partial := accepted.As == negotiate.PartialMetadataList
 	proto := accepted.Media == scheme.Protobuf
 	switch {
 	case accepted.As != negotiate.Plain && !partial, partial && accepted.AsVersion != "v1":
-		return itemForm{}, false
+		return itemEncoding{}, false
 	case accepted.Media != scheme.JSON && !proto, accepted.Pretty:
-		return itemForm{}, false
+		return itemEncoding{}, false
 	case proto:
-		f := itemForm{id: s.ItemEncodingID(s.Version, true)}
+		f := itemEncoding{id: s.ItemEncodingID(s.Version, true)}
 		if partial {
 			f.id = registry.EncodingMetadataProto
 		}
@@ -55,14 +54,14 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 		}
 		return f, true
 	case partial:
-		return itemForm{id: registry.EncodingMetadata, between: ",", append: func(
+		return itemEncoding{id: registry.EncodingMetadata, separator: ",", append: func(
 			b []byte, o *cache.Object, _ bool,
 		) ([]byte, error) {
 			meta, err := s.MetadataJSON(ctx, o)
 			return appendPartial(b, accepted.AsVersion, meta), err
 		}}, true
 	}
-	return itemForm{id: s.ItemEncodingID(s.Version, false), between: ",", append: func(
+	return itemEncoding{id: s.ItemEncodingID(s.Version, false), separator: ",", append: func(
 		b []byte, o *cache.Object, keep bool,
 	) ([]byte, error) {
 		encode := s.ItemJSON
@@ -74,20 +73,20 @@ func (s *served) itemForm(ctx context.Context, accepted negotiate.Accepted) (ite
 	}}, true
 }
 
-// writeByGroups answers a list whose client reads gzip, if it is one to compress by
-// groups, and says whether it was. Nothing was written otherwise.
-func (s *served) writeByGroups(
+// writeByChunks responds to a list whose client accepts gzip, if the list is to be compressed in chunks. It returns whether
+// it is; if not, nothing was written.
+func (s *served) writeByChunks(
 	w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page,
 ) (bool, error) {
 	size := s.listSize(p)
-	if p.groups == nil || size < leastByGroups || size > mostByGroups || !apiresponse.AcceptsGzip(r) {
+	if p.chunks == nil || size < minByChunks || size > maxByChunks || !apiresponse.AcceptsGzip(r) {
 		return false, nil
 	}
-	form, ok := s.itemForm(r.Context(), accepted)
+	encoding, ok := s.itemEncoding(r.Context(), accepted)
 	if !ok {
 		return false, nil
 	}
-	pieces, length, own, err := s.pieces(form, p.inGroups())
+	pieces, length, own, err := s.compressed(encoding, p.inChunks())
 	if err != nil {
 		return false, err
 	}
@@ -112,8 +111,8 @@ func (s *served) writeByGroups(
 	z := gzipsplice.NewWriter(w, chunk, *buf)
 	z.Text(head)
 	for i, p := range pieces {
-		if i > 0 && form.between != "" {
-			z.Text([]byte(form.between))
+		if i > 0 && encoding.separator != "" {
+			z.Text([]byte(encoding.separator))
 		}
 		z.Piece(p)
 	}
@@ -121,30 +120,32 @@ func (s *served) writeByGroups(
 	err = z.Close()
 	*buf = z.Buffer()
 	if err != nil {
-		// The status is on its way; cutting the connection is the only honest end.
+		// The status was sent already, so the client learns of the error only if the connection is closed.
 		panic(http.ErrAbortHandler)
 	}
 	return true, nil
 }
 
-// pieces returns the groups compressed, the length of their text with what is between
-// them, and how many bytes of the pieces are not kept with their groups.
-func (s *served) pieces(form itemForm, groups []group) (pieces []gzipsplice.Piece, length, own int, err error) {
-	// Most clients list once and watch then. Only for those that come again are
-	// items kept beside the groups, so that a change costs one item and not a group.
-	keep := s.NoteRequest(form.id)
+// compressed returns the compressed chunks, the length of their text with the separators between them, and how many bytes
+// of them are not kept in the cache.
+func (s *served) compressed(encoding itemEncoding, chunks []pageChunk) (
+	pieces []gzipsplice.Piece, length, own int, err error,
+) {
+	// Most clients list once and then watch. Only if a list is asked for again, the encoded items are kept too, so that
+	// after a change one item is encoded and not all of its chunk.
+	keep := s.NoteRequest(encoding.id)
 	buf := getBuffer()
 	defer putBuffer(buf)
-	length = max(0, len(groups)-1) * len(form.between)
-	for _, g := range groups {
-		piece, err := s.EncodedChunk(g.Chunk, form.id, func() ([]byte, error) {
+	length = max(0, len(chunks)-1) * len(encoding.separator)
+	for _, c := range chunks {
+		piece, err := s.EncodedChunk(c.Chunk, encoding.id, func() ([]byte, error) {
 			text := (*buf)[:0]
-			for i, o := range g.Objects {
+			for i, o := range c.Objects {
 				if i > 0 {
-					text = append(text, form.between...)
+					text = append(text, encoding.separator...)
 				}
 				var err error
-				if text, err = form.append(text, o, keep); err != nil {
+				if text, err = encoding.append(text, o, keep); err != nil {
 					return nil, err
 				}
 			}
@@ -154,7 +155,7 @@ func (s *served) pieces(form itemForm, groups []group) (pieces []gzipsplice.Piec
 		if err != nil {
 			return nil, 0, 0, err
 		}
-		if g.own {
+		if c.own {
 			own += len(piece)
 		}
 		pieces = append(pieces, piece)
@@ -163,27 +164,27 @@ func (s *served) pieces(form itemForm, groups []group) (pieces []gzipsplice.Piec
 	return pieces, length, own, nil
 }
 
-// A group is one of a page.
-type group struct {
+// pageChunk is a chunk of the objects of a page.
+type pageChunk struct {
 	cache.Chunk
-	own bool // nothing is kept of it
+	own bool // it is no chunk of the cache, which does not keep it compressed
 }
 
-// inGroups returns the page's objects in groups. What is of a group in part, or shown
-// in another state than the tree has, is a group of which nothing is kept.
-func (p *page) inGroups() (groups []group) {
+// inChunks returns the objects of the page in chunks. Objects that are only a part of a chunk of the cache, or that have
+// another state than in the cache, are a chunk of the page's own.
+func (p *page) inChunks() (chunks []pageChunk) {
 	rest := p.objects
-	p.groups(func(g cache.Chunk) bool {
-		n := min(len(g.Objects), len(rest))
-		own := !slices.Equal(g.Objects, rest[:n])
+	p.chunks(func(c cache.Chunk) bool {
+		n := min(len(c.Objects), len(rest))
+		own := !slices.Equal(c.Objects, rest[:n])
 		if own {
-			g = cache.Chunk{Objects: rest[:n:n]}
+			c = cache.Chunk{Objects: rest[:n:n]}
 		}
-		groups, rest = append(groups, group{g, own}), rest[n:]
+		chunks, rest = append(chunks, pageChunk{c, own}), rest[n:]
 		return len(rest) > 0
 	})
 	if len(rest) > 0 {
-		groups = append(groups, group{cache.Chunk{Objects: rest}, true})
+		chunks = append(chunks, pageChunk{cache.Chunk{Objects: rest}, true})
 	}
-	return groups
+	return chunks
 }

@@ -24,7 +24,7 @@ import (
 //	Table          tableWriter           made from JSON        -                      made from JSON
 //
 // (*) A list that is large and sent with gzip is put together from compressed pieces that the cache keeps
-// (writeByGroups). A dash is a combination that negotiation refuses. A custom resource has no protobuf but for its
+// (writeByChunks). A dash is a combination that negotiation refuses. A custom resource has no protobuf but for its
 // metadata; its list in JSON is framed by its representation.
 //
 // JSON and protobuf of objects are cut from bytes that the cache has: nothing is decoded. YAML, indented JSON and most
@@ -96,7 +96,7 @@ func (h *Handler) writeList(
 			"you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)",
 		)
 	}
-	if done, err := s.writeByGroups(w, r, accepted, p); done || err != nil {
+	if done, err := s.writeByChunks(w, r, accepted, p); done || err != nil {
 		return err
 	}
 	switch {
