@@ -15,8 +15,8 @@ import (
 )
 
 // The response to a long list is compressed in chunks: the objects of each chunk of the cache's tree are compressed
-// together, and the result is kept as long as these objects do not change. docs/decisions/0010 has the reasons, and what
-// this costs in memory.
+// together, and the result is kept as long as these objects do not change. docs/decisions/0010 has the reasons, and
+// what this costs in memory.
 
 // Lists whose objects take fewer bytes than minByChunks are compressed as a whole, and so are those that take more than
 // maxByChunks, because all compressed chunks of a list are in memory while it is sent.
@@ -34,7 +34,8 @@ type itemEncoding struct {
 	separator string
 }
 
-// itemEncoding returns the encoding of the items of a list. ok is false for encodings whose compressed chunks are not kept.
+// itemEncoding returns the encoding of the items of a list. ok is false for encodings whose compressed chunks are not
+// kept.
 func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) (e itemEncoding, ok bool) {
 	partial := accepted.As == negotiate.PartialMetadataList
 	proto := accepted.Media == scheme.Protobuf
@@ -73,8 +74,8 @@ func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) 
 	}}, true
 }
 
-// writeByChunks responds to a list whose client accepts gzip, if the list is to be compressed in chunks. It returns whether
-// it is; if not, nothing was written.
+// writeByChunks responds to a list whose client accepts gzip, if the list is to be compressed in chunks. It returns
+// whether it is; if not, nothing was written.
 func (s *served) writeByChunks(
 	w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page,
 ) (bool, error) {
@@ -126,8 +127,8 @@ func (s *served) writeByChunks(
 	return true, nil
 }
 
-// compressed returns the compressed chunks, the length of their text with the separators between them, and how many bytes
-// of them are not kept in the cache.
+// compressed returns the compressed chunks, the length of their text with the separators between them, and how many
+// bytes of them are not kept in the cache.
 func (s *served) compressed(encoding itemEncoding, chunks []pageChunk) (
 	pieces []gzipsplice.Piece, length, own int, err error,
 ) {
@@ -170,8 +171,8 @@ type pageChunk struct {
 	own bool // it is no chunk of the cache, which does not keep it compressed
 }
 
-// inChunks returns the objects of the page in chunks. Objects that are only a part of a chunk of the cache, or that have
-// another state than in the cache, are a chunk of the page's own.
+// inChunks returns the objects of the page in chunks. Objects that are only a part of a chunk of the cache, or that
+// have another state than in the cache, are a chunk of the page's own.
 func (p *page) inChunks() (chunks []pageChunk) {
 	rest := p.objects
 	p.chunks(func(c cache.Chunk) bool {

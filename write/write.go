@@ -71,13 +71,16 @@ var steps = []step{
 	{"check", present, (*attempt).check},                           // preconditions: UID and resourceVersion
 	{"complete", objects | Amend, (*attempt).complete},             // what the server alone sets
 	{"allocate", Create | Update | Apply, (*attempt).allocate},     // addresses and ports of Services
-	{"prepare", objects | Amend | Delete, (*attempt).prepare},      // by the rules of the kind; of a deletion, what it does
-	{"validate", objects | Amend, (*attempt).validate},             // by the rules of all objects and of the kind
-	{"normalize", objects | Amend, (*attempt).normalize},           // to the form that is stored; warnings
-	{"admit", objects | Delete, (*attempt).admit},                  // admission may refuse; that of a Post is asked in "act"
-	{"charge", objects, (*attempt).charge},                         // what admission writes with the object: usage of quotas
-	{"commit", objects | Amend | Delete, (*attempt).commit},        // to the store, unless it is a dry run
-	{"act", Post, (*attempt).act},                                  // carry out what the body asks for
+	// by the rules of the kind; of a deletion, what it does
+	{"prepare", objects | Amend | Delete, (*attempt).prepare},
+	{"validate", objects | Amend, (*attempt).validate},   // by the rules of all objects and of the kind
+	{"normalize", objects | Amend, (*attempt).normalize}, // to the form that is stored; warnings
+	// admission may refuse; that of a Post is asked in "act"
+	{"admit", objects | Delete, (*attempt).admit},
+	// what admission writes with the object: usage of quotas
+	{"charge", objects, (*attempt).charge},
+	{"commit", objects | Amend | Delete, (*attempt).commit}, // to the store, unless it is a dry run
+	{"act", Post, (*attempt).act},                           // carry out what the body asks for
 }
 
 // A Pipeline carries out writes.
@@ -231,8 +234,8 @@ func (a *attempt) mayRepeat() bool {
 	return a.Target.Allocator() != nil || a.creates() && a.generates
 }
 
-// again prepares the write for another attempt after a conflict, and returns the step to begin with; the number of steps
-// if nothing is left to do.
+// again prepares the write for another attempt after a conflict, and returns the step to begin with; the number of
+// steps if nothing is left to do.
 func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
 	case met.SideWrite != nil:
