@@ -270,16 +270,16 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	if os := before.Spec.OS; os != nil && os.Name == corev1.Windows {
 		return append(errs, staticPodForbidden("windows pods cannot be resized"))
 	}
-	errs = append(errs, validateSameContainers(p.Spec.Containers, before.Spec.Containers, "containers", path)...)
-	errs = append(errs,
+	others := append(validateSameContainers(p.Spec.Containers, before.Spec.Containers, "containers", path),
 		validateSameContainers(p.Spec.InitContainers, before.Spec.InitContainers, "initContainers", path)...)
-	if len(errs) > 0 {
-		return errs
+	if len(others) > 0 {
+		return append(errs, others...)
 	}
 	if qosClass(&p.Spec) != before.Status.QOSClass {
 		errs = append(errs,
 			field.Invalid(path, before.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}
+	found := len(errs)
 	same := p.Spec.DeepCopy()
 	same.Resources = before.Spec.Resources
 	for _, part := range []struct {
@@ -302,7 +302,7 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 			part.restored[i].ResizePolicy = part.was[i].ResizePolicy
 		}
 	}
-	if len(errs) == 0 && !equality.Semantic.DeepEqual(same, &before.Spec) {
+	if len(errs) == found && !equality.Semantic.DeepEqual(same, &before.Spec) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable"))
 	}
 	return errs

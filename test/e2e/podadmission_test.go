@@ -38,12 +38,6 @@ func TestPodAdmissionAsKubeAPIServer(t *testing.T) {
 	}
 	f.events(t)
 	t.Logf("kube-apiserver answered %v", f.tally)
-	f.found.without(t, []known{{
-		func(d *difference) bool {
-			return strings.HasPrefix(d.group, "PATCH /resize") && d.want.code == http.StatusUnprocessableEntity
-		},
-		"Keelson does not validate the whole spec of a pod that is resized yet",
-	}})
 	f.found.report(t)
 }
 
