@@ -35,9 +35,9 @@ func TestPlantedBugs(t *testing.T) {
 		{"the store comes back as it was some time ago", history.ErrRevision, func(m *machine) {
 			var old atomic.Pointer[vfs.MemFS]
 			m.drive = func(fs vfs.FS) vfs.FS {
-				if disk := old.Load(); disk != nil {
-					m.disk = disk
-					return disk
+				// At each start, so that on a slow machine it happens at least once that much is lost.
+				if disk := old.Swap(nil); disk != nil {
+					m.disk, fs = disk, disk
 				}
 				disk := m.disk
 				time.AfterFunc(50*time.Millisecond, func() { old.Store(disk.CrashClone(vfs.CrashCloneCfg{})) })
