@@ -54,9 +54,7 @@ func BenchmarkAdmission(b *testing.B) {
 // BenchmarkPolicies runs both passes for a create that 100 ValidatingAdmissionPolicies of three expressions judge, and
 // reports the time for one expression.
 func BenchmarkPolicies(b *testing.B) {
-	config := testConfig(b)
-	config.PolicyTypeChecks = false // which takes longer than the benchmark
-	s := start(b, config)
+	s := start(b, testConfig(b))
 	const policies = 100
 	send := func(resource, body string) {
 		r := httptest.NewRequest("POST", webhookConfigurations+resource, strings.NewReader(body))

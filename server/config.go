@@ -101,7 +101,8 @@ type Config struct {
 	// kube-controller-manager does it too, where it runs.
 	QuotaUsage bool
 	// PolicyTypeChecks checks the types in the expressions of ValidatingAdmissionPolicies, and writes what is wrong to
-	// their status. kube-controller-manager does it too, where it runs.
+	// their status. It is off by default, because a client that updates a policy right after creating it does not expect
+	// that the policy has changed meanwhile. kube-controller-manager does it too, where it runs.
 	PolicyTypeChecks bool
 
 	// FeatureGates are values of the form Name=true.
@@ -149,7 +150,7 @@ func DefaultConfig() Config {
 		BindAddress:   "127.0.0.1", SecurePort: 6443,
 		ServiceClusterIPRange:  "10.0.0.0/24",
 		ServiceNodePortRange:   serviceallocator.DefaultNodePorts.String(),
-		DefaultServiceAccounts: true, QuotaUsage: true, PolicyTypeChecks: true,
+		DefaultServiceAccounts: true, QuotaUsage: true,
 		Authorization:  DefaultAuthorization(),
 		Admission:      DefaultAdmission(),
 		Authentication: DefaultAuthentication(),

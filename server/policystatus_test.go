@@ -36,7 +36,9 @@ func TestPolicyTypeChecks(t *testing.T) {
 	if err := json.Unmarshal(text, &recorded); err != nil || len(recorded.Policies) == 0 {
 		t.Fatal(len(recorded.Policies), err)
 	}
-	s := start(t, testConfig(t))
+	config := testConfig(t)
+	config.PolicyTypeChecks = true
+	s := start(t, config)
 	c := httpClient(t, s, true)
 	definitions := s.URL() + "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	if a := sendJSON(t, c, "POST", definitions, string(recorded.Definition)); a.status != http.StatusCreated {
@@ -99,6 +101,7 @@ func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 		"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"],
 		"operations":["*"]}]},"validations":[{"expression":"object.nope == 1"}]}}`
 	config := testConfig(t)
+	config.PolicyTypeChecks = true
 	s := start(t, config)
 	c := httpClient(t, s, true)
 	url := s.URL() + "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -130,9 +133,7 @@ func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 	if second := checkedPolicy(t, c, url+"/p", 2); second.Status.TypeChecking != nil {
 		t.Errorf("%+v", second.Status)
 	}
-	config = testConfig(t)
-	config.PolicyTypeChecks = false
-	s = start(t, config)
+	s = start(t, testConfig(t))
 	if err := s.work.Healthy("type checks of admission policies"); err == nil {
 		t.Error("the checks run although they are switched off")
 	}

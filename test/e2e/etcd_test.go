@@ -182,7 +182,7 @@ func keelsonOn(t *testing.T, dir string, args ...string) *apiServer {
 	data := filepath.Join(dir, fmt.Sprintf("keelson-%d", port))
 	s.process = start(t, data+".log", nil, program(t, "keelson"), append([]string{"serve",
 		"--data-dir", data, "--secure-port", strconv.Itoa(port), "--token-auth-file", tokensFile(t, dir),
-		"--service-cluster-ip-range", "10.0.0.0/16", "--policy-type-checks=false"}, args...)...)
+		"--service-cluster-ip-range", "10.0.0.0/16"}, args...)...)
 	s.awaitReady(t)
 	return s
 }
