@@ -113,9 +113,13 @@ func labelNamespace(n *corev1.Namespace) {
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
-// finalizeNamespace lets a client change everything but the status.
+// finalizeNamespace lets a client change the finalizers of the spec. kube-apiserver lets it change all metadata too; here
+// the right to finalize does not include the labels, which decide which pods may run in the namespace.
 func finalizeNamespace(_ context.Context, obj, old registry.Object) {
-	obj.(*corev1.Namespace).Status = old.(*corev1.Namespace).DeepCopy().Status
+	n, before := obj.(*corev1.Namespace), old.(*corev1.Namespace)
+	finalizers, version := n.Spec.Finalizers, n.ResourceVersion
+	*n = *before.DeepCopy()
+	n.Spec.Finalizers, n.ResourceVersion = finalizers, version
 }
 
 func validateNamespaceFinalize(_ context.Context, obj, _ registry.Object) field.ErrorList {
