@@ -13,7 +13,7 @@ import (
 )
 
 // diskSpace tracks how much of the reserve of free space is left. The free space is looked up once a second, and after
-// each spaceCheckBytes of writes.
+// each Options.spaceCheckBytes of writes.
 type diskSpace struct {
 	level   atomic.Int32 // spaceEnough, spaceLow or spaceCritical
 	written atomic.Int64 // bytes since the last update
@@ -33,9 +33,15 @@ const (
 // until the history window has passed.
 const lowSpaceWindow = 10 * time.Second
 
-// spaceCheckBytes is how many bytes may be written to the log between two updates. They are written again by a flush
-// and by merges.
-const spaceCheckBytes = 4 << 20
+// spaceCheckBytes returns how many bytes may be written to the log between two updates. A flush writes them again before
+// the log is removed. So the log and its flush take an eighth of the reserve between two updates; merges may take half.
+func (o *Options) spaceCheckBytes() int64 {
+	const most = 4 << 20
+	if o.ReserveBytes < 0 {
+		return most
+	}
+	return min(o.ReserveBytes/16, most)
+}
 
 // update looks up the free space, sets the level, and creates or removes the ballast.
 func (d *diskSpace) update(s *Store) {
@@ -152,10 +158,10 @@ func spaceToOpen(o *Options) uint64 {
 	return need
 }
 
-// addWritten must be called before n bytes are written to the log. After spaceCheckBytes it updates the free space, and
-// waits if merges are too far behind.
+// addWritten must be called before n bytes are written to the log. After Options.spaceCheckBytes it updates the free
+// space, and waits if merges are too far behind.
 func (d *diskSpace) addWritten(s *Store, n int) {
-	if d.written.Add(int64(n)) >= spaceCheckBytes {
+	if d.written.Add(int64(n)) >= s.opts.spaceCheckBytes() {
 		d.update(s)
 		s.waitForMerges()
 	}
