@@ -10,9 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/scheme/wire"
 )
 
-// Lookup returns an object, decoded, nil if there is none. Unlike Get it may
-// return a state before the latest: it asks the store only for what is not in the
-// cache.
+// Lookup returns an object, decoded, nil if there is none. The object has every change that this process has
+// acknowledged. Changes of other servers on the same store may be missing if the object is in the cache.
 func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
 	r := g.resources[gr]
 	if r == nil {

@@ -36,10 +36,10 @@ func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceSt
 	return NamespaceActive, err
 }
 
-// lookup finds an object that may just have been written: first in what the cache
+// lookup finds an object in a state that has every change that this process has acknowledged: first in what the cache
 // has, then in the latest state. It returns nil if there is none.
 func (r *Resource) lookup(ctx context.Context, key string) (*cache.Object, error) {
-	view, err := r.cache.View(ctx, 0)
+	view, err := r.cache.View(ctx, r.LastWrite())
 	if err != nil {
 		return nil, err
 	}
