@@ -1,0 +1,199 @@
+// Package proxy forwards a request to another server and streams the response back. Nothing is kept in memory but one
+// buffer in each direction: request bodies, responses without end, trailers and connections that are upgraded to another
+// protocol (SPDY, WebSocket) all pass through.
+//
+// The caller says where a request goes (Target) and answers the errors (Handler.Error). The package knows nothing about
+// the resources of the API.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// flushInterval is how long a part of a response with a known length may wait in a buffer. Responses without a known
+// length, such as watches, are flushed after each read.
+const flushInterval = 200 * time.Millisecond
+
+// A Target says where one request goes.
+type Target struct {
+	// URL is the whole URL of the request: scheme, host, path and query.
+	URL *url.URL
+	// Transport connects to the host of URL.
+	Transport *Transport
+	// Address, unless it is empty, is the address ("host:port") that is connected to. TLS still verifies the name in
+	// URL. It is for hosts whose address was looked up and checked before.
+	Address string
+	// Host is the Host header that the server gets. Empty means the one that the client has sent.
+	Host string
+	// Header is added to the request, and replaces headers of the client of the same names.
+	Header http.Header
+}
+
+// A Handler forwards requests to one target. Its zero fields are valid but for Target and Error.
+type Handler struct {
+	Target Target
+	// Error answers a request that could not be forwarded. It is not called after a part of the response was sent.
+	Error func(w http.ResponseWriter, r *http.Request, err error)
+	// UpgradeOnly refuses requests that do not ask for another protocol, with ErrUpgradeRequired.
+	UpgradeOnly bool
+	// Rewrite, unless it is nil, changes links in responses so that they lead through the proxy.
+	Rewrite *Rewriter
+	// RefuseRedirects answers 502 to a redirect instead of forwarding it. The proxy itself never follows one.
+	RefuseRedirects bool
+	// BytesPerSecond limits each direction of an upgraded connection. 0 is no limit.
+	BytesPerSecond int64
+}
+
+// ErrUpgradeRequired is the error for requests that do not ask for another protocol where only such are served.
+var ErrUpgradeRequired = errors.New("Upgrade request required") //nolint:revive,staticcheck // clients see this text
+
+// redirectMessage is the body of the answer in place of a redirect.
+const redirectMessage = "the backend attempted to redirect this request, which is not permitted"
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case IsUpgrade(r):
+		h.upgrade(w, r)
+	case h.UpgradeOnly:
+		h.Error(w, r, ErrUpgradeRequired)
+	default:
+		h.forward(w, r)
+	}
+}
+
+// IsUpgrade returns whether the client asks for another protocol on the connection.
+func IsUpgrade(r *http.Request) bool {
+	for _, value := range r.Header.Values("Connection") {
+		if strings.Contains(strings.ToLower(value), "upgrade") {
+			return true
+		}
+	}
+	return false
+}
+
+// forward forwards an ordinary request.
+func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
+	ctx := withAddress(r.Context(), h.Target.Address)
+	forwarder := httputil.ReverseProxy{
+		Rewrite:        h.rewriteRequest,
+		Transport:      h.Target.Transport,
+		FlushInterval:  flushInterval,
+		BufferPool:     h.Target.Transport.buffers,
+		ErrorLog:       log.New(io.Discard, "", 0), // Error answers errors; what is left means that the client is gone
+		ModifyResponse: h.modifyResponse,
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if h.Rewrite != nil && !errors.As(err, new(*RewriteError)) {
+				err = &UnreachableError{err}
+			}
+			h.Error(w, r, err)
+		},
+	}
+	forwarder.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// An UnreachableError says that a server behind a proxy that rewrites links could not be reached, or that its response
+// could not be read.
+type UnreachableError struct{ Err error }
+
+// Error implements error.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("error trying to reach service: %v", e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// rewriteRequest makes the request that the server gets. net/http/httputil has removed the headers that are for one
+// connection only (RFC 9110, section 7.6.1).
+func (h *Handler) rewriteRequest(p *httputil.ProxyRequest) {
+	p.Out.URL = h.Target.URL
+	p.Out.Host = h.Target.Host
+	if p.Out.Host == "" {
+		p.Out.Host = p.In.Host
+	}
+	for _, name := range forwardedHeaders {
+		if values, ok := p.In.Header[name]; ok {
+			p.Out.Header[name] = values
+		}
+	}
+	h.setHeaders(p.Out.Header, p.In)
+}
+
+// forwardedHeaders say where a request comes from. net/http/httputil removes them, but a proxy between the client and
+// this server may have set them, and kube-apiserver forwards them.
+var forwardedHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
+// setHeaders changes the headers of a request that goes to the server. in is the request of the client.
+func (h *Handler) setHeaders(out http.Header, in *http.Request) {
+	removeIdentity(out)
+	if client, _, ok := strings.Cut(in.RemoteAddr, "]:"); ok { // "[address]:port"
+		appendForwardedFor(out, strings.TrimPrefix(client, "["))
+	} else if i := strings.LastIndexByte(in.RemoteAddr, ':'); i > 0 {
+		appendForwardedFor(out, in.RemoteAddr[:i])
+	}
+	if h.Rewrite != nil {
+		out.Set("X-Forwarded-Uri", h.Rewrite.forwardedURI(h.Target.URL))
+	}
+	for name, values := range h.Target.Header {
+		out[name] = values
+	}
+}
+
+func appendForwardedFor(h http.Header, client string) {
+	if client == "" {
+		return
+	}
+	if before := h.Values("X-Forwarded-For"); len(before) > 0 {
+		client = strings.Join(before, ", ") + ", " + client
+	}
+	h.Set("X-Forwarded-For", client)
+}
+
+// removeIdentity removes the headers by which this server or a front proxy knows who the client is. The filters of the
+// server remove them too; another server must not get them even if a filter is missing.
+func removeIdentity(h http.Header) {
+	for name := range h {
+		switch {
+		case name == "Authorization", name == "X-Remote-User", name == "X-Remote-Uid", name == "X-Remote-Group",
+			strings.HasPrefix(name, "X-Remote-Extra-"), strings.HasPrefix(name, "Impersonate-"):
+			delete(h, name)
+		}
+	}
+}
+
+// modifyResponse changes a response before it is sent to the client.
+func (h *Handler) modifyResponse(response *http.Response) error {
+	redirects := response.StatusCode >= 300 && response.StatusCode <= 399 && response.Header.Get("Location") != ""
+	if h.RefuseRedirects && redirects {
+		_ = response.Body.Close() // what is left of it is not used
+		response.StatusCode = http.StatusBadGateway
+		response.Header, response.Trailer = http.Header{}, nil
+		response.Body = io.NopCloser(strings.NewReader(redirectMessage))
+		response.ContentLength = int64(len(redirectMessage))
+		return nil
+	}
+	if h.Rewrite == nil {
+		return nil
+	}
+	return h.Rewrite.response(response)
+}
+
+type addressKey struct{}
+
+// withAddress returns a context whose connections go to address.
+func withAddress(ctx context.Context, address string) context.Context {
+	if address == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, addressKey{}, address)
+}

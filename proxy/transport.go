@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// A Dial opens a connection to an address ("host:port"). The network is "tcp".
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+const (
+	dialTimeout      = 30 * time.Second
+	keepAlive        = 30 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 90 * time.Second
+	maxIdle          = 100
+	maxIdleOfHost    = 25
+	bufferSize       = 32 << 10
+)
+
+// TransportOptions configure a Transport.
+type TransportOptions struct {
+	// Dial opens connections; nil opens them directly.
+	Dial Dial
+	// TLS is the configuration for https. It must not be changed afterwards.
+	TLS *tls.Config
+	// HTTP1 never uses HTTP/2.
+	HTTP1 bool
+	// Pinned refuses requests whose Target has no Address: the host is never looked up again.
+	Pinned bool
+}
+
+// A Transport connects to servers. It keeps connections that are not in use for later requests, so connections of one
+// Transport must be interchangeable: credentials and ways to find addresses that differ need Transports of their own.
+type Transport struct {
+	options TransportOptions
+	http    *http.Transport
+	buffers *buffers
+}
+
+// NewTransport returns a Transport.
+func NewTransport(o TransportOptions) *Transport {
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	}
+	if o.TLS == nil {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	t := &Transport{options: o, buffers: &buffers{}}
+	t.http = &http.Transport{
+		DialContext: t.dial, TLSClientConfig: o.TLS.Clone(), TLSHandshakeTimeout: handshakeTimeout,
+		ForceAttemptHTTP2: !o.HTTP1,
+		MaxIdleConns:      maxIdle, MaxIdleConnsPerHost: maxIdleOfHost, IdleConnTimeout: idleTimeout,
+		// The client unpacks what the server has packed. Otherwise responses would change on their way.
+		DisableCompression: true,
+		ReadBufferSize:     bufferSize, WriteBufferSize: bufferSize,
+	}
+	return t
+}
+
+// RoundTrip implements http.RoundTripper. It does not follow redirects.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.http.RoundTrip(r) }
+
+// CloseIdle closes the connections that nobody uses.
+func (t *Transport) CloseIdle() { t.http.CloseIdleConnections() }
+
+// dial opens a connection to the address that is pinned in ctx, or else to address.
+func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	pinned, ok := ctx.Value(addressKey{}).(string)
+	switch {
+	case ok:
+		address = pinned
+	case t.options.Pinned:
+		return nil, fmt.Errorf("the address of %s was not checked", address)
+	}
+	return t.options.Dial(ctx, network, address)
+}
+
+// Connect opens a new connection for HTTP/1.1 to the host of u, which is that of a request of the target address.
+func (t *Transport) Connect(ctx context.Context, u *url.URL, address string) (net.Conn, error) {
+	ctx = withAddress(ctx, address)
+	switch u.Scheme {
+	case "http":
+		return t.dial(ctx, "tcp", withPort(u, "80"))
+	case "https":
+	default:
+		return nil, fmt.Errorf("unknown scheme: %s", u.Scheme)
+	}
+	conn, err := t.dial(ctx, "tcp", withPort(u, "443"))
+	if err != nil {
+		return nil, err
+	}
+	config := t.options.TLS.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	if config.ServerName == "" {
+		config.ServerName = u.Hostname()
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // the error of the handshake says more
+		return nil, err
+	}
+	return secure, nil
+}
+
+// withPort returns the host and port of u.
+func withPort(u *url.URL, port string) string {
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// buffers are buffers for copying, which are used again. It implements httputil.BufferPool.
+type buffers struct{ pool sync.Pool }
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
