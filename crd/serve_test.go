@@ -120,7 +120,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.custom.Run(ctx) })
-	groups := discovery.New(resources, "")
+	groups := discovery.New(resources, nil, "")
 	w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info := request.ParseInfo(r)
 		r = r.WithContext(

@@ -147,7 +147,7 @@ func TestDocumentsEqualKubeAPIServers(t *testing.T) {
 }
 
 func compareDocuments(t *testing.T, documents map[string]json.RawMessage, kinds []*registry.Kind) {
-	h := New(directoryOf(kinds), "127.0.0.1:36443")
+	h := New(directoryOf(kinds), nil, "127.0.0.1:36443")
 	compared := 0
 	for path, want := range documents {
 		accept := ""
@@ -194,7 +194,7 @@ func firstDifference(a, b string) string {
 
 func TestNegotiation(t *testing.T) {
 	documents := reference(t)
-	h := New(directoryOf(kindsOf(t, documents)), "127.0.0.1:36443")
+	h := New(directoryOf(kindsOf(t, documents)), nil, "127.0.0.1:36443")
 	const fine = "only the following media types are accepted: application/json, application/yaml, " +
 		"application/vnd.kubernetes.protobuf"
 	const coarse = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, " +
@@ -240,7 +240,7 @@ func TestNegotiation(t *testing.T) {
 }
 
 func TestProtobufIsTheSameObject(t *testing.T) {
-	h := New(directoryOf(kindsOf(t, reference(t))), "127.0.0.1:36443")
+	h := New(directoryOf(kindsOf(t, reference(t))), nil, "127.0.0.1:36443")
 	w := get(h, "/apis/apps/v1", apiresponse.Protobuf)
 	body, ok := strings.CutPrefix(w.Body.String(), "k8s\x00")
 	if !ok {
@@ -264,7 +264,7 @@ func TestProtobufIsTheSameObject(t *testing.T) {
 
 func TestETagSavesTheBody(t *testing.T) {
 	d := directoryOf(kindsOf(t, reference(t)))
-	h := New(d, "127.0.0.1:36443")
+	h := New(d, nil, "127.0.0.1:36443")
 	etag := get(h, "/apis", aggregatedJSON).Header().Get("ETag")
 	r := httptest.NewRequest(http.MethodGet, "/apis", nil)
 	r.Header.Set("Accept", aggregatedJSON)
@@ -300,7 +300,7 @@ func announced(version string) *directory.Resource {
 
 func TestGroupsComeAndGo(t *testing.T) {
 	d := directory.New()
-	h := New(d, "127.0.0.1:6443")
+	h := New(d, nil, "127.0.0.1:6443")
 	const notFound = "404 page not found\n"
 	check := func(step, path string, status int, body string) {
 		t.Helper()
@@ -335,7 +335,7 @@ func TestOrder(t *testing.T) {
 		d.Put(r)
 	}
 	var list metav1.APIResourceList
-	w := get(New(d, ""), "/apis/example.com/v1", "")
+	w := get(New(d, nil, ""), "/apis/example.com/v1", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestBuiltInGroupsShowTheirOwn(t *testing.T) {
 	builtIn.Source = directory.BuiltIn
 	d.Put(builtIn)
 	d.Put(widgets("v2"))
-	h := New(d, "")
+	h := New(d, nil, "")
 	if w := get(h, "/apis/example.com", ""); w.Code != 200 || strings.Contains(w.Body.String(), "v2") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

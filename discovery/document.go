@@ -153,12 +153,18 @@ func aggregatedDocument(groups []*group) *document {
 			item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
 			for i := range g.versions {
 				v := &g.versions[i]
-				if len(v.resources) == 0 {
+				out := apidiscovery.APIVersionDiscovery{Version: v.name, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
+				switch {
+				case v.remote != nil && v.remote.Stale:
+					out.Freshness = apidiscovery.DiscoveryFreshnessStale
+				case v.remote != nil:
+					out.Resources = v.remote.Resources
+				case len(v.resources) == 0:
 					continue
+				default:
+					out.Resources = Aggregate(v.resources)
 				}
-				item.Versions = append(item.Versions, apidiscovery.APIVersionDiscovery{
-					Version: v.name, Freshness: apidiscovery.DiscoveryFreshnessCurrent, Resources: aggregate(v.resources),
-				})
+				item.Versions = append(item.Versions, out)
 			}
 			if len(item.Versions) > 0 {
 				out.Items = append(out.Items, item)
@@ -168,8 +174,8 @@ func aggregatedDocument(groups []*group) *document {
 	}}
 }
 
-// aggregate moves subresources into their parent resources.
-func aggregate(resources []metav1.APIResource) []apidiscovery.APIResourceDiscovery {
+// Aggregate returns resources as they are in the aggregated document: subresources are in their parent resources.
+func Aggregate(resources []metav1.APIResource) []apidiscovery.APIResourceDiscovery {
 	var out []apidiscovery.APIResourceDiscovery
 	index := map[string]int{}
 	parent := func(name string) *apidiscovery.APIResourceDiscovery {

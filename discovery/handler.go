@@ -1,8 +1,10 @@
 package discovery
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,13 +16,18 @@ import (
 
 // Handler serves discovery requests.
 type Handler struct {
-	resources *directory.Directory
-	address   string
+	resources  *directory.Directory
+	registered Registrations // nil if there are no APIServices
+	address    string
 
 	mu      sync.Mutex // guards the following fields
 	changes *directory.Watcher
-	groups  map[string]*groupView
-	current *view
+	// seen is the result of registered.Changes for which the documents were made, and registrations what was registered
+	// then, by group.
+	seen          int64
+	registrations map[string][]Registration
+	groups        map[string]*groupView
+	current       *view
 }
 
 // view has the documents about all groups. It is immutable.
@@ -38,10 +45,13 @@ type groupView struct {
 	versions map[string]*document // only versions with resources
 }
 
-// New returns a handler for the resources in a directory. address is the host and port of the
-// server in the document of /api.
-func New(resources *directory.Directory, address string) *Handler {
-	return &Handler{resources: resources, address: address, changes: resources.Watch(), groups: map[string]*groupView{}}
+// New returns a handler for the resources in a directory and for those of other servers. registered
+// may be nil. address is the host and port of the server in the document of /api.
+func New(resources *directory.Directory, registered Registrations, address string) *Handler {
+	return &Handler{
+		resources: resources, registered: registered, address: address, changes: resources.Watch(),
+		groups: map[string]*groupView{}, seen: -1,
+	}
 }
 
 // view returns the documents for the current content of the directory. Groups that have
@@ -50,17 +60,17 @@ func New(resources *directory.Directory, address string) *Handler {
 func (h *Handler) view() *view {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed := h.changes.Take()
-	if len(changed) == 0 && h.current != nil {
-		return h.current
-	}
 	names := map[string]bool{}
-	for _, gv := range changed {
+	for _, gv := range h.changes.Take() {
 		names[gv.Group] = true
+	}
+	h.readRegistrations(names)
+	if len(names) == 0 && h.current != nil {
+		return h.current
 	}
 	groups := maps.Clone(h.groups)
 	for name := range names {
-		if g := newGroup(h.resources, name); g != nil {
+		if g := newGroup(h.resources, name, h.registrations[name]); g != nil {
 			groups[name] = newGroupView(g)
 		} else {
 			delete(groups, name)
@@ -68,6 +78,34 @@ func (h *Handler) view() *view {
 	}
 	h.groups, h.current = groups, newView(groups, h.address)
 	return h.current
+}
+
+// readRegistrations reads the APIServices if they have changed, and adds to names the groups that are different now.
+func (h *Handler) readRegistrations(names map[string]bool) {
+	if h.registered == nil {
+		return
+	}
+	changes := h.registered.Changes()
+	if changes == h.seen {
+		return
+	}
+	h.seen = changes
+	now := map[string][]Registration{}
+	for _, r := range h.registered.Registrations() {
+		now[r.Group] = append(now[r.Group], r)
+	}
+	for group, registrations := range now {
+		slices.SortFunc(registrations, func(a, b Registration) int { return cmp.Compare(a.Version, b.Version) })
+		if !slices.Equal(registrations, h.registrations[group]) {
+			names[group] = true
+		}
+	}
+	for group := range h.registrations {
+		if now[group] == nil {
+			names[group] = true
+		}
+	}
+	h.registrations = now
 }
 
 func newGroupView(g *group) *groupView {

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"slices"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeversion "k8s.io/apimachinery/pkg/version"
@@ -24,6 +25,8 @@ type group struct {
 	// builtIn is true for built-in groups. A missing version of a built-in group is answered
 	// with a Status, that of another group with the plain text for unknown paths.
 	builtIn bool
+	// priority sorts groups: it is the largest groupPriorityMinimum of the APIServices of the group.
+	priority int
 }
 
 // version is one version of a group.
@@ -32,23 +35,66 @@ type version struct {
 	// resources are sorted by name, each followed by its subresources. A version without
 	// resources has no document and is not in the aggregated document.
 	resources []metav1.APIResource
+	// remote is what another server says about the version. It replaces resources; the other server
+	// also serves the document of the version.
+	remote *Remote
+	// priority is the versionPriority of the APIService.
+	priority int
 }
 
-// newGroup reads a group from the directory. It returns nil if the group has no versions. If
-// the group has built-in resources, custom resources in it are not shown.
-func newGroup(d *directory.Directory, name string) *group {
+// Registration is what an APIService says about a version of a group.
+type Registration struct {
+	schema.GroupVersion
+	// GroupPriority and VersionPriority sort groups, and the versions of a group: higher ones come first.
+	GroupPriority, VersionPriority int
+	// Remote is set if another server serves the version.
+	Remote *Remote
+}
+
+// Remote is what another server says about its resources of one version. It is immutable.
+type Remote struct {
+	Resources []apidiscovery.APIResourceDiscovery
+	// ETag is that of the document from which Resources were read.
+	ETag string
+	// Stale means that the server cannot be asked.
+	Stale bool
+}
+
+// Registrations are the APIServices.
+type Registrations interface {
+	// Registrations returns all of them.
+	Registrations() []Registration
+	// Changes returns a number that changes whenever the result of Registrations does.
+	Changes() int64
+}
+
+// newGroup reads a group from the directory and from its registrations. It returns nil if the group
+// has no versions. If the group has built-in resources, custom resources in it are not shown.
+func newGroup(d *directory.Directory, name string, registered []Registration) *group {
 	g := &group{name: name, builtIn: d.HasSource(name, directory.BuiltIn)}
+	known := map[string]Registration{}
+	for _, r := range registered {
+		known[r.Version] = r
+		g.priority = max(g.priority, r.GroupPriority)
+		if r.Remote != nil {
+			g.versions = append(g.versions, version{name: r.Version, remote: r.Remote, priority: r.VersionPriority})
+		}
+	}
+	if len(registered) == 0 {
+		g.priority = Priority(name)
+	}
 	for _, v := range d.Versions(name) {
 		resources, found := discoveryResources(d.Resources(schema.GroupVersion{Group: name, Version: v}), g.builtIn)
-		if found {
-			g.versions = append(g.versions, version{v, resources})
+		if found && known[v].Remote == nil {
+			g.versions = append(g.versions, version{name: v, resources: resources, priority: known[v].VersionPriority})
 		}
 	}
 	if len(g.versions) == 0 {
 		return nil
 	}
-	slices.SortFunc(g.versions,
-		func(a, b version) int { return kubeversion.CompareKubeAwareVersionStrings(b.name, a.name) })
+	slices.SortFunc(g.versions, func(a, b version) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), kubeversion.CompareKubeAwareVersionStrings(b.name, a.name))
+	})
 	return g
 }
 
@@ -111,6 +157,6 @@ func Priority(group string) int {
 
 func sortGroups(groups []*group) {
 	slices.SortFunc(groups, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(Priority(b.name), Priority(a.name)), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.name, b.name))
 	})
 }

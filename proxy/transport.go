@@ -67,6 +67,11 @@ func NewTransport(o TransportOptions) *Transport {
 // RoundTrip implements http.RoundTripper. It does not follow redirects.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.http.RoundTrip(r) }
 
+// RoundTripTo is RoundTrip over a connection to address, like that of Target.Address.
+func (t *Transport) RoundTripTo(r *http.Request, address string) (*http.Response, error) {
+	return t.http.RoundTrip(r.WithContext(withAddress(r.Context(), address)))
+}
+
 // CloseIdle closes the connections that nobody uses.
 func (t *Transport) CloseIdle() { t.http.CloseIdleConnections() }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/ownerpermissions"
 	"github.com/keelson-dev/keelson/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/admission/plugin/webhooks"
+	"github.com/keelson-dev/keelson/aggregator"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/client/versions"
 	"github.com/keelson-dev/keelson/controller/servicerepair"
@@ -44,6 +45,8 @@ type api struct {
 	webhooks  *webhooks.Plugins
 	calls     webhook.Options // how webhooks are reached
 	policies  *policies.Plugins
+	// aggregator forwards requests to extension API servers.
+	aggregator *aggregator.Aggregator
 }
 
 // fieldManager is the field manager of writes of the server itself.
@@ -97,15 +100,18 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		CBOR: o.gates.Enabled(features.CBORServingAndStorage),
 	})
 	a.resources.PutBuiltIn(o.registry, a.handler.BuiltIn)
-	a.discovery = discovery.New(a.resources, o.hostPort)
 	a.client = client.New(a.resources, a.writes, fieldManager)
+	if a.aggregator, err = a.newAggregator(ctx, &o); err != nil {
+		return nil, err
+	}
+	a.discovery = discovery.New(a.resources, a.aggregator, o.hostPort)
 	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}
 	if a.claims, err = allocateServices(ctx, &o); err != nil {
 		return nil, err
 	}
-	o.metrics.Register(metrics.Objects(a.objects))
+	o.metrics.Register(metrics.Objects(a.objects), a.aggregator.Metrics())
 	return a, nil
 }
 

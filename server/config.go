@@ -90,9 +90,8 @@ type Config struct {
 	EncryptionProviderConfig string
 	EncryptionReload         bool
 
-	// AggregatorRouting connects to the endpoints of Services whose programs the server calls, such as webhooks,
-	// rather than to their cluster IPs.
-	AggregatorRouting bool
+	// Aggregation configures how requests are forwarded to extension API servers.
+	Aggregation AggregationConfig
 
 	// DefaultServiceAccounts makes the service account "default" of each new
 	// namespace. kube-controller-manager does it too, where it runs.
@@ -214,6 +213,7 @@ func (c *Config) validate() error {
 	errs = append(errs, c.Audit.validate()...)
 	errs = append(errs, c.Filters.validate()...)
 	errs = append(errs, c.ControlPlane.validate()...)
+	errs = append(errs, c.Aggregation.validate())
 	if file := c.EgressSelectorConfigFile; file != "" {
 		if _, err := os.Stat(file); err != nil {
 			add("egress-selector-config-file %s does not exist", file)

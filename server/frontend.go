@@ -61,8 +61,10 @@ func newFrontend(o frontendOptions) *frontend {
 	f.watches, f.endWatches = context.WithCancel(context.Background())
 	filters := &o.config.Filters
 	o.chain.Log, o.chain.RequestTimeout = o.log, o.config.RequestTimeout
-	o.chain.Stopping, o.chain.Spread, o.chain.Running = f.watches, filters.ShutdownWatchGrace, &f.active
-	o.chain.Refusing = f.refusing.Load
+	o.chain.Stop = chain.Stop{
+		Begun: f.watches, Spread: filters.ShutdownWatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+	}
+	o.chain.Streamed = f.routes.isForwarded
 	o.chain.CORSAllowedOrigins, o.chain.HSTSDirectives = filters.CORSAllowedOrigins, filters.HSTSDirectives
 	o.chain.GoawayChance = filters.GoawayChance
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: o.chain.Metrics.HandshakeError}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/aggregator"
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/auth/serviceaccount"
@@ -31,6 +32,7 @@ type router struct {
 	openapi       http.Handler
 	resources     *directory.Directory
 	custom        *crd.Server // custom resources
+	aggregator    *aggregator.Aggregator
 	snapshots     http.Handler
 	pages         *zpages
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
@@ -81,7 +83,12 @@ func isAPI(path string) bool {
 // serveAPI serves /api and /apis. Paths up to the version are discovery, longer ones are resources. An unknown
 // group gets the response of an unknown path.
 func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
-	switch info := request.InfoFrom(r.Context()); {
+	info := request.InfoFrom(r.Context())
+	if forwarded := t.forwarded(r); forwarded != nil {
+		forwarded.ServeHTTP(w, r)
+		return
+	}
+	switch {
 	case !info.BelowVersion():
 		t.discovery.ServeHTTP(w, r)
 	case strings.HasPrefix(info.Path, "/api/"):
@@ -92,6 +99,27 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 		t.serveResource(w, r, info)
 	}
 }
+
+// forwarded returns the handler of a path that an extension API server serves, which is the document of one of its versions
+// or below it. It returns nil for all other paths.
+func (t *router) forwarded(r *http.Request) http.Handler {
+	info := request.InfoFrom(r.Context())
+	group, version := info.Group, info.Version
+	if !info.BelowVersion() {
+		parts := request.Segments(r.URL.Path)
+		if len(parts) < 3 || parts[0] != "apis" {
+			return nil
+		}
+		group, version = parts[1], parts[2]
+	}
+	if group == "" {
+		return nil
+	}
+	return t.aggregator.Find(r.Context(), group, version)
+}
+
+// isForwarded returns whether an extension API server serves the path.
+func (t *router) isForwarded(r *http.Request) bool { return t.forwarded(r) != nil }
 
 // serveResource serves the paths below a version of a named group. A built-in resource takes precedence over a
 // custom one.

@@ -329,6 +329,7 @@ func (s *starting) startWork(ctx context.Context) error {
 		return err
 	}
 	s.work.Go("APIServices", background.Forever(services.Run))
+	s.work.Go("extension API servers", background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	s.work.Go("addresses and ports of services", background.Forever(s.api.claims.Run))
 	if s.config.DefaultServiceAccounts {
@@ -349,7 +350,7 @@ func (s *starting) startWork(ctx context.Context) error {
 }
 
 func (s *starting) buildHTTP() error {
-	documents, err := openapi.New(openapi.Options{Sources: []openapi.Source{s.api.custom.documents}})
+	documents, err := openapi.New(openapi.Options{Sources: []openapi.Source{s.api.custom.documents, s.api.aggregator}})
 	if err != nil {
 		return err
 	}
@@ -361,7 +362,7 @@ func (s *starting) buildHTTP() error {
 			health:  s.newHealth(),
 			metrics: s.metrics.Handler(), slis: s.metrics.SLIHandler(),
 			discovery: s.api.discovery, openapi: documents,
-			resources: s.api.resources, custom: s.api.custom.Server,
+			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			snapshots: newSnapshots(s.stores.main, s.log),
 			pages:     &zpages{started: time.Now(), now: time.Now, flags: s.config.Flags},
 			issuer:    s.authentication.issuerDiscovery(),

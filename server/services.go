@@ -34,7 +34,7 @@ func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice()
 func resolveServices(o *apiOptions) serviceresolver.Func {
 	objects := serviceresolver.Stored(o.registry)
 	resolve := serviceresolver.ByClusterIP(objects)
-	if o.config.AggregatorRouting {
+	if o.config.Aggregation.ByEndpoints {
 		resolve = serviceresolver.ByEndpoints(objects, rand.IntN)
 	}
 	return serviceresolver.Local(o.hostPort, resolve)

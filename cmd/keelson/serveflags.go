@@ -74,8 +74,15 @@ func networkFlags(f *pflag.FlagSet, config *server.Config) {
 		"file of the EgressSelectorConfiguration that says through which proxies the server opens connections to webhooks, issuers and the like",
 	)
 	f.BoolVar(
-		&config.AggregatorRouting, "enable-aggregator-routing", false,
-		"call webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
+		&config.Aggregation.ByEndpoints, "enable-aggregator-routing", false,
+		"call extension API servers and webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
+	)
+	f.StringVar(
+		&config.Aggregation.ProxyClientCertFile, "proxy-client-cert-file", "",
+		"certificate by which extension API servers recognize this server; its authority should be that of --requestheader-client-ca-file",
+	)
+	f.StringVar(
+		&config.Aggregation.ProxyClientKeyFile, "proxy-client-key-file", "", "private key of --proxy-client-cert-file",
 	)
 }
 

@@ -34,11 +34,14 @@ const (
 // read to its end, the handler gets the part that was read and the error. Of a body above
 // scheme.MaxBytes the handler gets one byte more than that, which is enough to refuse it. A
 // request is answered 429 if the budget is used up, or if its body is still incomplete when
-// the server stops.
-func New(budget *fairshare.Pool, stopping context.Context) func(http.Handler) http.Handler {
+// the server stops. streamed reports whether the handler sends the body on while it arrives; such
+// bodies are not read here. It may be nil.
+func New(
+	budget *fairshare.Pool, stopping context.Context, streamed func(*http.Request) bool,
+) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !isBuffered(r) {
+			if !isBuffered(r) || streamed != nil && streamed(r) {
 				next.ServeHTTP(w, r)
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/apiresponse"
+	"github.com/keelson-dev/keelson/proxy"
 	"github.com/keelson-dev/keelson/request"
 )
 
@@ -30,6 +31,9 @@ type Options struct {
 	// BodyGrace later, the reading of request bodies.
 	Stopping  context.Context
 	BodyGrace time.Duration
+	// Streamed reports whether another server handles the request. If such a request upgrades its connection to another
+	// protocol, it has no deadline. nil means that there are none.
+	Streamed func(*http.Request) bool
 	// Running is the number of abandoned handlers: those that still run although their
 	// request was answered 504 or aborted.
 	Running *atomic.Int64
@@ -50,7 +54,7 @@ func New(o Options) func(http.Handler) http.Handler {
 	o.workers, o.uploads = newWorkers(o.Stopping), newUploads(o.Stopping, o.BodyGrace)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if LongRunning(request.InfoFrom(r.Context())) {
+			if LongRunning(request.InfoFrom(r.Context())) || o.Streamed != nil && proxy.IsUpgrade(r) && o.Streamed(r) {
 				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
 				defer o.endWhenStopping(cancel)()

@@ -34,6 +34,7 @@ var layers = [][]string{
 	{"rest", "controller"},
 	{"crd"},
 	{"filter"},
+	{"aggregator"},
 	{"server"},
 	{"."}, // the embedding API
 	{"cmd", "test"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -66,8 +67,9 @@ type Informer struct {
 	// goroutine that follows.
 	missing map[string]*cache.Object
 
-	mu      sync.Mutex // guards what follows
-	applied int64      // the revision up to which changes were applied
+	// applied is the revision up to which changes were applied. It is written while mu is held.
+	applied atomic.Int64
+	mu      sync.Mutex // guards moved
 	moved   chan struct{}
 }
 
@@ -263,9 +265,7 @@ func (f *Informer) append(reading *patience, changes []Change, o, prev *cache.Ob
 func (f *Informer) advance(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if revision > f.applied {
-		f.applied = revision
-	}
+	f.applied.Store(max(revision, f.applied.Load()))
 	close(f.moved)
 	f.moved = make(chan struct{})
 }
@@ -273,14 +273,14 @@ func (f *Informer) advance(revision int64) {
 func (f *Informer) position() (int64, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.applied, f.moved
+	return f.applied.Load(), f.moved
 }
 
 // SyncOwn waits until every write that this process has acknowledged before the call has been applied. It costs nothing
 // when there is nothing to wait for. Writes of other processes on the same store are applied soon after.
 func (f *Informer) SyncOwn(ctx context.Context) error {
 	last := f.o.Resource.LastWrite()
-	for last > 0 {
+	for f.applied.Load() < last {
 		applied, moved := f.position()
 		if applied >= last {
 			return nil

@@ -39,20 +39,28 @@ type Options struct {
 	Authorizer     authz.Authorizer
 	Limiter        *inflight.Limiter
 	RequestTimeout time.Duration
-	// Stopping ends when the server stops; then long-running requests are ended.
-	Stopping context.Context
-	// Spread is the time over which the ends of long-running requests are distributed.
-	Spread time.Duration
-	// Running counts the handlers that still run although their request has timed out.
-	Running *atomic.Int64
-	// Refusing reports whether new requests are answered 429, because the server stops.
-	Refusing func() bool
+	// Stop says what happens when the server stops.
+	Stop Stop
+	// Streamed reports whether another server handles the request, so that its body is sent on while it arrives.
+	Streamed func(*http.Request) bool
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
 	// The filters of CORSAllowedOrigins and HSTSDirectives are left out if these are empty, and that of GoawayChance if
 	// it is 0.
 	CORSAllowedOrigins, HSTSDirectives []string
 	GoawayChance                       float64
+}
+
+// Stop says what happens to requests when the server stops.
+type Stop struct {
+	// Begun ends when the server stops; then long-running requests are ended.
+	Begun context.Context
+	// Spread is the time over which the ends of long-running requests are distributed.
+	Spread time.Duration
+	// Running counts the handlers that still run although their request has timed out.
+	Running *atomic.Int64
+	// Refusing reports whether new requests are answered 429, because the server stops.
+	Refusing func() bool
 }
 
 const (
@@ -71,13 +79,13 @@ func New(h http.Handler, o Options) http.Handler {
 		requestmetrics.New(o.Requests),
 		o.Audit.Begin,
 		requestlog.New(o.Log),
-		retryafter.New(o.Refusing),
+		retryafter.New(o.Stop.Refusing),
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),
 		deadline.New(deadline.Options{
-			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Spread, Stopping: o.Stopping,
-			Running: o.Running, Abandoned: o.Metrics.AbandonedHandler,
+			Limit: o.RequestTimeout, Grace: answerGrace, BodyGrace: bodyGrace, Spread: o.Stop.Spread, Stopping: o.Stop.Begun,
+			Streamed: o.Streamed, Running: o.Stop.Running, Abandoned: o.Metrics.AbandonedHandler,
 		}),
 		recovery.New(o.Log), // a second time, because deadline runs the following filters on another goroutine
 		cors.New(o.CORSAllowedOrigins),
@@ -86,7 +94,7 @@ func New(h http.Handler, o Options) http.Handler {
 		impersonate.New(o.Authorizer, o.Metrics),
 		o.Limiter.Filter,
 		authorize.New(o.Authorizer, o.Metrics.Authorization),
-		body.New(fairshare.NewPool(body.Budget), o.Stopping),
+		body.New(fairshare.NewPool(body.Budget), o.Stop.Begun, o.Streamed),
 	}
 	for i := len(filters) - 1; i >= 0; i-- {
 		if filters[i] != nil { // nil if the filter is not configured

@@ -47,8 +47,8 @@ func auditedChain(tb testing.TB, h http.HandlerFunc, auditor *audit.Auditor) htt
 			Clear:         func(http.Header) {}, Log: log, Observe: counts.Authentication,
 		},
 		Authorizer: authz.List{staticauthorizer.SystemMasters{}},
-		Limiter:    limiter, RequestTimeout: time.Minute, Stopping: context.Background(),
-		Refusing: func() bool { return false }, Audit: auditor,
+		Limiter:    limiter, RequestTimeout: time.Minute, Audit: auditor,
+		Stop: Stop{Begun: context.Background(), Refusing: func() bool { return false }},
 	})
 }
 

@@ -1,0 +1,233 @@
+// Package aggregator serves versions of API groups that other servers serve: extension API servers, which are registered
+// by an APIService with a Service (https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/).
+//
+// An Aggregator follows the APIServices. Each of them that has a Service becomes a remote: it forwards requests
+// (remote.go), checks whether the server can be reached and writes that to the status of the APIService
+// (availability.go), and knows what the server says about its resources (discovery.go) and their schemas (openapi.go).
+// Nobody waits for a server but the requests that are for it.
+package aggregator
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/registry/informer"
+	"github.com/keelson-dev/keelson/serviceresolver"
+)
+
+// Options are the dependencies of an Aggregator.
+type Options struct {
+	Registry *registry.Registry
+	// Client writes the status of APIServices.
+	Client *client.Client
+	// Resolve finds the address of a Service.
+	Resolve serviceresolver.Func
+	// ByEndpoints means that Resolve returns addresses of endpoints, so several tries may reach several of them.
+	ByEndpoints bool
+	// Dial opens connections to Services; nil opens them directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Certificate returns the certificate by which servers recognize this one; nil is none.
+	Certificate func() (*tls.Certificate, error)
+	// FollowRedirects sends redirects of servers to the client instead of an error (--aggregator-reject-forwarding-redirect=false).
+	FollowRedirects bool
+	// InFlight is the largest number of requests, other than watches, that wait for one server at a time. 0 is no limit.
+	InFlight int64
+	Log      *slog.Logger
+}
+
+// Aggregator knows the APIServices.
+type Aggregator struct {
+	o        Options
+	informer *informer.Informer
+	metrics  *Metrics
+
+	// table is what requests read.
+	table atomic.Pointer[table]
+	// changes counts the changes of what Registrations returns.
+	changes atomic.Int64
+
+	mu       sync.Mutex // guards the fields below
+	services map[string]*apiregistrationv1.APIService
+	remotes  map[string]*remote // by the name of the APIService
+	running  context.Context    // of the remotes; nil before Run
+	tasks    sync.WaitGroup     // the loops of the remotes
+}
+
+// table has the remotes by version. It is immutable.
+type table struct {
+	remotes map[schema.GroupVersion]*remote
+	ordered []*remote // by version, for documents
+}
+
+var apiServices = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
+
+// New returns an Aggregator that has read the APIServices. Run has to be called then.
+func New(ctx context.Context, o Options) (*Aggregator, error) {
+	a := &Aggregator{
+		o: o, metrics: newMetrics(), services: map[string]*apiregistrationv1.APIService{}, remotes: map[string]*remote{},
+	}
+	a.metrics.unavailable = a.unavailable
+	a.table.Store(&table{})
+	var err error
+	a.informer, err = informer.Load(ctx, informer.Options{
+		Resource: o.Registry.Resource(apiServices), Reset: a.reset, Apply: a.apply, Log: o.Log,
+	})
+	return a, err
+}
+
+// Metrics returns the metrics of the aggregator.
+func (a *Aggregator) Metrics() *Metrics { return a.metrics }
+
+// Run follows the APIServices and their servers until ctx ends.
+func (a *Aggregator) Run(ctx context.Context) {
+	a.mu.Lock()
+	a.running = ctx
+	for _, r := range a.remotes {
+		a.run(r)
+	}
+	a.mu.Unlock()
+	a.informer.Run(ctx)
+	a.mu.Lock()
+	a.running = nil
+	a.mu.Unlock()
+	a.tasks.Wait()
+}
+
+// run starts the loop of a remote. mu is held.
+func (a *Aggregator) run(r *remote) {
+	if a.running == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(a.running)
+	r.stop = cancel
+	a.tasks.Go(func() { r.run(ctx) })
+}
+
+// reset takes all APIServices.
+func (a *Aggregator) reset(all []informer.Change) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := map[string]bool{}
+	for i := range all {
+		kept[all[i].Name] = true
+	}
+	for name := range a.services {
+		if !kept[name] {
+			a.set(name, nil)
+		}
+	}
+	a.take(all)
+}
+
+func (a *Aggregator) apply(changes []informer.Change) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.take(changes)
+}
+
+// take takes changes and publishes the result. mu is held.
+func (a *Aggregator) take(changes []informer.Change) {
+	for i := range changes {
+		s, _ := changes[i].Object.(*apiregistrationv1.APIService)
+		a.set(changes[i].Name, s)
+	}
+	t := &table{remotes: map[schema.GroupVersion]*remote{}}
+	for _, r := range a.remotes {
+		t.remotes[r.version] = r
+		t.ordered = append(t.ordered, r)
+	}
+	slices.SortFunc(t.ordered, func(x, y *remote) int {
+		return cmp.Or(cmp.Compare(x.version.Group, y.version.Group), cmp.Compare(x.version.Version, y.version.Version))
+	})
+	a.table.Store(t)
+	a.changes.Add(1)
+}
+
+// set takes one APIService; nil if it was deleted. mu is held.
+func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
+	if s == nil {
+		delete(a.services, name)
+	} else {
+		a.services[name] = s
+	}
+	r := a.remotes[name]
+	if r != nil && s != nil && r.sameTarget(s) {
+		r.observe(s)
+		return
+	}
+	if r != nil {
+		r.end()
+		delete(a.remotes, name)
+	}
+	if s == nil || s.Spec.Service == nil {
+		return
+	}
+	next := newRemote(a, s)
+	if r != nil {
+		next.keep(r)
+	}
+	a.remotes[name] = next
+	a.run(next)
+}
+
+// Find returns what forwards requests for a version of a group to the server that is registered for it, nil if none is. It
+// knows every APIService whose write this process has acknowledged.
+func (a *Aggregator) Find(ctx context.Context, group, version string) http.Handler {
+	if a.informer.SyncOwn(ctx) != nil {
+		return nil // the request has ended
+	}
+	if found := a.table.Load().remotes[schema.GroupVersion{Group: group, Version: version}]; found != nil {
+		return found
+	}
+	return nil
+}
+
+// Registrations implements discovery.Registrations.
+func (a *Aggregator) Registrations() []discovery.Registration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make([]discovery.Registration, 0, len(a.services))
+	for name, s := range a.services {
+		registration := discovery.Registration{
+			GroupVersion:    schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version},
+			GroupPriority:   int(s.Spec.GroupPriorityMinimum),
+			VersionPriority: int(s.Spec.VersionPriority),
+		}
+		if r := a.remotes[name]; r != nil {
+			registration.Remote = r.discovered.Load()
+			if registration.Remote == nil {
+				registration.Remote = &discovery.Remote{Stale: true}
+			}
+		}
+		out = append(out, registration)
+	}
+	return out
+}
+
+// Changes returns a number that changes whenever the result of Registrations does.
+func (a *Aggregator) Changes() int64 { return a.changes.Load() }
+
+// unavailable returns whether each APIService is unavailable.
+func (a *Aggregator) unavailable() map[string]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := make(map[string]bool, len(a.services))
+	for name := range a.services {
+		r := a.remotes[name]
+		out[name] = r != nil && !r.available.Load()
+	}
+	return out
+}

@@ -1,0 +1,278 @@
+package aggregator
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/keelson-dev/keelson/apiresponse"
+	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/filter/deadline"
+	"github.com/keelson-dev/keelson/filter/fairshare"
+	"github.com/keelson-dev/keelson/filter/responserecorder"
+	"github.com/keelson-dev/keelson/proxy"
+	"github.com/keelson-dev/keelson/request"
+)
+
+// remote is one version of a group that another server serves.
+type remote struct {
+	a       *Aggregator
+	name    string // of the APIService
+	version schema.GroupVersion
+	spec    apiregistrationv1.APIServiceSpec
+	service apiregistrationv1.ServiceReference
+	port    int32
+
+	transport *proxy.Transport
+	// budget has the requests that wait for the server, other than watches. So a server that hangs takes no place from
+	// requests for others.
+	budget *fairshare.Pool
+
+	// available means that requests are forwarded.
+	available atomic.Bool
+	// discovered is what the server has said about its resources; nil before its first answer.
+	discovered atomic.Pointer[discovery.Remote]
+	openapi    openapiState
+
+	// check receives when the server has to be checked soon. Its capacity is 1.
+	check chan struct{}
+	// checked is when the last check began, in nanoseconds of Unix time.
+	checked atomic.Int64
+	stop  context.CancelFunc // nil if the loop does not run
+
+	mu        sync.Mutex // guards condition
+	condition apiregistrationv1.APIServiceCondition
+}
+
+const defaultPort = 443
+
+func newRemote(a *Aggregator, s *apiregistrationv1.APIService) *remote {
+	r := &remote{
+		a: a, name: s.Name, version: schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version},
+		spec: *s.Spec.DeepCopy(), service: *s.Spec.Service, port: defaultPort,
+		budget: fairshare.NewPool(a.o.InFlight), check: make(chan struct{}, 1),
+	}
+	if s.Spec.Service.Port != nil {
+		r.port = *s.Spec.Service.Port
+	}
+	r.transport = proxy.NewTransport(proxy.TransportOptions{Dial: a.o.Dial, TLS: r.tlsConfig(), Pinned: true})
+	r.observe(s)
+	return r
+}
+
+// tlsConfig returns how the server is verified, and how this one proves who it is.
+func (r *remote) tlsConfig() *tls.Config {
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: r.service.Name + "." + r.service.Namespace + ".svc",
+		InsecureSkipVerify: r.spec.InsecureSkipTLSVerify, //nolint:gosec // the APIService asks for it
+	}
+	if len(r.spec.CABundle) > 0 {
+		c.RootCAs = x509.NewCertPool()
+		c.RootCAs.AppendCertsFromPEM(r.spec.CABundle) // without a certificate in it no server is trusted
+	}
+	if certificate := r.a.o.Certificate; certificate != nil {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate() }
+	}
+	return c
+}
+
+// sameTarget returns whether the server of an APIService is still that of the remote.
+func (r *remote) sameTarget(s *apiregistrationv1.APIService) bool {
+	old, now := r.spec, s.Spec
+	old.GroupPriorityMinimum, old.VersionPriority = 0, 0
+	now.GroupPriorityMinimum, now.VersionPriority = 0, 0
+	return now.Service != nil && old.String() == now.String()
+}
+
+// observe takes the condition of the APIService, which may be that of another process.
+func (r *remote) observe(s *apiregistrationv1.APIService) {
+	condition := availableCondition(s)
+	r.mu.Lock()
+	r.condition = condition
+	r.mu.Unlock()
+	r.setAvailable(condition.Status == apiregistrationv1.ConditionTrue)
+}
+
+// keep takes over what is known of the server from the remote that it replaces.
+func (r *remote) keep(old *remote) {
+	r.discovered.Store(old.discovered.Load())
+	r.openapi.keep(&old.openapi)
+}
+
+// end stops the loop. Requests that are in flight go on.
+func (r *remote) end() {
+	if r.stop != nil {
+		r.stop()
+	}
+	r.transport.CloseIdle()
+}
+
+// checkSoon has the server checked without delay.
+func (r *remote) checkSoon() {
+	select {
+	case r.check <- struct{}{}:
+	default:
+	}
+}
+
+// suspect has the server checked soon because a request has failed, unless it was checked a moment ago.
+func (r *remote) suspect() {
+	if now := time.Now().UnixNano(); now-r.checked.Load() > int64(suspectEvery) {
+		r.checkSoon()
+	}
+}
+
+// target returns where a path of the server is reached.
+func (r *remote) target(ctx context.Context, path, query string) (proxy.Target, error) {
+	address, err := r.a.o.Resolve(ctx, r.service.Namespace, r.service.Name, r.port)
+	if err != nil {
+		return proxy.Target{}, err
+	}
+	u := &url.URL{Scheme: "https", Host: address, Path: path, RawQuery: query}
+	return proxy.Target{URL: u, Transport: r.transport, Address: address, Host: address}, nil
+}
+
+// ServeHTTP forwards a request to the server.
+func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
+	ctx := in.Context()
+	user := request.UserFrom(ctx)
+	if user == nil {
+		http.Error(w, "missing user", http.StatusInternalServerError)
+		return
+	}
+	if !r.available.Load() {
+		r.unavailable(w, in, r.reason())
+		return
+	}
+	target, err := r.target(ctx, in.URL.Path, in.URL.RawQuery)
+	if err != nil {
+		r.suspect()
+		r.unavailable(w, in, "ServiceAccessError")
+		return
+	}
+	rw := responserecorder.Wrap(w)
+	if !deadline.LongRunning(request.InfoFrom(ctx)) {
+		place := r.budget.AccountFor(user)
+		if !place.Take(1) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, fmt.Sprintf("too many requests wait for APIService %s", r.name), http.StatusTooManyRequests)
+			return
+		}
+		defer place.Release()
+	}
+	// The place among the requests of this server is for its own work.
+	rw.Seat.Pause()
+	target.Header = identity(user)
+	target.Header.Set("X-Forwarded-Host", target.URL.Host)
+	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)
+	handler := proxy.Handler{
+		Target: target, Rewrite: proxy.NewRewriter(in.URL.Path, in.URL.Path),
+		RefuseRedirects: !r.a.o.FollowRedirects, Error: r.failed,
+	}
+	handler.ServeHTTP(rw, in)
+	if rw.Status == http.StatusServiceUnavailable {
+		r.suspect()
+	}
+}
+
+// failed answers a request that could not be forwarded. The server is checked soon if it could not be reached.
+func (r *remote) failed(w http.ResponseWriter, in *http.Request, err error) {
+	if ended := in.Context().Err(); ended != nil {
+		apiresponse.Error(w, in, ended)
+		return
+	}
+	r.a.o.Log.Warn("a request to an extension API server failed", "apiservice", r.name, "error", err)
+	r.suspect()
+	r.warn(in, "the request failed")
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+}
+
+// unavailable answers a request to a server that cannot be reached. The body is that of kube-apiserver; a warning says which
+// APIService it is about and why. What went wrong in detail is in the status of the APIService.
+func (r *remote) unavailable(w http.ResponseWriter, in *http.Request, reason string) {
+	r.warn(in, "it is not available: "+reason)
+	http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+}
+
+func (r *remote) warn(in *http.Request, what string) {
+	request.Warn(in.Context(), fmt.Sprintf("APIService %s: %s", r.name, what))
+}
+
+// reason returns why the server is not available, in one word.
+func (r *remote) reason() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.condition.Reason == "" {
+		return "it was not checked yet"
+	}
+	return r.condition.Reason
+}
+
+// identity returns the headers that say who the user is, as a front proxy says it
+// (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy).
+func identity(user *request.User) http.Header {
+	h := http.Header{"X-Remote-User": {user.Name}}
+	if user.UID != "" {
+		h["X-Remote-Uid"] = []string{user.UID}
+	}
+	if len(user.Groups) > 0 {
+		h["X-Remote-Group"] = append([]string(nil), user.Groups...)
+	}
+	for key, values := range user.Extra {
+		name := http.CanonicalHeaderKey("X-Remote-Extra-" + escapeKey(key))
+		h[name] = append(h[name], values...)
+	}
+	return h
+}
+
+// escapeKey escapes the characters of a key of extra that cannot be in the name of a header, and the percent sign, as
+// those of a URL are.
+func escapeKey(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		if c := key[i]; c == '%' || !isTokenByte(c) {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// isTokenByte returns whether a byte may be in the name of a header (RFC 9110, section 5.6.2).
+func isTokenByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// get requests a document of the server in the name of a user.
+func (r *remote) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
+	target, err := r.target(ctx, path, "")
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.URL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, header)
+	return r.transport.RoundTripTo(req, target.Address)
+}
+
+// Users in whose names the server itself asks.
+func checker() http.Header {
+	return identity(&request.User{Name: "system:kube-aggregator", Groups: []string{request.GroupMasters}})
+}
+
+func documentReader() http.Header { return identity(&request.User{Name: "system:aggregator"}) }

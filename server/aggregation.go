@@ -1,0 +1,47 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/keelson-dev/keelson/aggregator"
+	"github.com/keelson-dev/keelson/server/certs"
+)
+
+// AggregationConfig configures how requests are forwarded to extension API servers.
+type AggregationConfig struct {
+	// ByEndpoints connects to the endpoints of Services whose programs the server calls, such as extension API servers and
+	// webhooks, rather than to their cluster IPs.
+	ByEndpoints bool
+	// ProxyClientCertFile and ProxyClientKeyFile are the certificate by which extension API servers recognize this one.
+	// Both files may be replaced while the server runs. Empty means none; then few servers believe who the user is.
+	ProxyClientCertFile, ProxyClientKeyFile string
+	// ForwardRedirects sends redirects of extension API servers to the client instead of an error.
+	ForwardRedirects bool
+}
+
+// validate returns what is wrong with the configuration.
+func (c *AggregationConfig) validate() error {
+	if (c.ProxyClientCertFile == "") != (c.ProxyClientKeyFile == "") {
+		return errors.New("--proxy-client-cert-file and --proxy-client-key-file must be given together")
+	}
+	return nil
+}
+
+// newAggregator returns what forwards requests to extension API servers.
+func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Aggregator, error) {
+	c := &o.config.Aggregation
+	options := aggregator.Options{
+		Registry: o.registry, Client: a.client, Resolve: resolveServices(o), ByEndpoints: c.ByEndpoints,
+		Dial: dialServices(o), FollowRedirects: c.ForwardRedirects,
+		InFlight: int64(o.config.MaxRequestsInFlight), Log: o.log,
+	}
+	if c.ProxyClientCertFile != "" {
+		pair, err := certs.NewClientPair(c.ProxyClientCertFile, c.ProxyClientKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		options.Certificate = pair.Certificate
+	}
+	return aggregator.New(ctx, options)
+}
