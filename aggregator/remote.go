@@ -140,7 +140,7 @@ func (r *remote) target(ctx context.Context, path, query string) (proxy.Target, 
 		return proxy.Target{}, err
 	}
 	u := &url.URL{Scheme: "https", Host: address, Path: path, RawQuery: query}
-	return proxy.Target{URL: u, Transport: r.transport, Address: address, Host: address}, nil
+	return proxy.Target{URL: u, Transport: r.transport, Addresses: []string{address}, Host: address}, nil
 }
 
 // ServeHTTP forwards a request to the server.
@@ -267,7 +267,7 @@ func (r *remote) get(ctx context.Context, path string, header http.Header) (*htt
 		return nil, err
 	}
 	maps.Copy(req.Header, header)
-	return r.transport.RoundTripTo(req, target.Address)
+	return r.transport.RoundTripTo(req, target.Addresses[0])
 }
 
 // Users in whose names the server itself asks.

@@ -29,9 +29,9 @@ type Target struct {
 	URL *url.URL
 	// Transport connects to the host of URL.
 	Transport *Transport
-	// Address, unless it is empty, is the address ("host:port") that is connected to. TLS still verifies the name in
-	// URL. It is for hosts whose address was looked up and checked before.
-	Address string
+	// Addresses, unless empty, are the addresses ("host:port") that are connected to: the first that can be reached. TLS
+	// still verifies the name in URL. They are for hosts whose addresses were looked up and checked before.
+	Addresses []string
 	// Host is the Host header that the server gets. Empty means the one that the client has sent.
 	Host string
 	// Header is added to the request, and replaces headers of the client of the same names.
@@ -83,7 +83,7 @@ func IsUpgrade(r *http.Request) bool {
 
 // forward forwards an ordinary request.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
-	ctx := withAddress(r.Context(), h.Target.Address)
+	ctx := withAddresses(r.Context(), h.Target.Addresses)
 	forwarder := httputil.ReverseProxy{
 		Rewrite:        h.rewriteRequest,
 		Transport:      h.Target.Transport,
@@ -190,10 +190,10 @@ func (h *Handler) modifyResponse(response *http.Response) error {
 
 type addressKey struct{}
 
-// withAddress returns a context whose connections go to address.
-func withAddress(ctx context.Context, address string) context.Context {
-	if address == "" {
+// withAddresses returns a context whose connections go to addresses.
+func withAddresses(ctx context.Context, addresses []string) context.Context {
+	if len(addresses) == 0 {
 		return ctx
 	}
-	return context.WithValue(ctx, addressKey{}, address)
+	return context.WithValue(ctx, addressKey{}, addresses)
 }

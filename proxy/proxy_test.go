@@ -382,9 +382,12 @@ func TestAddressesArePinned(t *testing.T) {
 		} {
 			h := &Handler{
 				Target: Target{
-					URL: &url.URL{Scheme: "https", Host: "example.com:10250", Path: "/"}, Transport: transport, Address: pinned,
+					URL: &url.URL{Scheme: "https", Host: "example.com:10250", Path: "/"}, Transport: transport,
 				},
 				Error: answerError,
+			}
+			if pinned != "" {
+				h.Target.Addresses = []string{pinned}
 			}
 			transport.CloseIdle()
 			r := httptest.NewRequest(http.MethodGet, "/", nil)

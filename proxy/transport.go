@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -32,7 +33,7 @@ type TransportOptions struct {
 	TLS *tls.Config
 	// HTTP1 never uses HTTP/2.
 	HTTP1 bool
-	// Pinned refuses requests whose Target has no Address: the host is never looked up again.
+	// Pinned refuses requests whose Target has no Addresses: the host is never looked up again.
 	Pinned bool
 }
 
@@ -67,29 +68,37 @@ func NewTransport(o TransportOptions) *Transport {
 // RoundTrip implements http.RoundTripper. It does not follow redirects.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.http.RoundTrip(r) }
 
-// RoundTripTo is RoundTrip over a connection to address, like that of Target.Address.
+// RoundTripTo is RoundTrip over a connection to address, like those of Target.Addresses.
 func (t *Transport) RoundTripTo(r *http.Request, address string) (*http.Response, error) {
-	return t.http.RoundTrip(r.WithContext(withAddress(r.Context(), address)))
+	return t.http.RoundTrip(r.WithContext(withAddresses(r.Context(), []string{address})))
 }
 
 // CloseIdle closes the connections that nobody uses.
 func (t *Transport) CloseIdle() { t.http.CloseIdleConnections() }
 
-// dial opens a connection to the address that is pinned in ctx, or else to address.
+// dial opens a connection to address, or to the first of the addresses in ctx that can be reached.
 func (t *Transport) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	pinned, ok := ctx.Value(addressKey{}).(string)
-	switch {
-	case ok:
-		address = pinned
-	case t.options.Pinned:
-		return nil, fmt.Errorf("the address of %s was not checked", address)
+	addresses, _ := ctx.Value(addressKey{}).([]string)
+	if len(addresses) == 0 {
+		if t.options.Pinned {
+			return nil, fmt.Errorf("the address of %s was not checked", address)
+		}
+		return t.options.Dial(ctx, network, address)
 	}
-	return t.options.Dial(ctx, network, address)
+	var errs []error
+	for _, a := range addresses {
+		conn, err := t.options.Dial(ctx, network, a)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
 }
 
-// Connect opens a new connection for HTTP/1.1 to the host of u, which is that of a request of the target address.
-func (t *Transport) Connect(ctx context.Context, u *url.URL, address string) (net.Conn, error) {
-	ctx = withAddress(ctx, address)
+// Connect opens a new connection for HTTP/1.1 to the host of u. addresses are as in Target.
+func (t *Transport) Connect(ctx context.Context, u *url.URL, addresses []string) (net.Conn, error) {
+	ctx = withAddresses(ctx, addresses)
 	switch u.Scheme {
 	case "http":
 		return t.dial(ctx, "tcp", withPort(u, "80"))

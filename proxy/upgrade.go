@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -27,34 +28,64 @@ const (
 // connection that were kept, a client could send further requests past authorization (CVE-2018-1002105). Other answers,
 // such as redirects, are not relayed (CVE-2020-8559).
 func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
-	u, err := h.dialUpgrade(r)
+	u, err := h.Open(r)
 	if err != nil {
 		h.Error(w, r, err)
 		return
 	}
-	defer u.conn.Close()
-	switch code := u.response.StatusCode; {
-	case code == http.StatusSwitchingProtocols:
-		h.join(w, r, u)
-	case code >= http.StatusBadRequest:
-		u.relayRefusal(w)
-	default:
-		h.Error(w, r, fmt.Errorf("invalid upgrade response: status code %d", code))
+	defer u.Close()
+	if u.Response.StatusCode != http.StatusSwitchingProtocols {
+		h.Refuse(w, r, u)
+		return
 	}
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		h.Error(w, r, fmt.Errorf("error hijacking connection: %w", err))
+		return
+	}
+	defer client.Close()
+	// A hijacked connection keeps the deadlines that net/http has set.
+	_ = client.SetDeadline(time.Time{})
+	if err := writeSwitch(client, u.Response); err != nil {
+		return // the client is gone
+	}
+	var fromClient io.Reader = client
+	if buffered != nil { // a wrapper of the connection may have no buffer
+		fromClient = buffered.Reader
+	}
+	h.Join(r.Context(), struct {
+		io.Reader
+		io.WriteCloser
+	}{fromClient, client}, u)
 }
 
-// upgraded is a connection to a server that has answered a request for another protocol.
-type upgraded struct {
-	conn     net.Conn
-	reader   *bufio.Reader // what follows the header of the response
-	limit    *io.LimitedReader
-	response *http.Response
+// Refuse answers a client whose request for another protocol the server has not agreed to.
+func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request, u *Upgraded) {
+	if u.Response.StatusCode < http.StatusBadRequest {
+		h.Error(w, r, fmt.Errorf("invalid upgrade response: status code %d", u.Response.StatusCode))
+		return
+	}
+	u.relayRefusal(w)
 }
 
-// dialUpgrade connects to the server, sends the request and reads the header of the response.
-func (h *Handler) dialUpgrade(r *http.Request) (*upgraded, error) {
+// Upgraded is a connection to a server that has answered a request for another protocol. Reading returns what follows
+// the header of the response.
+type Upgraded struct {
+	net.Conn
+	// Response is the answer. Its Body is only used if the server has refused.
+	Response *http.Response
+
+	reader *bufio.Reader
+	limit  *io.LimitedReader
+}
+
+// Read implements io.Reader.
+func (u *Upgraded) Read(b []byte) (int, error) { return u.reader.Read(b) }
+
+// Open connects to the server, sends the request and reads the header of the response. The caller closes the connection.
+func (h *Handler) Open(r *http.Request) (*Upgraded, error) {
 	ctx := r.Context()
-	conn, err := h.Target.Transport.Connect(ctx, h.Target.URL, h.Target.Address)
+	conn, err := h.Target.Transport.Connect(ctx, h.Target.URL, h.Target.Addresses)
 	if err != nil {
 		return nil, fmt.Errorf("error dialing backend: %w", err)
 	}
@@ -66,7 +97,7 @@ func (h *Handler) dialUpgrade(r *http.Request) (*upgraded, error) {
 	return u, nil
 }
 
-func (h *Handler) sendUpgrade(ctx context.Context, conn net.Conn, r *http.Request) (*upgraded, error) {
+func (h *Handler) sendUpgrade(ctx context.Context, conn net.Conn, r *http.Request) (*Upgraded, error) {
 	// The deadline ends reads and writes when the request ends.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
@@ -76,10 +107,10 @@ func (h *Handler) sendUpgrade(ctx context.Context, conn net.Conn, r *http.Reques
 	if err := r.Write(conn); err != nil {
 		return nil, fmt.Errorf("error sending request: %w", err)
 	}
-	u := &upgraded{conn: conn, limit: &io.LimitedReader{R: conn, N: maxHeader}}
+	u := &Upgraded{Conn: conn, limit: &io.LimitedReader{R: conn, N: maxHeader}}
 	u.reader = bufio.NewReader(u.limit)
 	var err error
-	if u.response, err = http.ReadResponse(u.reader, nil); err != nil {
+	if u.Response, err = http.ReadResponse(u.reader, nil); err != nil {
 		return nil, err
 	}
 	if !stop() {
@@ -122,55 +153,38 @@ func removeHopByHop(h http.Header) {
 }
 
 // relayRefusal sends the client the server's answer, and closes the client's connection.
-func (u *upgraded) relayRefusal(w http.ResponseWriter) {
+func (u *Upgraded) relayRefusal(w http.ResponseWriter) {
 	deadline := time.Now().Add(refusalTime)
-	_ = u.conn.SetDeadline(deadline)                             // a TCP connection has deadlines
+	_ = u.SetDeadline(deadline)                                  // a TCP connection has deadlines
 	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // of HTTP/1.1 too
-	removeHopByHop(u.response.Header)
-	for name, values := range u.response.Header {
+	removeHopByHop(u.Response.Header)
+	for name, values := range u.Response.Header {
 		w.Header()[name] = append(w.Header()[name], values...)
 	}
 	w.Header().Set("Connection", "close")
-	w.WriteHeader(u.response.StatusCode)
-	_, _ = io.Copy(w, u.response.Body) // an error means that one of the two is gone
+	w.WriteHeader(u.Response.StatusCode)
+	_, _ = io.Copy(w, u.Response.Body) // an error means that one of the two is gone
 }
 
-// join answers 101 and copies in both directions until one of the connections ends.
-func (h *Handler) join(w http.ResponseWriter, r *http.Request, u *upgraded) {
-	client, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		h.Error(w, r, fmt.Errorf("error hijacking connection: %w", err))
-		return
+// Join copies in both directions between a client and a server until one of the connections ends, or ctx. It closes both.
+func (h *Handler) Join(ctx context.Context, client, server io.ReadWriteCloser) {
+	var once sync.Once
+	closeBoth := func() {
+		// The end of a connection is no error of the proxy, so there is nothing to report.
+		once.Do(func() { _, _ = server.Close(), client.Close() })
 	}
-	defer client.Close()
-	// A hijacked connection keeps the deadlines that net/http has set.
-	_ = client.SetDeadline(time.Time{})
-	if err := writeSwitch(client, u.response); err != nil {
-		return // the client is gone
-	}
-	stop := context.AfterFunc(r.Context(), func() {
-		_ = u.conn.Close()
-		_ = client.Close()
-	})
-	defer stop()
+	defer context.AfterFunc(ctx, closeBoth)()
 	ended := make(chan struct{}, 2)
 	copyTo := func(to io.Writer, from io.Reader) {
 		b := h.Target.Transport.buffers.Get()
 		defer h.Target.Transport.buffers.Put(b)
-		// The end of a connection is no error of the proxy, so there is nothing to report.
-		_, _ = io.CopyBuffer(onlyWriter{to}, onlyReader{Paced(r.Context(), from, h.BytesPerSecond)}, b)
+		_, _ = io.CopyBuffer(onlyWriter{to}, onlyReader{Paced(ctx, from, h.BytesPerSecond)}, b)
 		ended <- struct{}{}
 	}
-	var fromClient io.Reader = client
-	if buffered != nil { // a wrapper of the connection may have no buffer
-		fromClient = buffered.Reader
-	}
-	go copyTo(u.conn, fromClient)
-	go copyTo(client, u.reader)
+	go copyTo(server, client)
+	go copyTo(client, server)
 	<-ended
-	// The other goroutine ends when its connection is closed.
-	_ = u.conn.Close()
-	_ = client.Close()
+	closeBoth() // which ends the other goroutine
 	<-ended
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Subresource declares one subresource of a kind. Exactly one of Status, Scale,
-// Update, Create and Unserved says how it is served.
+// Update, Create and Connect says how it is served.
 type Subresource struct {
 	Name string
 	// GVK is the kind that the subresource takes and returns where that is not
@@ -39,11 +39,8 @@ type Subresource struct {
 	// Managed says that the answer to POST is the body completed, with the
 	// managedFields of a create.
 	Managed bool
-	// Unserved answers 501 with a Status; the parent must exist.
-	Unserved bool
-	// Connect marks a subresource that makes a connection to the object (exec, attach,
-	// portforward, proxy). It has no options of writes: dryRun is refused.
-	Connect bool
+	// Connect forwards requests to what the object stands for (exec, log, proxy).
+	Connect *Connect
 }
 
 // Scale maps a kind's fields to autoscaling/v1 Scale.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/connection"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -55,7 +56,11 @@ func verbsServerOn(t *testing.T, now func() time.Time) (storage.Store, *registry
 		t.Fatal(err)
 	}
 	verbs := directory.New()
-	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg, Now: now}).BuiltIn)
+	cluster, err := connection.New(connection.Options{Objects: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs.PutBuiltIn(reg, rest.New(rest.Options{Registry: reg, Now: now, Cluster: cluster}).BuiltIn)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := request.WithInfo(r.Context(), request.ParseInfo(r))
 		ctx = request.WithUser(

@@ -35,6 +35,13 @@ type Options struct {
 	Writes *write.Pipeline
 	// Authorizer is asked whether a user may connect to a pod; nil lets everybody.
 	Authorizer authz.Authorizer
+	// Cluster is how nodes, pods and services are reached; nil answers 503 to requests that are forwarded to them.
+	Cluster registry.Cluster
+	// ConnectionBytesPerSecond limits each direction of a connection to a node, pod or service that was upgraded to
+	// another protocol. 0 is no limit.
+	ConnectionBytesPerSecond int64
+	// ConnectObserver counts connections to pods; nil counts nothing.
+	ConnectObserver ConnectObserver
 	// Answers are what answers a POST of kinds without stored objects (reviews).
 	// It is not changed afterwards.
 	Answers map[schema.GroupResource]registry.CreateFunc
@@ -87,6 +94,9 @@ func New(o Options) *Handler {
 	}
 	if o.WatchCounter == nil {
 		o.WatchCounter = func(string, string, string) WatchCounter { return uncounted{} }
+	}
+	if o.ConnectObserver == nil {
+		o.ConnectObserver = uncountedConnections{}
 	}
 	if o.MinRequestTimeout == 0 {
 		o.MinRequestTimeout = 30 * time.Minute

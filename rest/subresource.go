@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 
-	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,16 +20,16 @@ func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc,
 	if sub == nil || info.Rest != "" && !takesPath(sub) {
 		return nil, apierr.PathNotFound()
 	}
-	verb := info.Verb
-	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
-		// A proxy hands on every method, the other subresources have neither.
-		if !takesPath(sub) {
+	switch {
+	case sub.Connect != nil:
+		if !sub.Connect.Allows(r.Method) {
 			return nil, apierr.PathMethodNotAllowed()
 		}
-	} else if !hasVerb(sub, verb) {
+		return (*Handler).connect, nil
+	case r.Method == http.MethodHead, r.Method == http.MethodOptions, !hasVerb(sub, info.Verb):
 		return nil, apierr.PathMethodNotAllowed()
 	}
-	return s.verbOf(sub, verb), nil
+	return s.verbOf(sub, info.Verb), nil
 }
 
 // scaleVerbs are the verbs of the scale subresource.
@@ -41,8 +40,6 @@ var scaleVerbs = map[string]verbFunc{
 // verbOf is what serves a verb that the subresource has.
 func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 	switch {
-	case sub.Unserved:
-		return (*Handler).unserved
 	case sub.New != nil:
 		return (*Handler).createSubresource
 	case sub.Scale != nil:
@@ -52,7 +49,7 @@ func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 }
 
 // takesPath says that what follows the subresource belongs to it.
-func takesPath(sub *registry.Subresource) bool { return sub.Name == "proxy" }
+func takesPath(sub *registry.Subresource) bool { return sub.Connect != nil && sub.Connect.TakesPath }
 
 func hasVerb(sub *registry.Subresource, verb string) bool {
 	for _, v := range sub.Verbs {
@@ -61,21 +58,6 @@ func hasVerb(sub *registry.Subresource, verb string) bool {
 		}
 	}
 	return false
-}
-
-// unserved answers for subresources that discovery lists but this server does not
-// serve yet.
-func (h *Handler) unserved(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	if sub := s.Kind.Subresource(info.Subresource); sub != nil && sub.Connect && r.URL.Query().Has("dryRun") {
-		return kerrors.NewBadRequest("dryRun is not supported")
-	}
-	if err := h.mayConnect(r.Context(), info); err != nil {
-		return err
-	}
-	if _, err := s.latest(r.Context(), info); err != nil {
-		return err
-	}
-	return notServed(info.Resource + "/" + info.Subresource)
 }
 
 func notServed(what string) error {
@@ -116,7 +98,7 @@ func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info
 		create = h.o.Answers[schema.GroupResource{Group: s.gr.Group, Resource: s.gr.Resource + "/" + sub.Name}]
 	}
 	if create == nil {
-		return h.unserved(w, r, info, s)
+		return notServed(info.Resource + "/" + info.Subresource)
 	}
 	return h.postTo(w, r, info, s, sub, create)
 }

@@ -115,7 +115,7 @@ func TestSubresourceWrites(t *testing.T) {
 			version := &kind.Versions[i]
 			for j := range kind.Subresources {
 				sub := &kind.Subresources[j]
-				if sub.Unserved || !slices.Contains(sub.Verbs, "update") {
+				if sub.Connect != nil || !slices.Contains(sub.Verbs, "update") {
 					continue
 				}
 				group := kind.Group

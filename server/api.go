@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/aggregator"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/client/versions"
+	"github.com/keelson-dev/keelson/connection"
 	"github.com/keelson-dev/keelson/controller/servicerepair"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
@@ -47,6 +48,14 @@ type api struct {
 	policies  *policies.Plugins
 	// aggregator forwards requests to extension API servers.
 	aggregator *aggregator.Aggregator
+	cluster    *connection.Network
+}
+
+// close closes the connections to nodes, pods and services that nobody uses. api may be nil.
+func (a *api) close() {
+	if a != nil && a.cluster != nil {
+		a.cluster.Close()
+	}
 }
 
 // fieldManager is the field manager of writes of the server itself.
@@ -87,9 +96,13 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		return nil, err
 	}
 	a.writes = write.New(o.registry, chain, o.authorization, time.Now)
+	if a.cluster, err = newConnections(&o); err != nil {
+		return nil, err
+	}
 	a.handler = rest.New(rest.Options{
-		Registry: o.registry, Writes: a.writes,
-		Authorizer: o.authorization, Answers: answers,
+		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: o.metrics.NewConnections(),
+		ConnectionBytesPerSecond: o.config.Connections.MaxBytesPerSecond,
+		Authorizer:               o.authorization, Answers: answers,
 		MinRequestTimeout: o.config.MinRequestTimeout,
 		WatchCounter: func(group, version, resource string) rest.WatchCounter {
 			return o.metrics.WatchEvents(group, version, resource)

@@ -93,6 +93,9 @@ type Config struct {
 	// Aggregation configures how requests are forwarded to extension API servers.
 	Aggregation AggregationConfig
 
+	// Connections configures the connections to nodes, pods and services.
+	Connections ConnectionsConfig
+
 	// DefaultServiceAccounts makes the service account "default" of each new
 	// namespace. kube-controller-manager does it too, where it runs.
 	DefaultServiceAccounts bool
@@ -154,6 +157,7 @@ func DefaultConfig() Config {
 		Admission:      DefaultAdmission(),
 		Authentication: DefaultAuthentication(),
 		Audit:          defaultAudit(),
+		Connections:    defaultConnections(),
 		ControlPlane:   ControlPlaneConfig{EndpointReconciler: ReconcilerLease},
 		RequestTimeout: time.Minute, MinRequestTimeout: 30 * time.Minute,
 		MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
@@ -196,6 +200,7 @@ func (c *Config) validate() error {
 	if net.ParseIP(c.BindAddress) == nil {
 		add("--bind-address must be an IP address, not %q", c.BindAddress)
 	}
+	errs = append(errs, c.Connections.validate()...)
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		add("--secure-port must be between 0 and 65535, not %d", c.SecurePort)
 	}

@@ -172,6 +172,7 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) release() error {
 	s.http.endLongRunning()
 	s.endWork()
+	s.api.close()
 	return errors.Join(
 		s.listener.close(),
 		s.audit.close(),

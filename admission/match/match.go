@@ -183,10 +183,14 @@ func containsOrAll(list []string, entry string) bool {
 // isNamespace returns whether the write is to a Namespace.
 func isNamespace(a *admission.Attributes) bool { return a.Resource == corev1.Resource("namespaces") }
 
-// matchesObject compares the labels of the new object and those of the old one; one of them has to match.
+// matchesObject compares the labels of the new object and those of the old one; one of them has to match. The options of
+// a connection have no metadata, so no selector matches them.
 func matchesObject(selector labels.Selector, a *admission.Attributes) bool {
-	if selector == nil || selector.Empty() {
+	switch {
+	case selector == nil || selector.Empty():
 		return true
+	case a.Operation == admission.Connect:
+		return false
 	}
 	return a.Object != nil && selector.Matches(labels.Set(a.Object.GetLabels())) ||
 		a.Old != nil && selector.Matches(labels.Set(a.Old.GetLabels()))

@@ -53,6 +53,7 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	storageFlags(f, &config)
 	servingFlags(f, &config)
 	networkFlags(f, &config)
+	connectionFlags(f, &config.Connections)
 	controllerFlags(f, &config)
 	f.StringVar(
 		&config.TokenAuthFile, "token-auth-file", "", "CSV file of static tokens: token,user,uid,\"group1,group2\"",

@@ -86,6 +86,32 @@ func networkFlags(f *pflag.FlagSet, config *server.Config) {
 	)
 }
 
+// connectionFlags are about the connections to nodes, pods and services.
+func connectionFlags(f *pflag.FlagSet, c *server.ConnectionsConfig) {
+	f.StringVar(
+		&c.KubeletCertificateAuthority, "kubelet-certificate-authority", "",
+		"PEM file of the authorities of the certificates of kubelets; without it they are not verified",
+	)
+	f.StringVar(
+		&c.KubeletClientCertificate, "kubelet-client-certificate", "",
+		"PEM file of the certificate that the server shows to kubelets; its changes are followed",
+	)
+	f.StringVar(&c.KubeletClientKey, "kubelet-client-key", "", "PEM file of the key of --kubelet-client-certificate")
+	f.StringSliceVar(
+		&c.KubeletPreferredAddressTypes, "kubelet-preferred-address-types", c.KubeletPreferredAddressTypes,
+		"types of the addresses by which nodes are reached, the preferred one first",
+	)
+	f.DurationVar(&c.KubeletTimeout, "kubelet-timeout", c.KubeletTimeout, "how long connecting to a kubelet may take")
+	f.IntVar(&c.KubeletPort, "kubelet-port", c.KubeletPort, "port of kubelets whose node does not name one")
+	// MarkDeprecated only fails for an unknown flag.
+	_ = f.MarkDeprecated("kubelet-port", "kubelet-port is deprecated and will be removed.")
+	f.Int64Var(
+		&c.MaxBytesPerSecond, "max-connection-bytes-per-sec", 0,
+		"bytes per second in each direction of a connection to a pod, node or service that is upgraded to another protocol; "+
+			"0 is no limit",
+	)
+}
+
 // controllerFlags switch controllers of kube-controller-manager on and off that run in the server.
 func controllerFlags(f *pflag.FlagSet, config *server.Config) {
 	f.BoolVar(

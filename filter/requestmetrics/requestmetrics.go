@@ -44,6 +44,9 @@ func labelsOf(r *http.Request, i *request.Info) metrics.Request {
 	}
 	out := metrics.Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
 	out.Verb = ReportedVerb(r, i)
+	if i.Subresource == "log" && out.Verb == http.MethodGet {
+		out.Verb = "CONNECT" // in the metrics alone, as in kube-apiserver
+	}
 	if strings.Contains(r.URL.RawQuery, "dryRun") {
 		out.DryRun = r.URL.Query().Get("dryRun")
 	}

@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"apierr", "cache", "structuralschema", "audit"},
 	{"registry", "apiresponse"},
 	{"resource", "managedfields", "auth", "quota"},
-	{"admission", "serviceallocator", "serviceresolver"},
+	{"admission", "serviceallocator", "serviceresolver", "connection"},
 	{"directory", "write"},
 	{"client", "discovery"},
 	{"rest", "controller"},

@@ -25,8 +25,7 @@ func nodes() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaNothing},
 		Subresources: []registry.Subresource{
-			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("NodeProxyOptions"), Verbs: proxyVerbs, Unserved: true,
-				Connect: true},
+			nodeProxy(),
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
 				Prepare: prepareNodeStatus,
 				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {

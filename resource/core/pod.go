@@ -82,9 +82,8 @@ func pods() *registry.Kind {
 }
 
 func podSubresources() []registry.Subresource {
-	v1 := corev1.SchemeGroupVersion
 	return []registry.Subresource{
-		{Name: "attach", GVK: v1.WithKind("PodAttachOptions"), Verbs: streamVerbs, Unserved: true, Connect: true},
+		podAttach(),
 		bindingSubresource("binding"),
 		{Name: "ephemeralcontainers", Verbs: statusVerbs, Update: &registry.UpdatePart{
 			Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainersUpdate, Unconditional: true,
@@ -94,10 +93,10 @@ func podSubresources() []registry.Subresource {
 			Also: []schema.GroupVersionKind{{Group: "policy", Version: "v1beta1", Kind: "Eviction"}},
 			New:  func() registry.Object { return &policyv1.Eviction{} }, Create: evict,
 		},
-		{Name: "exec", GVK: v1.WithKind("PodExecOptions"), Verbs: streamVerbs, Unserved: true, Connect: true},
-		{Name: "log", Verbs: []string{"get"}, Unserved: true},
-		{Name: "portforward", GVK: v1.WithKind("PodPortForwardOptions"), Verbs: streamVerbs, Unserved: true, Connect: true},
-		{Name: "proxy", GVK: v1.WithKind("PodProxyOptions"), Verbs: proxyVerbs, Unserved: true, Connect: true},
+		podExec(),
+		podLog(),
+		podPortForward(),
+		podProxy(),
 		{Name: "resize", Verbs: statusVerbs, Update: &registry.UpdatePart{
 			Prepare: prepareResize, Validate: validateResize, Unconditional: true,
 		}},

@@ -33,8 +33,7 @@ func services() *registry.Kind {
 			ValidateName: apivalidation.NameIsDNSLabel,
 		},
 		Subresources: []registry.Subresource{
-			{Name: "proxy", GVK: corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions"), Verbs: proxyVerbs, Unserved: true,
-				Connect: true},
+			serviceProxy(),
 			statusSubresource(),
 		},
 		Selection: registry.Selection{

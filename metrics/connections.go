@@ -1,0 +1,77 @@
+package metrics
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Connections has the metrics of connections to pods.
+type Connections struct {
+	translated, tunneled, webSockets, logs *prometheus.CounterVec
+	logTLSFailures                         prometheus.Counter
+}
+
+// NewConnections registers and returns the metrics of connections. It may be called once.
+func (m *Metrics) NewConnections() *Connections {
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	c := &Connections{
+		translated: vector("apiserver_stream_translator_requests_total", "[ALPHA] Total number of requests that were "+
+			"handled by the StreamTranslatorProxy, which processes streaming RemoteCommand/V5", "code"),
+		tunneled: vector("apiserver_stream_tunnel_requests_total", "[ALPHA] Total number of requests that were handled by "+
+			"the StreamTunnelProxy, which processes streaming PortForward/V2", "code"),
+		webSockets: vector("apiserver_websocket_streaming_requests_total", "[ALPHA] Total number of WebSocket streaming "+
+			"requests (exec/attach/portforward) routed by the API server, partitioned by subresource and by whether the "+
+			"request was proxied to the kubelet or translated at the API server.", "subresource", "proxy_type"),
+		logs: vector("kube_apiserver_pod_logs_insecure_backend_total", "[ALPHA] Total number of requests for pods/logs "+
+			"sliced by usage type: enforce_tls, skip_tls_allowed, skip_tls_denied", "usage"),
+		logTLSFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kube_apiserver_pod_logs_backend_tls_failure_total",
+			Help: "[ALPHA] Total number of requests for pods/logs that failed due to kubelet server TLS verification",
+		}),
+	}
+	m.registry.MustRegister(c.translated, c.tunneled, c.webSockets, c.logs, c.logTLSFailures)
+	return c
+}
+
+// WebSocket counts a request to exec, attach or portforward.
+func (c *Connections) WebSocket(subresource string, translated bool) {
+	how := "proxied_to_kubelet"
+	if translated {
+		how = "translated_at_apiserver"
+	}
+	c.webSockets.WithLabelValues(subresource, how).Inc()
+}
+
+// Translated counts a WebSocket whose streams were translated to SPDY.
+func (c *Connections) Translated(status int) { c.translated.WithLabelValues(statusCode(status)).Inc() }
+
+// Tunneled counts a WebSocket with SPDY in it.
+func (c *Connections) Tunneled(status int) { c.tunneled.WithLabelValues(statusCode(status)).Inc() }
+
+// statusCode returns the label of a status. A kubelet may answer any number.
+func statusCode(status int) string {
+	if status < 100 || status > 599 {
+		return "unknown"
+	}
+	return strconv.Itoa(status)
+}
+
+// Log counts a request for a log.
+func (c *Connections) Log(unverified bool) {
+	usage := "enforce_tls"
+	if unverified {
+		usage = "skip_tls_allowed"
+	}
+	c.logs.WithLabelValues(usage).Inc()
+}
+
+// LogFailed counts err if it is about the certificate of a kubelet.
+func (c *Connections) LogFailed(err error) {
+	if strings.Contains(err.Error(), "x509:") {
+		c.logTLSFailures.Inc()
+	}
+}
