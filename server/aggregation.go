@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 
 	"github.com/keelson-dev/keelson/aggregator"
@@ -14,7 +15,8 @@ type AggregationConfig struct {
 	// webhooks, rather than to their cluster IPs.
 	ByEndpoints bool
 	// ProxyClientCertFile and ProxyClientKeyFile are the certificate by which extension API servers recognize this one.
-	// Both files may be replaced while the server runs. Empty means none; then few servers believe who the user is.
+	// Both files may be replaced while the server runs. If they are empty and nothing says whom the server trusts
+	// (ClientCAFile, RequestHeader), the server makes a certificate and its authority.
 	ProxyClientCertFile, ProxyClientKeyFile string
 	// ForwardRedirects sends redirects of extension API servers to the client instead of an error.
 	ForwardRedirects bool
@@ -28,6 +30,23 @@ func (c *AggregationConfig) validate() error {
 	return nil
 }
 
+// ownFrontProxy returns whether the server makes the certificates by which extension API servers recognize it. It does not if
+// the operator says whom the server trusts, or which certificate it shows.
+func (c *Config) ownFrontProxy() bool {
+	return c.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
+		c.Aggregation.ProxyClientCertFile == ""
+}
+
+// ownRequestHeaders are the headers in which the server names users to extension API servers, and the certificate that it
+// shows with them.
+func ownRequestHeaders() RequestHeaderConfig {
+	return RequestHeaderConfig{
+		AllowedNames:    []string{certs.FrontProxyName},
+		UsernameHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
+		GroupHeaders: []string{"X-Remote-Group"}, ExtraHeadersPrefixes: []string{"X-Remote-Extra-"},
+	}
+}
+
 // newAggregator returns what forwards requests to extension API servers.
 func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Aggregator, error) {
 	c := &o.config.Aggregation
@@ -36,7 +55,14 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 		Dial: dialServices(o), FollowRedirects: c.ForwardRedirects,
 		InFlight: int64(o.config.MaxRequestsInFlight), Log: o.log,
 	}
-	if c.ProxyClientCertFile != "" {
+	switch {
+	case o.config.ownFrontProxy():
+		pair, err := o.frontProxy.TLS()
+		if err != nil {
+			return nil, err
+		}
+		options.Certificate = func() (*tls.Certificate, error) { return &pair, nil }
+	case c.ProxyClientCertFile != "":
 		pair, err := certs.NewClientPair(c.ProxyClientCertFile, c.ProxyClientKeyFile)
 		if err != nil {
 			return nil, err

@@ -63,7 +63,9 @@ func newExtension(t *testing.T) *extension {
 	e := &extension{}
 	e.Server = httptest.NewUnstartedServer(e)
 	e.EnableHTTP2 = true
-	e.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	e.TLS = &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, ClientAuth: tls.RequestClientCert,
+	}
 	e.StartTLS()
 	t.Cleanup(e.Close)
 	_, e.port, _ = net.SplitHostPort(e.Listener.Addr().String())
@@ -187,6 +189,9 @@ func TestExtensionServer(t *testing.T) {
 		"[kubernetes-admin] [system:masters system:authenticated]" || got["X-Remote-Extra-Key"] != nil ||
 		got["X-Remote-Uid"] != nil || got["Authorization"] != nil || got["X-Forwarded-Proto"][0] != "https" {
 		t.Errorf("headers %v", got)
+	}
+	if shown := e.last.Load().TLS.PeerCertificates; len(shown) == 0 || shown[0].Subject.CommonName != "front-proxy-client" {
+		t.Errorf("the certificates of the server are %v", shown)
 	}
 	status, header, body := fetch(t, c, http.MethodGet, s.URL()+extensionGroup+"/redirect", nil)
 	if status != http.StatusBadGateway || header.Get("Location") != "" ||

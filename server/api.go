@@ -25,6 +25,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/rest"
 	"github.com/keelson-dev/keelson/server/background"
+	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/egress"
 	"github.com/keelson-dev/keelson/server/features"
 	"github.com/keelson-dev/keelson/storage"
@@ -66,7 +67,8 @@ type apiOptions struct {
 	config         *Config
 	gates          features.Gates
 	services       serviceRanges
-	hostPort       string // where the server is reached
+	hostPort       string     // where the server is reached
+	frontProxy     certs.Pair // shown to extension API servers; empty unless Config.ownFrontProxy
 	kinds          []*registry.Kind
 	registry       *registry.Registry
 	store          storage.Store // the main one

@@ -50,9 +50,11 @@ type authentication struct {
 	audiences   []string
 	keys        accountKeys
 	authorities authorities
-	anonymous   anonymous.Rule
-	issuers     issuers
-	legacy      *legacytokens.Tracker
+	// requestHeader are the headers in which front proxies name users.
+	requestHeader RequestHeaderConfig
+	anonymous     anonymous.Rule
+	issuers       issuers
+	legacy        *legacytokens.Tracker
 	// tokens and authenticators are called in order until one recognizes the request.
 	tokens         authn.TokenUnion
 	authenticators authn.Union
@@ -60,9 +62,11 @@ type authentication struct {
 
 // authenticationOptions are the dependencies of authentication.
 type authenticationOptions struct {
-	config   *Config
-	ownCA    []byte // of the server's own authority, PEM
-	hostPort string // where the server is reached
+	config *Config
+	ownCA  []byte // of the server's own authority, PEM
+	// ownFrontProxyCA is the server's own authority of front proxies, PEM; empty unless Config.ownFrontProxy.
+	ownFrontProxyCA []byte
+	hostPort        string // where the server is reached
 	// exclusive is true if no other server uses the store.
 	exclusive bool
 	registry  *registry.Registry
@@ -125,11 +129,15 @@ func (a *authentication) openAuthorities() (err error) {
 	if a.authorities.clients, err = clientcert.OpenAuthorities(a.ownCA, a.config.ClientCAFile); err != nil {
 		return fmt.Errorf("--client-ca-file: %w", cause(err))
 	}
-	h := &a.config.Authentication.RequestHeader
-	if h.ClientCAFile == "" {
+	a.requestHeader = a.config.Authentication.RequestHeader
+	h := &a.requestHeader
+	switch {
+	case a.ownFrontProxyCA != nil:
+		*h = ownRequestHeaders()
+	case h.ClientCAFile == "":
 		return nil
 	}
-	if a.authorities.proxies, err = clientcert.OpenAuthorities(nil, h.ClientCAFile); err != nil {
+	if a.authorities.proxies, err = clientcert.OpenAuthorities(a.ownFrontProxyCA, h.ClientCAFile); err != nil {
 		return fmt.Errorf("--requestheader-client-ca-file: %w", cause(err))
 	}
 	a.authorities.proxyNames = requestheader.Names{
@@ -262,7 +270,7 @@ func (a *authentication) authenticatorList() authn.Union {
 	var u authn.Union
 	if a.authorities.proxies != nil {
 		u = append(u, &requestheader.Authenticator{
-			Roots: a.authorities.proxies.Pool, AllowedNames: a.config.Authentication.RequestHeader.AllowedNames,
+			Roots: a.authorities.proxies.Pool, AllowedNames: a.requestHeader.AllowedNames,
 			Names: a.authorities.proxyNames, Now: time.Now,
 		})
 	}

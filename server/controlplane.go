@@ -129,7 +129,7 @@ func (o *controlPlaneOptions) reconciler(address net.IP) bootstrap.Reconciler {
 func (a *authentication) trust() bootstrap.AuthenticationTrust {
 	t := bootstrap.AuthenticationTrust{ClientCA: a.authorities.clients.PEM()}
 	if a.authorities.proxies != nil {
-		c := &a.config.Authentication.RequestHeader
+		c := &a.requestHeader
 		t.ProxyCA = a.authorities.proxies.PEM()
 		t.UsernameHeaders, t.UIDHeaders = c.UsernameHeaders, c.UIDHeaders
 		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeadersPrefixes, c.AllowedNames

@@ -35,7 +35,7 @@ func newIdentity(c *Config, service net.IP, url string) (*identity, error) {
 	own := c.TLSCertFile == ""
 	var err error
 	i.certs, err = certs.Ensure(certs.Options{
-		Dir: dir, Serving: own, IPs: append(ips, service),
+		Dir: dir, Serving: own, FrontProxy: c.ownFrontProxy(), IPs: append(ips, service),
 		Names: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 		},

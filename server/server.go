@@ -267,7 +267,8 @@ func (s *starting) makeIdentity() (err error) {
 
 func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = newAuthentication(ctx, authenticationOptions{
-		config: s.config, ownCA: s.identity.certs.CA, hostPort: s.listener.hostPort(),
+		config: s.config, ownCA: s.identity.certs.CA, ownFrontProxyCA: s.identity.certs.FrontProxyCA,
+		hostPort:  s.listener.hostPort(),
 		exclusive: s.stores.exclusive(), registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -285,7 +286,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 	s.api, err = newAPI(ctx, apiOptions{
 		config: s.config, gates: s.gates, services: s.services, hostPort: s.listener.hostPort(),
 		kinds: s.kinds, registry: s.registry, store: s.stores.main,
-		authentication: s.authentication, authorization: s.authorization,
+		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.certs.FrontProxy,
 		egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err

@@ -1,6 +1,6 @@
-// Package certs creates, stores and renews the server's own certificates: an authority, a serving certificate and the
-// client certificate of an administrator. They are created at the first start, and renewed at a start when less than 30
-// days remain.
+// Package certs creates, stores and renews the server's own certificates: an authority, a serving certificate, the client
+// certificate of an administrator, and another authority with the client certificate that the server shows to extension API
+// servers. They are created at the first start, and renewed at a start when less than 30 days remain.
 package certs
 
 import (
@@ -39,6 +39,9 @@ const (
 	AdminGroup = "system:masters"
 )
 
+// FrontProxyName is the common name of the certificate that the server shows to extension API servers.
+const FrontProxyName = "front-proxy-client"
+
 // Options configure Ensure.
 type Options struct {
 	// Dir is the directory in which the certificates are stored. With "" they are created in memory at each start.
@@ -48,6 +51,8 @@ type Options struct {
 	IPs   []net.IP
 	// Serving is false if the operator provides a serving certificate.
 	Serving bool
+	// FrontProxy is false if the operator says which front proxies are trusted.
+	FrontProxy bool
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -65,6 +70,10 @@ type Set struct {
 	// CA is the certificate of the authority, in PEM.
 	CA             []byte
 	Serving, Admin Pair
+	// FrontProxyCA is the certificate of the authority of front proxies, in PEM, and FrontProxy the certificate by which
+	// extension API servers recognize this server. Both are empty without Options.FrontProxy.
+	FrontProxyCA []byte
+	FrontProxy   Pair
 }
 
 // Ensure returns the certificates. It creates those that are missing, expire soon or lack a name of the server.
@@ -77,7 +86,7 @@ func Ensure(o Options) (*Set, error) {
 			return nil, err
 		}
 	}
-	ca, err := o.authority()
+	ca, err := o.authority("ca", "keelson-ca")
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +96,28 @@ func Ensure(o Options) (*Set, error) {
 			return nil, err
 		}
 	}
+	if o.FrontProxy {
+		if err := o.frontProxy(out); err != nil {
+			return nil, err
+		}
+	}
 	out.Admin, err = o.leaf(ca, "admin", adminTemplate())
 	return out, err
+}
+
+// frontProxy adds the certificates of the front proxy. Its authority is not that of clients, as otherwise every client could
+// say that it is another user.
+func (o *Options) frontProxy(out *Set) error {
+	ca, err := o.authority("front-proxy-ca", "keelson-front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	out.FrontProxyCA = ca.pair.Cert
+	out.FrontProxy, err = o.leaf(ca, "front-proxy-client", &x509.Certificate{
+		Subject:  pkix.Name{CommonName: FrontProxyName},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err
 }
 
 // authority is the certificate authority with its key.
@@ -98,16 +127,15 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// authority returns the stored authority, or creates it.
-func (o *Options) authority() (*authority, error) {
-	const name = "ca"
+// authority returns the stored authority with a file name, or creates it.
+func (o *Options) authority(name, commonName string) (*authority, error) {
 	pair, err := o.read(name)
 	if err != nil {
 		return nil, err
 	}
 	if pair == nil {
 		pair, err = o.issue(&x509.Certificate{
-			Subject: pkix.Name{CommonName: "keelson-ca"}, IsCA: true, BasicConstraintsValid: true,
+			Subject: pkix.Name{CommonName: commonName}, IsCA: true, BasicConstraintsValid: true,
 			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		}, caLifetime, nil)
 		if err != nil {

@@ -169,9 +169,18 @@ func referenceCluster(t *testing.T) *cluster {
 	cert, key := a.server(t)
 	writePEM(t, filepath.Join(dir, "server.crt"), cert)
 	writePEM(t, filepath.Join(dir, "server.key"), key)
+	proxies := t.TempDir()
+	cert, key = makeAuthority(t, proxies).client(t, "proxy", nil)
+	writePEM(t, filepath.Join(dir, "proxy.crt"), cert)
+	writePEM(t, filepath.Join(dir, "proxy.key"), key)
 	s := kubeAPIServer(t, dir, startEtcd(t, dir), "--client-ca-file", a.certFile, "--enable-bootstrap-token-auth",
 		"--allow-privileged",
-		"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-private-key-file", filepath.Join(dir, "server.key"))
+		"--tls-cert-file", filepath.Join(dir, "server.crt"), "--tls-private-key-file", filepath.Join(dir, "server.key"),
+		"--proxy-client-cert-file", filepath.Join(dir, "proxy.crt"),
+		"--proxy-client-key-file", filepath.Join(dir, "proxy.key"),
+		"--requestheader-client-ca-file", filepath.Join(proxies, "ca.crt"), "--requestheader-allowed-names", "proxy",
+		"--requestheader-username-headers", "X-Remote-User", "--requestheader-group-headers", "X-Remote-Group",
+		"--requestheader-extra-headers-prefix", "X-Remote-Extra-")
 	c := &cluster{server: s.process, dir: dir, url: s.url, authority: a, accountKey: filepath.Join(dir, "sa.key")}
 	c.admin = c.user(t, "admin", "system:masters")
 	return c
