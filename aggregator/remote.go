@@ -162,7 +162,8 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	rw := responserecorder.Wrap(w)
-	if !deadline.LongRunning(request.InfoFrom(ctx)) {
+	lasting := deadline.LongRunning(request.InfoFrom(ctx))
+	if !lasting {
 		place := r.budget.AccountFor(user)
 		if !place.Take(1) {
 			w.Header().Set("Retry-After", "1")
@@ -178,7 +179,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)
 	handler := proxy.Handler{
 		Target: target, Rewrite: proxy.NewRewriter(in.URL.Path, in.URL.Path),
-		RefuseRedirects: !r.a.o.FollowRedirects, Error: r.failed,
+		Lasting: lasting, RefuseRedirects: !r.a.o.FollowRedirects, Error: r.failed,
 	}
 	handler.ServeHTTP(rw, in)
 	if rw.Status == http.StatusServiceUnavailable {

@@ -49,6 +49,9 @@ type Handler struct {
 	Rewrite *Rewriter
 	// RefuseRedirects answers 502 to a redirect instead of forwarding it. The proxy itself never follows one.
 	RefuseRedirects bool
+	// Lasting means that the response lasts long and comes in small parts, as that of a watch does. It is copied with a
+	// small buffer.
+	Lasting bool
 	// BytesPerSecond limits each direction of an upgraded connection. 0 is no limit.
 	BytesPerSecond int64
 }
@@ -88,7 +91,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 		Rewrite:        h.rewriteRequest,
 		Transport:      h.Target.Transport,
 		FlushInterval:  flushInterval,
-		BufferPool:     h.Target.Transport.buffers,
+		BufferPool:     h.buffers(),
 		ErrorLog:       log.New(io.Discard, "", 0), // Error answers errors; what is left means that the client is gone
 		ModifyResponse: h.modifyResponse,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -99,6 +102,14 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 		},
 	}
 	forwarder.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// buffers returns the buffers for copying a response.
+func (h *Handler) buffers() httputil.BufferPool {
+	if h.Lasting {
+		return smallBuffers{}
+	}
+	return h.Target.Transport.buffers
 }
 
 // An UnreachableError says that a server behind a proxy that rewrites links could not be reached, or that its response

@@ -146,3 +146,14 @@ func (b *buffers) Get() []byte {
 
 // Put implements httputil.BufferPool.
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// smallBuffers are buffers for responses that last long. It implements httputil.BufferPool.
+type smallBuffers struct{}
+
+const smallBufferSize = 2 << 10
+
+// Get implements httputil.BufferPool.
+func (smallBuffers) Get() []byte { return make([]byte, smallBufferSize) }
+
+// Put implements httputil.BufferPool.
+func (smallBuffers) Put([]byte) {}
