@@ -99,6 +99,7 @@ func TestSampleAPIServer(t *testing.T) {
 	mine := c.user(t, "ann")
 	c.kubectl(t, mine).fails(t, 1, `User "ann" cannot list resource "flunders"`, "get", "flunders")
 
+	deletesFlunders(t, c, k, flunder)
 	server.kill()
 	k.run(t, "wait", "--for=condition=Available=False", "--timeout=60s", service)
 	k.says(t, words("get "+service+" -o jsonpath={.status.conditions[0].reason}"), `FailedDiscoveryCheck`)
@@ -123,6 +124,25 @@ func TestSampleAPIServer(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// deletesFlunders checks that kube-controller-manager deletes objects of the extension API server with their owner and with
+// their namespace.
+func deletesFlunders(t *testing.T, c *cluster, k kubectl, flunder string) {
+	t.Helper()
+	start(t, filepath.Join(c.dir, "kube-controller-manager.log"), nil, program(t, "kube-controller-manager"),
+		"--kubeconfig", c.user(t, "system:kube-controller-manager").kubeconfig, "--secure-port=0", "--kube-api-qps=500",
+		"--kube-api-burst=1000", "--service-account-private-key-file", c.accountKey, "--use-service-account-credentials",
+		"--controllers=namespace-controller,garbage-collector-controller", "--leader-elect=false")
+	k.run(t, "create", "configmap", "owner")
+	uid := k.jsonpath(t, "{.metadata.uid}", "configmap", "owner")
+	k.runWith(t, fmt.Sprintf(`{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder","metadata":{"name":"owned",
+		"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`, uid), "create", "-f", "-")
+	k.run(t, "create", "namespace", "short")
+	k.runWith(t, fmt.Sprintf(flunder, "inside", "x"), "create", "-n", "short", "-f", "-")
+	k.run(t, "delete", "configmap", "owner")
+	k.run(t, "delete", "namespace", "short", "--timeout=90s")
+	k.run(t, "wait", "--for=delete", "--timeout=90s", "flunder/owned")
 }
 
 // watchFlunders starts an informer that sends the names of new objects to added.
