@@ -41,8 +41,8 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Certificate returns the certificate by which servers recognize this one; nil is none.
 	Certificate func() (*tls.Certificate, error)
-	// FollowRedirects sends redirects of servers to the client instead of an error (--aggregator-reject-forwarding-redirect=false).
-	FollowRedirects bool
+	// RejectRedirects answers 502 to redirects of servers instead of sending them to the client.
+	RejectRedirects bool
 	// InFlight is the largest number of requests, other than watches, that wait for one server at a time. 0 is no limit.
 	InFlight int64
 	Log      *slog.Logger

@@ -179,7 +179,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)
 	handler := proxy.Handler{
 		Target: target, Rewrite: proxy.NewRewriter(in.URL.Path, in.URL.Path),
-		Lasting: lasting, RefuseRedirects: !r.a.o.FollowRedirects, Error: r.failed,
+		Lasting: lasting, RefuseRedirects: r.a.o.RejectRedirects, Error: r.failed,
 	}
 	handler.ServeHTTP(rw, in)
 	if rw.Status == http.StatusServiceUnavailable {

@@ -18,8 +18,8 @@ type AggregationConfig struct {
 	// Both files may be replaced while the server runs. If they are empty and nothing says whom the server trusts
 	// (ClientCAFile, RequestHeader), the server makes a certificate and its authority.
 	ProxyClientCertFile, ProxyClientKeyFile string
-	// ForwardRedirects sends redirects of extension API servers to the client instead of an error.
-	ForwardRedirects bool
+	// RejectRedirects answers 502 to redirects of extension API servers instead of sending them to the client.
+	RejectRedirects bool
 }
 
 // validate returns what is wrong with the configuration.
@@ -52,7 +52,7 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 	c := &o.config.Aggregation
 	options := aggregator.Options{
 		Registry: o.registry, Client: a.client, Resolve: resolveServices(o), ByEndpoints: c.ByEndpoints,
-		Dial: dialServices(o), FollowRedirects: c.ForwardRedirects,
+		Dial: dialServices(o), RejectRedirects: c.RejectRedirects,
 		InFlight: int64(o.config.MaxRequestsInFlight), Log: o.log,
 	}
 	switch {

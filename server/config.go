@@ -153,6 +153,7 @@ func DefaultConfig() Config {
 		ServiceClusterIPRange:  "10.0.0.0/24",
 		ServiceNodePortRange:   serviceallocator.DefaultNodePorts.String(),
 		DefaultServiceAccounts: true, QuotaUsage: true,
+		Aggregation:    AggregationConfig{RejectRedirects: true},
 		Authorization:  DefaultAuthorization(),
 		Admission:      DefaultAdmission(),
 		Authentication: DefaultAuthentication(),

@@ -77,6 +77,10 @@ func networkFlags(f *pflag.FlagSet, config *server.Config) {
 		&config.Aggregation.ByEndpoints, "enable-aggregator-routing", false,
 		"call extension API servers and webhooks that are Services at their endpoints rather than at the cluster IP, for machines without kube-proxy",
 	)
+	f.BoolVar(
+		&config.Aggregation.RejectRedirects, "aggregator-reject-forwarding-redirect", config.Aggregation.RejectRedirects,
+		"answer 502 to redirects of extension API servers instead of sending them to the client",
+	)
 	f.StringVar(
 		&config.Aggregation.ProxyClientCertFile, "proxy-client-cert-file", "",
 		"certificate by which extension API servers recognize this server; its authority should be that of --requestheader-client-ca-file",
