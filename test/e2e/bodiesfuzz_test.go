@@ -449,14 +449,14 @@ func (f *bodyFuzz) patch(rng *rand.Rand, r *fuzzRequest, o *fuzzObject) {
 	body := part(rng, clone(o.body).(map[string]any))
 	switch rng.IntN(5) {
 	case 0:
-		r.op, r.contentType = "JSON patch", "application/json-patch+json"
+		r.op, r.contentType = "JSON patch", jsonPatchType
 		tree = jsonPatch(rng, o.body)
 	case 1:
 		r.op, r.contentType = "merge patch", mergeType
 		r.how = mutateTree(rng, body)
 		tree = body
 	case 2:
-		r.op, r.contentType = "strategic patch", "application/strategic-merge-patch+json"
+		r.op, r.contentType = "strategic patch", strategicType
 		r.how = mutateTree(rng, body)
 		if rng.IntN(2) == 0 {
 			addDirectives(rng, body)

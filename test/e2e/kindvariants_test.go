@@ -414,3 +414,42 @@ func changed(from, to map[string]any) map[string]any {
 	}
 	return out
 }
+
+// operations returns a JSON patch that makes from to; sometimes with another operation that need not be valid.
+func (v *variants) operations(from, to map[string]any) []any {
+	operations := []any{}
+	var walk func(path string, a, b map[string]any)
+	walk = func(path string, a, b map[string]any) {
+		names := slices.Collect(maps.Keys(a))
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, sorted(b)...)))) {
+			here := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+			before, was := a[name]
+			after, is := b[name]
+			from, _ := before.(map[string]any)
+			to, _ := after.(map[string]any)
+			switch {
+			case from != nil && to != nil:
+				walk(here, from, to)
+			case was && !is:
+				operations = append(operations, map[string]any{"op": "remove", "path": here})
+			case string(marshal(before)) != string(marshal(after)):
+				operations = append(operations, map[string]any{
+					"op": oneOf(v.rng, "add", "add", "replace"), "path": here, "value": after,
+				})
+			}
+		}
+	}
+	walk("", from, to)
+	if v.rng.IntN(10) == 0 {
+		operations = append(operations, oneOf[any](v.rng,
+			map[string]any{"op": "test", "path": "/metadata/name", "value": "x"},
+			map[string]any{"op": "test", "path": "/kind", "value": from["kind"]},
+			map[string]any{"op": "copy", "from": "/metadata/name", "path": "/metadata/labels"},
+			map[string]any{"op": "move", "from": "/metadata/labels", "path": "/metadata/annotations"},
+			map[string]any{"op": "remove", "path": "/none/none"},
+			map[string]any{"op": "add", "path": "/spec", "value": nil},
+			map[string]any{"op": "none", "path": "/spec"},
+		))
+	}
+	return operations
+}

@@ -280,18 +280,18 @@ func (f *podFuzz) one(t *testing.T, rng *rand.Rand, i int) {
 	case 1:
 		f.both(t, http.MethodPatch, path+"/resize", tree{"spec": tree{"containers": []any{
 			tree{"name": "c0", "resources": resources(rng)},
-		}}}, "application/strategic-merge-patch+json")
+		}}}, strategicType)
 	case 2:
 		f.both(t, http.MethodPatch, path+"/ephemeralcontainers", tree{"spec": tree{"ephemeralContainers": []any{
 			tree{"name": "e", "image": image(rng)},
-		}}}, "application/strategic-merge-patch+json")
+		}}}, strategicType)
 	case 3:
 		target := tree{"kind": oneOf(rng, "Node", "Node", ""), "name": oneOf(rng, "bare", "zoned", "missing")}
 		f.both(t, http.MethodPost, path+"/binding", tree{"metadata": tree{"name": name}, "target": target}, jsonType)
 		f.both(t, http.MethodGet, path, nil, "")
 	case 4:
 		f.both(t, http.MethodPatch, path, tree{"spec": tree{"containers": []any{tree{"name": "c0", "image": image(rng)}}}},
-			"application/strategic-merge-patch+json")
+			strategicType)
 	}
 }
 

@@ -18,9 +18,11 @@ import (
 )
 
 const (
-	jsonType  = "application/json"
-	protoType = "application/vnd.kubernetes.protobuf"
-	mergeType = "application/merge-patch+json"
+	jsonType      = "application/json"
+	protoType     = "application/vnd.kubernetes.protobuf"
+	mergeType     = "application/merge-patch+json"
+	jsonPatchType = "application/json-patch+json"
+	strategicType = "application/strategic-merge-patch+json"
 )
 
 // dumped is an entry that kube-apiserver 1.36 wrote to etcd.
