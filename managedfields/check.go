@@ -45,6 +45,23 @@ func (f *planField) mayShowEmpty() bool {
 	return (f.plan.mode == keyedMode || f.plan.mode == setMode) && !f.entry.CanOmit(reflect.MakeSlice(f.typ.typ, 0, 0))
 }
 
+// holdsOmittedKeys says whether a value of the plan may hold an item of a list without keys. seen has the plans above.
+func (p *plan) holdsOmittedKeys(seen map[*plan]bool) bool {
+	if seen[p] {
+		return false
+	}
+	seen[p] = true
+	if p.mayOmitKeys || p.element != nil && p.element.holdsOmittedKeys(seen) {
+		return true
+	}
+	for i := range p.fields {
+		if below := p.fields[i].plan; below != nil && below.holdsOmittedKeys(seen) {
+			return true
+		}
+	}
+	return false
+}
+
 // canOmitKeys says whether an item of a list may show none of its key fields.
 func (p *plan) canOmitKeys() bool {
 	for i := range p.keys {

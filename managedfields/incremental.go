@@ -82,13 +82,15 @@ func (f *incremental) prepare() {
 	})
 }
 
-// planned compiles the plan of the Go type of the kind. A comparison skips the fields of the root that are reset.
+// planned compiles the plan of the Go type of the kind. A comparison skips the fields of the root that are reset, unless
+// it may find there that the object does not fit its schema.
 func (f *incremental) planned(t reflect.Type) *plan {
 	p := planner{made: map[planPair]*plan{}}
 	root := p.planOf(goTypeOf(t), f.shape)
 	p.mark()
 	for i := range root.fields {
-		root.fields[i].skip = f.reset.has(root.fields[i].name)
+		field := &root.fields[i]
+		field.skip = f.reset.has(field.name) && (field.plan == nil || !field.plan.holdsOmittedKeys(map[*plan]bool{}))
 	}
 	return root
 }

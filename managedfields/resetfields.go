@@ -18,6 +18,8 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"}:                 {{"spec"}, {"metadata"}},
 	{Group: "flowcontrol.apiserver.k8s.io", Resource: "prioritylevelconfigurations"}: {{"spec"}, {"metadata"}},
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                       {{"spec"}, {"metadata"}},
+	{Group: "networking.k8s.io", Resource: "servicecidrs"}:                           {{"spec"}, {"metadata"}},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}: {{"spec"}, {"metadata"}},
 	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                         {{"spec"}, {"metadata"}},
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                           {{"spec"}, {"metadata"}},
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
@@ -61,6 +63,8 @@ func resetPaths(k *registry.Kind, subresource string) [][]any {
 		return [][]any{{"spec"}}
 	case subresource == "approval" && certificate:
 		return [][]any{{"spec"}, {"status", "certificate"}}
+	case subresource == "finalize" && k.Group == "" && k.Resource == "namespaces":
+		return [][]any{{"metadata"}, {"status"}}
 	case subresource != "":
 		return nil
 	case certificate:
