@@ -74,6 +74,9 @@ type Metadata struct {
 	ValidateName func(name string, prefix bool) []string
 	// AnyFinalizer allows names of finalizers that have no domain and are not standard ones.
 	AnyFinalizer bool
+	// Last says that kube-apiserver's validation of a new object of the kind does not look at metadata: it is checked
+	// if nothing else is wrong.
+	Last bool
 	// OnUpdate is what the kind's own validation of an update checks again of metadata, after the rules of all kinds.
 	// kube-apiserver reports a cause once for each check that finds it.
 	OnUpdate MetaChecks

@@ -15,6 +15,8 @@ type Strategy[T Object] struct {
 	// Status drops a status that is sent to the main resource, and everything but the status that is sent to the
 	// status subresource.
 	Spec, Status func(T) any
+	// StatusOnCreate leaves the status of a new object to PrepareCreate.
+	StatusOnCreate bool
 	// Generation keeps metadata.generation: 1 on create, one more when what GenerationOf returns has changed. A nil
 	// GenerationOf is Spec.
 	Generation   bool
@@ -44,6 +46,8 @@ type Strategy[T Object] struct {
 	Canonicalize func(obj T)
 	// Warn returns warnings for the client; old is the zero value of T on create.
 	Warn func(ctx context.Context, obj, old T) []string
+	// WarnStatus is the same for updates of the status.
+	WarnStatus func(obj T) []string
 }
 
 // Deletion is what is special about the deletion of a kind's objects. As in Strategy, every function may be nil.
@@ -77,6 +81,7 @@ func (s Strategy[T]) Untyped() Strategy[Object] {
 	return Strategy[Object]{
 		Spec:                 resultOf(s.Spec),
 		Status:               resultOf(s.Status),
+		StatusOnCreate:       s.StatusOnCreate,
 		Generation:           s.Generation,
 		GenerationOf:         resultOf(s.GenerationOf),
 		StatusKeepsMeta:      s.StatusKeepsMeta,
@@ -90,6 +95,7 @@ func (s Strategy[T]) Untyped() Strategy[Object] {
 		ValidateNamespace:    resultInNamespace(s.ValidateNamespace),
 		Canonicalize:         changeOf(s.Canonicalize),
 		Warn:                 resultOfUpdate(s.Warn),
+		WarnStatus:           resultOf(s.WarnStatus),
 	}
 }
 

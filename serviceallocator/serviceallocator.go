@@ -3,6 +3,7 @@ package serviceallocator
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/storage"
@@ -278,7 +280,9 @@ func (w *allocation) updatePorts(svc, old *corev1.Service) error {
 			}
 		}
 		if k := (key{p.Protocol, p.NodePort}); used[k] {
-			return fmt.Errorf("duplicate nodePort: {%s %d}", p.Protocol, p.NodePort)
+			return apierr.New(
+				http.StatusInternalServerError, "", fmt.Sprintf("duplicate nodePort: {%s %d}", p.Protocol, p.NodePort),
+			)
 		} else {
 			used[k] = true
 		}

@@ -243,13 +243,23 @@ func (a *attempt) normalize(ctx context.Context) error {
 	if a.verb == Amend {
 		return nil
 	}
-	if warnings := a.strategy().Warn; warnings != nil && (a.Subresource == nil || a.verb == Scale) {
-		for _, text := range warnings(ctx, a.obj, a.old()) {
-			request.Warn(ctx, text)
-		}
+	for _, text := range a.warnings(ctx) {
+		request.Warn(ctx, text)
 	}
 	if !a.creates() {
 		managedfields.KeepTimes(a.old(), a.obj)
+	}
+	return nil
+}
+
+// warnings returns the warnings of the kind about the object.
+func (a *attempt) warnings(ctx context.Context) []string {
+	s := a.strategy()
+	switch {
+	case s.Warn != nil && (a.Subresource == nil || a.verb == Scale):
+		return s.Warn(ctx, a.obj, a.old())
+	case s.WarnStatus != nil && a.Subresource != nil && a.Subresource.Status:
+		return s.WarnStatus(a.obj)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ func (a *attempt) check(ctx context.Context) error {
 	case a.verb == Delete:
 		return a.checkDeletion(ctx)
 	case a.CheckUID && a.obj.GetUID() != "" && a.obj.GetUID() != a.old().GetUID():
-		return uidMismatch(a.Target.GroupResource(), a.current, a.obj.GetUID())
+		return uidMismatch(a.Target.GroupResource(), a.current, a.obj.GetUID(), a.Options.DryRun)
 	}
 	return a.checkVersion()
 }
@@ -55,14 +56,19 @@ func (a *attempt) checkVersion() error {
 
 // UIDMismatch answers an update through a Scale that names another object than the current one.
 func (c *Current) UIDMismatch(want types.UID) error {
-	return uidMismatch(c.target.Kind.GroupResource(), c, want)
+	return uidMismatch(c.target.Kind.GroupResource(), c, want, false)
 }
 
-// uidMismatch words a failed precondition as kube-apiserver's storage layer does.
-func uidMismatch(gr schema.GroupResource, c *Current, want types.UID) error {
+// uidMismatch words a failed precondition as kube-apiserver's storage layer does: the key that it names has the prefix of
+// the store, unless the request is a dry run.
+func uidMismatch(gr schema.GroupResource, c *Current, want types.UID, dryRun bool) error {
+	key := c.target.StoreKey(c.Object.Namespace, c.Object.Name)
+	if dryRun {
+		key = strings.TrimPrefix(key, "/registry")
+	}
 	return kerrors.NewConflict(gr, c.Object.Name, fmt.Errorf(
 		"StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
-		c.target.StoreKey(c.Object.Namespace, c.Object.Name), want, c.old.GetUID()))
+		key, want, c.old.GetUID()))
 }
 
 // checkDeletion holds the preconditions of DeleteOptions against the current object, and asks the kind.

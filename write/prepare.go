@@ -27,7 +27,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 func (a *attempt) prepareNew(ctx context.Context) {
 	removeDuplicateOwners(ctx, a.obj, "")
 	s := a.strategy()
-	if s.Status != nil {
+	if s.Status != nil && !s.StatusOnCreate {
 		clearPart(s.Status(a.obj))
 	}
 	if s.Generation {

@@ -73,13 +73,17 @@ func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
 
 func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
 	var errs field.ErrorList
-	if a.rightType(a.obj) {
+	last := a.Target.Metadata().Last
+	if a.rightType(a.obj) && !last {
 		errs = a.validateMeta(a.obj)
 	}
 	if validate := a.strategy().Validate; validate != nil {
 		errs = append(errs, validate(ctx, a.obj)...)
 	}
 	errs = append(errs, a.faultsInNamespace(ctx, nil)...)
+	if len(errs) == 0 && last {
+		errs = a.validateMeta(a.obj)
+	}
 	if len(errs) == 0 {
 		errs = validatePathSegments(a.obj)
 	}
@@ -157,7 +161,7 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
 	checks := a.Target.Metadata().OnUpdate
-	if a.Subresource != nil && a.Subresource.Status {
+	if a.Subresource != nil && a.Subresource.Name == "status" {
 		checks = a.Target.Metadata().OnStatusUpdate
 	}
 	if checks == registry.MetaNothing || !a.rightType(obj) {

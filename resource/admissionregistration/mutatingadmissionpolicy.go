@@ -21,7 +21,7 @@ func mutatingAdmissionPolicy() *registry.Kind {
 		Storage: registry.Storage{
 			Version: "v1", Path: "mutatingadmissionpolicies", GroupVersion: group + "/v1beta1",
 		},
-		Metadata: registry.Metadata{AnyFinalizer: true},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicy]{
 			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicy],
 			Spec:       func(p *admissionv1.MutatingAdmissionPolicy) any { return &p.Spec },

@@ -21,7 +21,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		Storage: registry.Storage{
 			Version: "v1", Path: "mutatingadmissionpolicybindings", GroupVersion: group + "/v1beta1",
 		},
-		Metadata: registry.Metadata{AnyFinalizer: true},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.MutatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.MutatingAdmissionPolicyBinding],
 			Spec:       func(b *admissionv1.MutatingAdmissionPolicyBinding) any { return &b.Spec },

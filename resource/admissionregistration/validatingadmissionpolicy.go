@@ -1,7 +1,10 @@
 package admissionregistration
 
 import (
+	"context"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -19,7 +22,7 @@ func validatingAdmissionPolicy() *registry.Kind {
 			defaultMatch(p.Spec.MatchConstraints)
 		})},
 		Storage:      registry.Storage{Version: "v1", Path: "validatingadmissionpolicies"},
-		Metadata:     registry.Metadata{AnyFinalizer: true},
+		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
 			Warn:            warnStaticName[*admissionv1.ValidatingAdmissionPolicy],
@@ -29,6 +32,9 @@ func validatingAdmissionPolicy() *registry.Kind {
 			StatusKeepsMeta: true,
 			Validate:        validateValidatingPolicy,
 			ValidateUpdate:  validateValidatingPolicyUpdate,
+			ValidateStatusUpdate: func(_ context.Context, p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+				return validatePolicyStatus(&p.Status, field.NewPath("status"))
+			},
 		}.Untyped(),
 		Table: registry.Table[*admissionv1.ValidatingAdmissionPolicy]{
 			Columns: policyColumns("Validations",

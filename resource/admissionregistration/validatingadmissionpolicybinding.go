@@ -19,7 +19,7 @@ func validatingAdmissionPolicyBinding() *registry.Kind {
 			defaultMatch(b.Spec.MatchResources)
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "validatingadmissionpolicybindings"},
-		Metadata: registry.Metadata{AnyFinalizer: true},
+		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicyBinding]{
 			Warn:       warnStaticName[*admissionv1.ValidatingAdmissionPolicyBinding],
 			Spec:       func(b *admissionv1.ValidatingAdmissionPolicyBinding) any { return &b.Spec },

@@ -42,7 +42,7 @@ func validateWebhooks(hooks, old []hook) field.ErrorList {
 		v.webhook(h, at)
 		v.add(declare.ValidateReviewVersions(h.reviewVersions, "must specify one of v1, v1beta1", v.anyReviewVersion,
 			at.Child("admissionReviewVersions"))...)
-		if seen.Has(h.name) && !v.repeatedNames {
+		if h.name != "" && seen.Has(h.name) && !v.repeatedNames {
 			v.add(field.Duplicate(at.Child("name"), h.name))
 		}
 		seen.Insert(h.name)

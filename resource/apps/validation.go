@@ -140,7 +140,8 @@ func validateStatefulSet(set *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, nonNegative(path.Child("ordinals", "start"), &o.Start)...)
 	}
 	template := s.Template.DeepCopy()
-	template.Spec.Subdomain = "" // kube-apiserver does not validate it, because pods get serviceName as subdomain
+	// kube-apiserver does not validate them, because pods get serviceName as subdomain, and a hostname of their own.
+	template.Spec.Subdomain, template.Spec.Hostname = "", ""
 	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
 	errs = append(errs, core.ValidateWorkload(s.Selector, template, "statefulset", "", path)...)
 	return errs
@@ -197,6 +198,15 @@ func validateRetentionPolicy(p appsv1.PersistentVolumeClaimRetentionPolicyType, 
 				appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
 }
 
+// shownStrategy returns a strategy as errors show it: with a partition.
+func shownStrategy(u *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdateStrategy {
+	u = u.DeepCopy()
+	if u.RollingUpdate != nil {
+		declare.Pointer(&u.RollingUpdate.Partition, 0)
+	}
+	return u
+}
+
 func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
 	switch u.Type {
 	case "":
@@ -204,13 +214,13 @@ func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, path *fiel
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if u.RollingUpdate != nil {
 			return field.ErrorList{
-				field.Invalid(path.Child("rollingUpdate"), declare.Internal(u.RollingUpdate),
+				field.Invalid(path.Child("rollingUpdate"), declare.Internal(shownStrategy(u).RollingUpdate),
 					"only allowed for updateStrategy 'RollingUpdate'")}
 		}
 		return nil
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 	default:
-		return field.ErrorList{field.Invalid(path, declare.Internal(u), "must be 'RollingUpdate' or 'OnDelete'")}
+		return field.ErrorList{field.Invalid(path, declare.Internal(shownStrategy(u)), "must be 'RollingUpdate' or 'OnDelete'")}
 	}
 	if u.RollingUpdate == nil {
 		return nil

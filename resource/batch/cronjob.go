@@ -31,12 +31,19 @@ func cronJob() *registry.Kind {
 			ValidateName: func(name string, prefix bool) []string {
 				return apivalidation.NameIsDNSSubdomain(name, prefix)
 			},
+			OnStatusUpdate: registry.MetaNothing,
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*batchv1.CronJob]{
 			Spec:       func(c *batchv1.CronJob) any { return &c.Spec },
 			Status:     func(c *batchv1.CronJob) any { return &c.Status },
 			Generation: true,
+			PrepareCreate: func(_ context.Context, c *batchv1.CronJob) {
+				core.DropDisabledPodFields(&c.Spec.JobTemplate.Spec.Template.Spec, nil)
+			},
+			PrepareUpdate: func(_ context.Context, c, old *batchv1.CronJob) {
+				core.DropDisabledPodFields(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
+			},
 			// The length of the name is only validated on create, so that objects with longer
 			// names can still be updated.
 			Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {

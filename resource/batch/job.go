@@ -47,10 +47,16 @@ func job() *registry.Kind {
 			FieldError: declare.FieldLabelForKind("Job"),
 		},
 		Strategy: registry.Strategy[*batchv1.Job]{
-			Spec:           func(j *batchv1.Job) any { return &j.Spec },
-			Status:         func(j *batchv1.Job) any { return &j.Status },
-			Generation:     true,
-			PrepareCreate:  func(_ context.Context, j *batchv1.Job) { generateSelector(j) },
+			Spec:       func(j *batchv1.Job) any { return &j.Spec },
+			Status:     func(j *batchv1.Job) any { return &j.Status },
+			Generation: true,
+			PrepareCreate: func(_ context.Context, j *batchv1.Job) {
+				generateSelector(j)
+				core.DropDisabledPodFields(&j.Spec.Template.Spec, nil)
+			},
+			PrepareUpdate: func(_ context.Context, j, old *batchv1.Job) {
+				core.DropDisabledPodFields(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
+			},
 			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
 			ValidateUpdate: validateJobUpdate,
 			ValidateStatusUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {

@@ -364,6 +364,9 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	if m := s.JobTemplate.Spec.ManualSelector; m != nil && *m {
 		errs = append(errs, field.NotSupported(job.Child("manualSelector"), *m, []string{"nil", "false"}))
 	}
+	if selector := s.JobTemplate.Spec.Selector; selector != nil {
+		errs = append(errs, field.Invalid(job.Child("selector"), selector, "`selector` will be auto-generated"))
+	}
 	return errs
 }
 
@@ -392,12 +395,8 @@ func validateTimeZone(zone string, path *field.Path) field.ErrorList {
 			field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")}
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
-		// How the look-up failed depends on where the zones are.
-		message := err.Error()
-		if !strings.HasPrefix(message, "time: ") {
-			message = "unknown time zone " + zone
-		}
-		return field.ErrorList{field.Invalid(path, zone, message)}
+		// The text of err depends on where the zones are.
+		return field.ErrorList{field.Invalid(path, zone, "unknown time zone "+zone)}
 	}
 	return nil
 }

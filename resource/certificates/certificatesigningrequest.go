@@ -34,7 +34,9 @@ func certificateSigningRequest() *registry.Kind {
 		Versions: []registry.Version{declare.Version[csr]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "certificatesigningrequests"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
-		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
+		Metadata: registry.Metadata{
+			ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaWhole,
+		},
 		Subresources: []registry.Subresource{
 			{Name: "approval", Verbs: declare.PartVerbs, Update: &registry.UpdatePart{
 				Prepare: func(_ context.Context, obj, old registry.Object) {

@@ -93,6 +93,7 @@ func assign(p *corev1.Pod, b *corev1.Binding) error {
 	p.Spec.NodeName = b.Target.Name
 	mergeMap(&p.Annotations, b.Annotations)
 	mergeMap(&p.Labels, b.Labels)
+	p.Status.NominatedNodeName = ""
 	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
 }

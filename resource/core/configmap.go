@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"maps"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func validateConfigMapUpdate(_ context.Context, m, old *corev1.ConfigMap) field.
 	if m.Immutable == nil || !*m.Immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
 	}
-	if !reflect.DeepEqual(m.Data, old.Data) {
+	if !maps.Equal(m.Data, old.Data) {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
 	}
 	if !reflect.DeepEqual(m.BinaryData, old.BinaryData) {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,6 +71,12 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 		if isSidecar(c) {
 			errs = append(errs, p.validateHooks(c, at)...)
 			continue
+		}
+		for k, r := range c.ResizePolicy {
+			if r.RestartPolicy == corev1.RestartContainer {
+				errs = append(errs, field.Invalid(at.Child("resizePolicy").Index(k).Child("restartPolicy"), r.RestartPolicy,
+					"must not be set to 'RestartContainer' for non-sidecar initContainers"))
+			}
 		}
 		for _, f := range []struct {
 			name string
@@ -351,11 +358,11 @@ func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePol
 func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := sets.New[string]()
-	devices, deviceNames := sets.New[string](), sets.New[string]()
+	devices := map[string]string{} // paths by name; of a name that is there twice, kube-apiserver takes the last path
 	for _, d := range c.VolumeDevices {
-		devices.Insert(d.DevicePath)
-		deviceNames.Insert(d.Name)
+		devices[d.Name] = d.DevicePath
 	}
+	devicePaths := sets.New(slices.Collect(maps.Values(devices))...)
 	for i := range c.VolumeMounts {
 		m, at := &c.VolumeMounts[i], path.Index(i)
 		errs = append(errs, requireValue(at.Child("name"), m.Name)...)
@@ -367,10 +374,10 @@ func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) fie
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		paths.Insert(m.MountPath)
-		if deviceNames.Has(m.Name) {
+		if _, ok := devices[m.Name]; ok {
 			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
-		if devices.Has(m.MountPath) {
+		if devicePaths.Has(m.MountPath) {
 			errs = append(errs,
 				field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 		}
@@ -431,11 +438,11 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 		errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
 	}
 	paths, names := sets.New[string](), sets.New[string]()
-	mounted, mountedNames := sets.New[string](), sets.New[string]()
+	mounts := map[string]string{} // as in validateMounts
 	for _, m := range c.VolumeMounts {
-		mounted.Insert(m.MountPath)
-		mountedNames.Insert(m.Name)
+		mounts[m.Name] = m.MountPath
 	}
+	mountPaths := sets.New(slices.Collect(maps.Values(mounts))...)
 	for i, d := range c.VolumeDevices {
 		at := path.Index(i)
 		errs = append(errs, requireValue(at.Child("name"), d.Name)...)
@@ -452,15 +459,17 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 		if d.DevicePath == "" {
 			errs = append(errs, field.Required(at.Child("devicePath"), ""))
 		} else {
-			errs = append(errs, noBacksteps(at.Child("devicePath"), d.DevicePath)...)
+			for range noBacksteps(at, d.DevicePath) {
+				errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
+			}
 		}
 		if paths.Has(d.DevicePath) {
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		}
-		if mountedNames.Has(d.Name) {
+		if _, ok := mounts[d.Name]; ok {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
-		if mounted.Has(d.DevicePath) {
+		if mountPaths.Has(d.DevicePath) {
 			errs = append(errs,
 				field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}
@@ -583,7 +592,7 @@ func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field
 	if r.Path == "" {
 		errs = append(errs, field.Required(path.Child("path"), ""))
 	} else {
-		errs = append(errs, validateLocalFilePath(path.Child("path"), r.Path)...)
+		errs = append(errs, noBacksteps(path.Child("path"), r.Path)...)
 	}
 	if source := p.volumes[r.VolumeName]; source == nil {
 		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))

@@ -23,7 +23,7 @@ func nodes() *registry.Kind {
 		Versions: onlyV1[corev1.Node](defaultNode),
 		Storage:  registry.Storage{Version: "v1", Path: "minions"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
-		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaNothing},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			nodeProxy(),
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,

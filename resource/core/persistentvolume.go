@@ -180,7 +180,7 @@ func persistentVolumeClaims() *registry.Kind {
 				syncDataSources(&c.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
-				if !inOtherNamespace(old.Spec.DataSourceRef) {
+				if old.Spec.DataSourceRef == nil {
 					dropCrossNamespaceDataSource(&c.Spec)
 				}
 				if old.Spec.DataSource == nil && old.Spec.DataSourceRef == nil {

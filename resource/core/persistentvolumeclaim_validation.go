@@ -20,7 +20,10 @@ const claimSpecImmutable = "spec is immutable after creation except resources.re
 // requests and its volumeAttributesClassName.
 func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := ValidatePersistentVolumeClaimSpec(&c.Spec, path)
+	errs := validateClaimSpec(&c.Spec, path)
+	if !hasSourceGroup(&old.Spec) { // otherwise the old group may be invalid
+		errs = append(errs, validateSourceGroups(&c.Spec, path)...)
+	}
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
 	if was.StorageClassName == nil && is.StorageClassName != nil && was.VolumeName == "" &&
 		old.Annotations[corev1.BetaStorageClassAnnotation] == "" {

@@ -1,16 +1,19 @@
 package core
 
 import (
+	"cmp"
 	"context"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/request"
 )
 
 func pods() *registry.Kind {
@@ -41,10 +44,12 @@ func pods() *registry.Kind {
 			FieldError: labelNotSupported,
 		},
 		Strategy: registry.Strategy[*corev1.Pod]{
-			Spec:          func(p *corev1.Pod) any { return &p.Spec },
-			Status:        func(p *corev1.Pod) any { return &p.Status },
-			Generation:    true,
-			PrepareCreate: preparePodCreate,
+			Spec:   func(p *corev1.Pod) any { return &p.Spec },
+			Status: func(p *corev1.Pod) any { return &p.Status },
+			// The QoS class is kept, as kube-apiserver does.
+			StatusOnCreate: true,
+			Generation:     true,
+			PrepareCreate:  preparePodCreate,
 			PrepareUpdate: func(_ context.Context, p, old *corev1.Pod) {
 				DropDisabledPodFields(&p.Spec, &old.Spec)
 			},
@@ -53,6 +58,7 @@ func pods() *registry.Kind {
 			ValidateUpdate:       validatePodUpdate,
 			ValidateStatusUpdate: validatePodStatusUpdate,
 			Warn:                 warnPod,
+			WarnStatus:           func(p *corev1.Pod) []string { return warnPodStatus(&p.Status) },
 		}.Untyped(),
 		Deletion: registry.Deletion[*corev1.Pod]{Grace: podGrace}.Untyped(),
 		Table: registry.Table[*corev1.Pod]{
@@ -146,8 +152,8 @@ func defaultHostPorts(ports []corev1.ContainerPort) {
 	}
 }
 
-func preparePodCreate(_ context.Context, p *corev1.Pod) {
-	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosClass(&p.Spec)}
+func preparePodCreate(ctx context.Context, p *corev1.Pod) {
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: cmp.Or(p.Status.QOSClass, qosClass(&p.Spec))}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
@@ -157,14 +163,17 @@ func preparePodCreate(_ context.Context, p *corev1.Pod) {
 	}
 	DropDisabledPodFields(&p.Spec, nil)
 	mergeMatchLabelKeys(p)
-	syncAppArmor(p)
+	for _, text := range syncAppArmor(p) {
+		request.Warn(ctx, text)
+	}
 }
 
 // preparePodStatusUpdate keeps the owner references, which old kubelets overwrite, and the QoS
-// class if the new status has none.
+// class if the new status has none. It removes the fields of disabled features.
 func preparePodStatusUpdate(_ context.Context, p, old *corev1.Pod) {
 	p.OwnerReferences = old.OwnerReferences
 	setDefault(&p.Status.QOSClass, old.Status.QOSClass)
+	dropDisabledStatusFields(&p.Status, &old.Status)
 }
 
 // podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the
@@ -247,26 +256,24 @@ func updatePodGeneration(p, old *corev1.Pod) {
 func prepareResize(_ context.Context, obj, old registry.Object) {
 	p := obj.(*corev1.Pod)
 	before, wanted := old.(*corev1.Pod), p.Spec
+	if !sameNames(wanted.Containers, before.Spec.Containers) ||
+		!sameNames(wanted.InitContainers, before.Spec.InitContainers) {
+		return // validation refuses the pod
+	}
 	resetPod(p, before)
 	p.Spec.Resources = wanted.Resources
-	if len(wanted.Containers) != len(before.Spec.Containers) ||
-		len(wanted.InitContainers) != len(before.Spec.InitContainers) {
-		p.Spec = wanted // validation refuses it
-	} else {
-		p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
-		p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
-	}
+	resize(p.Spec.Containers, wanted.Containers)
+	resize(p.Spec.InitContainers, wanted.InitContainers)
 	updatePodGeneration(p, before)
 }
 
-// resized returns the containers with the resources and policies of wanted, which has as many. It returns wanted if a
-// container has another name: validation refuses that.
-func resized(have, wanted []corev1.Container) []corev1.Container {
-	for i := range have {
-		if have[i].Name != wanted[i].Name {
-			return wanted
-		}
-		have[i].Resources, have[i].ResizePolicy = wanted[i].Resources, wanted[i].ResizePolicy
+func sameNames(a, b []corev1.Container) bool {
+	return slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Name == b.Name })
+}
+
+// resize gives the containers the resources and policies of wanted, which has the same containers.
+func resize(containers, wanted []corev1.Container) {
+	for i := range containers {
+		containers[i].Resources, containers[i].ResizePolicy = wanted[i].Resources, wanted[i].ResizePolicy
 	}
-	return have
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,11 +17,12 @@ const (
 )
 
 // syncAppArmor sets the AppArmor profiles of a new pod's containers from the deprecated
-// annotations, unless the fields are set.
-func syncAppArmor(p *corev1.Pod) {
+// annotations, unless the fields are set. It returns warnings about these annotations.
+func syncAppArmor(p *corev1.Pod) []string {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
-		return
+		return nil
 	}
+	var w warnings
 	eachContainer(&p.Spec, func(c *corev1.Container) {
 		annotation, ok := p.Annotations[appArmorPrefix+c.Name]
 		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
@@ -28,7 +30,11 @@ func syncAppArmor(p *corev1.Pod) {
 		}
 		profile := appArmorProfile(annotation)
 		whole := p.Spec.SecurityContext
-		if profile == nil || whole != nil && equality.Semantic.DeepEqual(whole.AppArmorProfile, profile) {
+		if profile != nil && whole != nil && equality.Semantic.DeepEqual(whole.AppArmorProfile, profile) {
+			return
+		}
+		w.appArmor(field.NewPath("metadata", "annotations"), c.Name)
+		if profile == nil {
 			return
 		}
 		if c.SecurityContext == nil {
@@ -36,6 +42,32 @@ func syncAppArmor(p *corev1.Pod) {
 		}
 		c.SecurityContext.AppArmorProfile = profile
 	})
+	return w
+}
+
+// appArmor warns about the annotation for a container.
+func (w *warnings) appArmor(annotations *field.Path, container string) {
+	w.add(annotations.Key(appArmorPrefix+container), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+}
+
+// templateAppArmor warns about the annotations of a pod template for containers that have no profile.
+func (w *warnings) templateAppArmor(path *field.Path, s *corev1.PodSpec, annotations map[string]string) {
+	eachContainer(s, func(c *corev1.Container) {
+		if _, ok := annotations[appArmorPrefix+c.Name]; ok && effectiveAppArmor(s, c) == nil {
+			w.appArmor(path, c.Name)
+		}
+	})
+}
+
+// effectiveAppArmor returns the profile in the fields of a container or of its pod, nil if there is none.
+func effectiveAppArmor(s *corev1.PodSpec, c *corev1.Container) *corev1.AppArmorProfile {
+	if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return c.SecurityContext.AppArmorProfile
+	}
+	if s.SecurityContext != nil {
+		return s.SecurityContext.AppArmorProfile
+	}
+	return nil
 }
 
 func appArmorProfile(annotation string) *corev1.AppArmorProfile {
@@ -52,19 +84,57 @@ func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 	return nil
 }
 
-// validateAppArmorAnnotations requires that the deprecated annotations name containers of the pod.
-func validateAppArmorAnnotations(p *corev1.Pod) field.ErrorList {
+// validateAppArmorAnnotations requires that the deprecated annotations name containers of the pod, and profiles.
+func validateAppArmorAnnotations(annotations map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for key := range p.Annotations {
+	for key, profile := range annotations {
 		name, ok := strings.CutPrefix(key, appArmorPrefix)
 		if !ok {
 			continue
 		}
 		found := false
-		eachContainer(&p.Spec, func(c *corev1.Container) { found = found || c.Name == name })
+		eachContainer(s, func(c *corev1.Container) { found = found || c.Name == name })
 		if !found {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(key), name, "container not found"))
+			errs = append(errs, field.Invalid(path.Key(key), name, "container not found"))
+		}
+		known := profile == "" || profile == appArmorUnconfined || profile == appArmorRuntimeDefault
+		if !known && !strings.HasPrefix(profile, appArmorLocalhost) {
+			errs = append(errs, field.Invalid(path.Key(key), profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile)))
 		}
 	}
+	return errs
+}
+
+// validateAppArmorMatch requires that the annotation for a container and the field say the same. path is that of the spec.
+func validateAppArmorMatch(annotations map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
+		return nil
+	}
+	var errs field.ErrorList
+	eachContainerAt(s, path, func(c *corev1.Container, at *field.Path) {
+		annotation, ok := annotations[appArmorPrefix+c.Name]
+		profile := effectiveAppArmor(s, c)
+		if !ok || profile == nil {
+			return
+		}
+		at = at.Child("securityContext", "appArmorProfile")
+		local, isLocal := strings.CutPrefix(annotation, appArmorLocalhost)
+		same := true
+		switch profile.Type {
+		case corev1.AppArmorProfileTypeUnconfined:
+			same = annotation == appArmorUnconfined
+		case corev1.AppArmorProfileTypeRuntimeDefault:
+			same = annotation == appArmorRuntimeDefault
+		case corev1.AppArmorProfileTypeLocalhost:
+			same = isLocal
+			if p := profile.LocalhostProfile; isLocal && (p == nil || *p != local) {
+				errs = append(errs,
+					field.Forbidden(at.Child("localhostProfile"), "apparmor profile in annotation and field must match"))
+			}
+		}
+		if !same {
+			errs = append(errs, field.Forbidden(at.Child("type"), "apparmor type in annotation and field must match"))
+		}
+	})
 	return errs
 }

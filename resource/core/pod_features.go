@@ -1,6 +1,9 @@
 package core
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // DropDisabledPodFields removes the fields of disabled features from the spec of a pod or a
 // template, unless old already uses them: stop signals, trust bundles and pod certificates in
@@ -38,6 +41,31 @@ func DropDisabledPodFields(s, old *corev1.PodSpec) {
 	}
 }
 
+// dropDisabledStatusFields removes the fields of disabled features from the status of a pod, unless old already uses
+// them: claims for allocatable resources of nodes, and digests of images in volumes.
+func dropDisabledStatusFields(s, old *corev1.PodStatus) {
+	if old.NodeAllocatableResourceClaimStatuses == nil {
+		s.NodeAllocatableResourceClaimStatuses = nil
+	}
+	used := false
+	eachMountStatus(old, func(m *corev1.VolumeMountStatus) { used = used || m.VolumeStatus != nil })
+	if !used {
+		eachMountStatus(s, func(m *corev1.VolumeMountStatus) { m.VolumeStatus = nil })
+	}
+}
+
+func eachMountStatus(s *corev1.PodStatus, f func(*corev1.VolumeMountStatus)) {
+	for _, list := range [][]corev1.ContainerStatus{
+		s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			for j := range list[i].VolumeMounts {
+				f(&list[i].VolumeMounts[j])
+			}
+		}
+	}
+}
+
 func usesStopSignal(s *corev1.PodSpec) bool {
 	used := false
 	eachContainer(s, func(c *corev1.Container) { used = used || c.Lifecycle != nil && c.Lifecycle.StopSignal != nil })
@@ -54,6 +82,19 @@ func eachContainer(s *corev1.PodSpec, f func(*corev1.Container)) {
 	}
 	for i := range s.EphemeralContainers {
 		f((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}
+
+// eachContainerAt calls f for all containers and their paths. path is that of the spec.
+func eachContainerAt(s *corev1.PodSpec, path *field.Path, f func(*corev1.Container, *field.Path)) {
+	for i := range s.InitContainers {
+		f(&s.InitContainers[i], path.Child("initContainers").Index(i))
+	}
+	for i := range s.Containers {
+		f(&s.Containers[i], path.Child("containers").Index(i))
+	}
+	for i := range s.EphemeralContainers {
+		f((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), path.Child("ephemeralContainers").Index(i))
 	}
 }
 

@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,7 +26,9 @@ const (
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePodSpec(&p.Spec, p.Name, true, path)
-	errs = append(errs, validateAppArmorAnnotations(p)...)
+	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
+	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
 	errs = append(errs, validateMirrorPod(p)...)
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
@@ -40,7 +44,12 @@ func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
-	whole = append(whole, validateAppArmorAnnotations(p)...)
+	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule
+		whole = append(whole, validateRequiredNodeValues(&p.Spec, path)...)
+	}
+	// kube-apiserver validates the annotations with the pod and with its changes.
+	annotations := validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	whole = append(append(whole, annotations...), annotations...)
 	whole = append(whole, validateMirrorPod(p)...)
 	whole = append(whole, validateImmutableAnnotations(p, old)...)
 	return append(whole, validatePodChanges(p, old, path)...)
@@ -53,19 +62,20 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	if len(p.Spec.Containers) != len(old.Spec.Containers) {
 		return field.ErrorList{field.Forbidden(path.Child("containers"), noAddRemove)}
 	}
+	errs := validateImages(p.Spec.Containers, path.Child("containers"))
 	if len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
-		return field.ErrorList{field.Forbidden(path.Child("initContainers"), noAddRemove)}
+		return append(errs, field.Forbidden(path.Child("initContainers"), noAddRemove))
 	}
-	errs := validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))
+	errs = append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
+	found := len(errs)
+	errs = append(errs, validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))...)
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs,
 		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
-	if len(errs) > 0 {
+	if len(errs) > found {
 		return errs
 	}
 	same := p.Spec.DeepCopy()
-	errs = append(errs, requireImages(same.Containers, path.Child("containers"))...)
-	errs = append(errs, requireImages(same.InitContainers, path.Child("initContainers"))...)
 	for i := range same.Containers {
 		same.Containers[i].Image = old.Spec.Containers[i].Image
 	}
@@ -89,12 +99,15 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// requireImages returns an error for each container without an image, in addition to the
-// validation of the pod, as kube-apiserver does.
-func requireImages(containers []corev1.Container, path *field.Path) field.ErrorList {
+// validateImages validates the images of containers once more than the validation of the pod, as kube-apiserver does.
+func validateImages(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range containers {
-		errs = append(errs, requireValue(path.Index(i).Child("image"), containers[i].Image)...)
+		image, at := containers[i].Image, path.Index(i).Child("image")
+		errs = append(errs, requireValue(at, image)...)
+		if strings.TrimSpace(image) != image {
+			errs = append(errs, field.Invalid(at, image, "must not have leading or trailing whitespace"))
+		}
 	}
 	return errs
 }
@@ -218,12 +231,7 @@ func validatePodStatusUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorL
 	errs = append(errs, validateMirrorNode(p)...)
 	errs = append(errs,
 		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass"))...)
-	if p.Status.ObservedGeneration < 0 {
-		errs = append(errs,
-			field.Invalid(field.NewPath("status", "observedGeneration"), p.Status.ObservedGeneration,
-				"must be a non-negative integer"))
-	}
-	errs = append(errs, validatePodStatus(p)...)
+	errs = append(errs, validatePodStatus(p, old)...)
 	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return errs
 	}
@@ -299,13 +307,42 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 				validateNotRemoved(part.is[i].Resources.Requests, part.was[i].Resources.Requests, at.Child("requests"),
 					"resource requests cannot be removed")...)
 			restoreCPUAndMemory(&part.restored[i].Resources, &part.was[i].Resources)
-			part.restored[i].ResizePolicy = part.was[i].ResizePolicy
 		}
 	}
+	errs = append(errs, validateOtherwiseSame(same, &before.Spec, path)...)
 	if len(errs) == found && !equality.Semantic.DeepEqual(same, &before.Spec) {
-		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable"))
+		errs = append(errs, field.Forbidden(path, onlyCPUAndMemory))
 	}
 	return errs
+}
+
+const onlyCPUAndMemory = "only cpu and memory resources are mutable"
+
+// validateOtherwiseSame requires that a resize has changed nothing else of a container. spec has the old CPU and memory.
+func validateOtherwiseSame(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range spec.Containers {
+		if !equality.Semantic.DeepEqual(spec.Containers[i], old.Containers[i]) {
+			errs = append(errs, field.Forbidden(path, onlyCPUAndMemory))
+		}
+	}
+	for i := range spec.InitContainers {
+		c, at := &spec.InitContainers[i], path.Child("initContainers").Index(i)
+		if !isSidecar(c) && restartsToResize(c.ResizePolicy) {
+			errs = append(errs, field.Forbidden(at,
+				"non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
+		}
+		if !equality.Semantic.DeepEqual(*c, old.InitContainers[i]) {
+			errs = append(errs, field.Forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable"))
+		}
+	}
+	return errs
+}
+
+func restartsToResize(policies []corev1.ContainerResizePolicy) bool {
+	return slices.ContainsFunc(policies, func(p corev1.ContainerResizePolicy) bool {
+		return p.RestartPolicy == corev1.RestartContainer
+	})
 }
 
 // validateSameContainers requires the same containers in the same order.

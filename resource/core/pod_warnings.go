@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -63,6 +62,9 @@ func podWarnings(at *field.Path, s *corev1.PodSpec, annotations map[string]strin
 	}
 	w.placement(spec, s)
 	w.annotations(meta.Child("annotations"), annotations)
+	if at != nil { // those of pods are checked when the profiles are set
+		w.templateAppArmor(meta.Child("annotations"), s, annotations)
+	}
 	for i := range s.Volumes {
 		w.volume(spec.Child("volumes").Index(i), &s.Volumes[i])
 	}
@@ -162,8 +164,6 @@ func (w *warnings) annotations(at *field.Path, annotations map[string]string) {
 			w.add(at.Key(name), `non-functional in v1.16+; use the "priorityClassName" field instead`)
 		case name == corev1.SeccompPodAnnotationKey || strings.HasPrefix(name, corev1.SeccompContainerAnnotationKeyPrefix):
 			w.add(at.Key(name), `non-functional in v1.27+; use the "seccompProfile" field instead`)
-		case strings.HasPrefix(name, appArmorPrefix):
-			w.add(at.Key(name), `deprecated since v1.30; use the "appArmorProfile" field instead`)
 		}
 	}
 	slices.Sort(*w)
@@ -282,10 +282,10 @@ func (w *warnings) names(spec *field.Path, s *corev1.PodSpec) {
 	secrets := map[string]bool{}
 	for i, r := range s.ImagePullSecrets {
 		at := spec.Child("imagePullSecrets").Index(i).Child("name")
-		switch {
-		case r.Name == "":
+		if r.Name == "" {
 			w.add(at, "invalid empty name %q", r.Name)
-		case secrets[r.Name]:
+		}
+		if secrets[r.Name] {
 			w.add(at, "duplicate name %q", r.Name)
 		}
 		secrets[r.Name] = true
@@ -352,10 +352,8 @@ func (w *warnings) ports(at *field.Path, c *corev1.Container, others []namedPort
 			w.add(at, "hostIP set without hostPort: %+v", p)
 		}
 		for _, o := range others {
-			if p.Protocol == o.port.Protocol && p.ContainerPort == o.port.ContainerPort && p.HostPort == o.port.HostPort &&
-				hostAddressesOverlap(p.HostIP, o.port.HostIP) {
-				w.add(at, "duplicate port definition with %s", o.at)
-				break
+			if conflict := portConflict(&p, &o.port); conflict != "" {
+				w.add(at, "%s port definition with %s", conflict, o.at)
 			}
 		}
 		for _, o := range others {
@@ -370,13 +368,19 @@ func (w *warnings) ports(at *field.Path, c *corev1.Container, others []namedPort
 	return others
 }
 
-// hostAddressesOverlap reports whether two host IPs are equal or one of them is unspecified.
-func hostAddressesOverlap(a, b string) bool {
-	every := func(s string) bool {
-		ip, err := netip.ParseAddr(s)
-		return s == "" || err == nil && ip.IsUnspecified()
+// portConflict says how two ports of containers are in conflict, "" if they are not.
+func portConflict(a, b *corev1.ContainerPort) string {
+	switch {
+	case a.Protocol != b.Protocol || a.ContainerPort != b.ContainerPort:
+		return ""
+	case a.HostPort == b.HostPort && a.HostIP == b.HostIP:
+		return "duplicate"
+	case a.HostPort == 0 || b.HostPort == 0:
+		return "overlapping"
+	case a.HostPort == b.HostPort && (a.HostIP == "") != (b.HostIP == ""):
+		return "dangerously ambiguous"
 	}
-	return a == b || every(a) || every(b)
+	return ""
 }
 
 func claimSpecWarnings(at *field.Path, s *corev1.PersistentVolumeClaimSpec) []string {

@@ -21,6 +21,7 @@ import (
 func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := validateTemplateMetadata(t, path)
 	errs = append(errs, validatePodSpec(&t.Spec, "", false, path.Child("spec"))...)
+	errs = append(errs, validateRequiredNodeValues(&t.Spec, path.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs,
 			field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
@@ -30,7 +31,10 @@ func ValidatePodTemplateSpec(t *corev1.PodTemplateSpec, path *field.Path) field.
 
 func validateTemplateMetadata(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(t.Labels, path.Child("labels"))
-	return append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
+	at := path.Child("annotations")
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at)...)
+	errs = append(errs, validateAppArmorAnnotations(t.Annotations, &t.Spec, at)...)
+	return append(errs, validateAppArmorMatch(t.Annotations, &t.Spec, path.Child("spec"))...)
 }
 
 // validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,

@@ -65,6 +65,9 @@ func replicationControllers() *registry.Kind {
 			ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) field.ErrorList {
 				return validateReplicationControllerStatus(&c.Status, field.NewPath("status"))
 			},
+			PrepareStatusUpdate: func(_ context.Context, c, _ *corev1.ReplicationController) {
+				defaultReplicationController(c) // labels that are missing are those of the template
+			},
 			Warn: warnReplicationController,
 		}.Untyped(),
 		Table: registry.Table[*corev1.ReplicationController]{
@@ -108,11 +111,11 @@ func warnReplicationController(_ context.Context, c, old *corev1.ReplicationCont
 	if c.Spec.Template == nil || old != nil && old.Generation == c.Generation {
 		return nil
 	}
-	var before *corev1.PodTemplateSpec
+	template := c.Spec.Template
 	if old != nil {
-		before = old.Spec.Template
+		template = old.Spec.Template // kube-apiserver warns about the template before the update
 	}
-	return PodTemplateWarnings(field.NewPath("spec", "template"), c.Spec.Template, before)
+	return PodTemplateWarnings(field.NewPath("spec", "template"), template, nil)
 }
 
 func replicationControllerCells(c *corev1.ReplicationController) ([]any, []metav1.TableRowCondition) {

@@ -41,6 +41,19 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateRequiredNodeValues requires that labels can have the values in the required node affinity.
+func validateRequiredNodeValues(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	const required = "requiredDuringSchedulingIgnoredDuringExecution"
+	terms := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if terms == nil {
+		return nil
+	}
+	return ValidateNodeSelectorValues(terms, path.Child("affinity", "nodeAffinity", required))
+}
+
 func validateWeight(n int32, path *field.Path) field.ErrorList {
 	if n <= 0 || n > 100 {
 		return field.ErrorList{field.Invalid(path.Child("weight"), n, "must be in the range 1-100")}
@@ -163,6 +176,7 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 		at := path.Child(list.name)
 		if len(list.keys) > 0 && t.LabelSelector == nil {
 			errs = append(errs, field.Forbidden(at, "must not be specified when labelSelector is not set"))
+			continue
 		}
 		for i, key := range list.keys {
 			errs = append(errs, metav1validation.ValidateLabelName(key, at.Index(i))...)

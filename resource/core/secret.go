@@ -2,10 +2,10 @@ package core
 
 import (
 	"context"
+	"reflect"
 	"crypto/tls"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -64,7 +64,7 @@ func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorL
 	if s.Immutable == nil || !*s.Immutable {
 		errs = append(errs, field.Forbidden(field.NewPath("immutable"), immutableOnceSet))
 	}
-	if !equality.Semantic.DeepEqual(s.Data, old.Data) {
+	if !reflect.DeepEqual(s.Data, old.Data) {
 		errs = append(errs, field.Forbidden(field.NewPath("data"), immutableOnceSet))
 	}
 	return errs

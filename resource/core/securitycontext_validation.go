@@ -190,7 +190,7 @@ func windowsUserProblems(name string) []string {
 	return problems
 }
 
-var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9]([-_a-z0-9]*[a-z0-9])?)$`)
+var sysctlPattern = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {

@@ -61,6 +61,13 @@ func services() *registry.Kind {
 				return validateServiceStatus(o, old)
 			},
 			Warn: func(_ context.Context, s, _ *corev1.Service) []string { return serviceWarnings(s) },
+			WarnStatus: func(s *corev1.Service) []string {
+				var warnings []string
+				for i, one := range s.Status.LoadBalancer.Ingress {
+					warnings = append(warnings, WarnIngressAddress(i, one.IP)...)
+				}
+				return warnings
+			},
 		}.Untyped(),
 		Table: registry.Table[*corev1.Service]{
 			Columns: []metav1.TableColumnDefinition{
@@ -316,6 +323,14 @@ func serviceWarnings(s *corev1.Service) []string {
 	warn(d != nil && *d == corev1.ServiceTrafficDistributionPreferClose,
 		`spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
 	return warnings
+}
+
+// WarnIngressAddress returns the warnings about an address of a load balancer in a status.
+func WarnIngressAddress(index int, ip string) []string {
+	if ip == "" {
+		return nil
+	}
+	return validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(index), ip)
 }
 
 func warnIPs(path *field.Path, ips []string) []string {

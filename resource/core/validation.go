@@ -99,7 +99,8 @@ func noBacksteps(path *field.Path, value string) field.ErrorList {
 // because the kubelet uses such names itself.
 func validateLocalFilePath(path *field.Path, value string) field.ErrorList {
 	errs := validateLocalPath(path, value)
-	if len(errs) == 0 && strings.HasPrefix(value, "..") {
+	// kube-apiserver reports the path ".." twice.
+	if strings.HasPrefix(value, "..") && (len(errs) == 0 || value == "..") {
 		errs = append(errs, field.Invalid(path, value, "must not start with '..'"))
 	}
 	return errs

@@ -7,7 +7,6 @@ import (
 	"path"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -524,8 +523,36 @@ func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.Erro
 	return errs
 }
 
-// ValidatePersistentVolumeClaimSpec validates the spec of a claim or of a claim template.
+// ValidatePersistentVolumeClaimSpec validates the spec of a new claim or of a claim template.
 func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	return append(validateClaimSpec(s, at), validateSourceGroups(s, at)...)
+}
+
+func validateSourceGroups(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if d := s.DataSource; d != nil {
+		errs = append(errs, validateSourceGroup(d.APIGroup, at.Child("dataSource", "apiGroup"))...)
+	}
+	if r := s.DataSourceRef; r != nil {
+		errs = append(errs, validateSourceGroup(r.APIGroup, at.Child("dataSourceRef", "apiGroup"))...)
+	}
+	return errs
+}
+
+// hasSourceGroup returns whether a data source has an API group.
+func hasSourceGroup(s *corev1.PersistentVolumeClaimSpec) bool {
+	return s.DataSource != nil && s.DataSource.APIGroup != nil || s.DataSourceRef != nil && s.DataSourceRef.APIGroup != nil
+}
+
+func validateSourceGroup(group *string, at *field.Path) field.ErrorList {
+	if group == nil || *group == "" {
+		return nil
+	}
+	return validateDNSSubdomain(at, *group)
+}
+
+// validateClaimSpec validates the spec of a claim without the API groups of its data sources.
+func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Selector != nil {
 		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, selectorOptions, at.Child("selector"))...)
@@ -587,27 +614,22 @@ func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) f
 func validateDataSource(group *string, kind, name string, at *field.Path) field.ErrorList {
 	errs := requireValue(at.Child("name"), name)
 	errs = append(errs, requireValue(at.Child("kind"), kind)...)
-	g := ""
-	if group != nil {
-		g = *group
-	}
-	if g == "" && kind != "PersistentVolumeClaim" {
+	if (group == nil || *group == "") && kind != "PersistentVolumeClaim" {
 		errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
-	}
-	if g != "" {
-		errs = append(errs, validateDNSSubdomain(at.Child("apiGroup"), g)...)
 	}
 	return errs
 }
 
 func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	alone, shared := false, false
 	for _, m := range modes {
-		errs = append(errs,
-			oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
+		unknown := oneOf(at, m, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)
+		errs = append(errs, unknown...)
+		alone = alone || m == corev1.ReadWriteOncePod
+		shared = shared || m != corev1.ReadWriteOncePod && len(unknown) == 0
 	}
-	if slices.Contains(modes, corev1.ReadWriteOncePod) &&
-		slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadWriteOncePod }) {
+	if alone && shared {
 		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
 	}
 	return errs

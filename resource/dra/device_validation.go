@@ -31,12 +31,15 @@ func validateSize(n, most int, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateList validates each item of a list whose size is limited and whose items have different keys. The error of
+// validateList validates each item of a list whose items have different keys. Of a list that is too long it validates none. The error of
 // an item that repeats a key is about the whole item.
 func validateList[T any](
 	list []T, most int, path *field.Path, key func(*T) string, validate func(*T, *field.Path) field.ErrorList,
 ) field.ErrorList {
-	errs := validateSize(len(list), most, path)
+	if errs := validateSize(len(list), most, path); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
 	seen := make(map[string]bool, len(list))
 	for i := range list {
 		at, k := path.Index(i), key(&list[i])

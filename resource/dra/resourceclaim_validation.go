@@ -57,8 +57,10 @@ func (v *claimValidation) validateReferences(list []string, path *field.Path) fi
 
 // validateReference validates a reference to a request or to one of its alternatives.
 func (v *claimValidation) validateReference(name string, path *field.Path) (errs field.ErrorList) {
-	for part := range strings.SplitSeq(name, "/") {
-		errs = append(errs, validateLabel(part, path)...)
+	if parts := strings.Split(name, "/"); len(parts) <= 2 {
+		for _, part := range parts {
+			errs = append(errs, validateLabel(part, path)...)
+		}
 	}
 	if !v.names[name] {
 		errs = append(errs, field.Invalid(path, name,
@@ -77,7 +79,7 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 		return append(errs, field.Invalid(path, nil, one+", but multiple fields are set"))
 	case e != nil:
 		return append(errs, v.validateDevices(&devices{
-			e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.Capacity,
+			e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations,
 		}, path.Child("exactly"))...)
 	}
 	return append(errs, validateList(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize,
@@ -87,7 +89,7 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 func (v *claimValidation) validateSubrequest(s *resourcev1.DeviceSubRequest, path *field.Path) field.ErrorList {
 	errs := validateLabel(s.Name, path.Child("name"))
 	return append(errs, v.validateDevices(&devices{
-		s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.Capacity,
+		s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations,
 	}, path)...)
 }
 
@@ -98,7 +100,6 @@ type devices struct {
 	mode        resourcev1.DeviceAllocationMode
 	count       int64
 	tolerations []resourcev1.DeviceToleration
-	capacity    *resourcev1.CapacityRequirements
 }
 
 func (v *claimValidation) validateDevices(d *devices, path *field.Path) (errs field.ErrorList) {
@@ -109,14 +110,7 @@ func (v *claimValidation) validateDevices(d *devices, path *field.Path) (errs fi
 	}
 	errs = append(errs, v.selectors.validate(d.selectors, path.Child("selectors"))...)
 	errs = append(errs, validateCount(d.mode, d.count, path)...)
-	errs = append(errs, validateTolerations(d.tolerations, path.Child("tolerations"))...)
-	if d.capacity != nil {
-		at := path.Child("capacity", "requests")
-		for _, name := range sortedKeys(d.capacity.Requests) {
-			errs = append(errs, validateAttributeName(name, at.Key(string(name)))...)
-		}
-	}
-	return errs
+	return append(errs, validateTolerations(d.tolerations, path.Child("tolerations"))...)
 }
 
 // validateCount validates how many devices are wanted.

@@ -72,6 +72,7 @@ func validateAllocation(a *resourcev1.AllocationResult, requests map[string]bool
 	}
 	if a.NodeSelector != nil {
 		errs = append(errs, core.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, core.ValidateNodeSelectorValues(a.NodeSelector, path.Child("nodeSelector"))...)
 	}
 	return errs
 }

@@ -2,6 +2,8 @@ package dra
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -56,6 +58,12 @@ func resourceSlice() *registry.Kind {
 				if !usesDisabled(old) {
 					dropDisabled(s)
 				}
+			},
+			Warn: func(_ context.Context, s, _ *resourcev1.ResourceSlice) []string {
+				if driver := s.Spec.Driver; driver != strings.ToLower(driver) {
+					return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", driver)}
+				}
+				return nil
 			},
 			Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
 				return validateSliceSpec(&s.Spec)

@@ -221,7 +221,10 @@ func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs fi
 }
 
 func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
-	errs := validateSize(len(list), resourcev1.DeviceTaintsMaxLength, path)
+	if errs := validateSize(len(list), resourcev1.DeviceTaintsMaxLength, path); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
 	for i := range list {
 		t, at := &list[i], path.Index(i)
 		errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)

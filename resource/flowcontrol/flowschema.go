@@ -31,6 +31,9 @@ func flowSchema() *registry.Kind {
 			Status:          func(f *flowcontrolv1.FlowSchema) any { return &f.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
+			PrepareStatusUpdate: func(_ context.Context, o, old *flowcontrolv1.FlowSchema) {
+				o.GenerateName = old.GenerateName // kube-apiserver keeps all metadata
+			},
 			Validate: func(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
 				return validateFlowSchema(f)
 			},

@@ -30,6 +30,9 @@ func priorityLevelConfiguration() *registry.Kind {
 			Status:          func(p *flowcontrolv1.PriorityLevelConfiguration) any { return &p.Status },
 			Generation:      true,
 			StatusKeepsMeta: true,
+			PrepareStatusUpdate: func(_ context.Context, o, old *flowcontrolv1.PriorityLevelConfiguration) {
+				o.GenerateName = old.GenerateName // kube-apiserver keeps all metadata
+			},
 			Validate: func(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 				return validatePriorityLevel(p)
 			},

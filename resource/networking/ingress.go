@@ -42,6 +42,13 @@ func ingress() *registry.Kind {
 			ValidateStatusUpdate: func(_ context.Context, i, old *networkingv1.Ingress) field.ErrorList {
 				return validateIngressStatusUpdate(i, old)
 			},
+			WarnStatus: func(i *networkingv1.Ingress) []string {
+				var warnings []string
+				for k, one := range i.Status.LoadBalancer.Ingress {
+					warnings = append(warnings, core.WarnIngressAddress(k, one.IP)...)
+				}
+				return warnings
+			},
 			Warn: func(_ context.Context, i, old *networkingv1.Ingress) []string {
 				if _, there := i.Annotations[classAnnotation]; !there || old != nil {
 					return nil

@@ -26,8 +26,9 @@ func serviceCIDR() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*networkingv1.ServiceCIDR]{
-			Spec:   func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
-			Status: func(c *networkingv1.ServiceCIDR) any { return &c.Status },
+			Spec:            func(c *networkingv1.ServiceCIDR) any { return &c.Spec },
+			Status:          func(c *networkingv1.ServiceCIDR) any { return &c.Status },
+			StatusKeepsMeta: true,
 			Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
 				return validateCIDRs(c.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 			},

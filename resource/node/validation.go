@@ -3,7 +3,6 @@ package node
 import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,12 +37,12 @@ func validateRuntimeClassUpdate(c, old *nodev1.RuntimeClass) field.ErrorList {
 	return append(validateRuntimeClass(c), declare.Immutable(c.Handler, old.Handler, field.NewPath("handler"))...)
 }
 
-// differentTolerations returns an error for each toleration that is there twice.
+// differentTolerations returns an error for each toleration that is there twice, for whatever number of seconds.
 func differentTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		for j := range i {
-			if equality.Semantic.DeepEqual(list[i], list[j]) {
+			if list[i].MatchToleration(&list[j]) {
 				errs = append(errs, field.Duplicate(path.Index(i), declare.Internal(list[i])))
 				break
 			}

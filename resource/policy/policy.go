@@ -30,7 +30,7 @@ func podDisruptionBudget() *registry.Kind {
 		Metadata: registry.Metadata{
 			// kube-apiserver does not validate the name of a PodDisruptionBudget.
 			ValidateName: func(string, bool) []string { return nil },
-			AnyFinalizer: true, OnUpdate: registry.MetaNothing,
+			AnyFinalizer: true, Last: true, OnUpdate: registry.MetaNothing, OnStatusUpdate: registry.MetaNothing,
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*policyv1.PodDisruptionBudget]{
@@ -42,6 +42,9 @@ func podDisruptionBudget() *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 				return validatePodDisruptionBudget(o)
+			},
+			ValidateStatusUpdate: func(_ context.Context, o, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+				return validateBudgetStatus(&o.Status, field.NewPath("status"))
 			},
 		}.Untyped(),
 		Table: registry.Table[*policyv1.PodDisruptionBudget]{

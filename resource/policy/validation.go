@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	policyv1 "k8s.io/api/policy/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -34,6 +35,20 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 	policies := []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}
 	if p := s.UnhealthyPodEvictionPolicy; p != nil && !slices.Contains(policies, *p) {
 		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p, policies))
+	}
+	return errs
+}
+
+func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions"))
+	for _, n := range []struct {
+		name  string
+		value int32
+	}{
+		{"disruptionsAllowed", s.DisruptionsAllowed}, {"currentHealthy", s.CurrentHealthy},
+		{"desiredHealthy", s.DesiredHealthy}, {"expectedPods", s.ExpectedPods},
+	} {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(n.value), path.Child(n.name))...)
 	}
 	return errs
 }

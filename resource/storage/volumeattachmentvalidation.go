@@ -59,9 +59,6 @@ func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus, path *field.P
 	var errs field.ErrorList
 	size := 0
 	for name, value := range s.AttachmentMetadata {
-		if name == "" {
-			errs = append(errs, field.Required(path.Child("attachmentMetadata"), ""))
-		}
 		size += len(name) + len(value)
 	}
 	if size > maxAttachmentMetadata {
