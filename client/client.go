@@ -61,7 +61,7 @@ type Ref struct {
 func (c *Client) open(ctx context.Context, gvr schema.GroupVersionResource, subresource string) (
 	context.Context, *registry.Served, *registry.Subresource, func(), error,
 ) {
-	found := c.resources.Find(gvr)
+	found := c.resources.FindOwn(gvr)
 	if found == nil || found.Open == nil {
 		return ctx, nil, nil, nil, apierr.PathNotFound()
 	}

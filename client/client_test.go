@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -37,7 +38,7 @@ func newClient(t *testing.T) *client.Client {
 			t.Error(err)
 		}
 	})
-	reg, err := registry.New(resource.Kinds(), store, kept, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

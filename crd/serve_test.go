@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/crd/convert"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -102,7 +103,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	}
 	w := &world{t: t, store: store}
 	c := cache.New(cache.Options{Store: store})
-	reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,8 @@ type Resource struct {
 // Directory lists the resources. Its methods may be called concurrently.
 type Directory struct {
 	served sync.Map // schema.GroupVersionResource -> *Resource, without the announced ones
+	// disabled are the built-in resources that only the server itself uses.
+	disabled sync.Map // schema.GroupVersionResource -> *Resource
 
 	mu       sync.RWMutex                    // guards what follows
 	groups   map[string]map[string]resources // by group and version
@@ -68,6 +70,19 @@ func New() *Directory {
 // Find returns a resource that is served, or nil.
 func (d *Directory) Find(gvr schema.GroupVersionResource) *Resource {
 	found, ok := d.served.Load(gvr)
+	if !ok {
+		return nil
+	}
+	return found.(*Resource)
+}
+
+// FindOwn returns a resource for the server's own use. Unlike Find, it also returns built-in resources whose version is
+// disabled.
+func (d *Directory) FindOwn(gvr schema.GroupVersionResource) *Resource {
+	if r := d.Find(gvr); r != nil {
+		return r
+	}
+	found, ok := d.disabled.Load(gvr)
 	if !ok {
 		return nil
 	}
@@ -182,7 +197,7 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found.Handler.ServeHTTP(w, r)
 }
 
-// PutBuiltIn adds all resources of a registry in all their versions. handler returns what answers requests for one of
+// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not shown. handler returns what answers requests for one of
 // them; it is nil where there are no requests.
 func (d *Directory) PutBuiltIn(g *registry.Registry, handler func(*registry.Served) http.Handler) {
 	for _, r := range g.Resources() {
@@ -192,6 +207,10 @@ func (d *Directory) PutBuiltIn(g *registry.Registry, handler func(*registry.Serv
 				GVR: served.GVR, Source: BuiltIn,
 				Open:     func(context.Context) (*registry.Served, func(), error) { return served, func() {}, nil },
 				Describe: func() []metav1.APIResource { return served.Kind.APIResources(served.GVR.GroupVersion()) },
+			}
+			if served.Version.Disabled {
+				d.disabled.Store(put.GVR, put)
+				continue
 			}
 			if handler != nil {
 				put.Handler = handler(served)

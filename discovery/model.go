@@ -144,6 +144,8 @@ var priorities = map[string]int{
 	"discovery.k8s.io":             16200,
 	"resource.k8s.io":              16200,
 	"flowcontrol.apiserver.k8s.io": 16100,
+	"internal.apiserver.k8s.io":    16000,
+	"storagemigration.k8s.io":      15800,
 }
 
 // Priority returns the priority of a group. Groups are sorted by decreasing priority, and

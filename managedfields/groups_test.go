@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/mergeschema"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
@@ -18,7 +19,7 @@ import (
 // group is that the event was written through before.
 func TestVersionsInTwoGroups(t *testing.T) {
 	var events *registry.Kind
-	for _, k := range resource.Kinds() {
+	for _, k := range resource.Kinds(features.Gates{}) {
 		if k.Resource == "events" {
 			events = k
 		}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -43,7 +44,7 @@ func TestEventsStayOutOfMemory(t *testing.T) {
 	defer store.Close()
 	c := cache.New(cache.Options{Store: store, Memory: memory})
 	defer c.Close()
-	all, err := registry.New(resource.Kinds(), store, c, time.Now)
+	all, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage"
@@ -40,7 +41,7 @@ func pluggedServer(t *testing.T, store storage.Store, p *kmstest.Plugin) *regist
 	t.Cleanup(p.Stop)
 	c := cache.New(cache.Options{Store: store})
 	t.Cleanup(c.Close)
-	all, err := registry.New(resource.Kinds(), store, c, time.Now)
+	all, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

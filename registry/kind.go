@@ -9,6 +9,7 @@ package registry
 
 import (
 	"context"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -25,7 +26,7 @@ type Object = scheme.Object
 // what most kinds need.
 type Kind struct {
 	Names
-	// Versions are the served versions in the order of discovery.
+	// Versions are all versions in the order of discovery, also those that are Disabled.
 	Versions []Version
 	// Types gives the merge schemas that server-side apply uses; nil is those of the built-in kinds.
 	Types   managedfields.TypeConverter
@@ -112,7 +113,13 @@ func (k *Kind) GroupVersion(v *Version) schema.GroupVersion {
 // Unstructured returns whether the objects of the kind have no Go type: they are custom resources.
 func (k *Kind) Unstructured() bool { return k.Storage.Documents != nil }
 
-// Version returns the served version of that name, nil if there is none.
+// ServedByDefault returns whether a built-in version of that name is served unless it is switched off: GA versions are,
+// beta and alpha versions are not.
+func ServedByDefault(version string) bool {
+	return !strings.Contains(version, "alpha") && !strings.Contains(version, "beta")
+}
+
+// Version returns the version of that name, nil if there is none.
 func (k *Kind) Version(name string) *Version {
 	for i := range k.Versions {
 		if k.Versions[i].Name == name {
@@ -146,9 +153,12 @@ func (k *Kind) Subresource(name string) *Subresource {
 	return nil
 }
 
-// Version is one served version of a kind.
+// Version is one version of a kind.
 type Version struct {
 	Name string
+	// Disabled means that clients are not served the version. The server itself uses it all the same: objects may be
+	// stored in it, and managedFields may name it.
+	Disabled bool
 	// Group is set where the kind is served under another group than Kind.Group
 	// too (events in events.k8s.io); empty is the Kind's own.
 	Group string

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -26,7 +27,7 @@ func TestWhatCannotBeShownIsNotStored(t *testing.T) {
 	defer store.Close()
 	kept := cache.New(cache.Options{Store: store})
 	defer kept.Close()
-	all, err := registry.New(resource.Kinds(), store, kept, time.Now)
+	all, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/scheme"
@@ -90,7 +91,7 @@ func TestReferenceData(t *testing.T) {
 	}
 	c := cache.New(cache.Options{Store: store})
 	defer c.Close()
-	kinds := resource.Kinds()
+	kinds := resource.Kinds(features.Gates{})
 	all, err := registry.New(kinds, store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,8 @@ func TestReferenceData(t *testing.T) {
 		}
 	}
 	for _, k := range kinds {
-		if k.Storage.Path != "" && checked[k] == 0 {
+		// The dump is of a server with the default versions.
+		if k.Storage.Path != "" && checked[k] == 0 && !k.Versions[0].Disabled {
 			t.Errorf("no stored %s", k.GroupResource())
 		}
 	}

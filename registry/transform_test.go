@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage"
@@ -52,7 +53,7 @@ func secretsOn(t *testing.T, store storage.Store, providers string) *registry.Re
 	t.Helper()
 	c := cache.New(cache.Options{Store: store})
 	t.Cleanup(c.Close)
-	all, err := registry.New(resource.Kinds(), store, c, time.Now)
+	all, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +220,7 @@ func TestReadableLater(t *testing.T) {
 	createSecret(t, secretsOn(t, store, ""), "one")
 	c := cache.New(cache.Options{Store: store})
 	defer c.Close()
-	all, err := registry.New(resource.Kinds(), store, c, time.Now)
+	all, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

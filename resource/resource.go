@@ -5,10 +5,12 @@ package resource
 import (
 	"slices"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/admissionregistration"
 	"github.com/keelson-dev/keelson/resource/apiextensions"
 	"github.com/keelson-dev/keelson/resource/apiregistration"
+	"github.com/keelson-dev/keelson/resource/apiserverinternal"
 	"github.com/keelson-dev/keelson/resource/apps"
 	"github.com/keelson-dev/keelson/resource/authentication"
 	"github.com/keelson-dev/keelson/resource/authorization"
@@ -26,13 +28,15 @@ import (
 	"github.com/keelson-dev/keelson/resource/rbac"
 	"github.com/keelson-dev/keelson/resource/scheduling"
 	"github.com/keelson-dev/keelson/resource/storage"
+	"github.com/keelson-dev/keelson/resource/storagemigration"
 )
 
 // Kinds returns new declarations of all built-in kinds in the order of discovery: the core
 // group, then the groups in the order of /apis, and the kinds of a group by name. The core
-// group's Events are also served in events.k8s.io.
-func Kinds() []*registry.Kind {
-	return slices.Concat(
+// group's Events are also served in events.k8s.io. Kinds whose feature gate is off are missing, and beta and alpha
+// versions are disabled.
+func Kinds(gates features.Gates) []*registry.Kind {
+	kinds := slices.Concat(
 		core.Kinds(),
 		apiregistration.Kinds(),
 		apps.Kinds(),
@@ -40,18 +44,26 @@ func Kinds() []*registry.Kind {
 		authorization.Kinds(),
 		autoscaling.Kinds(),
 		batch.Kinds(),
-		certificates.Kinds(),
+		certificates.Kinds(gates),
 		networking.Kinds(),
 		policy.Kinds(),
 		rbac.Kinds(),
 		storage.Kinds(),
 		admissionregistration.Kinds(),
 		apiextensions.Kinds(),
-		scheduling.Kinds(),
+		scheduling.Kinds(gates),
 		coordination.Kinds(),
 		node.Kinds(),
 		discovery.Kinds(),
 		dra.Kinds(),
 		flowcontrol.Kinds(),
+		apiserverinternal.Kinds(),
+		storagemigration.Kinds(gates),
 	)
+	for _, k := range kinds {
+		for i := range k.Versions {
+			k.Versions[i].Disabled = !registry.ServedByDefault(k.Versions[i].Name)
+		}
+	}
+	return kinds
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -31,8 +32,11 @@ func TestDiscovery(t *testing.T) {
 		}
 		got[gv] = append(got[gv], entries...)
 	}
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.Gates{}) {
 		for _, v := range k.Versions {
+			if v.Disabled {
+				continue
+			}
 			group := k.Group
 			if v.Group != "" {
 				group = v.Group
@@ -141,11 +145,12 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	var got []string
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.All()) {
 		if len(got) == 0 || got[len(got)-1] != k.Group {
 			got = append(got, k.Group)
 		}
 	}
+	want = append(want, "internal.apiserver.k8s.io", "storagemigration.k8s.io") // not served by default
 	if !slices.Equal(got, want) {
 		t.Errorf("groups %q, want %q", got, want)
 	}
@@ -155,17 +160,18 @@ func TestOrder(t *testing.T) {
 // version that it replaces.
 func TestUpdatesWithoutResourceVersion(t *testing.T) {
 	var got []string
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.All()) {
 		if k.HasVerb("update") && !k.Requests.UnconditionalUpdate {
 			got = append(got, k.Resource)
 		}
 	}
 	slices.Sort(got)
 	want := []string{
-		"apiservices", "csidrivers", "csinodes", "csistoragecapacities", "customresourcedefinitions", "leases",
+		"apiservices", "clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities",
+		"customresourcedefinitions", "leasecandidates", "leases",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
-		"poddisruptionbudgets",
-		"runtimeclasses", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		"podcertificaterequests", "poddisruptionbudgets", "resourcepoolstatusrequests",
+		"runtimeclasses", "storageversionmigrations", "storageversions", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations",
 		"volumeattachments",
 	}

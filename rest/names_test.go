@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/resource"
 )
 
@@ -16,7 +17,7 @@ func TestNamesOfAllKinds(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}
 	creates := recordedCreates(t)
-	for _, kind := range resource.Kinds() {
+	for _, kind := range resource.Kinds(features.Gates{}) {
 		for i := range kind.Versions {
 			create, ok := creates[collectionPath(kind, &kind.Versions[i])]
 			if !ok {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/scheme"
@@ -234,7 +235,7 @@ func newShelf(t testing.TB) *shelf {
 		c.Close()
 		_ = store.Close()
 	})
-	reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -64,7 +65,7 @@ func BenchmarkWrites(b *testing.B) {
 			defer store.Close()
 			kept := cache.New(cache.Options{Store: store})
 			defer kept.Close()
-			reg, err := registry.New(resource.Kinds(), store, kept, time.Now)
+			reg, err := registry.New(resource.Kinds(features.Gates{}), store, kept, time.Now)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -2,6 +2,8 @@ package scheme
 
 import (
 	_ "embed"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,6 +26,15 @@ var known = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
 	}
 	return kinds
 })
+
+// KnownVersions returns the versions of the published API modules, served or not, in no order.
+func KnownVersions() []schema.GroupVersion {
+	versions := map[schema.GroupVersion]bool{}
+	for gvk := range known() {
+		versions[gvk.GroupVersion()] = true
+	}
+	return slices.Collect(maps.Keys(versions))
+}
 
 // Known reports whether the published API modules contain the kind, served or not.
 func Known(gvk schema.GroupVersionKind) bool { return known()[gvk] }

@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/servicerepair"
 	"github.com/keelson-dev/keelson/directory"
 	"github.com/keelson-dev/keelson/discovery"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -27,7 +28,6 @@ import (
 	"github.com/keelson-dev/keelson/server/background"
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/egress"
-	"github.com/keelson-dev/keelson/server/features"
 	"github.com/keelson-dev/keelson/storage"
 	"github.com/keelson-dev/keelson/webhook"
 	"github.com/keelson-dev/keelson/write"
@@ -92,7 +92,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		config: &o.config.Admission, registry: o.registry, authorizer: o.authorization, observer: o.metrics.Admission(),
 		egress: o.egress, webhooks: a.webhooks, policies: a.policies, log: o.log,
 		podSecurity: o.metrics.NewPodSecurity(), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
-		last: append(o.config.judges, o.authorization.guardRoles(), a.policies.ParameterAccess()),
+		last: append(o.config.judges, o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
 	})
 	if err != nil {
 		return nil, err

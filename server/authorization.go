@@ -14,6 +14,7 @@ import (
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 
 	"github.com/keelson-dev/keelson/admission"
+	"github.com/keelson-dev/keelson/admission/plugin/certificates"
 	"github.com/keelson-dev/keelson/admission/plugin/escalation"
 	"github.com/keelson-dev/keelson/auth/abac"
 	"github.com/keelson-dev/keelson/auth/accessreview"
@@ -294,6 +295,9 @@ func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
 
 // guardRoles prevents users from granting permissions that they do not have.
 func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
+
+// guardSigners prevents users from issuing certificates to pods in the name of signers that they may not sign for.
+func (z *authorization) guardSigners() admission.Plugin { return certificates.PodSigning(z) }
 
 // background runs a function until the server stops.
 func (z *authorization) background(name string, run func(ctx context.Context)) {

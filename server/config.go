@@ -109,6 +109,8 @@ type Config struct {
 
 	// FeatureGates are values of the form Name=true.
 	FeatureGates []string
+	// RuntimeConfig are values of the form apps/v1=true: the built-in versions and resources that are served or not.
+	RuntimeConfig []string
 
 	// RequestTimeout bounds a request that is not long-running. A watch without a
 	// timeout of its own lasts between MinRequestTimeout and twice that.

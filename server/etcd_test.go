@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/resource"
 )
 
@@ -35,7 +36,7 @@ func TestOverridesNameAnyGroupOfAKind(t *testing.T) {
 		{Group: "apps", Resource: "deployments"},
 	} {
 		var found []string
-		for _, k := range resource.Kinds() {
+		for _, k := range resource.Kinds(features.Gates{}) {
 			if isOf(k, gr) {
 				found = append(found, k.Resource)
 			}

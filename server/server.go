@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/controller/bootstrap"
 	"github.com/keelson-dev/keelson/controller/quota"
 	"github.com/keelson-dev/keelson/controller/serviceaccount"
-	"github.com/keelson-dev/keelson/discovery/openapi"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/filter/inflight"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
@@ -22,7 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/server/certs"
 	"github.com/keelson-dev/keelson/server/chain"
 	"github.com/keelson-dev/keelson/server/egress"
-	"github.com/keelson-dev/keelson/server/features"
+	"github.com/keelson-dev/keelson/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/server/version"
 )
 
@@ -98,7 +98,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &starting{
 		Server: &Server{log: c.Log, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Log)},
-		config: &c, metrics: metrics.New(buildLabels()), kinds: resource.Kinds(),
+		config: &c, metrics: metrics.New(buildLabels()),
 	}
 	for _, step := range s.steps(ctx) {
 		err := ctx.Err()
@@ -117,6 +117,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *starting) steps(ctx context.Context) []step {
 	return []step{
 		{"read the feature gates", s.readGates},
+		{"choose the versions that are served", s.chooseVersions},
 		{"parse the service range", s.parseServices},
 		{"read how connections are opened", s.readEgress},
 		{"read the encryption configuration", s.chooseStores},
@@ -213,6 +214,17 @@ func (s *starting) readGates() (err error) {
 		s.log.Warn("feature gate has no effect in this server", "gate", name)
 	}
 	return err
+}
+
+// chooseVersions makes the kinds and decides which of their versions are served.
+func (s *starting) chooseVersions() error {
+	served, err := runtimeconfig.Parse(s.config.RuntimeConfig)
+	if err != nil {
+		return err
+	}
+	s.kinds = resource.Kinds(s.gates)
+	served.Apply(s.kinds)
+	return nil
 }
 
 func (s *starting) parseServices() (err error) {
@@ -352,7 +364,7 @@ func (s *starting) startWork(ctx context.Context) error {
 }
 
 func (s *starting) buildHTTP() error {
-	documents, err := openapi.New(openapi.Options{Sources: []openapi.Source{s.api.custom.documents, s.api.aggregator}})
+	documents, err := s.openDocuments()
 	if err != nil {
 		return err
 	}

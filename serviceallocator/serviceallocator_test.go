@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/serviceallocator"
@@ -55,7 +56,7 @@ func replicas(t *testing.T, n int, cidr string, ports serviceallocator.PortRange
 	for range n {
 		c := cache.New(cache.Options{Store: store})
 		t.Cleanup(c.Close)
-		reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+		reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,7 @@ func service(name string, kind corev1.ServiceType) *corev1.Service {
 
 // defaultService sets what a client's Service has when it reaches the registry.
 func defaultService(s *corev1.Service) {
-	for _, k := range resource.Kinds() {
+	for _, k := range resource.Kinds(features.Gates{}) {
 		if k.Resource == "services" {
 			k.Versions[0].Default(s)
 		}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -92,7 +93,7 @@ func newBench(t testing.TB, now func() time.Time) *bench {
 			t.Error(err)
 		}
 	})
-	reg, err := registry.New(resource.Kinds(), store, c, now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, now)
 	if err != nil {
 		t.Fatal(err)
 	}

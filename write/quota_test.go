@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/plugin/quota"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	kinds "github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage"
@@ -35,7 +36,7 @@ type quotaServer struct {
 func newQuotaServer(t *testing.T, place func(prefix string) storage.Store) *quotaServer {
 	t.Helper()
 	caches := map[storage.Store]*cache.Cache{}
-	reg, err := registry.NewPlaced(kinds.Kinds(), func(_ *registry.Kind, prefix string) registry.Backend {
+	reg, err := registry.NewPlaced(kinds.Kinds(features.Gates{}), func(_ *registry.Kind, prefix string) registry.Backend {
 		store := place(prefix)
 		if caches[store] == nil {
 			caches[store] = cache.New(cache.Options{Store: store})

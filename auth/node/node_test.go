@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/rbac"
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -41,7 +42,7 @@ func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 			t.Error(err)
 		}
 	})
-	reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

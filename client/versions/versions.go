@@ -33,7 +33,7 @@ func New(resources *directory.Directory) *Versions { return &Versions{resources:
 func (v *Versions) Equivalents(
 	ctx context.Context, gvr schema.GroupVersionResource, subresource string,
 ) []admission.Names {
-	own := v.resources.Find(gvr)
+	own := v.resources.FindOwn(gvr)
 	if own == nil {
 		return nil
 	}
@@ -277,7 +277,7 @@ func (v *Versions) openIf(
 }
 
 func (v *Versions) open(ctx context.Context, gvr schema.GroupVersionResource) (*registry.Served, func(), error) {
-	found := v.resources.Find(gvr)
+	found := v.resources.FindOwn(gvr)
 	if found == nil {
 		return nil, nil, fmt.Errorf("%s is not served", gvr)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 )
@@ -14,7 +15,7 @@ type layout struct {
 
 func newLayout() *layout {
 	l := &layout{kinds: map[string]*registry.Kind{}}
-	for _, k := range resource.Kinds() {
+	for _, k := range resource.Kinds(features.All()) {
 		if k.Storage.Path != "" {
 			l.kinds[k.Storage.Path] = k
 		}

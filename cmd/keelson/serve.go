@@ -71,6 +71,11 @@ func newServe(out, errOut io.Writer) *cobra.Command {
 	f.StringArrayVar(
 		&config.FeatureGates, "feature-gates", nil, "Name=true,Name=false,... of Kubernetes' feature gates; may be repeated",
 	)
+	f.StringArrayVar(
+		&config.RuntimeConfig, "runtime-config", nil,
+		"built-in versions and resources that are served or not: GROUP/VERSION=true,GROUP/VERSION/RESOURCE=false,... and "+
+			"api/all, api/ga, api/beta, api/alpha for all versions, GA, beta and alpha ones; may be repeated",
+	)
 	f.IntVar(
 		&minTimeout, "min-request-timeout", minTimeout,
 		"seconds that a watch without a timeout of its own lasts at least; it lasts up to twice that",

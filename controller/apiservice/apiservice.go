@@ -99,19 +99,29 @@ func (c *Controller) source(gv schema.GroupVersion) resourceSource {
 
 // versionPriority returns the versionPriority of a version of a built-in group.
 func versionPriority(gv schema.GroupVersion) int {
-	switch gv {
-	case schema.GroupVersion{Version: "v1"}:
-		return 1
-	case schema.GroupVersion{Group: "autoscaling", Version: "v2"}:
-		return 30
-	case schema.GroupVersion{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"},
-		schema.GroupVersion{Group: "resource.k8s.io", Version: "v1"}:
-		return 21
+	const ga, other = 15, 9
+	if p, ok := versionPriorities[gv.String()]; ok {
+		return p
 	}
 	if gv.Version == "v1" {
-		return 15
+		return ga
 	}
-	return 9
+	return other
+}
+
+// versionPriorities are those that do not follow from the maturity of the version.
+var versionPriorities = map[string]int{
+	"v1":                                   1,
+	"autoscaling/v2":                       30,
+	"flowcontrol.apiserver.k8s.io/v1":      21,
+	"resource.k8s.io/v1":                   21,
+	"resource.k8s.io/v1beta2":              15,
+	"resource.k8s.io/v1alpha3":             1,
+	"admissionregistration.k8s.io/v1beta1": 12,
+	"certificates.k8s.io/v1alpha1":         1,
+	"coordination.k8s.io/v1beta1":          13,
+	"coordination.k8s.io/v1alpha2":         12,
+	"scheduling.k8s.io/v1alpha2":           2,
 }
 
 // Run maintains the APIServices of custom resources until ctx is done or the store is closed.

@@ -15,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage"
@@ -42,7 +43,7 @@ func newWorld(tb testing.TB, dir string) *world {
 			tb.Error(err)
 		}
 	})
-	reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keelson-dev/keelson/apiresponse"
@@ -66,6 +67,8 @@ type Options struct {
 	// Enabled reports whether the built-in document of a path ("apis/batch/v1") is served. Its
 	// results must not change. If nil, all documents are served.
 	Enabled func(path string) bool
+	// Hidden are the resources that are not served, by the path of the built-in document that has them.
+	Hidden map[string][]string
 	// Sources are used in this order.
 	Sources []Source
 	// CacheBytes is the size of the cache for compressed documents; 0 stands for 4 MiB.
@@ -78,11 +81,15 @@ type Options struct {
 type Handler struct {
 	archive *archive.Archive
 	enabled func(path string) bool
-	all     bool // all built-in documents are enabled
-	sources []Source
-	cache   cache
-	since   time.Time
-	log     *slog.Logger
+	all     bool // all built-in documents are enabled and nothing in them is hidden
+	hidden  map[string][]string
+	etags   map[string]string // of the documents in which resources are hidden, by path
+	// reducedETag returns the ETag of the built-in OpenAPI v2 document without what is not served.
+	reducedETag func() (string, error)
+	sources     []Source
+	cache       cache
+	since       time.Time
+	log         *slog.Logger
 }
 
 // New returns a Handler.
@@ -91,16 +98,25 @@ func New(o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{archive: a, enabled: o.Enabled, all: true, sources: o.Sources, since: time.Now(), log: o.Logger}
+	h := &Handler{archive: a, enabled: o.Enabled, all: true, sources: o.Sources, since: time.Now(), log: o.Logger,
+		hidden: o.Hidden, etags: map[string]string{}}
 	if h.enabled == nil {
 		h.enabled = func(string) bool { return true }
 	}
 	for _, d := range a.V3() {
-		h.all = h.all && h.enabled(d.Path)
+		h.all = h.all && h.enabled(d.Path) && len(h.hidden[d.Path]) == 0
+		if len(h.hidden[d.Path]) > 0 && h.enabled(d.Path) {
+			text, err := h.readBuiltIn(d.Path)
+			if err != nil {
+				return nil, err
+			}
+			h.etags[d.Path] = etagOf(text)
+		}
 	}
 	if h.log == nil {
 		h.log = slog.Default()
 	}
+	h.reducedETag = sync.OnceValues(h.hashReduced)
 	h.cache.limit = o.CacheBytes
 	if h.cache.limit == 0 {
 		h.cache.limit = 4 << 20
@@ -174,7 +190,7 @@ func negotiate(r *http.Request, types []mediaType) (mediaType, bool) {
 // built-in one.
 func (h *Handler) documents(yield func(Document, Source) bool) {
 	for _, d := range h.archive.V3() {
-		if h.enabled(d.Path) && !yield(Document{Path: d.Path, ETag: d.ETag}, nil) {
+		if h.enabled(d.Path) && !yield(Document{Path: d.Path, ETag: cmp.Or(h.etags[d.Path], d.ETag)}, nil) {
 			return
 		}
 	}
@@ -306,8 +322,17 @@ func (h *Handler) readV3(ctx context.Context, source Source, path string) (text 
 	if source != nil {
 		return source.V3(ctx, path)
 	}
-	text, err = h.archive.ReadV3(path)
+	text, err = h.readBuiltIn(path)
 	return text, "", err
+}
+
+// readBuiltIn returns a built-in document without what is hidden in it.
+func (h *Handler) readBuiltIn(path string) ([]byte, error) {
+	text, err := h.archive.ReadV3(path)
+	if hidden := h.hidden[path]; err == nil && len(hidden) > 0 {
+		return partial(path, text, hidden)
+	}
+	return text, err
 }
 
 func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
@@ -317,11 +342,11 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
-	etag := h.etagV2()
+	etag, builtIn := h.etagV2()
 	w.Header().Set("Content-Type", media.sent)
 	w.Header().Set("Etag", strconv.Quote(etag))
 	modified := h.since
-	if etag != h.archive.V2().ETag {
+	if !builtIn {
 		modified = time.Time{}
 	}
 	ctx := context.WithoutCancel(r.Context()) // other requests may wait for the result
@@ -337,7 +362,7 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 		if err := write(out); err != nil {
 			return err
 		}
-		if h.etagV2() != etag {
+		if now, _ := h.etagV2(); now != etag {
 			return errDoNotCache
 		}
 		return incomplete

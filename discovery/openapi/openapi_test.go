@@ -26,13 +26,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// newHandler returns a handler that serves what kube-apiserver serves by default, unless the options say otherwise.
 func newHandler(t testing.TB, o Options) *Handler {
 	t.Helper()
+	if o.Enabled == nil {
+		o.Enabled = servedByDefault
+	}
 	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+func servedByDefault(path string) bool {
+	return !strings.Contains(path, "alpha") && !strings.Contains(path, "beta") &&
+		path != "apis/internal.apiserver.k8s.io" && path != "apis/storagemigration.k8s.io"
 }
 
 // get sends a request with headers "Name: value".
@@ -62,9 +71,11 @@ func gunzip(t testing.TB, b []byte) []byte {
 }
 
 // sums are the hashes of the documents of the API that is served here.
-func sums(t testing.TB) map[string]string {
+func sums(t testing.TB) map[string]string { return readSums(t, "testdata/sums.txt") }
+
+func readSums(t testing.TB, file string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/sums.txt")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +90,34 @@ func sums(t testing.TB) map[string]string {
 
 // Every document is the same to the byte, plain and compressed, first and again.
 func TestDocuments(t *testing.T) {
-	h := newHandler(t, Options{})
-	all := sums(t)
-	if len(all) != 48 {
+	compareSums(t, newHandler(t, Options{}), sums(t), 48)
+}
+
+// TestAllDocuments does the same with the documents of kube-apiserver with --runtime-config=api/all=true and the
+// feature gates of kinds.
+func TestAllDocuments(t *testing.T) {
+	everything := func(string) bool { return true }
+	compareSums(t, newHandler(t, Options{Enabled: everything}), readSums(t, "testdata/sums-all.txt"), 64)
+}
+
+// TestHiddenResources compares with the documents of kube-apiserver with
+// --runtime-config=batch/v1/cronjobs=false,apps/v1=false.
+func TestHiddenResources(t *testing.T) {
+	h := newHandler(t, Options{
+		Enabled: func(path string) bool {
+			return servedByDefault(path) && path != "apis/apps/v1" && path != "apis/apps"
+		},
+		Hidden: map[string][]string{"apis/batch/v1": {"cronjobs"}},
+	})
+	if w := get(t, h, "/openapi/v3/apis/apps/v1"); w.Code != 404 {
+		t.Errorf("a disabled document: %d", w.Code)
+	}
+	compareSums(t, h, readSums(t, "testdata/sums-hidden.txt"), 2)
+}
+
+func compareSums(t *testing.T, h *Handler, all map[string]string, count int) {
+	t.Helper()
+	if len(all) != count {
 		t.Fatalf("%d documents", len(all))
 	}
 	for url, want := range all {
@@ -337,7 +373,7 @@ func TestSources(t *testing.T) {
 
 // Disabling a group removes its paths, and no definition that another needs.
 func TestEnabled(t *testing.T) {
-	all := newHandler(t, Options{})
+	all := newHandler(t, Options{Enabled: func(string) bool { return true }})
 	parts, err := all.readV2(t.Context())
 	if err != nil {
 		t.Fatal(err)

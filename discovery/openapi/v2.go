@@ -3,7 +3,9 @@ package openapi
 import (
 	"bytes"
 	"context"
+	"crypto/sha512"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -17,25 +19,47 @@ type v2Parts struct {
 	paths, definitions []archive.Member
 }
 
-// etagV2 returns the ETag of the built-in document if nothing is added to it or removed.
-func (h *Handler) etagV2() string {
-	if h.all {
-		other := false
-		for _, s := range h.documents {
-			if s != nil {
-				other = true
-				break
-			}
-		}
-		if !other {
-			return h.archive.V2().ETag
+// etagV2 returns the ETag of the document, and whether the document is built in: no source adds to it.
+func (h *Handler) etagV2() (etag string, builtIn bool) {
+	for _, s := range h.documents {
+		if s != nil {
+			return h.etag("v2"), false
 		}
 	}
-	return h.etag("v2")
+	if h.all {
+		return h.archive.V2().ETag, true
+	}
+	etag, err := h.reducedETag()
+	if err != nil {
+		return h.etag("v2"), false
+	}
+	return etag, true
+}
+
+// hashReduced returns the ETag of the built-in document without what is not served. It makes the document.
+func (h *Handler) hashReduced() (string, error) {
+	parts, err := h.readBuiltInV2()
+	if err != nil {
+		return "", err
+	}
+	hash := sha512.New()
+	if err := parts.writeJSON(hash); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%X", hash.Sum(nil)), nil
 }
 
 // readV2 returns the parts. With errDoNotCache it returns the parts that could be read.
 func (h *Handler) readV2(ctx context.Context) (*v2Parts, error) {
+	p, err := h.readBuiltInV2()
+	if err != nil {
+		return nil, err
+	}
+	return p, h.addSources(ctx, p)
+}
+
+// readBuiltInV2 returns the parts without those of sources.
+func (h *Handler) readBuiltInV2() (*v2Parts, error) {
 	text, err := h.archive.ReadV2()
 	if err != nil {
 		return nil, err
@@ -58,10 +82,10 @@ func (h *Handler) readV2(ctx context.Context) (*v2Parts, error) {
 	if !h.all {
 		h.dropDisabled(p)
 	}
-	return p, h.addSources(ctx, p)
+	return p, nil
 }
 
-// dropDisabled removes the paths of disabled documents, and the definitions that no path
+// dropDisabled removes the paths of disabled documents and of hidden resources, and the definitions that no path
 // refers to any more.
 func (h *Handler) dropDisabled(p *v2Parts) {
 	documents := h.archive.V3()
@@ -72,31 +96,16 @@ func (h *Handler) dropDisabled(p *v2Parts) {
 				owner = d.Path
 			}
 		}
-		return owner != "" && !h.enabled(owner)
+		return owner != "" &&
+			(!h.enabled(owner) || slices.Contains(h.hidden[owner], resourceOf(owner, string(m.Key))))
 	})
-	byName := make(map[string][]byte, len(p.definitions))
-	for _, m := range p.definitions {
-		byName[string(m.Key)] = m.Value
-	}
-	used := map[string]bool{}
-	var visit func(text []byte)
-	visit = func(text []byte) {
-		for name := range archive.References(text, archive.RefV2) {
-			if !used[name] {
-				used[name] = true
-				visit(byName[name])
-			}
-		}
-	}
-	for _, m := range p.paths {
-		visit(m.Value)
-	}
+	users := slices.Clone(p.paths)
 	for _, m := range p.members {
 		if key := string(m.Key); key != "paths" && key != "definitions" {
-			visit(m.Value) // shared parameters
+			users = append(users, m) // shared parameters
 		}
 	}
-	p.definitions = slices.DeleteFunc(p.definitions, func(m archive.Member) bool { return !used[string(m.Key)] })
+	p.definitions = referenced(p.definitions, users, archive.RefV2)
 }
 
 // addSources adds the parts of the sources. If a source fails, its part is left out and

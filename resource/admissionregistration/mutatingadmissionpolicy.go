@@ -2,6 +2,8 @@ package admissionregistration
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -14,10 +16,11 @@ func mutatingAdmissionPolicy() *registry.Kind {
 			Group: group, Package: "admissionregistration", Resource: "mutatingadmissionpolicies",
 			Singular: "mutatingadmissionpolicy", Name: "MutatingAdmissionPolicy", Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version("v1", func(p *admissionv1.MutatingAdmissionPolicy) {
-			declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
-			defaultMatch(p.Spec.MatchConstraints)
-		})},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultMutatingPolicy),
+			declare.SameMessage[admissionv1beta1.MutatingAdmissionPolicy]("v1beta1", defaultMutatingPolicy),
+			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicy]("v1alpha1", defaultMutatingPolicy),
+		},
 		Storage: registry.Storage{
 			Version: "v1", Path: "mutatingadmissionpolicies", GroupVersion: group + "/v1beta1",
 		},
@@ -35,4 +38,9 @@ func mutatingAdmissionPolicy() *registry.Kind {
 			}),
 		}.Untyped(),
 	}
+}
+
+func defaultMutatingPolicy(p *admissionv1.MutatingAdmissionPolicy) {
+	declare.Pointer(&p.Spec.FailurePolicy, admissionv1.Fail)
+	defaultMatch(p.Spec.MatchConstraints)
 }

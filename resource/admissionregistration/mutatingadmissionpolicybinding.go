@@ -2,6 +2,8 @@ package admissionregistration
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -15,9 +17,11 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 			Singular: "mutatingadmissionpolicybinding", Name: "MutatingAdmissionPolicyBinding",
 			Categories: categories,
 		},
-		Versions: []registry.Version{declare.Version("v1", func(b *admissionv1.MutatingAdmissionPolicyBinding) {
-			defaultMatch(b.Spec.MatchResources)
-		})},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultMutatingBinding),
+			declare.SameMessage[admissionv1beta1.MutatingAdmissionPolicyBinding]("v1beta1", defaultMutatingBinding),
+			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicyBinding]("v1alpha1", defaultMutatingBinding),
+		},
 		Storage: registry.Storage{
 			Version: "v1", Path: "mutatingadmissionpolicybindings", GroupVersion: group + "/v1beta1",
 		},
@@ -34,4 +38,8 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 			}),
 		}.Untyped(),
 	}
+}
+
+func defaultMutatingBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
+	defaultMatch(b.Spec.MatchResources)
 }

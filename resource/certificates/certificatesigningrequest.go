@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource/core"
@@ -17,7 +18,16 @@ import (
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind { return []*registry.Kind{certificateSigningRequest()} }
+func Kinds(gates features.Gates) []*registry.Kind {
+	kinds := []*registry.Kind{certificateSigningRequest()}
+	if gates.Enabled(features.ClusterTrustBundle) {
+		kinds = append(kinds, clusterTrustBundle())
+	}
+	if gates.Enabled(features.PodCertificateRequest) {
+		kinds = append(kinds, podCertificateRequest())
+	}
+	return kinds
+}
 
 type csr = certificatesv1.CertificateSigningRequest
 

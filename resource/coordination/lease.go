@@ -14,7 +14,7 @@ import (
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind { return []*registry.Kind{lease()} }
+func Kinds() []*registry.Kind { return []*registry.Kind{leaseCandidate(), lease()} }
 
 func lease() *registry.Kind {
 	return &registry.Kind{

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,11 @@ func deviceClass() *registry.Kind {
 			Group: group, Package: "resource", Resource: "deviceclasses", Singular: "deviceclass",
 			Name: "DeviceClass",
 		},
-		Versions: []registry.Version{declare.Version[resourcev1.DeviceClass]("v1", nil)},
+		Versions: []registry.Version{
+			declare.Version[resourcev1.DeviceClass]("v1", nil),
+			declare.SameMessage[resourcev1beta2.DeviceClass, resourcev1.DeviceClass]("v1beta2", nil),
+			v1beta1Class(),
+		},
 		Storage:  registry.Storage{Version: "v1", Path: "deviceclasses"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{ValidateName: validateClassName, OnUpdate: registry.MetaWhole},

@@ -13,7 +13,10 @@ const group = "resource.k8s.io"
 
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds() []*registry.Kind {
-	return []*registry.Kind{deviceClass(), resourceClaim(), resourceClaimTemplate(), resourceSlice()}
+	return []*registry.Kind{
+		deviceClass(), deviceTaintRule(), resourceClaim(), resourceClaimTemplate(), resourcePoolStatusRequest(),
+		resourceSlice(),
+	}
 }
 
 func defaultClaimSpec(s *resourcev1.ResourceClaimSpec) {

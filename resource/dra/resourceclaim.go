@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,14 +21,11 @@ func resourceClaim() *registry.Kind {
 			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
 			Name: "ResourceClaim", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version("v1", func(c *resourcev1.ResourceClaim) {
-			defaultClaimSpec(&c.Spec)
-			if a := c.Status.Allocation; a != nil {
-				for i := range a.Devices.Results {
-					defaultTolerations(a.Devices.Results[i].Tolerations)
-				}
-			}
-		})},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultClaim),
+			declare.SameMessage[resourcev1beta2.ResourceClaim]("v1beta2", defaultClaim),
+			v1beta1Claim(),
+		},
 		Storage:      registry.Storage{Version: "v1", Path: "resourceclaims"},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
@@ -80,4 +78,13 @@ func claimState(c *resourcev1.ResourceClaim) string {
 		states = append(states, "pending")
 	}
 	return strings.Join(states, ",")
+}
+
+func defaultClaim(c *resourcev1.ResourceClaim) {
+	defaultClaimSpec(&c.Spec)
+	if a := c.Status.Allocation; a != nil {
+		for i := range a.Devices.Results {
+			defaultTolerations(a.Devices.Results[i].Tolerations)
+		}
+	}
 }

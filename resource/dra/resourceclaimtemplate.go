@@ -4,6 +4,7 @@ import (
 	"context"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -19,9 +20,11 @@ func resourceClaimTemplate() *registry.Kind {
 			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
 			Singular: "resourceclaimtemplate", Name: "ResourceClaimTemplate", Namespaced: true,
 		},
-		Versions: []registry.Version{declare.Version("v1", func(t *resourcev1.ResourceClaimTemplate) {
-			defaultClaimSpec(&t.Spec.Spec)
-		})},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultTemplate),
+			declare.SameMessage[resourcev1beta2.ResourceClaimTemplate]("v1beta2", defaultTemplate),
+			v1beta1Template(),
+		},
 		Storage:  registry.Storage{Version: "v1", Path: "resourceclaimtemplates"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
@@ -57,4 +60,8 @@ func validateTemplateSpec(s *resourcev1.ResourceClaimTemplateSpec, origin cel.Or
 	path := field.NewPath("spec")
 	errs := core.ValidateTemplateMetadata(&s.ObjectMeta, path.Child("metadata"))
 	return append(errs, validateClaimSpec(&s.Spec, origin, path.Child("spec"))...)
+}
+
+func defaultTemplate(t *resourcev1.ResourceClaimTemplate) {
+	defaultClaimSpec(&t.Spec.Spec)
 }

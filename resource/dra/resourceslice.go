@@ -7,6 +7,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,16 +24,11 @@ func resourceSlice() *registry.Kind {
 			Group: group, Package: "resource", Resource: "resourceslices", Singular: "resourceslice",
 			Name: "ResourceSlice",
 		},
-		Versions: []registry.Version{declare.Version("v1", func(s *resourcev1.ResourceSlice) {
-			for i := range s.Spec.Devices {
-				taints := s.Spec.Devices[i].Taints
-				for k := range taints {
-					if taints[k].TimeAdded == nil {
-						taints[k].TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
-					}
-				}
-			}
-		})},
+		Versions: []registry.Version{
+			declare.Version("v1", defaultSlice),
+			declare.SameMessage[resourcev1beta2.ResourceSlice]("v1beta2", defaultSlice),
+			v1beta1Slice(),
+		},
 		Storage:  registry.Storage{Version: "v1", Path: "resourceslices"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Selection: registry.Selection{
@@ -123,3 +119,15 @@ func dropDisabled(s *resourcev1.ResourceSlice) {
 		}
 	}
 }
+
+func defaultSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		taints := s.Spec.Devices[i].Taints
+		for k := range taints {
+			declare.Pointer(&taints[k].TimeAdded, now())
+		}
+	}
+}
+
+// now returns the default time of a taint.
+func now() metav1.Time { return metav1.Time{Time: time.Now().Truncate(time.Second)} }

@@ -226,12 +226,16 @@ func validateTaints(list []resourcev1.DeviceTaint, path *field.Path) field.Error
 	}
 	var errs field.ErrorList
 	for i := range list {
-		t, at := &list[i], path.Index(i)
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
-		errs = append(errs, invalid(at.Child("value"), t.Value, names.IsLabelValue(t.Value))...)
-		errs = append(errs, validateEffect(t.Effect, at.Child("effect"))...)
+		errs = append(errs, validateTaint(list[i].Key, list[i].Value, path.Index(i))...)
+		errs = append(errs, validateEffect(list[i].Effect, path.Index(i).Child("effect"))...)
 	}
 	return errs
+}
+
+// validateTaint validates the key and the value of a taint.
+func validateTaint(key, value string, path *field.Path) field.ErrorList {
+	errs := metav1validation.ValidateLabelName(key, path.Child("key"))
+	return append(errs, invalid(path.Child("value"), value, names.IsLabelValue(value))...)
 }
 
 // validateBindingConditions validates the conditions that a device must have, and those that it must not have, before a

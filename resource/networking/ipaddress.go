@@ -4,6 +4,7 @@ import (
 	"context"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -20,7 +21,10 @@ func ipAddress() *registry.Kind {
 			Group: group, Package: "networking", Resource: "ipaddresses", Singular: "ipaddress",
 			Name: "IPAddress", ShortNames: []string{"ip"},
 		},
-		Versions: []registry.Version{declare.Version[networkingv1.IPAddress]("v1", nil)},
+		Versions: []registry.Version{
+			declare.Version[networkingv1.IPAddress]("v1", nil),
+			declare.SameMessage[networkingv1beta1.IPAddress, networkingv1.IPAddress]("v1beta1", nil),
+		},
 		Storage:  registry.Storage{Version: "v1", Path: "ipaddresses"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{

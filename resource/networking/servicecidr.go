@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,7 +22,10 @@ func serviceCIDR() *registry.Kind {
 			Group: group, Package: "networking", Resource: "servicecidrs", Singular: "servicecidr",
 			Name: "ServiceCIDR",
 		},
-		Versions:     []registry.Version{declare.Version[networkingv1.ServiceCIDR]("v1", nil)},
+		Versions: []registry.Version{
+			declare.Version[networkingv1.ServiceCIDR]("v1", nil),
+			declare.SameMessage[networkingv1beta1.ServiceCIDR, networkingv1.ServiceCIDR]("v1beta1", nil),
+		},
 		Storage:      registry.Storage{Version: "v1", Path: "servicecidrs"},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},

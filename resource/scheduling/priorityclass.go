@@ -9,13 +9,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind { return []*registry.Kind{priorityClass()} }
+func Kinds(gates features.Gates) []*registry.Kind {
+	kinds := []*registry.Kind{priorityClass()}
+	if gates.Enabled(features.GenericWorkload) {
+		kinds = append(kinds, podGroup(gates), workload(gates))
+	}
+	return kinds
+}
 
 func priorityClass() *registry.Kind {
 	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
@@ -33,7 +40,7 @@ func priorityClass() *registry.Kind {
 			// The generation is always 1.
 			Generation:   true,
 			GenerationOf: func(*schedulingv1.PriorityClass) any { return nil },
-			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validate(c) },
+			Validate:     func(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList { return validateClass(c) },
 			ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
 				var errs field.ErrorList
 				if c.Value != old.Value {

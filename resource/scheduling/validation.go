@@ -22,7 +22,7 @@ var systemClasses = map[string]int32{
 	"system-node-critical":    2*highestUserPriority + 1000,
 }
 
-func validate(c *schedulingv1.PriorityClass) field.ErrorList {
+func validateClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case strings.HasPrefix(c.Name, systemPrefix):

@@ -27,7 +27,7 @@ func TestSystemPriorityClassesAreReserved(t *testing.T) {
 			"globalDefault of system-cluster-critical PriorityClass must be false"},
 	} {
 		c.class.ObjectMeta = metav1.ObjectMeta{Name: name}
-		err := validate(&c.class).ToAggregate()
+		err := validateClass(&c.class).ToAggregate()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

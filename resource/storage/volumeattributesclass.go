@@ -4,6 +4,7 @@ import (
 	"context"
 
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -18,7 +19,10 @@ func volumeAttributesClass() *registry.Kind {
 			Group: group, Package: "storage", Resource: "volumeattributesclasses",
 			Singular: "volumeattributesclass", Name: "VolumeAttributesClass", ShortNames: []string{"vac"},
 		},
-		Versions: []registry.Version{declare.Version[storagev1.VolumeAttributesClass]("v1", nil)},
+		Versions: []registry.Version{
+			declare.Version[storagev1.VolumeAttributesClass]("v1", nil),
+			declare.SameMessage[storagev1beta1.VolumeAttributesClass, storagev1.VolumeAttributesClass]("v1beta1", nil),
+		},
 		Storage:  registry.Storage{Version: "v1", Path: "volumeattributesclasses"},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/scheme"
@@ -25,7 +26,7 @@ import (
 
 // each calls f with an empty object of every typed version of every built-in kind.
 func each(t *testing.T, f func(t *testing.T, v *registry.Version, stored bool)) {
-	for _, k := range resource.Kinds() {
+	for _, k := range resource.Kinds(features.All()) {
 		for i := range k.Versions {
 			v := &k.Versions[i]
 			t.Run(fmt.Sprintf("%s.%s.%s", k.Resource, v.Name, k.Group), func(t *testing.T) {
@@ -285,7 +286,7 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 func podVersion(b *testing.B) *registry.Version {
-	for _, k := range resource.Kinds() {
+	for _, k := range resource.Kinds(features.All()) {
 		if k.Resource == "pods" {
 			return &k.Versions[0]
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/directory"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
 	"github.com/keelson-dev/keelson/resource"
@@ -37,7 +38,7 @@ type Server struct {
 func Serve(o Options) (*Server, error) {
 	o.Cache.Store, o.Cache.Logger = o.Store, slog.New(slog.DiscardHandler)
 	c := cache.New(o.Cache)
-	reg, err := registry.New(resource.Kinds(), o.Store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), o.Store, c, time.Now)
 	if err != nil {
 		c.Close()
 		return nil, err

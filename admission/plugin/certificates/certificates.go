@@ -14,15 +14,21 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/auth/authz"
 	"github.com/keelson-dev/keelson/request"
 )
 
-// resource is the resource of all three plug-ins.
-var resource = certificatesv1.Resource("certificatesigningrequests")
+// resource is the resource of the plug-ins, podResource that of PodSigning.
+var (
+	resource    = certificatesv1.Resource("certificatesigningrequests")
+	podResource = certificatesv1.Resource("podcertificaterequests")
+)
 
 // Approval returns the plug-in that requires the verb "approve" on the signer of a request that is approved or denied.
 func Approval(z authz.Authorizer) admission.Plugin {
@@ -35,6 +41,13 @@ func Approval(z authz.Authorizer) admission.Plugin {
 func Signing(z authz.Authorizer) admission.Plugin {
 	s := signerAuthorizer{z}
 	return admission.Plugin{Name: "CertificateSigning", Validate: s.checkSigning}
+}
+
+// PodSigning returns the rule that requires the verb "sign" on the signer of a PodCertificateRequest whose status
+// changes. It is a part of the kind in kube-apiserver, so it cannot be disabled, and its error is one of validation.
+func PodSigning(z authz.Authorizer) admission.Plugin {
+	s := signerAuthorizer{z}
+	return admission.Plugin{Name: "PodCertificateSigning", Validate: s.checkPodSigning}
 }
 
 // SubjectRestriction returns the plug-in that refuses requests for the group system:masters from the signer of API
@@ -71,6 +84,20 @@ func (s signerAuthorizer) checkSigning(ctx context.Context, a *admission.Attribu
 		return a.Forbidden(fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName))
 	}
 	return nil
+}
+
+func (s signerAuthorizer) checkPodSigning(ctx context.Context, a *admission.Attributes) error {
+	if a.Operation != admission.Update || a.Resource != podResource || a.Subresource != "status" {
+		return nil
+	}
+	pcr, old := a.Object.(*certificatesv1beta1.PodCertificateRequest), a.Old.(*certificatesv1beta1.PodCertificateRequest)
+	if equality.Semantic.DeepEqual(pcr.Status, old.Status) || s.allow(ctx, "sign", old.Spec.SignerName) {
+		return nil
+	}
+	detail := fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q",
+		request.UserFrom(ctx).Name, old.Spec.SignerName)
+	return kerrors.NewInvalid(a.Stored.Kind.GroupKind(), pcr.Name,
+		field.ErrorList{field.Forbidden(field.NewPath("spec", "signerName"), detail)})
 }
 
 func isUpdateOf(a *admission.Attributes, subresource string) bool {

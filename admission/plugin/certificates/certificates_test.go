@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/admission"
 	"github.com/keelson-dev/keelson/admission/admissiontest"
@@ -104,6 +106,36 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 		t.Context(), update("approval", condition),
 	); err != nil {
 		t.Errorf("the server itself: %v", err)
+	}
+}
+
+// The status of a PodCertificateRequest is what a signer answers.
+func TestPodSigning(t *testing.T) {
+	old := &certificatesv1beta1.PodCertificateRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "r"},
+		Spec:       certificatesv1beta1.PodCertificateRequestSpec{SignerName: "example.com/serving"},
+	}
+	denied := old.DeepCopy()
+	denied.Status.Conditions = []metav1.Condition{{Type: "Denied", Status: metav1.ConditionTrue}}
+	user := request.WithUser(t.Context(), &request.User{Name: "u"})
+	for name, c := range map[string]struct {
+		permits permits
+		object  *certificatesv1beta1.PodCertificateRequest
+		want    string
+	}{
+		"nothing changes": {nil, old.DeepCopy(), ""},
+		"no permission": {permits{"approve example.com/serving": nil}, denied, `PodCertificateRequest.certificates.k8s.io ` +
+			`"r" is invalid: spec.signerName: Forbidden: User "u" is not permitted to "sign" for signer "example.com/serving"`},
+		"signer": {permits{"sign example.com/serving": nil}, denied, ""},
+		"domain": {permits{"sign example.com/*": nil}, denied, ""},
+	} {
+		a := admissiontest.Change(podResource, c.object, old)
+		a.Subresource = "status"
+		a.Stored.Kind = certificatesv1beta1.SchemeGroupVersion.WithKind("PodCertificateRequest")
+		err := admission.NewChain(nil, PodSigning(c.permits)).Validate(user, a)
+		if got := message(err); got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

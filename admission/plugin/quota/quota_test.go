@@ -8,6 +8,7 @@ import (
 
 	"github.com/keelson-dev/keelson/admission/admissiontest"
 	"github.com/keelson-dev/keelson/cache"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource"
 	"github.com/keelson-dev/keelson/storage/embedded"
@@ -24,7 +25,7 @@ func newRegistry(t testing.TB) *registry.Registry {
 		c.Close()
 		_ = store.Close()
 	})
-	reg, err := registry.New(resource.Kinds(), store, c, time.Now)
+	reg, err := registry.New(resource.Kinds(features.Gates{}), store, c, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,156 @@
+// Package features parses --feature-gates. It knows all gates of kube-apiserver, so that command lines for
+// kube-apiserver are accepted. Few of them have an effect; the server warns of the others.
+package features
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// The gates that have an effect.
+const (
+	CBORServingAndStorage = "CBORServingAndStorage" // serves CBOR bodies (KEP-4222)
+
+	// The gates of resources that are served.
+	ClusterTrustBundle     = "ClusterTrustBundle"
+	GenericWorkload        = "GenericWorkload"
+	PodCertificateRequest  = "PodCertificateRequest"
+	StorageVersionMigrator = "StorageVersionMigrator"
+
+	// The gates of fields of pod groups.
+	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
+	TopologyAwareWorkloadScheduling = "TopologyAwareWorkloadScheduling"
+	WorkloadAwarePreemption         = "WorkloadAwarePreemption"
+)
+
+// stage is the maturity of a gate.
+type stage int
+
+const (
+	alpha stage = iota
+	beta
+	stable
+	deprecated
+)
+
+// Whether a gate can be set to another value than its default.
+const (
+	settable = false
+	locked   = true
+)
+
+// gate is what is known of a gate.
+type gate struct {
+	stage            stage
+	enabledByDefault bool
+	locked           bool
+}
+
+const (
+	allAlpha = "AllAlpha"
+	allBeta  = "AllBeta"
+
+	componentPrefix = "kube:"
+)
+
+// implemented returns the gates that have an effect.
+func implemented() []string {
+	return []string{
+		allAlpha, allBeta, CBORServingAndStorage,
+		ClusterTrustBundle, GenericWorkload, PodCertificateRequest, StorageVersionMigrator,
+		DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, WorkloadAwarePreemption,
+	}
+}
+
+// Gates are the gates that were set on the command line of one server. The zero value has all defaults.
+type Gates struct {
+	set map[string]bool
+}
+
+// Parse parses values of the format A=true,kube:B=false. The last value of a gate counts. It fails with the message of
+// kube-apiserver for an unknown gate, a locked one, and one that needs a gate that is off.
+func Parse(values []string) (Gates, error) {
+	g := Gates{set: map[string]bool{}}
+	for _, list := range values {
+		for item := range strings.SplitSeq(list, ",") {
+			if item = strings.TrimSpace(item); item == "" {
+				continue
+			}
+			if err := g.parse(strings.TrimPrefix(item, componentPrefix)); err != nil {
+				return g, err
+			}
+		}
+	}
+	return g, g.checkNeeded()
+}
+
+// parse sets one gate from NAME=VALUE.
+func (g Gates) parse(item string) error {
+	name, value, ok := strings.Cut(item, "=")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !ok {
+		return fmt.Errorf("missing bool value for %s", name)
+	}
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return fmt.Errorf("invalid value of %s=%s, err: %w", name, value, err)
+	}
+	k, ok := known[name]
+	if !ok {
+		return fmt.Errorf("unrecognized feature gate: %s", name)
+	}
+	if k.locked && on != k.enabledByDefault {
+		return fmt.Errorf("cannot set feature gate %s to %v, feature is locked to %v", name, on, k.enabledByDefault)
+	}
+	g.set[name] = on
+	return nil
+}
+
+// checkNeeded returns an error if a gate is on and one that it needs is off.
+func (g Gates) checkNeeded() error {
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		var off []string
+		for _, other := range needed[name] {
+			if !g.Enabled(other) {
+				off = append(off, other)
+			}
+		}
+		if g.Enabled(name) && len(off) > 0 {
+			return fmt.Errorf("%s is enabled, but depends on features that are disabled: %v", name, off)
+		}
+	}
+	return nil
+}
+
+// All returns gates that are all on, for those who want to know every kind and version.
+func All() Gates { return Gates{set: map[string]bool{allAlpha: true, allBeta: true}} }
+
+// Enabled reports whether a gate is on. It is called while a server starts; requests do not look gates up. A gate is on
+// by its own value, else by that of AllAlpha or AllBeta, else by default.
+func (g Gates) Enabled(name string) bool {
+	if on, ok := g.set[name]; ok {
+		return on
+	}
+	k := known[name]
+	all := map[stage]string{alpha: allAlpha, beta: allBeta}[k.stage]
+	if on, ok := g.set[all]; ok && all != "" {
+		return on
+	}
+	return k.enabledByDefault
+}
+
+// WithoutEffect returns the sorted names of the gates that were set and have no effect.
+func (g Gates) WithoutEffect() []string {
+	var out []string
+	for name := range g.set {
+		if !slices.Contains(implemented(), name) {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	return out
+}

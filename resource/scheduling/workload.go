@@ -1,0 +1,65 @@
+package scheduling
+
+import (
+	"context"
+
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
+)
+
+func workload(gates features.Gates) *registry.Kind {
+	g := newGroupGates(gates)
+	return &registry.Kind{
+		Names: registry.Names{
+			Group: schedulingv1alpha2.GroupName, Package: "scheduling", Resource: "workloads", Singular: "workload",
+			Name: "Workload", Namespaced: true,
+		},
+		Versions: []registry.Version{declare.Version[schedulingv1alpha2.Workload]("v1alpha2", nil)},
+		Storage:  registry.Storage{Version: "v1alpha2", Path: "workloads"},
+		Requests: registry.Requests{UnconditionalUpdate: true},
+		Strategy: registry.Strategy[*schedulingv1alpha2.Workload]{
+			Spec: func(w *schedulingv1alpha2.Workload) any { return &w.Spec },
+			PrepareCreate: func(_ context.Context, w *schedulingv1alpha2.Workload) {
+				g.dropFromTemplates(w.Spec.PodGroupTemplates, nil)
+			},
+			PrepareUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) {
+				g.dropFromTemplates(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates)
+			},
+			Validate: func(ctx context.Context, w *schedulingv1alpha2.Workload) field.ErrorList {
+				v := validator{ctx: ctx}
+				v.workload(&w.Spec, g, field.NewPath("spec"))
+				return v.errs
+			},
+			ValidateUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) field.ErrorList {
+				path := field.NewPath("spec")
+				return append(
+					declare.Immutable(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef")),
+					declare.Immutable(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates, path.Child("podGroupTemplates"))...,
+				)
+			},
+		}.Untyped(),
+		Table: registry.Table[*schedulingv1alpha2.Workload]{
+			Columns: []metav1.TableColumnDefinition{core.NameColumn, core.AgeColumn},
+			Cells: declare.Cells(func(w *schedulingv1alpha2.Workload) []any {
+				return []any{w.Name, core.Age(w.CreationTimestamp)}
+			}),
+		}.Untyped(),
+	}
+}
+
+// dropFromTemplates drops what gates do not allow from each template, compared with the template at its place before.
+func (g groupGates) dropFromTemplates(templates, old []schedulingv1alpha2.PodGroupTemplate) {
+	for i := range templates {
+		var before *groupFields
+		if i < len(old) {
+			before = fieldsOfTemplate(&old[i])
+		}
+		g.dropDisabled(fieldsOfTemplate(&templates[i]), before)
+	}
+}

@@ -1,0 +1,70 @@
+package runtimeconfig
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The more specific setting counts, wherever it is in the list.
+func TestEnabled(t *testing.T) {
+	for _, c := range []struct{ values, on, off string }{
+		{"", "/v1/pods,apps/v1/deployments", "networking.k8s.io/v1beta1/ipaddresses,resource.k8s.io/v1alpha3/devicetaintrules"},
+		{"api/all=true", "/v1/pods,networking.k8s.io/v1beta1/ipaddresses,resource.k8s.io/v1alpha3/devicetaintrules", ""},
+		{"api/beta=true", "networking.k8s.io/v1beta1/ipaddresses", "resource.k8s.io/v1alpha3/devicetaintrules"},
+		{"api/alpha=true", "resource.k8s.io/v1alpha3/devicetaintrules", "networking.k8s.io/v1beta1/ipaddresses"},
+		{"api/beta=false,api/all=true", "apps/v1/deployments", "networking.k8s.io/v1beta1/ipaddresses"},
+		{"networking.k8s.io/v1beta1=false,api/beta=true", "storage.k8s.io/v1beta1/volumeattributesclasses",
+			"networking.k8s.io/v1beta1/ipaddresses"},
+		{"apps/v1/deployments=true,apps/v1=false", "apps/v1/deployments", "apps/v1/daemonsets"},
+		{"batch/v1/cronjobs=false", "batch/v1/jobs", "batch/v1/cronjobs"},
+		{"api/all=false,api/ga=true,v1=true,apps/v1=0", "/v1/pods,batch/v1/jobs", "apps/v1/deployments"},
+		{" networking.k8s.io/v1beta1 ,apps/v1=f", "networking.k8s.io/v1beta1/ipaddresses", "apps/v1/deployments"},
+	} {
+		config, err := Parse([]string{c.values})
+		if err != nil {
+			t.Errorf("%s: %v", c.values, err)
+			continue
+		}
+		for list, want := range map[string]bool{c.on: true, c.off: false} {
+			for name := range strings.SplitSeq(list, ",") {
+				words := strings.Split(name, "/")
+				if name != "" && config.Enabled(schema.GroupVersionResource{
+					Group: words[0], Version: words[1], Resource: words[2],
+				}) != want {
+					t.Errorf("%q: %s is %v", c.values, name, !want)
+				}
+			}
+		}
+	}
+}
+
+// The errors are those that kube-apiserver 1.36 prints, except the one about the core group.
+func TestParseErrors(t *testing.T) {
+	for values, want := range map[string]string{
+		"api/all=false":                 "--runtime-config=api/all=false conflicts with --enable-priority-and-fairness=true",
+		"api/ga=false":                  "--runtime-config=api/ga=false conflicts with --enable-priority-and-fairness=true",
+		"nope.k8s.io/v1=true":           "unknown api groups nope.k8s.io/v1",
+		"b.c/v2/x=false,a/v1=true":      "unknown api groups a/v1,b.c/v2",
+		"apps/v2=true":                  "group version apps/v2 that has not been registered",
+		"apps/v1=maybe":                 `invalid value of apps/v1: maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax`,
+		"api/beta=1":                    "invalid value api/beta=1",
+		"api/all":                       "invalid value api/all=",
+		"wardle.k8s.io/v1=,api/ga=":     "unknown api groups wardle.k8s.io/v1",
+		"apps/v1/x/y=true":              "runtime-config invalid key apps/v1/x/y",
+		"apps=true":                     "runtime-config invalid key apps",
+		"/v1x=true":                     "group version v1x that has not been registered",
+		"v1=false":                      "--runtime-config switches off v1, the core group, which the server cannot do without",
+		"apps/v1/Deployments=false":     `invalid key apps/v1/Deployments: group/version/resource and resource is always ` + `lowercase plural, not "Deployments"`,
+		"apps/v1/nosuch=false":          "",
+		"api/legacy=true":               "",
+		"extensions/v1beta1=true":       "",
+		"imagepolicy.k8s.io/v1alpha1=1": "",
+	} {
+		_, err := Parse([]string{values})
+		if want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
