@@ -1,9 +1,14 @@
 package aggregator
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/keelson-dev/keelson/webhook"
+)
 
 // Metrics are the metrics of an Aggregator under the names of kube-apiserver. They are a prometheus.Collector.
 type Metrics struct {
+	certificates      *webhook.Metrics
 	aggregations      prometheus.Counter
 	becameUnavailable *prometheus.CounterVec
 	isUnavailable     *prometheus.Desc
@@ -13,6 +18,7 @@ type Metrics struct {
 
 func newMetrics() *Metrics {
 	return &Metrics{
+		certificates: webhook.NewCertificateMetrics("kube_aggregator"),
 		aggregations: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "aggregator_discovery_aggregation_count_total",
 			Help: "[ALPHA] Counter of number of times discovery was aggregated",
@@ -29,6 +35,7 @@ func newMetrics() *Metrics {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.certificates.Describe(ch)
 	m.aggregations.Describe(ch)
 	m.becameUnavailable.Describe(ch)
 	ch <- m.isUnavailable
@@ -36,6 +43,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.certificates.Collect(ch)
 	m.aggregations.Collect(ch)
 	m.becameUnavailable.Collect(ch)
 	for name, unavailable := range m.unavailable() {

@@ -49,7 +49,7 @@ type remote struct {
 	check chan struct{}
 	// checked is when the last check began, in nanoseconds of Unix time.
 	checked atomic.Int64
-	stop  context.CancelFunc // nil if the loop does not run
+	stop    context.CancelFunc // nil if the loop does not run
 
 	mu        sync.Mutex // guards condition
 	condition apiregistrationv1.APIServiceCondition
@@ -66,7 +66,9 @@ func newRemote(a *Aggregator, s *apiregistrationv1.APIService) *remote {
 	if s.Spec.Service.Port != nil {
 		r.port = *s.Spec.Service.Port
 	}
-	r.transport = proxy.NewTransport(proxy.TransportOptions{Dial: a.o.Dial, TLS: r.tlsConfig(), Pinned: true})
+	r.transport = proxy.NewTransport(proxy.TransportOptions{
+		Dial: a.o.Dial, TLS: r.tlsConfig(), Pinned: true, Observe: a.metrics.certificates.Observe,
+	})
 	r.observe(s)
 	return r
 }

@@ -33,6 +33,8 @@ type TransportOptions struct {
 	TLS *tls.Config
 	// HTTP1 never uses HTTP/2.
 	HTTP1 bool
+	// Observe, unless it is nil, is called with the response to each request, or with the error.
+	Observe func(*http.Response, error)
 	// Pinned refuses requests whose Target has no Addresses: the host is never looked up again.
 	Pinned bool
 }
@@ -66,11 +68,17 @@ func NewTransport(o TransportOptions) *Transport {
 }
 
 // RoundTrip implements http.RoundTripper. It does not follow redirects.
-func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.http.RoundTrip(r) }
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.http.RoundTrip(r)
+	if t.options.Observe != nil {
+		t.options.Observe(response, err)
+	}
+	return response, err
+}
 
 // RoundTripTo is RoundTrip over a connection to address, like those of Target.Addresses.
 func (t *Transport) RoundTripTo(r *http.Request, address string) (*http.Response, error) {
-	return t.http.RoundTrip(r.WithContext(withAddresses(r.Context(), []string{address})))
+	return t.RoundTrip(r.WithContext(withAddresses(r.Context(), []string{address})))
 }
 
 // CloseIdle closes the connections that nobody uses.

@@ -99,7 +99,7 @@ func (c *Client) post(ctx context.Context, call Call) (answer []byte, wait time.
 		return nil, -1, err
 	}
 	response, err := c.http.Do(request)
-	c.metrics.observe(response, err)
+	c.metrics.Observe(response, err)
 	if err != nil {
 		return nil, -1, err
 	}

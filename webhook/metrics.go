@@ -9,21 +9,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics count the webhooks whose certificates are of a form that is no longer
+// Metrics count the servers that are called and whose certificates are of a form that is no longer
 // accepted, or soon will not be. They are a prometheus.Collector.
 type Metrics struct {
 	missingSAN, sha1 prometheus.Counter
 }
 
-// NewMetrics returns the metrics under the names of kube-apiserver.
-func NewMetrics() *Metrics {
+// NewMetrics returns the metrics of webhooks under the names of kube-apiserver.
+func NewMetrics() *Metrics { return NewCertificateMetrics("webhooks") }
+
+// NewCertificateMetrics returns the metrics of the servers that a part of kube-apiserver calls: "webhooks" or
+// "kube_aggregator".
+func NewCertificateMetrics(part string) *Metrics {
 	return &Metrics{
 		missingSAN: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_webhooks_x509_missing_san_total",
+			Name: "apiserver_" + part + "_x509_missing_san_total",
 			Help: "[ALPHA] Counts the number of requests to servers missing SAN extension in their serving certificate OR the number of connection failures due to the lack of x509 certificate SAN extension missing (either/or, based on the runtime environment)",
 		}),
 		sha1: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "apiserver_webhooks_x509_insecure_sha1_total",
+			Name: "apiserver_" + part + "_x509_insecure_sha1_total",
 			Help: "[ALPHA] Counts the number of requests to servers with insecure SHA1 signatures in their serving certificate OR the number of connection failures due to the insecure SHA1 signatures (either/or, based on the runtime environment)",
 		}),
 	}
@@ -41,8 +45,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.sha1.Collect(ch)
 }
 
-// observe looks at the certificates of an answer, or at what kept it from coming.
-func (m *Metrics) observe(r *http.Response, err error) {
+// Observe looks at the certificates of a response, or at the reason why there is none.
+func (m *Metrics) Observe(r *http.Response, err error) {
 	switch {
 	case m == nil:
 	case err != nil:

@@ -470,8 +470,8 @@ func TestMetrics(t *testing.T) {
 		}
 		return out
 	}
-	m.observe(nil, io.EOF)
-	m.observe(&http.Response{TLS: &tls.ConnectionState{}}, nil)
+	m.Observe(nil, io.EOF)
+	m.Observe(&http.Response{TLS: &tls.ConnectionState{}}, nil)
 	s, ca := serve(t, func(http.ResponseWriter, *http.Request) {})
 	if _, err := client(t, Target{URL: s.URL, CABundle: ca}, Options{Metrics: m}).Post(t.Context(), Call{}); err != nil {
 		t.Fatal(err)
@@ -480,7 +480,7 @@ func TestMetrics(t *testing.T) {
 		c["apiserver_webhooks_x509_insecure_sha1_total"] != 0 {
 		t.Error("good certificates are counted", c)
 	}
-	m.observe(&http.Response{TLS: &tls.ConnectionState{PeerCertificates: withoutSAN(t)}}, nil)
+	m.Observe(&http.Response{TLS: &tls.ConnectionState{PeerCertificates: withoutSAN(t)}}, nil)
 	if c := counts(); c["apiserver_webhooks_x509_missing_san_total"] != 1 {
 		t.Error("not counted", c)
 	}
