@@ -87,19 +87,18 @@ func IsUpgrade(r *http.Request) bool {
 // forward forwards an ordinary request.
 func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 	ctx := withAddresses(r.Context(), h.Target.Addresses)
+	transport := http.RoundTripper(h.Target.Transport)
+	if h.Rewrite != nil {
+		transport = reachingTransport{transport}
+	}
 	forwarder := httputil.ReverseProxy{
 		Rewrite:        h.rewriteRequest,
-		Transport:      h.Target.Transport,
+		Transport:      transport,
 		FlushInterval:  flushInterval,
 		BufferPool:     h.buffers(),
 		ErrorLog:       log.New(io.Discard, "", 0), // Error answers errors; what is left means that the client is gone
 		ModifyResponse: h.modifyResponse,
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if h.Rewrite != nil && !errors.As(err, new(*RewriteError)) {
-				err = &UnreachableError{err}
-			}
-			h.Error(w, r, err)
-		},
+		ErrorHandler:   h.Error,
 	}
 	forwarder.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -112,8 +111,20 @@ func (h *Handler) buffers() httputil.BufferPool {
 	return h.Target.Transport.buffers
 }
 
-// An UnreachableError says that a server behind a proxy that rewrites links could not be reached, or that its response
-// could not be read.
+// reachingTransport is a transport whose errors are UnreachableErrors.
+type reachingTransport struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t reachingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, &UnreachableError{err}
+	}
+	return response, nil
+}
+
+// An UnreachableError says that a server behind a proxy that rewrites links could not be reached, or that the header of its
+// response could not be read.
 type UnreachableError struct{ Err error }
 
 // Error implements error.
@@ -138,6 +149,9 @@ func (h *Handler) rewriteRequest(p *httputil.ProxyRequest) {
 		}
 	}
 	h.setHeaders(p.Out.Header, p.In)
+	if h.Rewrite != nil {
+		p.Out.Header.Set("X-Forwarded-Uri", h.Rewrite.forwardedURI(h.Target.URL))
+	}
 }
 
 // forwardedHeaders say where a request comes from. net/http/httputil removes them, but a proxy between the client and
@@ -151,9 +165,6 @@ func (h *Handler) setHeaders(out http.Header, in *http.Request) {
 		appendForwardedFor(out, strings.TrimPrefix(client, "["))
 	} else if i := strings.LastIndexByte(in.RemoteAddr, ':'); i > 0 {
 		appendForwardedFor(out, in.RemoteAddr[:i])
-	}
-	if h.Rewrite != nil {
-		out.Set("X-Forwarded-Uri", h.Rewrite.forwardedURI(h.Target.URL))
 	}
 	for name, values := range h.Target.Header {
 		out[name] = values

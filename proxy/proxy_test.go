@@ -475,7 +475,7 @@ func TestRewrittenResponses(t *testing.T) {
 	if _, text := get("/badlocation"); !strings.HasPrefix(text, "error trying to parse Location header: ") {
 		t.Errorf("bad location: %s", text)
 	}
-	if _, text := get("/badgzip"); !strings.HasPrefix(text, "error making gzip reader: ") {
+	if _, text := get("/badgzip"); !strings.HasPrefix(text, "errorf making gzip reader: ") {
 		t.Errorf("bad gzip: %s", text)
 	}
 	_, packed := get("/gzip")

@@ -36,14 +36,16 @@ func NewRewriter(requested, target string) *Rewriter {
 	return &Rewriter{Prefix: strings.TrimSuffix(requested, target)}
 }
 
-// A RewriteError says that a response cannot be changed as it must be.
-type RewriteError struct{ Err error }
+// A LocationError says that the header Location of a response is not a URL.
+type LocationError struct{ Err error }
 
 // Error implements error.
-func (e *RewriteError) Error() string { return e.Err.Error() }
+func (e *LocationError) Error() string {
+	return fmt.Sprintf("error trying to parse Location header: %v", e.Err)
+}
 
 // Unwrap returns the cause.
-func (e *RewriteError) Unwrap() error { return e.Err }
+func (e *LocationError) Unwrap() error { return e.Err }
 
 // forwardedURI returns the path at which the client reaches u.
 func (rw *Rewriter) forwardedURI(u *url.URL) string {
@@ -62,7 +64,7 @@ func (rw *Rewriter) response(response *http.Response) error {
 	if location := response.Header.Get("Location"); location != "" {
 		u, err := url.Parse(location)
 		if err != nil {
-			return &RewriteError{fmt.Errorf("error trying to parse Location header: %w", err)}
+			return &LocationError{err}
 		}
 		response.Header.Set("Location", rw.link(u, response.Request))
 		return nil
@@ -102,7 +104,7 @@ func (rw *Rewriter) page(response *http.Response) error {
 	case "gzip":
 		r, err := gzip.NewReader(response.Body)
 		if err != nil {
-			return &RewriteError{fmt.Errorf("error making gzip reader: %w", err)}
+			return fmt.Errorf("errorf making gzip reader: %w", err) // the text of kube-apiserver
 		}
 		unpacked, packed = r, func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
 	case "deflate":

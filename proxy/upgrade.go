@@ -110,7 +110,7 @@ func (h *Handler) sendUpgrade(ctx context.Context, conn net.Conn, r *http.Reques
 	u := &Upgraded{Conn: conn, limit: &io.LimitedReader{R: conn, N: maxHeader}}
 	u.reader = bufio.NewReader(u.limit)
 	var err error
-	if u.Response, err = http.ReadResponse(u.reader, nil); err != nil {
+	if u.Response, err = http.ReadResponse(u.reader, r); err != nil {
 		return nil, err
 	}
 	if !stop() {
@@ -133,9 +133,6 @@ func (h *Handler) upgradeRequest(r *http.Request) *http.Request {
 		out.Header["Upgrade"] = protocol
 	}
 	h.setHeaders(out.Header, r)
-	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = []string{""} // or else net/http sends its own
-	}
 	return out
 }
 

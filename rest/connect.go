@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/proxy/websocket"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
+	"github.com/keelson-dev/keelson/rest/negotiate"
 )
 
 // ConnectObserver counts connections to pods. Its methods are called concurrently.
@@ -42,7 +43,7 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.
 	sub := s.Kind.Subresource(info.Subresource)
 	c := sub.Connect
 	if c.Reads {
-		if _, err := h.objectsFor(r, info, s); err != nil {
+		if _, err := h.formats.Response(r, s.endpoint(negotiate.Endpoint{Transforms: true, Text: true})); err != nil {
 			return err
 		}
 	} else if r.URL.Query().Has("dryRun") {
@@ -74,6 +75,7 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	r.Header.Del("Audit-Id") // which a filter has added
 	switch d.Protocol {
 	case registry.Read:
 		return h.readFrom(w, r, info, d)
@@ -126,11 +128,14 @@ func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
 // a pod) is named as if it were of the requested resource, and errors without a status are 500 without a reason.
 func connectError(gr schema.GroupResource, err error) error {
 	var status kerrors.APIStatus
+	var location *proxy.LocationError
 	switch {
 	case kerrors.IsNotFound(err) && errors.As(err, &status):
 		return kerrors.NewNotFound(gr, status.Status().Details.Name)
 	case errors.As(err, &status):
 		return err
+	case errors.As(err, &location):
+		return kerrors.NewInternalError(location)
 	case errors.Is(err, proxy.ErrUpgradeRequired):
 		return kerrors.NewBadRequest(err.Error())
 	case errors.As(err, new(*proxy.UnreachableError)):

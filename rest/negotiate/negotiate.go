@@ -72,6 +72,9 @@ func (f Formats) streamTypes() []string {
 
 // Endpoint says what a path can answer.
 type Endpoint struct {
+	// Text says that the response is a text. As in kube-apiserver the header has to allow an object all the same, which a
+	// response that is an error is.
+	Text bool
 	// List adds the streaming types to the message of a failure.
 	List bool
 	// Transforms allows Table and PartialObjectMetadata.
@@ -129,6 +132,9 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 // of ours.
 func (f Formats) producible(header string, e Endpoint) bool {
 	types := f.types()
+	if e.Text {
+		types = append(types, "text/plain")
+	}
 	if e.List && f.CBOR {
 		types = append(types, scheme.TypeCBORSequence)
 	}
@@ -144,6 +150,9 @@ func (f Formats) producible(header string, e Endpoint) bool {
 
 func (f Formats) notProducible(e Endpoint) error {
 	types := f.types()
+	if e.Text {
+		types = append([]string{"text/plain"}, types...)
+	}
 	if e.List {
 		types = append(types, f.streamTypes()...)
 	}
