@@ -392,3 +392,46 @@ func TestHangingExtensionServer(t *testing.T) {
 		t.Errorf("a request that is not for the extension API server: %d %s", status, body)
 	}
 }
+
+// TestAvailabilityConditions changes the Service of an APIService and its endpoints. The conditions are those of
+// kube-apiserver 1.36.
+func TestAvailabilityConditions(t *testing.T) {
+	s := start(t, testConfig(t))
+	c := httpClient(t, s, true)
+	const services, slices = "/api/v1/namespaces/default/services", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+	patch := func(path, patch string) {
+		t.Helper()
+		w := sendAs(s, "", "", http.MethodPatch, path, "application/merge-patch+json", patch)
+		if w.Code != http.StatusOK {
+			t.Fatalf("PATCH %s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	expect := func(want string) {
+		t.Helper()
+		want = "{Available False " + want + "}"
+		await(t, want, func() bool { return condition(t, c, s.URL()) == want })
+	}
+	post(t, s, "/apis/apiregistration.k8s.io/v1/apiservices", `{"metadata":{"name":"v1.agg.example.com"},
+		"spec":{"group":"agg.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":15,
+		"service":{"name":"extension","namespace":"default","port":8443}}}`, http.StatusCreated)
+	expect(`ServiceNotFound service/extension in "default" is not present`)
+	post(t, s, services, `{"metadata":{"name":"extension"},"spec":{"clusterIP":"None","ports":[{"port":80}]}}`,
+		http.StatusCreated)
+	expect(`ServicePortError service/extension in "default" is not listening on port 8443`)
+	patch(services+"/extension", `{"spec":{"ports":[{"name":"https","port":8443}]}}`)
+	expect(`EndpointsNotFound cannot find endpointslices for service/extension in "default"`)
+	post(t, s, slices, `{"metadata":{"name":"e1","labels":{"kubernetes.io/service-name":"extension"}},"addressType":"IPv4",
+		"endpoints":[{"addresses":["192.0.2.1"]}],"ports":[{"name":"http","port":8443}]}`, http.StatusCreated)
+	const missing = `MissingEndpoints endpointslices for service/extension in "default" have no addresses with port name "https"`
+	expect(missing)
+	patch(slices+"/e1", `{"endpoints":[{"addresses":["192.0.2.1"],"conditions":{"ready":false}}],
+		"ports":[{"name":"https","port":8443}]}`)
+	expect(missing)
+	patch(slices+"/e1", `{"endpoints":[{"addresses":["192.0.2.1"]}]}`)
+	// By cluster IP the endpoints are not used.
+	expect(`FailedDiscoveryCheck cannot route to service with ClusterIP "None"`)
+	status, header, body := fetch(t, c, http.MethodGet, s.URL()+extensionGroup, nil)
+	if status != http.StatusServiceUnavailable || body != "service unavailable\n" || header.Get("Warning") == "" {
+		t.Errorf("%d %s", status, body)
+	}
+}
