@@ -3,7 +3,10 @@
 package resource
 
 import (
+	"fmt"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
@@ -62,8 +65,39 @@ func Kinds(gates features.Gates) []*registry.Kind {
 	)
 	for _, k := range kinds {
 		for i := range k.Versions {
-			k.Versions[i].Disabled = !registry.ServedByDefault(k.Versions[i].Name)
+			v := &k.Versions[i]
+			v.Disabled = !registry.ServedByDefault(v.Name)
+			if v.Warning == "" {
+				v.Warning = deprecation(k, v)
+			}
 		}
 	}
 	return kinds
+}
+
+// deprecation returns the warning for requests in a version that is deprecated, "" for others. The types of the API
+// know when they are deprecated.
+func deprecation(k *registry.Kind, v *registry.Version) string {
+	t, ok := v.New().(interface {
+		APILifecycleDeprecated() (major, minor int)
+		APILifecycleRemoved() (major, minor int)
+	})
+	if !ok {
+		return ""
+	}
+	const major, minor = 1, 36 // the version of Kubernetes that is served
+	a, b := t.APILifecycleDeprecated()
+	if a == 0 || a > major || a == major && b > minor {
+		return ""
+	}
+	removedMajor, removedMinor := t.APILifecycleRemoved()
+	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+, unavailable in v%d.%d+",
+		k.GroupVersion(v), k.Name, a, b, removedMajor, removedMinor)
+	if r, ok := t.(interface {
+		APILifecycleReplacement() schema.GroupVersionKind
+	}); ok {
+		replacement := r.APILifecycleReplacement()
+		text += fmt.Sprintf("; use %s %s", replacement.GroupVersion(), replacement.Kind)
+	}
+	return text
 }
