@@ -22,6 +22,11 @@ var statusResets = map[schema.GroupResource][][]any{
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}: {{"spec"}, {"metadata"}},
 	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                         {{"spec"}, {"metadata"}},
 	{Group: "resource.k8s.io", Resource: "resourceclaims"}:                           {{"spec"}, {"metadata"}},
+	{Group: "resource.k8s.io", Resource: "devicetaintrules"}:                         {{"spec"}, {"metadata"}},
+	{Group: "resource.k8s.io", Resource: "resourcepoolstatusrequests"}:               {{"spec"}, {"metadata"}},
+	{Group: "scheduling.k8s.io", Resource: "podgroups"}:                              {{"spec"}, {"metadata"}},
+	{Group: "internal.apiserver.k8s.io", Resource: "storageversions"}:                {{"spec"}, {"metadata"}},
+	{Group: "storagemigration.k8s.io", Resource: "storageversionmigrations"}:         {{"spec"}, {"metadata"}},
 	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:           {{"spec"}, {"status", "conditions"}},
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/keelson-dev/keelson/admission/plugin/nodefeatures"
 	"github.com/keelson-dev/keelson/admission/plugin/noderestriction"
 	"github.com/keelson-dev/keelson/admission/plugin/ownerpermissions"
+	"github.com/keelson-dev/keelson/admission/plugin/podgroup"
 	"github.com/keelson-dev/keelson/admission/plugin/podnodeselector"
 	"github.com/keelson-dev/keelson/admission/plugin/podresize"
 	"github.com/keelson-dev/keelson/admission/plugin/podsecurity"
@@ -159,7 +160,9 @@ func admissionPlugins() []admissionPlugin {
 			return protection.Plugin()
 		})},
 		// The kinds of these are only served with the feature gates GenericWorkload and ClusterTrustBundle.
-		{name: "PodGroupProtection", make: plain(idle("PodGroupProtection"))},
+		{name: "PodGroupProtection", make: plain(func(*admissionOptions) admission.Plugin {
+			return protection.Groups()
+		})},
 		{name: "OwnerReferencesPermissionEnforcement", off: true, make: plain(func(o *admissionOptions) admission.Plugin {
 			return ownerpermissions.Plugin(o.authorizer, o.kinds)
 		})},
@@ -175,7 +178,9 @@ func admissionPlugins() []admissionPlugin {
 		{name: "CertificateSigning", make: plain(func(o *admissionOptions) admission.Plugin {
 			return certificates.Signing(o.authorizer)
 		})},
-		{name: "ClusterTrustBundleAttest", make: plain(idle("ClusterTrustBundleAttest"))},
+		{name: "ClusterTrustBundleAttest", make: plain(func(o *admissionOptions) admission.Plugin {
+			return certificates.Attest(o.authorizer)
+		})},
 		{name: "CertificateSubjectRestriction", make: plain(func(*admissionOptions) admission.Plugin {
 			return certificates.SubjectRestriction()
 		})},
@@ -185,7 +190,9 @@ func admissionPlugins() []admissionPlugin {
 		{name: "PodTopologyLabels", make: plain(func(o *admissionOptions) admission.Plugin {
 			return podtopologylabels.Plugin(o.registry)
 		})},
-		{name: "PodGroupWorkloadExists", make: plain(idle("PodGroupWorkloadExists"))},
+		{name: "PodGroupWorkloadExists", make: plain(func(o *admissionOptions) admission.Plugin {
+			return podgroup.Plugin(o.registry)
+		})},
 		{name: "NodeDeclaredFeatureValidator", make: plain(func(o *admissionOptions) admission.Plugin {
 			return nodefeatures.Plugin(o.registry)
 		})},

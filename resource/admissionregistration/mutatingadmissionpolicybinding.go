@@ -20,7 +20,7 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 		Versions: []registry.Version{
 			declare.Version("v1", defaultMutatingBinding),
 			declare.SameMessage[admissionv1beta1.MutatingAdmissionPolicyBinding]("v1beta1", defaultMutatingBinding),
-			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicyBinding]("v1alpha1", defaultMutatingBinding),
+			declare.SameMessage[admissionv1alpha1.MutatingAdmissionPolicyBinding]("v1alpha1", defaultAlphaBinding),
 		},
 		Storage: registry.Storage{
 			Version: "v1", Path: "mutatingadmissionpolicybindings", GroupVersion: group + "/v1beta1",
@@ -42,4 +42,12 @@ func mutatingAdmissionPolicyBinding() *registry.Kind {
 
 func defaultMutatingBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
 	defaultMatch(b.Spec.MatchResources)
+}
+
+// defaultAlphaBinding sets the defaults of v1alpha1, where an action for missing parameters has a default.
+func defaultAlphaBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
+	defaultMutatingBinding(b)
+	if r := b.Spec.ParamRef; r != nil {
+		declare.Pointer(&r.ParameterNotFoundAction, admissionv1.DenyAction)
+	}
 }

@@ -54,12 +54,16 @@ func storageVersion() *registry.Kind {
 				if c := v.Status.CommonEncodingVersion; c != nil {
 					common = *c
 				}
-				var servers []string
+				var list []string
 				for _, s := range v.Status.StorageVersions {
-					servers = append(servers, s.APIServerID+"="+s.EncodingVersion)
+					list = append(list, s.APIServerID+"="+s.EncodingVersion)
 				}
 				const most = 3
-				return []any{v.Name, common, declare.FirstOf(servers, most, ","), core.Age(v.CreationTimestamp)}
+				servers := core.Unset
+				if len(list) > 0 {
+					servers = declare.FirstOf(list, most, ",")
+				}
+				return []any{v.Name, common, servers, core.Age(v.CreationTimestamp)}
 			}),
 		}.Untyped(),
 	}

@@ -2,8 +2,8 @@ package core
 
 import (
 	"context"
-	"reflect"
 	"crypto/tls"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"

@@ -39,7 +39,7 @@ func resourcePoolStatusRequest() *registry.Kind {
 				return validatePoolRequest(ctx, &r.Spec, field.NewPath("spec"))
 			},
 			ValidateUpdate: func(_ context.Context, r, old *poolRequest) field.ErrorList {
-				return declare.Immutable(r.Spec, old.Spec, field.NewPath("spec"))
+				return declare.Unchanged(r.Spec, old.Spec, field.NewPath("spec"))
 			},
 			ValidateStatusUpdate: func(ctx context.Context, r, old *poolRequest) field.ErrorList {
 				path := field.NewPath("status")

@@ -25,7 +25,10 @@ func podGroup(gates features.Gates) *registry.Kind {
 		Versions: []registry.Version{declare.Version("v1alpha2", func(p *schedulingv1alpha2.PodGroup) {
 			declare.Pointer(&p.Spec.DisruptionMode, schedulingv1alpha2.DisruptionModePod)
 		})},
-		Storage:      registry.Storage{Version: "v1alpha2", Path: "podgroups"},
+		Storage: registry.Storage{
+			Version: "v1alpha2", Path: "podgroups",
+			DefaultOnRead: [][]int32{{2, 5}}, // spec.disruptionMode is dropped if its gate is off
+		},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*schedulingv1alpha2.PodGroup]{
@@ -118,7 +121,7 @@ func (g groupGates) validateGroupUpdate(s, old *schedulingv1alpha2.PodGroupSpec,
 		case f.gated:
 			errs = append(errs, field.Forbidden(path.Child(f.name), ""))
 		default:
-			errs = append(errs, declare.Immutable(f.value, f.old, path.Child(f.name))...)
+			errs = append(errs, declare.Unchanged(f.value, f.old, path.Child(f.name))...)
 		}
 	}
 	return errs

@@ -38,10 +38,13 @@ func workload(gates features.Gates) *registry.Kind {
 			},
 			ValidateUpdate: func(_ context.Context, w, old *schedulingv1alpha2.Workload) field.ErrorList {
 				path := field.NewPath("spec")
-				return append(
-					declare.Immutable(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef")),
-					declare.Immutable(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates, path.Child("podGroupTemplates"))...,
-				)
+				at := path.Child("podGroupTemplates")
+				errs := declare.Unchanged(w.Spec.ControllerRef, old.Spec.ControllerRef, path.Child("controllerRef"))
+				errs = append(errs, declare.Unchanged(w.Spec.PodGroupTemplates, old.Spec.PodGroupTemplates, at)...)
+				if len(w.Spec.PodGroupTemplates) == 0 && len(old.Spec.PodGroupTemplates) > 0 {
+					errs = append(errs, field.Required(at, ""))
+				}
+				return errs
 			},
 		}.Untyped(),
 		Table: registry.Table[*schedulingv1alpha2.Workload]{

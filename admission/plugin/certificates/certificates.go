@@ -24,10 +24,11 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-// resource is the resource of the plug-ins, podResource that of PodSigning.
+// resource is the resource of most plug-ins, bundleResource that of Attest and podResource that of PodSigning.
 var (
-	resource    = certificatesv1.Resource("certificatesigningrequests")
-	podResource = certificatesv1.Resource("podcertificaterequests")
+	resource       = certificatesv1.Resource("certificatesigningrequests")
+	bundleResource = certificatesv1.Resource("clustertrustbundles")
+	podResource    = certificatesv1.Resource("podcertificaterequests")
 )
 
 // Approval returns the plug-in that requires the verb "approve" on the signer of a request that is approved or denied.
@@ -41,6 +42,13 @@ func Approval(z authz.Authorizer) admission.Plugin {
 func Signing(z authz.Authorizer) admission.Plugin {
 	s := signerAuthorizer{z}
 	return admission.Plugin{Name: "CertificateSigning", Validate: s.checkSigning}
+}
+
+// Attest returns the plug-in that requires the verb "attest" on the signer of a ClusterTrustBundle that is created or
+// updated.
+func Attest(z authz.Authorizer) admission.Plugin {
+	s := signerAuthorizer{z}
+	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: s.checkAttest}
 }
 
 // PodSigning returns the rule that requires the verb "sign" on the signer of a PodCertificateRequest whose status
@@ -84,6 +92,29 @@ func (s signerAuthorizer) checkSigning(ctx context.Context, a *admission.Attribu
 		return a.Forbidden(fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName))
 	}
 	return nil
+}
+
+func (s signerAuthorizer) checkAttest(ctx context.Context, a *admission.Attributes) error {
+	if a.Resource != bundleResource || a.Operation != admission.Create && a.Operation != admission.Update {
+		return nil
+	}
+	bundle := a.Object.(*certificatesv1beta1.ClusterTrustBundle)
+	signer := bundle.Spec.SignerName // it cannot be changed
+	if old, ok := a.Old.(*certificatesv1beta1.ClusterTrustBundle); ok && onlyCollected(bundle, old) {
+		return nil
+	}
+	if signer == "" || s.allow(ctx, "attest", signer) {
+		return nil
+	}
+	return a.Forbidden(fmt.Errorf("user not permitted to attest for signerName %q", signer))
+}
+
+// onlyCollected returns whether nothing has changed but what the garbage collector changes.
+func onlyCollected(bundle, old *certificatesv1beta1.ClusterTrustBundle) bool {
+	same := bundle.DeepCopy()
+	same.OwnerReferences, same.Finalizers = old.OwnerReferences, old.Finalizers
+	same.ManagedFields = old.ManagedFields
+	return equality.Semantic.DeepEqual(same, old)
 }
 
 func (s signerAuthorizer) checkPodSigning(ctx context.Context, a *admission.Attributes) error {

@@ -139,6 +139,36 @@ func TestPodSigning(t *testing.T) {
 	}
 }
 
+// A bundle of a signer is what workloads trust.
+func TestAttest(t *testing.T) {
+	bundle := &certificatesv1beta1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{Name: "r"},
+		Spec:       certificatesv1beta1.ClusterTrustBundleSpec{SignerName: "example.com/serving", TrustBundle: "a"},
+	}
+	owned, changed, without := bundle.DeepCopy(), bundle.DeepCopy(), bundle.DeepCopy()
+	owned.OwnerReferences = []metav1.OwnerReference{{Name: "o"}}
+	changed.Spec.TrustBundle, without.Spec.SignerName = "b", ""
+	user := request.WithUser(t.Context(), &request.User{Name: "u"})
+	const refused = `clustertrustbundles.certificates.k8s.io "r" is forbidden: user not permitted to attest for ` +
+		`signerName "example.com/serving"`
+	for name, c := range map[string]struct {
+		permits permits
+		in      *admission.Attributes
+		want    string
+	}{
+		"create":                  {permits{"sign example.com/serving": nil}, admissiontest.Creation(bundleResource, bundle), refused},
+		"create, signer":          {permits{"attest example.com/serving": nil}, admissiontest.Creation(bundleResource, bundle), ""},
+		"create, domain":          {permits{"attest example.com/*": nil}, admissiontest.Creation(bundleResource, bundle), ""},
+		"create without a signer": {nil, admissiontest.Creation(bundleResource, without), ""},
+		"update":                  {nil, admissiontest.Change(bundleResource, changed, bundle), refused},
+		"garbage collection":      {nil, admissiontest.Change(bundleResource, owned, bundle), ""},
+	} {
+		if got := message(admission.NewChain(nil, Attest(c.permits)).Validate(user, c.in)); got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func message(err error) string {
 	if err == nil {
 		return ""

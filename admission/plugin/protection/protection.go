@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -25,13 +26,27 @@ func Plugin() admission.Plugin {
 	return admission.Plugin{Name: "StorageObjectInUseProtection", Mutate: mutate}
 }
 
-func mutate(_ context.Context, a *admission.Attributes) error {
-	finalizer, ok := finalizers[a.Resource]
-	if !ok || !a.Is(a.Resource, admission.Create) {
+// Groups returns the plug-in that protects pod groups in the same way (PodGroupProtection).
+func Groups() admission.Plugin {
+	groups := schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups").GroupResource()
+	return admission.Plugin{Name: "PodGroupProtection", Mutate: func(_ context.Context, a *admission.Attributes) error {
+		if a.Is(groups, admission.Create) {
+			protect(a, "scheduling.k8s.io/podgroup-protection")
+		}
 		return nil
+	}}
+}
+
+func mutate(_ context.Context, a *admission.Attributes) error {
+	if finalizer, ok := finalizers[a.Resource]; ok && a.Is(a.Resource, admission.Create) {
+		protect(a, finalizer)
 	}
+	return nil
+}
+
+// protect adds a finalizer to the new object.
+func protect(a *admission.Attributes, finalizer string) {
 	if have := a.Object.GetFinalizers(); !slices.Contains(have, finalizer) {
 		a.Object.SetFinalizers(append(have, finalizer))
 	}
-	return nil
 }
