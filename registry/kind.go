@@ -92,10 +92,11 @@ type Metadata struct {
 type MetaChecks int
 
 const (
-	MetaChanges  MetaChecks = iota // the update rules again
-	MetaWhole                      // the update rules and those for new objects
-	MetaNew                        // those for new objects
-	MetaNewTwice                   // those for new objects, twice
+	MetaChanges    MetaChecks = iota // the update rules again
+	MetaWhole                        // the update rules and those for new objects
+	MetaNew                          // those for new objects
+	MetaNewTwice                     // those for new objects, twice
+	MetaNewUnnamed                   // those for new objects, without the rule for names
 	MetaNothing
 )
 

@@ -1,12 +1,14 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/keelson-dev/keelson/cache"
@@ -100,14 +102,28 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 	return options, nil
 }
 
+// checkOptionsKind returns an error for a body that is no DeleteOptions.
+func checkOptionsKind(gvk schema.GroupVersionKind) error {
+	if gvk.Kind == "" || gvk.Kind == "DeleteOptions" {
+		return nil
+	}
+	if gvk.Version == "" && gvk.Group == "" {
+		gvk.Group, gvk.Version = metav1.GroupName, "v1"
+	}
+	if gvk.Kind == "Status" && gvk.Version == "v1" && (gvk.Group == "" || gvk.Group == metav1.GroupName) {
+		return errors.New("converting (v1.Status) to (v1.DeleteOptions): unknown conversion")
+	}
+	return scheme.NotRegistered(gvk)
+}
+
 func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOptions) error {
 	if media == scheme.Protobuf {
 		envelope, err := scheme.OpenBody(body)
 		if err != nil {
 			return err
 		}
-		if envelope.Kind != "" && envelope.Kind != "DeleteOptions" {
-			return scheme.NotRegistered(envelope.GroupVersionKind())
+		if err := checkOptionsKind(envelope.GroupVersionKind()); err != nil {
+			return err
 		}
 		return into.Unmarshal(envelope.Raw)
 	}
@@ -125,11 +141,8 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 	if err != nil {
 		return err
 	}
-	if gvk.Kind != "" && gvk.Kind != "DeleteOptions" {
-		if gvk.Version == "" && gvk.Group == "" {
-			gvk.Group, gvk.Version = metav1.GroupName, "v1"
-		}
-		return scheme.NotRegistered(gvk)
+	if err := checkOptionsKind(gvk); err != nil {
+		return err
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
 }

@@ -135,7 +135,8 @@ func putBuffer(b *[]byte) {
 func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
 	return h.formats.Response(r, s.endpoint(negotiate.Endpoint{
 		Transforms: true,
-		NoTable:    !s.Kind.HasVerb("list"), // questions
-		List:       info.Name == "" && r.Method == http.MethodGet,
+		// Questions have no table, nor has what is posted to a subresource.
+		NoTable: !s.Kind.HasVerb("list") || r.Method == http.MethodPost && info.Subresource != "",
+		List:    info.Name == "" && r.Method == http.MethodGet,
 	}))
 }

@@ -15,6 +15,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
@@ -175,6 +176,9 @@ var verbs = map[string]verbFunc{
 // verb finds what serves a request.
 func (b builtIn) verb(r *http.Request, info *request.Info) (verbFunc, error) {
 	s := b.s
+	if err := s.checkNamespace(info); err != nil {
+		return nil, err
+	}
 	if !s.scopeMatches(info) || !wellFormedPath(info) {
 		return nil, apierr.PathNotFound()
 	}
@@ -205,6 +209,25 @@ func wellFormedPath(info *request.Info) bool {
 		return info.Rest == ""
 	}
 	return !info.VerbInPath
+}
+
+// checkNamespace refuses an object in a namespace without a name (".../namespaces//pods/x"). Only lists and watches across
+// namespaces may have such a path.
+func (s *served) checkNamespace(info *request.Info) error {
+	if !s.Kind.Namespaced || !info.InNamespace || info.Namespace != "" || !wellFormedPath(info) {
+		return nil
+	}
+	if info.Subresource != "" && s.Kind.Subresource(info.Subresource) == nil {
+		return nil
+	}
+	switch {
+	case info.Name != "":
+		return kerrors.NewBadRequest("Namespace parameter required.")
+	case info.Verb == "create" && s.Kind.HasVerb("create"):
+		path := field.NewPath("metadata", "namespace")
+		return kerrors.NewInvalid(s.Kind.GroupKind(), "", field.ErrorList{field.Required(path, "")})
+	}
+	return nil
 }
 
 // scopeMatches says whether the path's form fits the resource's scope.

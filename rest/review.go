@@ -61,6 +61,11 @@ func (h *Handler) post(
 			status,
 		)
 	}
+	if o, ok := result.Answer.(metav1.ObjectMetaAccessor); ok && in.accepted.As == negotiate.PartialMetadata {
+		if meta, ok := o.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			return writePartial(w, r, http.StatusCreated, in.accepted, meta)
+		}
+	}
 	result.Answer.GetObjectKind().SetGroupVersionKind(gvk)
 	return writeTyped(
 		w, r, http.StatusCreated, in.accepted, wire.NewEnvelopeHead(gvk.GroupVersion().String(), gvk.Kind), result.Answer,

@@ -69,9 +69,7 @@ func (s *served) writeScale(
 		s.scaleTable(table, scale.Spec.Replicas)
 		return writeTyped(w, r, http.StatusOK, accepted, wire.EnvelopeHead{}, table)
 	case negotiate.PartialMetadata:
-		partial := partialScale(accepted, scale)
-		head := wire.NewEnvelopeHead(partial.APIVersion, partial.Kind)
-		return writeTyped(w, r, http.StatusOK, accepted, head, partial)
+		return writePartial(w, r, http.StatusOK, accepted, &scale.ObjectMeta)
 	case negotiate.PartialMetadataList:
 		return apierr.NotAcceptable(
 			"you requested PartialObjectMetadataList, but the requested object is not a list (*autoscaling.Scale)",
@@ -100,7 +98,7 @@ func newScaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscal
 	case includePolicy(metav1.IncludeObject):
 		row.Object.Object = scale
 	case includePolicy(metav1.IncludeMetadata):
-		row.Object.Object = partialScale(accepted, scale)
+		row.Object.Object = partialObject(accepted, &scale.ObjectMeta)
 	}
 	return &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/" + accepted.AsVersion},
@@ -110,9 +108,17 @@ func newScaleTable(r *http.Request, accepted negotiate.Accepted, scale *autoscal
 	}, nil
 }
 
-func partialScale(accepted negotiate.Accepted, scale *autoscalingv1.Scale) *metav1.PartialObjectMetadata {
+func partialObject(accepted negotiate.Accepted, meta *metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/" + accepted.AsVersion},
-		ObjectMeta: scale.ObjectMeta,
+		ObjectMeta: *meta,
 	}
+}
+
+// writePartial writes the metadata of an object that is not stored.
+func writePartial(
+	w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, meta *metav1.ObjectMeta,
+) error {
+	partial := partialObject(accepted, meta)
+	return writeTyped(w, r, code, accepted, wire.NewEnvelopeHead(partial.APIVersion, partial.Kind), partial)
 }

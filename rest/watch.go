@@ -173,7 +173,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	if err != nil {
 		return 0, err
 	}
-	if o.SendInitialEvents != nil && *o.SendInitialEvents && st.bookmarks {
+	if st.bookmarks {
 		if b, err = st.appendBookmark(ctx, b, view.Revision(), true); err != nil {
 			return 0, err
 		}

@@ -22,6 +22,9 @@ const optimisticLock = "the object has been modified; please apply your changes 
 // check holds the preconditions of the request against the current object.
 func (a *attempt) check(ctx context.Context) error {
 	switch {
+	case a.found == nil && a.verb == Apply && a.obj.GetUID() != "":
+		return kerrors.NewConflict(a.Target.GroupResource(), a.Name, fmt.Errorf(
+			"uid mismatch: the provided object specified uid %s, and no existing object was found", a.obj.GetUID()))
 	case a.found == nil:
 		return nil // an update that makes a missing object
 	case a.verb == Delete:
@@ -55,8 +58,8 @@ func (a *attempt) checkVersion() error {
 }
 
 // UIDMismatch answers an update through a Scale that names another object than the current one.
-func (c *Current) UIDMismatch(want types.UID) error {
-	return uidMismatch(c.target.Kind.GroupResource(), c, want, false)
+func (c *Current) UIDMismatch(want types.UID, dryRun bool) error {
+	return uidMismatch(c.target.Kind.GroupResource(), c, want, dryRun)
 }
 
 // uidMismatch words a failed precondition as kube-apiserver's storage layer does: the key that it names has the prefix of

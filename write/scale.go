@@ -202,7 +202,7 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 	switch {
 	case scale.UID == "" || scale.UID == obj.GetUID():
 	case w.Replaces:
-		return c.UIDMismatch(scale.UID)
+		return c.UIDMismatch(scale.UID, w.o.DryRun)
 	case !tree:
 		gr := schema.GroupResource{Group: w.t.GVR.Group, Resource: w.t.GVR.Resource + "/scale"}
 		return kerrors.NewConflict(gr, name, fmt.Errorf( //nolint:staticcheck // kube-apiserver's words

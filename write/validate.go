@@ -95,6 +95,11 @@ func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
 	if own := a.Target.Metadata().ValidateName; own != nil {
 		validate = own
 	}
+	return a.validateMetaBy(validate, obj)
+}
+
+// validateMetaBy validates the metadata of an object with a rule for its name.
+func (a *attempt) validateMetaBy(validate validation.ValidateNameFunc, obj registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), a.Target.Kind.Namespaced, validate, path)
 	return append(errs, a.validateFinalizers(obj, path)...)
@@ -167,15 +172,18 @@ func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	if checks == registry.MetaNothing || !a.rightType(obj) {
 		return errs
 	}
-	if checks != registry.MetaNew && checks != registry.MetaNewTwice {
+	if checks == registry.MetaChanges || checks == registry.MetaWhole {
 		errs = append(errs, kept...)
 		errs = append(errs, a.validateFinalizers(obj, path)...)
 	}
-	if checks != registry.MetaChanges {
+	switch checks {
+	case registry.MetaWhole, registry.MetaNew:
 		errs = append(errs, a.validateMeta(obj)...)
-	}
-	if checks == registry.MetaNewTwice {
+	case registry.MetaNewTwice:
 		errs = append(errs, a.validateMeta(obj)...)
+		errs = append(errs, a.validateMeta(obj)...)
+	case registry.MetaNewUnnamed:
+		errs = append(errs, a.validateMetaBy(apipath.ValidatePathSegmentName, obj)...)
 	}
 	return errs
 }

@@ -8,7 +8,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -172,31 +171,31 @@ func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Me
 func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
 	switch {
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
-		current := &autoscalingv2.MetricValueStatus{}
+		var current *autoscalingv2.MetricValueStatus
 		if status.External != nil {
 			current = &status.External.Current
 		}
 		return formatValue(&spec.External.Target, current)
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
-		current := &autoscalingv2.MetricValueStatus{}
+		var current *autoscalingv2.MetricValueStatus
 		if status.Object != nil {
 			current = &status.Object.Current
 		}
 		return formatValue(&spec.Object.Target, current)
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
-		var current *resource.Quantity
+		var current *autoscalingv2.MetricValueStatus
 		if status.Pods != nil {
-			current = status.Pods.Current.AverageValue
+			current = &status.Pods.Current
 		}
-		return formatQuantity(current) + "/" + formatQuantity(spec.Pods.Target.AverageValue)
+		return currentAverage(current) + "/" + spec.Pods.Target.AverageValue.String()
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		current := &autoscalingv2.MetricValueStatus{}
+		var current *autoscalingv2.MetricValueStatus
 		if status.Resource != nil {
 			current = &status.Resource.Current
 		}
 		return formatResource(spec.Resource.Name, &spec.Resource.Target, current)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		current := &autoscalingv2.MetricValueStatus{}
+		var current *autoscalingv2.MetricValueStatus
 		if status.ContainerResource != nil {
 			current = &status.ContainerResource.Current
 		}
@@ -205,18 +204,34 @@ func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 	return "<unknown type>"
 }
 
+// formatValue returns the current value of a metric and its target; current is nil if the status has none. Like
+// kube-apiserver, it shows a quantity that is missing as <nil>.
 func formatValue(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
-		return formatQuantity(current.AverageValue) + "/" + formatQuantity(target.AverageValue) + " (avg)"
+		return currentAverage(current) + "/" + target.AverageValue.String() + " (avg)"
 	}
-	return formatQuantity(current.Value) + "/" + formatQuantity(target.Value)
+	if current == nil {
+		return core.Unknown + "/" + target.Value.String()
+	}
+	return current.Value.String() + "/" + target.Value.String()
+}
+
+func currentAverage(current *autoscalingv2.MetricValueStatus) string {
+	if current == nil {
+		return core.Unknown
+	}
+	return current.AverageValue.String()
 }
 
 func formatResource(
 	name corev1.ResourceName, target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus,
 ) string {
 	if target.AverageValue != nil {
-		return fmt.Sprintf("%s: %s/%s", name, formatQuantity(current.AverageValue), formatQuantity(target.AverageValue))
+		return fmt.Sprintf("%s: %s/%s", name, currentAverage(current), target.AverageValue.String())
+	}
+	var used *int32
+	if current != nil {
+		used = current.AverageUtilization
 	}
 	percent := func(n *int32, none string) string {
 		if n == nil {
@@ -224,13 +239,6 @@ func formatResource(
 		}
 		return fmt.Sprintf("%d%%", *n)
 	}
-	return fmt.Sprintf("%s: %s/%s", name, percent(current.AverageUtilization, core.Unknown),
+	return fmt.Sprintf("%s: %s/%s", name, percent(used, core.Unknown),
 		percent(target.AverageUtilization, "<auto>"))
-}
-
-func formatQuantity(q *resource.Quantity) string {
-	if q == nil {
-		return core.Unknown
-	}
-	return q.String()
 }

@@ -58,7 +58,7 @@ func bind(ctx context.Context, a registry.Access, req registry.CreateRequest) (r
 		return nil, err
 	}
 	_, err := a.Update(ctx, corev1.Resource("pods"), req.Namespace, name, req.DryRun, func(obj registry.Object) error {
-		return assign(obj.(*corev1.Pod), b)
+		return assign(obj.(*corev1.Pod), b, req.DryRun)
 	})
 	return nil, err
 }
@@ -74,8 +74,8 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	return errs
 }
 
-func assign(p *corev1.Pod, b *corev1.Binding) error {
-	if err := bindingPreconditions(p, b); err != nil {
+func assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
+	if err := bindingPreconditions(p, b, dryRun); err != nil {
 		return err
 	}
 	problem := ""
@@ -99,8 +99,8 @@ func assign(p *corev1.Pod, b *corev1.Binding) error {
 }
 
 // bindingPreconditions returns an error unless the pod has the UID and the resourceVersion of
-// the Binding, if the Binding has any.
-func bindingPreconditions(p *corev1.Pod, b *corev1.Binding) error {
+// the Binding, if the Binding has any. As in kube-apiserver, the key in the error of a dry run has no prefix.
+func bindingPreconditions(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
 	var problem string
 	switch {
 	case b.UID != "" && b.UID != p.UID:
@@ -111,9 +111,13 @@ func bindingPreconditions(p *corev1.Pod, b *corev1.Binding) error {
 	default:
 		return nil
 	}
+	prefix := "/registry"
+	if dryRun {
+		prefix = ""
+	}
 	return apierrors.NewConflict(corev1.Resource("pods"), p.Name, fmt.Errorf(
-		"StorageError: invalid object, Code: 4, Key: /registry/pods/%s/%s, ResourceVersion: 0, "+
-			"AdditionalErrorMsg: %s", p.Namespace, p.Name, problem))
+		"StorageError: invalid object, Code: 4, Key: %s/pods/%s/%s, ResourceVersion: 0, "+
+			"AdditionalErrorMsg: %s", prefix, p.Namespace, p.Name, problem))
 }
 
 func mergeMap(m *map[string]string, more map[string]string) {

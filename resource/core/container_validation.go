@@ -594,9 +594,11 @@ func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field
 	} else {
 		errs = append(errs, noBacksteps(path.Child("path"), r.Path)...)
 	}
-	if source := p.volumes[r.VolumeName]; source == nil {
+	// Unlike a mount, a reference finds volumes that are invalid.
+	named := func(v corev1.Volume) bool { return v.Name == r.VolumeName }
+	if i := slices.IndexFunc(p.spec.Volumes, named); i < 0 {
 		errs = append(errs, field.NotFound(path.Child("volumeName"), r.VolumeName))
-	} else if source.EmptyDir == nil {
+	} else if p.spec.Volumes[i].EmptyDir == nil {
 		errs = append(errs,
 			field.Invalid(path.Child("volumeName"), r.VolumeName, "referenced volume must be of type emptyDir"))
 	}

@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -256,24 +255,25 @@ func updatePodGeneration(p, old *corev1.Pod) {
 func prepareResize(_ context.Context, obj, old registry.Object) {
 	p := obj.(*corev1.Pod)
 	before, wanted := old.(*corev1.Pod), p.Spec
-	if !sameNames(wanted.Containers, before.Spec.Containers) ||
-		!sameNames(wanted.InitContainers, before.Spec.InitContainers) {
+	if len(wanted.Containers) != len(before.Spec.Containers) ||
+		len(wanted.InitContainers) != len(before.Spec.InitContainers) {
 		return // validation refuses the pod
 	}
 	resetPod(p, before)
 	p.Spec.Resources = wanted.Resources
-	resize(p.Spec.Containers, wanted.Containers)
-	resize(p.Spec.InitContainers, wanted.InitContainers)
+	p.Spec.Containers = resized(p.Spec.Containers, wanted.Containers)
+	p.Spec.InitContainers = resized(p.Spec.InitContainers, wanted.InitContainers)
 	updatePodGeneration(p, before)
 }
 
-func sameNames(a, b []corev1.Container) bool {
-	return slices.EqualFunc(a, b, func(a, b corev1.Container) bool { return a.Name == b.Name })
-}
-
-// resize gives the containers the resources and policies of wanted, which has the same containers.
-func resize(containers, wanted []corev1.Container) {
-	for i := range containers {
-		containers[i].Resources, containers[i].ResizePolicy = wanted[i].Resources, wanted[i].ResizePolicy
+// resized returns the containers with the resources and policies of wanted, which has as many. It returns wanted if a
+// container has another name: validation refuses that.
+func resized(have, wanted []corev1.Container) []corev1.Container {
+	for i := range have {
+		if have[i].Name != wanted[i].Name {
+			return wanted
+		}
+		have[i].Resources, have[i].ResizePolicy = wanted[i].Resources, wanted[i].ResizePolicy
 	}
+	return have
 }

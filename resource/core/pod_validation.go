@@ -26,6 +26,7 @@ const (
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validatePodSpec(&p.Spec, p.Name, true, path)
+	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	errs = append(errs, validateRequiredNodeValues(&p.Spec, path)...)
 	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateAppArmorMatch(p.Annotations, &p.Spec, path)...)
@@ -40,10 +41,31 @@ func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	return errs
 }
 
+// validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
+func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
+	if s.ServiceAccountName != "" {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range s.Volumes {
+		if s.Volumes[i].Projected == nil {
+			continue
+		}
+		for j, source := range s.Volumes[i].Projected.Sources {
+			if source.ServiceAccountToken != nil {
+				at := path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken")
+				errs = append(errs, field.Forbidden(at, "must not be specified when serviceAccountName is not set"))
+			}
+		}
+	}
+	return errs
+}
+
 // validatePodUpdate validates an update of a pod.
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	whole := validatePodSpec(&p.Spec, p.Name, true, path)
+	whole = append(whole, validateTokenSources(&p.Spec, path.Child("volumes"))...)
 	if len(validateRequiredNodeValues(&old.Spec, path)) == 0 { // otherwise the pod is older than the rule
 		whole = append(whole, validateRequiredNodeValues(&p.Spec, path)...)
 	}
@@ -67,14 +89,10 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 		return append(errs, field.Forbidden(path.Child("initContainers"), noAddRemove))
 	}
 	errs = append(errs, validateImages(p.Spec.InitContainers, path.Child("initContainers"))...)
-	found := len(errs)
 	errs = append(errs, validateDeadlineUpdate(p, old, path.Child("activeDeadlineSeconds"))...)
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs,
 		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
-	if len(errs) > found {
-		return errs
-	}
 	same := p.Spec.DeepCopy()
 	for i := range same.Containers {
 		same.Containers[i].Image = old.Spec.Containers[i].Image
@@ -272,6 +290,8 @@ func validateResize(_ context.Context, obj, old registry.Object) field.ErrorList
 	p, before := obj.(*corev1.Pod), old.(*corev1.Pod)
 	path := field.NewPath("spec")
 	errs := append(validatePodSpec(&p.Spec, p.Name, true, path), validateMirrorPod(p)...)
+	errs = append(errs, validateTokenSources(&p.Spec, path.Child("volumes"))...)
+	errs = append(errs, validateAppArmorAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))...)
 	if isMirrorPod(before) {
 		return append(errs, staticPodForbidden("static pods cannot be resized"))
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 	"github.com/keelson-dev/keelson/scheme/names"
 )
 
@@ -111,11 +112,11 @@ func warnReplicationController(_ context.Context, c, old *corev1.ReplicationCont
 	if c.Spec.Template == nil || old != nil && old.Generation == c.Generation {
 		return nil
 	}
-	template := c.Spec.Template
+	path := field.NewPath("spec", "template")
 	if old != nil {
-		template = old.Spec.Template // kube-apiserver warns about the template before the update
+		return PodTemplateWarnings(path, old.Spec.Template, nil) // kube-apiserver warns about the template before the update
 	}
-	return PodTemplateWarnings(field.NewPath("spec", "template"), template, nil)
+	return append(declare.PodNameWarnings(c.Name), PodTemplateWarnings(path, c.Spec.Template, nil)...)
 }
 
 func replicationControllerCells(c *corev1.ReplicationController) ([]any, []metav1.TableRowCondition) {

@@ -81,7 +81,7 @@ func validateHugePages(name corev1.ResourceName, q resource.Quantity, path *fiel
 
 func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	whole, parts := sets.New[string](), sets.New[string]()
+	seen := sets.New[string]() // names of claims, and of requests as claim/request
 	for i, c := range used {
 		at := path.Index(i)
 		if c.Name == "" {
@@ -93,13 +93,18 @@ func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], pa
 			key += "/" + c.Request
 			errs = append(errs, validateDNSLabel(at.Child("request"), c.Request)...)
 		}
-		if parts.Has(key) || whole.Has(c.Name) {
+		switch {
+		case seen.Has(key):
 			errs = append(errs, field.Duplicate(at, key))
-		} else {
-			parts.Insert(key)
-			if c.Request == "" {
-				whole.Insert(c.Name)
+		case seen.Has(c.Name):
+			errs = append(errs, field.Duplicate(at, c.Name))
+		default:
+			for other := range seen {
+				if c.Request == "" && strings.HasPrefix(other, c.Name+"/") {
+					errs = append(errs, field.Duplicate(at, c.Name))
+				}
 			}
+			seen.Insert(key)
 		}
 		if !claims.Has(c.Name) {
 			err := field.NotFound(at, c.Name)

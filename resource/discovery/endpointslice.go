@@ -36,7 +36,7 @@ func endpointSlice() *registry.Kind {
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "endpointslices"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
-		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNewUnnamed},
 		Strategy: registry.Strategy[*discoveryv1.EndpointSlice]{
 			// The generation is set here, because the comparison uses the slice as the client
 			// has sent it, before the deprecated topology is removed.

@@ -2,7 +2,6 @@ package networking
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -244,8 +243,9 @@ func validateHost(host string, path *field.Path) field.ErrorList {
 	if host == "" {
 		return nil
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return field.ErrorList{field.Invalid(path, host, "must be a DNS name, not an IP address")}
+	if netutils.ParseIPSloppy(host) != nil {
+		errs := field.ErrorList{field.Invalid(path, host, "must be a DNS name, not an IP address")}
+		return append(errs, invalid(path, host, validation.IsDNS1123Subdomain(host))...)
 	}
 	if strings.Contains(host, "*") {
 		return invalid(path, host, validation.IsWildcardDNS1123Subdomain(host))

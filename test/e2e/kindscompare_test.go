@@ -604,6 +604,8 @@ var (
 	clusterIP = regexp.MustCompile(`\b10\.0\.[0-9]{1,3}\.[0-9]{1,3}\b`)
 	// tokenVolume is the name of the volume with the token of a service account.
 	tokenVolume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
+	// anyNodePort is a node port that the server may have chosen.
+	anyNodePort = regexp.MustCompile(`\b(3[01][0-9]{3}|32[0-7][0-9]{2})\b`)
 	// versionText is a resourceVersion in an object that a message quotes.
 	versionText = regexp.MustCompile(`resourceVersion\\*":\\*"[0-9]+`)
 )
@@ -637,6 +639,7 @@ func withoutChance(v any) any {
 			return "<time>"
 		})
 		v = tokenVolume.ReplaceAllString(versionText.ReplaceAllString(v, "<version>"), "<volume>")
+		v = anyNodePort.ReplaceAllString(v, "<port>")
 		return clusterIP.ReplaceAllString(anyUID.ReplaceAllString(v, "<uid>"), "<ip>")
 	}
 	return v
