@@ -330,6 +330,15 @@ func TestProxiesForward(t *testing.T) {
 			t.Errorf("%s: connected to %s", request, d)
 		}
 	}
+	// An endpoint is chosen at random; one that is no pod's must never be.
+	for range 30 {
+		if a := call(t, c.http, "GET", c.path("services/web:http/proxy/")); a.status != 200 {
+			t.Errorf("service: %d %s", a.status, a.body)
+		}
+	}
+	if d := c.dials(); slices.Contains(d, "10.8.0.9:8080") {
+		t.Errorf("service: connected to %s", d)
+	}
 	once := &http.Client{Transport: c.http.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
@@ -985,5 +994,86 @@ func TestConnectionsAreAdmitted(t *testing.T) {
 	h.requests("/judge")
 	if a := call(t, c.http, "GET", c.path("pods/running/log")); a.status != 200 || len(h.requests("/judge")) != 0 {
 		t.Errorf("a log was judged: %d", a.status)
+	}
+}
+
+// TestPoliciesJudgeConnections refuses a command by a ValidatingAdmissionPolicy.
+func TestPoliciesJudgeConnections(t *testing.T) {
+	c := startCluster(t, nil)
+	const group = "/apis/admissionregistration.k8s.io/v1/"
+	for path, object := range map[string]string{
+		"validatingadmissionpolicies": `{"kind":"ValidatingAdmissionPolicy","apiVersion":"admissionregistration.k8s.io/v1",
+			"metadata":{"name":"no-shell"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],
+			"operations":["CONNECT"],"resources":["pods/exec"]}]},
+			"validations":[{"expression":"object.command[0] != 'sh'","message":"no shells"},
+				{"expression":"request.operation == 'CONNECT' && object.kind == 'PodExecOptions' && oldObject == null"}]}}`,
+		"validatingadmissionpolicybindings": `{"kind":"ValidatingAdmissionPolicyBinding",
+			"apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"no-shell"},
+			"spec":{"policyName":"no-shell","validationActions":["Deny"]}}`,
+	} {
+		if a := sendJSON(t, c.http, "POST", c.URL()+group+path, object); a.status != 201 {
+			t.Fatal(a.body)
+		}
+	}
+	for query, want := range map[string]string{
+		"command=sh&command=-c": `pods "running" is forbidden: ValidatingAdmissionPolicy 'no-shell' with binding 'no-shell' ` +
+			`denied request: no shells`,
+		"command=ls": "Upgrade request required",
+	} {
+		if a := call(t, c.http, "POST", c.path("pods/running/exec?"+query)); a.message() != want {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+}
+
+// TestConnectionsEndWithTheServer stops the server while a command runs, which also writes the audit events.
+func TestConnectionsEndWithTheServer(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "audit.log")
+	c := startCluster(t, func(config *Config) {
+		policy := filepath.Join(t.TempDir(), "policy.yaml")
+		if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n  resources:\n"+
+			"  - group: ''\n    resources: [pods/exec]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config.Audit.PolicyFile, config.Audit.Log.Path = policy, log
+	})
+	ended := make(chan struct{})
+	c.on(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
+			t.Error(err)
+			return
+		}
+		conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, httpstream.NoOpNewStreamHandler)
+		<-conn.CloseChan()
+		close(ended)
+	})
+	client, response := c.spdyClient("pods/running/exec?command=sleep&stdout=1")
+	if client == nil {
+		t.Fatal(response.Status)
+	}
+	stop(t, c.Server)
+	select {
+	case <-ended:
+	case <-time.After(connectionWait):
+		t.Error("the connection to the kubelet is open although the server has stopped")
+	}
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stages []string
+	for line := range strings.Lines(string(content)) {
+		var e struct {
+			Stage, Verb    string
+			ResponseStatus struct{ Code int }
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		stages = append(stages, fmt.Sprintf("%s %s %d", e.Stage, e.Verb, e.ResponseStatus.Code))
+	}
+	want := []string{"RequestReceived create 0", "ResponseStarted create 101", "ResponseComplete create 101"}
+	if !slices.Equal(stages, want) {
+		t.Errorf("audit events: %q, want %q", stages, want)
 	}
 }
