@@ -21,6 +21,35 @@ const (
 	PodCertificateRequest  = "PodCertificateRequest"
 	StorageVersionMigrator = "StorageVersionMigrator"
 
+	// The gates of fields.
+	ClusterTrustBundleProjection            = "ClusterTrustBundleProjection"
+	ContainerRestartRules                   = "ContainerRestartRules"
+	ContainerStopSignals                    = "ContainerStopSignals"
+	CoordinatedLeaderElection               = "CoordinatedLeaderElection"
+	CrossNamespaceVolumeDataSource          = "CrossNamespaceVolumeDataSource"
+	DRAConsumableCapacity                   = "DRAConsumableCapacity"
+	DRADeviceBindingConditions              = "DRADeviceBindingConditions"
+	DRADeviceTaints                         = "DRADeviceTaints"
+	DRAExtendedResource                     = "DRAExtendedResource"
+	DRAListTypeAttributes                   = "DRAListTypeAttributes"
+	DRANodeAllocatableResources             = "DRANodeAllocatableResources"
+	DRAPartitionableDevices                 = "DRAPartitionableDevices"
+	DRAResourceClaimDeviceStatus            = "DRAResourceClaimDeviceStatus"
+	DeploymentReplicaSetTerminatingReplicas = "DeploymentReplicaSetTerminatingReplicas"
+	EnvFiles                                = "EnvFiles"
+	HPAConfigurableTolerance                = "HPAConfigurableTolerance"
+	HPAScaleToZero                          = "HPAScaleToZero"
+	HostnameOverride                        = "HostnameOverride"
+	ImageVolumeWithDigest                   = "ImageVolumeWithDigest"
+	InPlacePodLevelResourcesVerticalScaling = "InPlacePodLevelResourcesVerticalScaling"
+	MatchLabelKeysInPodTopologySpread       = "MatchLabelKeysInPodTopologySpread"
+	MaxUnavailableStatefulSet               = "MaxUnavailableStatefulSet"
+	NodeDeclaredFeatures                    = "NodeDeclaredFeatures"
+	PodLevelResources                       = "PodLevelResources"
+	ResourceHealthStatus                    = "ResourceHealthStatus"
+	ResourceHealthStatusMessage             = "ResourceHealthStatusMessage"
+	VolumeLimitScaling                      = "VolumeLimitScaling"
+
 	// The gates of fields of pod groups.
 	DRAWorkloadResourceClaims       = "DRAWorkloadResourceClaims"
 	TopologyAwareWorkloadScheduling = "TopologyAwareWorkloadScheduling"
@@ -60,9 +89,16 @@ const (
 // implemented returns the gates that have an effect.
 func implemented() []string {
 	return []string{
-		allAlpha, allBeta, CBORServingAndStorage,
-		ClusterTrustBundle, GenericWorkload, PodCertificateRequest, StorageVersionMigrator,
-		DRAWorkloadResourceClaims, TopologyAwareWorkloadScheduling, WorkloadAwarePreemption,
+		allAlpha, allBeta, CBORServingAndStorage, ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
+		StorageVersionMigrator, ClusterTrustBundleProjection, ContainerRestartRules, ContainerStopSignals,
+		CoordinatedLeaderElection, CrossNamespaceVolumeDataSource, DRAConsumableCapacity,
+		DRADeviceBindingConditions, DRADeviceTaints, DRAExtendedResource, DRAListTypeAttributes,
+		DRANodeAllocatableResources, DRAPartitionableDevices, DRAResourceClaimDeviceStatus,
+		DeploymentReplicaSetTerminatingReplicas, EnvFiles, HPAConfigurableTolerance, HPAScaleToZero,
+		HostnameOverride, ImageVolumeWithDigest, InPlacePodLevelResourcesVerticalScaling,
+		MatchLabelKeysInPodTopologySpread, MaxUnavailableStatefulSet, NodeDeclaredFeatures, PodLevelResources,
+		ResourceHealthStatus, ResourceHealthStatusMessage, VolumeLimitScaling, DRAWorkloadResourceClaims,
+		TopologyAwareWorkloadScheduling, WorkloadAwarePreemption,
 	}
 }
 

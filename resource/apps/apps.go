@@ -4,15 +4,21 @@ package apps
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 const group = "apps"
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind {
-	return []*registry.Kind{controllerRevision(), daemonSet(), deployment(), replicaSet(), statefulSet()}
+func Kinds(gates features.Gates) []*registry.Kind {
+	inPods := core.NewPodGates(gates)
+	return []*registry.Kind{
+		controllerRevision(), daemonSet(inPods), deployment(inPods, gates), replicaSet(inPods, gates),
+		statefulSet(inPods, gates),
+	}
 }
 
 // templateColumns returns the columns about the containers of a pod template.

@@ -3,7 +3,8 @@ package apps
 import (
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/resource/internal/kindtest"
 )
 
-func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(), kindtest.Options{}) }
+func TestKinds(t *testing.T) { kindtest.Run(t, Kinds(features.Gates{}), kindtest.Options{}) }

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func daemonSet() *registry.Kind {
+func daemonSet(gates core.PodGates) *registry.Kind {
 	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
 		core.NameColumn,
@@ -49,11 +49,11 @@ func daemonSet() *registry.Kind {
 			Status:     func(d *appsv1.DaemonSet) any { return &d.Status },
 			Generation: true,
 			PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
-				core.DropDisabledPodFields(&d.Spec.Template.Spec, nil)
+				gates.DropNew(&d.Spec.Template.Spec)
 				setTemplateGeneration(d, max(templateGeneration(d), 1))
 			},
 			PrepareUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) {
-				core.DropDisabledPodFields(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+				gates.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 				generation := templateGeneration(old)
 				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
 					generation++

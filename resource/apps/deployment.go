@@ -10,12 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func deployment() *registry.Kind {
+func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.DeploymentReplicaSetTerminatingReplicas,
+		func(d *appsv1.Deployment) bool { return d.Status.TerminatingReplicas != nil },
+		func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = nil }))
 	status := appsv1.DeploymentStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
 		core.NameColumn,
@@ -49,15 +53,18 @@ func deployment() *registry.Kind {
 			GenerationOf: func(d *appsv1.Deployment) any {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
-			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+			PrepareStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+				d.Labels = old.Labels
+				disabled.Drop(d, old)
+			},
 			Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
 				return validateDeployment(d)
 			},
 			PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
-				core.DropDisabledPodFields(&d.Spec.Template.Spec, nil)
+				inPods.DropNew(&d.Spec.Template.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
-				core.DropDisabledPodFields(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
+				inPods.Drop(&d.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
 			ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 				return validateDeploymentStatus(d, old)

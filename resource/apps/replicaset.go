@@ -7,12 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func replicaSet() *registry.Kind {
+func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.DeploymentReplicaSetTerminatingReplicas,
+		func(r *appsv1.ReplicaSet) bool { return r.Status.TerminatingReplicas != nil },
+		func(r *appsv1.ReplicaSet) { r.Status.TerminatingReplicas = nil }))
 	spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
 	columns := []metav1.TableColumnDefinition{
 		core.NameColumn,
@@ -41,15 +45,16 @@ func replicaSet() *registry.Kind {
 			declare.Status(),
 		},
 		Strategy: registry.Strategy[*appsv1.ReplicaSet]{
-			Spec:       func(r *appsv1.ReplicaSet) any { return &r.Spec },
-			Status:     func(r *appsv1.ReplicaSet) any { return &r.Status },
-			Generation: true,
-			Validate:   func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
+			Spec:                func(r *appsv1.ReplicaSet) any { return &r.Spec },
+			Status:              func(r *appsv1.ReplicaSet) any { return &r.Status },
+			Generation:          true,
+			Validate:            func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList { return validateReplicaSet(r) },
+			PrepareStatusUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) { disabled.Drop(r, old) },
 			PrepareCreate: func(_ context.Context, r *appsv1.ReplicaSet) {
-				core.DropDisabledPodFields(&r.Spec.Template.Spec, nil)
+				inPods.DropNew(&r.Spec.Template.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) {
-				core.DropDisabledPodFields(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
+				inPods.Drop(&r.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
 			ValidateStatusUpdate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
 				return validateReplicaSetStatus(r)

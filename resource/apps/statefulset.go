@@ -11,12 +11,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func statefulSet() *registry.Kind {
+func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.MaxUnavailableStatefulSet,
+		func(s *appsv1.StatefulSet) bool {
+			u := s.Spec.UpdateStrategy.RollingUpdate
+			return u != nil && u.MaxUnavailable != nil
+		},
+		func(s *appsv1.StatefulSet) {
+			if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil {
+				u.MaxUnavailable = nil
+			}
+		}))
 	columns := []metav1.TableColumnDefinition{
 		core.NameColumn,
 		declare.Column("Ready", "string", "Number of the pod with ready state"),
@@ -47,17 +58,12 @@ func statefulSet() *registry.Kind {
 			Status:     func(s *appsv1.StatefulSet) any { return &s.Status },
 			Generation: true,
 			PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
-				core.DropDisabledPodFields(&s.Spec.Template.Spec, nil)
-				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil {
-					u.MaxUnavailable = nil
-				}
+				inPods.DropNew(&s.Spec.Template.Spec)
+				disabled.DropNew(s)
 			},
 			PrepareUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) {
-				core.DropDisabledPodFields(&s.Spec.Template.Spec, &old.Spec.Template.Spec)
-				before := old.Spec.UpdateStrategy.RollingUpdate
-				if u := s.Spec.UpdateStrategy.RollingUpdate; u != nil && (before == nil || before.MaxUnavailable == nil) {
-					u.MaxUnavailable = nil
-				}
+				inPods.Drop(&s.Spec.Template.Spec, &old.Spec.Template.Spec)
+				disabled.Drop(s, old)
 			},
 			Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
 				return append(validateStatefulSet(s), validateImmutableFields(s)...)

@@ -1,9 +1,14 @@
 // Package autoscaling declares the kinds of the autoscaling API group.
 package autoscaling
 
-import "github.com/keelson-dev/keelson/registry"
+import (
+	"github.com/keelson-dev/keelson/features"
+	"github.com/keelson-dev/keelson/registry"
+)
 
 const group = "autoscaling"
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind { return []*registry.Kind{horizontalPodAutoscaler()} }
+func Kinds(gates features.Gates) []*registry.Kind {
+	return []*registry.Kind{horizontalPodAutoscaler(gates)}
+}

@@ -3,6 +3,7 @@ package autoscaling
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -11,12 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func horizontalPodAutoscaler() *registry.Kind {
+func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
+	toZero := gates.Enabled(features.HPAScaleToZero)
+	disabled := declare.DisabledOf(gates, declare.Part(features.HPAConfigurableTolerance, usesTolerance, dropTolerance))
 	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(),
 		autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
 	v1 := declare.Version[autoscalingv1.HorizontalPodAutoscaler]("v1", defaultV1)
@@ -35,13 +39,17 @@ func horizontalPodAutoscaler() *registry.Kind {
 		Requests:     registry.Requests{UnconditionalUpdate: true},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*autoscalingv2.HorizontalPodAutoscaler]{
-			Spec:   func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
-			Status: func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
+			Spec:          func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Spec },
+			Status:        func(h *autoscalingv2.HorizontalPodAutoscaler) any { return &h.Status },
+			PrepareCreate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) { disabled.DropNew(h) },
+			PrepareUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) {
+				disabled.Drop(h, old)
+			},
 			Validate: func(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-				return validateAutoscaler(h)
+				return validateAutoscaler(h, toZero)
 			},
 			ValidateUpdate: func(_ context.Context, h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-				return validateAutoscalerUpdate(h, old)
+				return validateAutoscalerUpdate(h, old, toZero)
 			},
 			ValidateStatusUpdate: func(_ context.Context, h, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 				return validateAutoscalerStatus(h)
@@ -69,6 +77,26 @@ func horizontalPodAutoscaler() *registry.Kind {
 				}
 			}),
 		}.Untyped(),
+	}
+}
+
+// scalingRules returns the rules of an autoscaler that are set.
+func scalingRules(h *autoscalingv2.HorizontalPodAutoscaler) []*autoscalingv2.HPAScalingRules {
+	if h.Spec.Behavior == nil {
+		return nil
+	}
+	return slices.DeleteFunc(
+		[]*autoscalingv2.HPAScalingRules{h.Spec.Behavior.ScaleUp, h.Spec.Behavior.ScaleDown},
+		func(r *autoscalingv2.HPAScalingRules) bool { return r == nil })
+}
+
+func usesTolerance(h *autoscalingv2.HorizontalPodAutoscaler) bool {
+	return slices.ContainsFunc(scalingRules(h), func(r *autoscalingv2.HPAScalingRules) bool { return r.Tolerance != nil })
+}
+
+func dropTolerance(h *autoscalingv2.HorizontalPodAutoscaler) {
+	for _, r := range scalingRules(h) {
+		r.Tolerance = nil
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 
 // lenience is what an update may keep although a new autoscaler may not have it.
 type lenience struct {
-	// zeroReplicas allows minReplicas 0. A new autoscaler needs the feature gate HPAScaleToZero for it, which is off.
+	// zeroReplicas allows minReplicas 0. A new autoscaler needs the feature gate HPAScaleToZero for it.
 	zeroReplicas bool
 	// anyTargetVersion allows a target whose apiVersion has no group, and one that cannot be parsed.
 	anyTargetVersion bool
@@ -32,13 +32,13 @@ type lenience struct {
 	anyMetricVersion bool
 }
 
-func validateAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	return validateSpec(&h.Spec, lenience{}, field.NewPath("spec"))
+func validateAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler, toZero bool) field.ErrorList {
+	return validateSpec(&h.Spec, lenience{zeroReplicas: toZero}, field.NewPath("spec"))
 }
 
-func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler, toZero bool) field.ErrorList {
 	return validateSpec(&h.Spec, lenience{
-		zeroReplicas:     old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0,
+		zeroReplicas:     toZero || old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0,
 		anyTargetVersion: checkTargetVersion(&old.Spec.ScaleTargetRef) != nil,
 		anyMetricVersion: slices.ContainsFunc(old.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 			return m.Object != nil && checkVersion(&m.Object.DescribedObject) != nil

@@ -3,11 +3,12 @@ package batch
 import (
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/resource/internal/kindtest"
 )
 
 func TestKinds(t *testing.T) {
-	kindtest.Run(t, Kinds(), kindtest.Options{
+	kindtest.Run(t, Kinds(features.Gates{}), kindtest.Options{
 		FieldNames: map[string]string{"status.successful": "status.succeeded"},
 	})
 }

@@ -17,7 +17,7 @@ import (
 // maxCronJobName leaves 11 of the 63 characters of a label for the suffix of the jobs' names.
 const maxCronJobName = 52
 
-func cronJob() *registry.Kind {
+func cronJob(gates core.PodGates) *registry.Kind {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -39,10 +39,10 @@ func cronJob() *registry.Kind {
 			Status:     func(c *batchv1.CronJob) any { return &c.Status },
 			Generation: true,
 			PrepareCreate: func(_ context.Context, c *batchv1.CronJob) {
-				core.DropDisabledPodFields(&c.Spec.JobTemplate.Spec.Template.Spec, nil)
+				gates.DropNew(&c.Spec.JobTemplate.Spec.Template.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, c, old *batchv1.CronJob) {
-				core.DropDisabledPodFields(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
+				gates.Drop(&c.Spec.JobTemplate.Spec.Template.Spec, &old.Spec.JobTemplate.Spec.Template.Spec)
 			},
 			// The length of the name is only validated on create, so that objects with longer
 			// names can still be updated.

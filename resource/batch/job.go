@@ -22,7 +22,7 @@ const (
 	oldJobNameLabel       = "job-name"
 )
 
-func job() *registry.Kind {
+func job(gates core.PodGates) *registry.Kind {
 	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -52,10 +52,10 @@ func job() *registry.Kind {
 			Generation: true,
 			PrepareCreate: func(_ context.Context, j *batchv1.Job) {
 				generateSelector(j)
-				core.DropDisabledPodFields(&j.Spec.Template.Spec, nil)
+				gates.DropNew(&j.Spec.Template.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, j, old *batchv1.Job) {
-				core.DropDisabledPodFields(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
+				gates.Drop(&j.Spec.Template.Spec, &old.Spec.Template.Spec)
 			},
 			Validate:       func(_ context.Context, j *batchv1.Job) field.ErrorList { return validateJob(j, true) },
 			ValidateUpdate: validateJobUpdate,

@@ -8,15 +8,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind { return []*registry.Kind{leaseCandidate(), lease()} }
+func Kinds(gates features.Gates) []*registry.Kind {
+	return []*registry.Kind{leaseCandidate(), lease(gates)}
+}
 
-func lease() *registry.Kind {
+func lease(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates,
+		declare.Part(features.CoordinatedLeaderElection,
+			func(l *coordinationv1.Lease) bool { return l.Spec.Strategy != nil },
+			func(l *coordinationv1.Lease) { l.Spec.Strategy = nil }),
+		declare.Part(features.CoordinatedLeaderElection,
+			func(l *coordinationv1.Lease) bool { return l.Spec.PreferredHolder != nil },
+			func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = nil }))
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: "coordination.k8s.io", Package: "coordination", Resource: "leases", Singular: "lease",
@@ -24,22 +34,12 @@ func lease() *registry.Kind {
 		},
 		Versions: []registry.Version{declare.Version[coordinationv1.Lease]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "leases"},
-		Requests: registry.Requests{
-			// strategy and preferredHolder belong to coordinated leader election, which is
-			// disabled.
-			CreateOnUpdate: true,
-		},
+		Requests: registry.Requests{CreateOnUpdate: true},
 		Metadata: registry.Metadata{AnyFinalizer: true},
 		Strategy: registry.Strategy[*coordinationv1.Lease]{
-			Spec: func(l *coordinationv1.Lease) any { return &l.Spec },
-			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) {
-				l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
-			},
-			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) {
-				if old.Spec.Strategy == nil && old.Spec.PreferredHolder == nil {
-					l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
-				}
-			},
+			Spec:          func(l *coordinationv1.Lease) any { return &l.Spec },
+			PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) { disabled.DropNew(l) },
+			PrepareUpdate: func(_ context.Context, l, old *coordinationv1.Lease) { disabled.Drop(l, old) },
 			Validate: func(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 				return validateLease(l)
 			},
@@ -64,7 +64,7 @@ func lease() *registry.Kind {
 	}
 }
 
-// validateLease validates the numbers of a Lease.
+// validateLease validates the numbers of a Lease and how its holder is elected.
 func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
@@ -73,6 +73,13 @@ func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	}
 	if n := l.Spec.LeaseTransitions; n != nil && *n < 0 {
 		errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
+	}
+	strategy := l.Spec.Strategy
+	if strategy != nil {
+		errs = append(errs, validateStrategy(*strategy, spec.Child("strategy"))...)
+	}
+	if h := l.Spec.PreferredHolder; h != nil && *h != "" && (strategy == nil || *strategy == "") {
+		errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
 	}
 	return errs
 }

@@ -5,12 +5,14 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/keelson-dev/keelson/features"
 )
 
 // TestValidateLease has the numbers of a Lease, as an apply wraps those that are out of range: 1e+300
 // becomes 0 and 3000000000 becomes -1294967296.
 func TestValidateLease(t *testing.T) {
-	strategy := lease().Strategy
+	strategy := lease(features.Gates{}).Strategy
 	for _, c := range []struct {
 		duration, transitions *int32
 		want                  string

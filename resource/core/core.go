@@ -7,13 +7,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 // Kinds returns the kinds of the core group in the order of discovery. Events are also served
 // in the group events.k8s.io.
-func Kinds() []*registry.Kind {
+func Kinds(gates features.Gates) []*registry.Kind {
+	inPods := NewPodGates(gates)
 	return []*registry.Kind{
 		bindings(),
 		componentStatuses(),
@@ -22,12 +24,12 @@ func Kinds() []*registry.Kind {
 		events(),
 		limitRanges(),
 		namespaces(),
-		nodes(),
-		persistentVolumeClaims(),
+		nodes(gates),
+		persistentVolumeClaims(gates),
 		persistentVolumes(),
-		pods(),
-		podTemplates(),
-		replicationControllers(),
+		pods(inPods, newPodStatusGates(gates)),
+		podTemplates(inPods),
+		replicationControllers(inPods),
 		resourceQuotas(),
 		secrets(),
 		serviceAccounts(),

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -149,7 +150,7 @@ func TestDefaultIsIdempotent(t *testing.T) {
 
 func kindsByResource() map[string]*registry.Kind {
 	kinds := map[string]*registry.Kind{}
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.Gates{}) {
 		kinds[k.Resource] = k
 	}
 	return kinds

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"github.com/keelson-dev/keelson/features"
 	"os"
 	"slices"
 	"testing"
@@ -21,7 +22,7 @@ func TestDiscovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []metav1.APIResource
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.Gates{}) {
 		r := metav1.APIResource{
 			Name: k.Resource, SingularName: k.Singular, Namespaced: k.Namespaced, Kind: k.Name,
 			ShortNames: k.ShortNames, Categories: k.Categories,

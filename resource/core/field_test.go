@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 )
 
 // TestFieldPaths reads every selectable field of a filled object twice: by its
 // protobuf numbers, and by its JSON name with reflection.
 func TestFieldPaths(t *testing.T) {
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.Gates{}) {
 		for round := range 3 {
 			obj := k.Version(k.Storage.Version).New()
 			fill(reflect.ValueOf(obj).Elem(), round)
@@ -124,7 +125,7 @@ func byName(v reflect.Value, name string) string {
 
 // TestFieldAliases holds aliases to declared fields.
 func TestFieldAliases(t *testing.T) {
-	for _, k := range Kinds() {
+	for _, k := range Kinds(features.Gates{}) {
 		names := map[string]bool{}
 		for _, f := range k.Selection.Fields {
 			names[f.Name] = true

@@ -3,12 +3,13 @@ package core
 import (
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/resource/internal/kindtest"
 )
 
 func TestInvalid(t *testing.T) {
-	kindtest.Invalid(t, Kinds())
-	kindtest.InvalidUpdates(t, Kinds())
+	kindtest.Invalid(t, Kinds(features.Gates{}))
+	kindtest.InvalidUpdates(t, Kinds(features.Gates{}))
 }
 
-func TestCases(t *testing.T) { kindtest.Cases(t, Kinds()) }
+func TestCases(t *testing.T) { kindtest.Cases(t, Kinds(features.Gates{})) }

@@ -11,10 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func nodes() *registry.Kind {
+func nodes(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.NodeDeclaredFeatures,
+		func(n *corev1.Node) bool { return n.Status.DeclaredFeatures != nil },
+		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }))
 	info, status := corev1.NodeSystemInfo{}.SwaggerDoc(), corev1.NodeStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -27,7 +32,10 @@ func nodes() *registry.Kind {
 		Subresources: []registry.Subresource{
 			nodeProxy(),
 			{Name: "status", Verbs: statusVerbs, Update: &registry.UpdatePart{Unconditional: true,
-				Prepare: prepareNodeStatus,
+				Prepare: func(ctx context.Context, obj, old registry.Object) {
+					prepareNodeStatus(ctx, obj, old)
+					disabled.Drop(obj.(*corev1.Node), old.(*corev1.Node))
+				},
 				Validate: func(_ context.Context, obj, old registry.Object) field.ErrorList {
 					return validateNodeStatusUpdate(obj.(*corev1.Node), old.(*corev1.Node))
 				}}},
@@ -39,8 +47,11 @@ func nodes() *registry.Kind {
 		Strategy: registry.Strategy[*corev1.Node]{
 			// Status is not set, because a kubelet that registers its node sends the status
 			// too. So a create keeps the status; PrepareUpdate resets it on update.
-			Spec:          func(n *corev1.Node) any { return &n.Spec },
-			PrepareCreate: func(_ context.Context, n *corev1.Node) { n.Spec.ConfigSource, n.Status.Config = nil, nil },
+			Spec: func(n *corev1.Node) any { return &n.Spec },
+			PrepareCreate: func(_ context.Context, n *corev1.Node) {
+				n.Spec.ConfigSource, n.Status.Config = nil, nil
+				disabled.DropNew(n)
+			},
 			PrepareUpdate: func(_ context.Context, n, old *corev1.Node) {
 				n.Status = old.Status
 				if old.Spec.ConfigSource == nil {

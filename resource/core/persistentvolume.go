@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -154,7 +155,8 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	return strings.Join(out, ",")
 }
 
-func persistentVolumeClaims() *registry.Kind {
+func persistentVolumeClaims(gates features.Gates) *registry.Kind {
+	crossNamespace := gates.Enabled(features.CrossNamespaceVolumeDataSource)
 	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -175,12 +177,14 @@ func persistentVolumeClaims() *registry.Kind {
 			Status: func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 			PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 				c.Status = corev1.PersistentVolumeClaimStatus{}
-				dropCrossNamespaceDataSource(&c.Spec)
+				if !crossNamespace {
+					dropCrossNamespaceDataSource(&c.Spec)
+				}
 				dropUnsupportedDataSource(&c.Spec)
 				syncDataSources(&c.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
-				if old.Spec.DataSourceRef == nil {
+				if !crossNamespace && old.Spec.DataSourceRef == nil {
 					dropCrossNamespaceDataSource(&c.Spec)
 				}
 				if old.Spec.DataSource == nil && old.Spec.DataSourceRef == nil {
@@ -227,8 +231,7 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 	roundUpResources(c.Status.AllocatedResources)
 }
 
-// dropCrossNamespaceDataSource removes a data source in another namespace, because that
-// feature is disabled.
+// dropCrossNamespaceDataSource removes a data source in another namespace.
 func dropCrossNamespaceDataSource(s *corev1.PersistentVolumeClaimSpec) {
 	if inOtherNamespace(s.DataSourceRef) {
 		s.DataSourceRef = nil

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/request"
 )
 
-func pods() *registry.Kind {
+func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 	spec, status := corev1.PodSpec{}.SwaggerDoc(), corev1.PodStatus{}.SwaggerDoc()
 	k := &registry.Kind{
 		Names: registry.Names{
@@ -48,11 +48,14 @@ func pods() *registry.Kind {
 			// The QoS class is kept, as kube-apiserver does.
 			StatusOnCreate: true,
 			Generation:     true,
-			PrepareCreate:  preparePodCreate,
+			PrepareCreate:  func(ctx context.Context, p *corev1.Pod) { preparePodCreate(ctx, p, gates) },
 			PrepareUpdate: func(_ context.Context, p, old *corev1.Pod) {
-				DropDisabledPodFields(&p.Spec, &old.Spec)
+				gates.Drop(&p.Spec, &old.Spec)
 			},
-			PrepareStatusUpdate:  preparePodStatusUpdate,
+			PrepareStatusUpdate: func(_ context.Context, p, old *corev1.Pod) {
+				preparePodStatusUpdate(p, old)
+				statusGates.Drop(&p.Status, &old.Status)
+			},
 			Validate:             validatePod,
 			ValidateUpdate:       validatePodUpdate,
 			ValidateStatusUpdate: validatePodStatusUpdate,
@@ -151,7 +154,7 @@ func defaultHostPorts(ports []corev1.ContainerPort) {
 	}
 }
 
-func preparePodCreate(ctx context.Context, p *corev1.Pod) {
+func preparePodCreate(ctx context.Context, p *corev1.Pod, gates PodGates) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: cmp.Or(p.Status.QOSClass, qosClass(&p.Spec))}
 	if len(p.Spec.SchedulingGates) > 0 {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
@@ -160,7 +163,7 @@ func preparePodCreate(ctx context.Context, p *corev1.Pod) {
 			LastTransitionTime: now(),
 		})
 	}
-	DropDisabledPodFields(&p.Spec, nil)
+	gates.DropNew(&p.Spec)
 	mergeMatchLabelKeys(p)
 	for _, text := range syncAppArmor(p) {
 		request.Warn(ctx, text)
@@ -168,11 +171,10 @@ func preparePodCreate(ctx context.Context, p *corev1.Pod) {
 }
 
 // preparePodStatusUpdate keeps the owner references, which old kubelets overwrite, and the QoS
-// class if the new status has none. It removes the fields of disabled features.
-func preparePodStatusUpdate(_ context.Context, p, old *corev1.Pod) {
+// class if the new status has none.
+func preparePodStatusUpdate(p, old *corev1.Pod) {
 	p.OwnerReferences = old.OwnerReferences
 	setDefault(&p.Status.QOSClass, old.Status.QOSClass)
-	dropDisabledStatusFields(&p.Status, &old.Status)
 }
 
 // podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the

@@ -210,9 +210,6 @@ func defaultProjected(p *corev1.ProjectedVolumeSource) {
 		if source.ServiceAccountToken != nil {
 			setDefaultPointer(&source.ServiceAccountToken.ExpirationSeconds, 60*60)
 		}
-		if source.PodCertificate != nil {
-			setDefaultPointer(&source.PodCertificate.MaxExpirationSeconds, 24*60*60)
-		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/registry"
 )
 
-func podTemplates() *registry.Kind {
+func podTemplates(gates PodGates) *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
 			Package: "core", Resource: "podtemplates", Singular: "podtemplate", Name: "PodTemplate",
@@ -23,10 +23,10 @@ func podTemplates() *registry.Kind {
 			Generation:   true,
 			GenerationOf: func(t *corev1.PodTemplate) any { return &t.Template },
 			PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) {
-				DropDisabledPodFields(&t.Template.Spec, nil)
+				gates.DropNew(&t.Template.Spec)
 			},
 			PrepareUpdate: func(_ context.Context, t, old *corev1.PodTemplate) {
-				DropDisabledPodFields(&t.Template.Spec, &old.Template.Spec)
+				gates.Drop(&t.Template.Spec, &old.Template.Spec)
 			},
 			Validate: func(_ context.Context, o *corev1.PodTemplate) field.ErrorList {
 				return ValidatePodTemplateSpec(&o.Template, field.NewPath("template"))

@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/scheme/names"
 )
 
-func replicationControllers() *registry.Kind {
+func replicationControllers(gates PodGates) *registry.Kind {
 	spec, status := corev1.ReplicationControllerSpec{}.SwaggerDoc(), corev1.ReplicationControllerStatus{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -49,12 +49,12 @@ func replicationControllers() *registry.Kind {
 			Generation: true,
 			PrepareCreate: func(_ context.Context, c *corev1.ReplicationController) {
 				if t := c.Spec.Template; t != nil {
-					DropDisabledPodFields(&t.Spec, nil)
+					gates.DropNew(&t.Spec)
 				}
 			},
 			PrepareUpdate: func(_ context.Context, c, old *corev1.ReplicationController) {
 				if t, before := c.Spec.Template, old.Spec.Template; t != nil && before != nil {
-					DropDisabledPodFields(&t.Spec, &before.Spec)
+					gates.Drop(&t.Spec, &before.Spec)
 				}
 			},
 			Validate: func(_ context.Context, c *corev1.ReplicationController) field.ErrorList {

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/features"
 )
 
 func TestStatusOfClaim(t *testing.T) {
@@ -12,7 +14,7 @@ func TestStatusOfClaim(t *testing.T) {
 		AllocatedResources: resources("cpu", "1"),
 	}}
 	const want = `status.allocatedResources: Unsupported value: "cpu": supported values: "storage"`
-	errs := persistentVolumeClaims().Strategy.ValidateStatusUpdate(t.Context(), claim, claim)
+	errs := persistentVolumeClaims(features.Gates{}).Strategy.ValidateStatusUpdate(t.Context(), claim, claim)
 	if len(errs) != 1 || errs[0].Error() != want {
 		t.Errorf("got %v, want %s", errs, want)
 	}

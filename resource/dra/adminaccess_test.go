@@ -6,6 +6,8 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/keelson-dev/keelson/features"
 )
 
 // TestAdminAccess checks that only a namespace with the label allows admin access, and that it is asked only if needed.
@@ -20,7 +22,7 @@ func TestAdminAccess(t *testing.T) {
 		return c
 	}
 	without, with := claim(false), claim(true)
-	validate := resourceClaim().Strategy.ValidateNamespace
+	validate := resourceClaim(features.Gates{}).Strategy.ValidateNamespace
 	const forbidden = "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label " +
 		"on the containing namespace"
 	template := &resourcev1.ResourceClaimTemplate{Spec: resourcev1.ResourceClaimTemplateSpec{Spec: with.Spec}}
@@ -34,7 +36,7 @@ func TestAdminAccess(t *testing.T) {
 		"create, with label":   {validate(with, nil, labels(labeled)), ""},
 		"allocation":           {validate(with, without, labels(nil)), "status.allocation.devices.results[0].adminAccess: " + forbidden},
 		"allocation as before": {validate(with, with, failing), ""},
-		"template": {resourceClaimTemplate().Strategy.ValidateNamespace(template, nil, labels(nil)),
+		"template": {resourceClaimTemplate(features.Gates{}).Strategy.ValidateNamespace(template, nil, labels(nil)),
 			"spec.devices.requests[1].adminAccess: " + forbidden},
 		"no namespace": {validate(with, nil, failing), "spec.devices.requests[1].adminAccess: Internal error: could not " +
 			"retrieve namespace to verify admin access: no namespace"},

@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func deviceClass() *registry.Kind {
+func deviceClass(gates features.Gates) *registry.Kind {
+	disabled := disabledInClass(gates)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "deviceclasses", Singular: "deviceclass",
@@ -31,8 +33,10 @@ func deviceClass() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{ValidateName: validateClassName, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.DeviceClass]{
-			Spec:       func(c *resourcev1.DeviceClass) any { return &c.Spec },
-			Generation: true,
+			Spec:          func(c *resourcev1.DeviceClass) any { return &c.Spec },
+			Generation:    true,
+			PrepareCreate: func(_ context.Context, c *resourcev1.DeviceClass) { disabled.DropNew(c) },
+			PrepareUpdate: func(_ context.Context, c, old *resourcev1.DeviceClass) { disabled.Drop(c, old) },
 			Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
 				return validateClassSpec(&c.Spec, cel.New)
 			},

@@ -5,6 +5,7 @@ package dra
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
@@ -12,10 +13,10 @@ import (
 const group = "resource.k8s.io"
 
 // Kinds returns the kinds of the group in the order of discovery.
-func Kinds() []*registry.Kind {
+func Kinds(gates features.Gates) []*registry.Kind {
 	return []*registry.Kind{
-		deviceClass(), deviceTaintRule(), resourceClaim(), resourceClaimTemplate(), resourcePoolStatusRequest(),
-		resourceSlice(),
+		deviceClass(gates), deviceTaintRule(), resourceClaim(gates), resourceClaimTemplate(gates), resourcePoolStatusRequest(),
+		resourceSlice(gates),
 	}
 }
 

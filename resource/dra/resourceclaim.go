@@ -10,12 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func resourceClaim() *registry.Kind {
+func resourceClaim(gates features.Gates) *registry.Kind {
+	inSpec, inStatus := disabledInSpec(gates), disabledInClaimStatus(gates)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "resourceclaims", Singular: "resourceclaim",
@@ -31,9 +33,12 @@ func resourceClaim() *registry.Kind {
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
-			Spec:            func(c *resourcev1.ResourceClaim) any { return &c.Spec },
-			Status:          func(c *resourcev1.ResourceClaim) any { return &c.Status },
-			StatusKeepsMeta: true,
+			Spec:                func(c *resourcev1.ResourceClaim) any { return &c.Spec },
+			Status:              func(c *resourcev1.ResourceClaim) any { return &c.Status },
+			StatusKeepsMeta:     true,
+			PrepareCreate:       func(_ context.Context, c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },
+			PrepareUpdate:       func(_ context.Context, c, old *resourcev1.ResourceClaim) { inSpec.Drop(&c.Spec, &old.Spec) },
+			PrepareStatusUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) { inStatus.Drop(c, old) },
 			Validate: func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 				return validateClaimSpec(&c.Spec, cel.New, field.NewPath("spec"))
 			},

@@ -9,12 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func resourceClaimTemplate() *registry.Kind {
+func resourceClaimTemplate(gates features.Gates) *registry.Kind {
+	disabled := disabledInSpec(gates)
 	return &registry.Kind{
 		Names: registry.Names{
 			Group: group, Package: "resource", Resource: "resourceclaimtemplates",
@@ -29,7 +31,11 @@ func resourceClaimTemplate() *registry.Kind {
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaimTemplate]{
-			Spec: func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
+			Spec:          func(t *resourcev1.ResourceClaimTemplate) any { return &t.Spec },
+			PrepareCreate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) { disabled.DropNew(&t.Spec.Spec) },
+			PrepareUpdate: func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) {
+				disabled.Drop(&t.Spec.Spec, &old.Spec.Spec)
+			},
 			Validate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 				return validateTemplateSpec(&t.Spec, cel.New)
 			},

@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func resourceSlice() *registry.Kind {
+func resourceSlice(gates features.Gates) *registry.Kind {
+	disabled := disabledInSlice(gates)
 	spec := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -45,15 +47,13 @@ func resourceSlice() *registry.Kind {
 			// has sent it, before fields of disabled features are removed.
 			PrepareCreate: func(_ context.Context, s *resourcev1.ResourceSlice) {
 				s.Generation = 1
-				dropDisabled(s)
+				disabled.DropNew(s)
 			},
 			PrepareUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) {
 				if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 					s.Generation = old.Generation + 1
 				}
-				if !usesDisabled(old) {
-					dropDisabled(s)
-				}
+				disabled.Drop(s, old)
 			},
 			Warn: func(_ context.Context, s, _ *resourcev1.ResourceSlice) []string {
 				if driver := s.Spec.Driver; driver != strings.ToLower(driver) {
@@ -88,35 +88,6 @@ func resourceSlice() *registry.Kind {
 				return []any{s.Name, node, s.Spec.Driver, s.Spec.Pool.Name, core.Age(s.CreationTimestamp)}
 			}),
 		}.Untyped(),
-	}
-}
-
-// usesDisabled reports whether a device has fields of features that are off: node-allocatable resources, and attributes
-// with lists of values.
-func usesDisabled(s *resourcev1.ResourceSlice) bool {
-	for i := range s.Spec.Devices {
-		d := &s.Spec.Devices[i]
-		if d.NodeAllocatableResourceMappings != nil {
-			return true
-		}
-		for _, a := range d.Attributes {
-			if a.IntValues != nil || a.BoolValues != nil || a.StringValues != nil || a.VersionValues != nil {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// dropDisabled removes these fields.
-func dropDisabled(s *resourcev1.ResourceSlice) {
-	for i := range s.Spec.Devices {
-		d := &s.Spec.Devices[i]
-		d.NodeAllocatableResourceMappings = nil
-		for name, a := range d.Attributes {
-			a.IntValues, a.BoolValues, a.StringValues, a.VersionValues = nil, nil, nil, nil
-			d.Attributes[name] = a
-		}
 	}
 }
 

@@ -193,7 +193,10 @@ var semanticVersion = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\
 // validateAttribute validates an attribute, which has one value.
 func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
 	n := 0
-	for _, set := range []bool{a.IntValue != nil, a.BoolValue != nil, a.StringValue != nil, a.VersionValue != nil} {
+	for _, set := range []bool{
+		a.IntValue != nil, a.BoolValue != nil, a.StringValue != nil, a.VersionValue != nil,
+		a.IntValues != nil, a.BoolValues != nil, a.StringValues != nil, a.VersionValues != nil,
+	} {
 		if set {
 			n++
 		}

@@ -9,12 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/resource/core"
 	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
-func csiDriver() *registry.Kind {
+func csiDriver(gates features.Gates) *registry.Kind {
+	disabled := declare.DisabledOf(gates, declare.Part(features.VolumeLimitScaling,
+		func(d *storagev1.CSIDriver) bool { return d.Spec.PreventPodSchedulingIfMissing != nil },
+		func(d *storagev1.CSIDriver) { d.Spec.PreventPodSchedulingIfMissing = nil }))
 	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
 	return &registry.Kind{
 		Names: registry.Names{
@@ -26,13 +30,9 @@ func csiDriver() *registry.Kind {
 		Strategy: registry.Strategy[*storagev1.CSIDriver]{
 			Spec: func(d *storagev1.CSIDriver) any { return &d.Spec },
 			// This field belongs to a disabled feature.
-			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) {
-				d.Spec.PreventPodSchedulingIfMissing = nil
-			},
+			PrepareCreate: func(_ context.Context, d *storagev1.CSIDriver) { disabled.DropNew(d) },
 			PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
-				if old.Spec.PreventPodSchedulingIfMissing == nil {
-					d.Spec.PreventPodSchedulingIfMissing = nil
-				}
+				disabled.Drop(d, old)
 				// A new CSIDriver has no generation; the first change sets it to 1.
 				if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 					d.Generation = old.Generation + 1

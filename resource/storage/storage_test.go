@@ -3,10 +3,11 @@ package storage
 import (
 	"testing"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/resource/internal/kindtest"
 )
 
 func TestKinds(t *testing.T) {
-	kindtest.Run(t, Kinds(),
+	kindtest.Run(t, Kinds(features.Gates{}),
 		kindtest.Options{SetByOthers: map[string][]string{"volumeattributesclasses": {"metadata.finalizers"}}})
 }
