@@ -44,7 +44,7 @@ func audited(t *testing.T) Config {
 }
 
 // callWith is a request with a body of JSON.
-func callWith(t *testing.T, c *http.Client, token, method, url, contentType, body string) answer {
+func callWith(t testing.TB, c *http.Client, token, method, url, contentType, body string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // sendJSON calls with a JSON body.
-func sendJSON(t *testing.T, c *http.Client, method, url, body string, headers ...string) answer {
+func sendJSON(t testing.TB, c *http.Client, method, url, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {

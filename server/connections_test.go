@@ -37,7 +37,7 @@ const connectionWait = 20 * time.Second
 // speaks TLS, all others at pods.
 type connectedCluster struct {
 	*Server
-	t             *testing.T
+	t             testing.TB
 	http          *http.Client
 	kubelet, pods *httptest.Server
 
@@ -49,7 +49,7 @@ type connectedCluster struct {
 }
 
 // startCluster starts a server with a node n1, the pods running (on n1), waiting and two (without a node), and a service.
-func startCluster(t *testing.T, change func(*Config)) *connectedCluster {
+func startCluster(t testing.TB, change func(*Config)) *connectedCluster {
 	c := &connectedCluster{t: t}
 	c.kubelet = httptest.NewUnstartedServer(http.HandlerFunc(c.serve))
 	c.kubelet.EnableHTTP2 = true
@@ -234,6 +234,14 @@ func TestLogs(t *testing.T) {
 		if a := call(t, c.http, "GET", c.path("pods/running/log")); a.status != status || a.message() != want {
 			t.Errorf("kubelet answers %d: %d %s", code, a.status, a.body)
 		}
+	}
+	c.on(nil)
+	conn, err := c.webSocket("pods/running/log", "admintoken", "binary.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(conn); string(text) != "ok" || err != nil {
+		t.Errorf("over WebSocket: %q, %v", text, err)
 	}
 	if a := call(t, c.http, "POST", c.path("pods/running/log")); a.status != 405 {
 		t.Errorf("POST: %d", a.status)
@@ -1075,5 +1083,47 @@ func TestConnectionsEndWithTheServer(t *testing.T) {
 	want := []string{"RequestReceived create 0", "ResponseStarted create 101", "ResponseComplete create 101"}
 	if !slices.Equal(stages, want) {
 		t.Errorf("audit events: %q, want %q", stages, want)
+	}
+}
+
+// TestLargeBodiesAreForwarded sends and receives more than a request of the API itself may have.
+func TestLargeBodiesAreForwarded(t *testing.T) {
+	c := startCluster(t, nil)
+	c.on(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(body) // the client is there
+	})
+	body := strings.Repeat("0123456789abcdef", 8<<20/16)
+	if a := sendJSON(t, c.http, "POST", c.path("pods/running/proxy/x"), body); a.status != 200 || a.body != body {
+		t.Errorf("%d, %d bytes of %d came back", a.status, len(a.body), len(body))
+	}
+}
+
+// TestKubeletsAreReachedThroughTheProxy connects through the proxy of the network "cluster".
+func TestKubeletsAreReachedThroughTheProxy(t *testing.T) {
+	proxy, asked := fakeProxy(t)
+	c := startCluster(t, func(config *Config) {
+		config.Connections.Dial = nil
+		config.EgressSelectorConfigFile = egressThrough(t, "cluster", proxy)
+	})
+	for path, want := range map[string]string{
+		"pods/running/log": "10.9.0.1:10250", "nodes/n1/proxy/": "10.9.0.1:10250", "pods/running/proxy/": "10.8.0.1:8080",
+		"services/web:http/proxy/": "10.8.0.1:8080",
+	} {
+		a := call(t, c.http, "GET", c.path(path))
+		if a.status < 500 || !strings.Contains(a.message(), "code 403") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		select {
+		case got := <-asked:
+			if got != want {
+				t.Errorf("%s: the proxy was asked for %s", path, got)
+			}
+		default:
+			t.Errorf("%s: the proxy was not asked", path)
+		}
 	}
 }

@@ -62,7 +62,7 @@ func stop(t testing.TB, s *Server) {
 
 // httpClient verifies the server with its own authority; admin adds the client
 // certificate.
-func httpClient(t *testing.T, s *Server, admin bool) *http.Client {
+func httpClient(t testing.TB, s *Server, admin bool) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.CA())
@@ -91,7 +91,7 @@ func (a answer) message() string {
 	return s.Message
 }
 
-func call(t *testing.T, c *http.Client, method, url string, headers ...string) answer {
+func call(t testing.TB, c *http.Client, method, url string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
 	if err != nil {
