@@ -154,13 +154,13 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	if !r.available.Load() {
-		r.unavailable(w, in, r.reason())
+		r.unavailable(w, r.reason())
 		return
 	}
 	target, err := r.target(ctx, in.URL.Path, in.URL.RawQuery)
 	if err != nil {
 		r.suspect()
-		r.unavailable(w, in, "ServiceAccessError")
+		r.unavailable(w, "ServiceAccessError")
 		return
 	}
 	rw := responserecorder.Wrap(w)
@@ -197,19 +197,19 @@ func (r *remote) failed(w http.ResponseWriter, in *http.Request, err error) {
 	}
 	r.a.o.Log.Warn("a request to an extension API server failed", "apiservice", r.name, "error", err)
 	r.suspect()
-	r.warn(in, "the request failed")
+	w.Header().Set(reasonHeader, r.name+"; the request failed")
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 
-// unavailable answers a request to a server that cannot be reached. The body is that of kube-apiserver; a warning says which
-// APIService it is about and why. What went wrong in detail is in the status of the APIService.
-func (r *remote) unavailable(w http.ResponseWriter, in *http.Request, reason string) {
-	r.warn(in, "it is not available: "+reason)
-	http.Error(w, "service unavailable", http.StatusServiceUnavailable)
-}
+// reasonHeader is a header of responses to requests that failed. It says which APIService they are about and why they failed,
+// which the body does not, as it is that of kube-apiserver.
+const reasonHeader = "X-Apiservice-Failure"
 
-func (r *remote) warn(in *http.Request, what string) {
-	request.Warn(in.Context(), fmt.Sprintf("APIService %s: %s", r.name, what))
+// unavailable answers a request to a server that cannot be reached. What went wrong in detail is in the status of the
+// APIService.
+func (r *remote) unavailable(w http.ResponseWriter, reason string) {
+	w.Header().Set(reasonHeader, r.name+"; "+reason)
+	http.Error(w, "service unavailable", http.StatusServiceUnavailable)
 }
 
 // reason returns why the server is not available, in one word.

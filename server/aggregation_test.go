@@ -335,8 +335,8 @@ func TestExtensionServerIsDown(t *testing.T) {
 			"https://127.0.0.1:"+e.port+extensionGroup)
 	})
 	status, header, body := fetch(t, c, http.MethodGet, s.URL()+extensionGroup+"/x", nil)
-	if status != http.StatusServiceUnavailable || body != "service unavailable\n" || header.Get("Warning") !=
-		`299 - "APIService v1.agg.example.com: it is not available: FailedDiscoveryCheck"` {
+	if status != http.StatusServiceUnavailable || body != "service unavailable\n" || header.Get("X-Apiservice-Failure") !=
+		"v1.agg.example.com; FailedDiscoveryCheck" {
 		t.Errorf("%d %s %v", status, body, header)
 	}
 	await(t, "the stale version in discovery", shows("/apis", aggregated, `"versions":[{"version":"v1","freshness":"Stale"}]`))
@@ -431,7 +431,7 @@ func TestAvailabilityConditions(t *testing.T) {
 	// By cluster IP the endpoints are not used.
 	expect(`FailedDiscoveryCheck cannot route to service with ClusterIP "None"`)
 	status, header, body := fetch(t, c, http.MethodGet, s.URL()+extensionGroup, nil)
-	if status != http.StatusServiceUnavailable || body != "service unavailable\n" || header.Get("Warning") == "" {
+	if status != http.StatusServiceUnavailable || body != "service unavailable\n" || header.Get("X-Apiservice-Failure") == "" {
 		t.Errorf("%d %s", status, body)
 	}
 }
