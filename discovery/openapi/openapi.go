@@ -3,8 +3,8 @@
 //
 // The documents of the built-in groups are part of the program (see package archive). A generator
 // (internal/gen/openapi) makes them: kube-openapi generates the definitions from the types of the
-// API modules, and the paths are recorded from Kubernetes 1.36 with its default flags. They are not
-// derived from the kinds that this repository declares.
+// API modules, and the paths are recorded from Kubernetes 1.36 with --runtime-config=api/all=true and the feature gates
+// of kinds. They are not derived from the kinds that this repository declares; Options say which of them are served.
 // Documents of other groups come from Sources.
 //
 // A document is made when it is requested. Only compressed documents are cached, up to a limit.

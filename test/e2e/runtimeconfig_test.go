@@ -126,6 +126,7 @@ func TestVersionsOffByDefaultAsKubeAPIServer(t *testing.T) {
 		known map[string]string
 	}{
 		{"versions.jsonl", []string{"--runtime-config=api/all=true", "--feature-gates=" + kindGates}, map[string]string{
+			"/v1beta2/resourceslices":                     "a PUT that changes an annotation makes its manager the owner of the devices too",
 			"strategic-merge-patch+json .*/resourceclaim": "kube-apiserver encodes opaque parameters anew and finds a change",
 		}},
 		{"gates.jsonl", nil, nil},
