@@ -28,6 +28,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/webhookauthorizer"
 	"github.com/keelson-dev/keelson/client"
 	rbaccontroller "github.com/keelson-dev/keelson/controller/rbac"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/metrics"
 	"github.com/keelson-dev/keelson/registry"
 	"github.com/keelson-dev/keelson/request"
@@ -55,6 +56,7 @@ type authorization struct {
 // authorizationOptions are the dependencies of authorization.
 type authorizationOptions struct {
 	config   *AuthorizationConfig
+	gates    features.Gates
 	hostPort string // where the server is reached
 	registry *registry.Registry
 	egress   *egress.Selector
@@ -128,7 +130,7 @@ func (c *AuthorizationConfig) load() (*apiserver.AuthorizationConfiguration, []b
 }
 
 func (z *authorization) makeNodeAuthorizer() error {
-	rules, err := policy.NodeRules()
+	rules, err := policy.NodeRules(z.gates)
 	if err != nil {
 		return err
 	}
@@ -306,7 +308,7 @@ func (z *authorization) background(name string, run func(ctx context.Context)) {
 
 // start creates the default roles and starts to watch roles, bindings and the configuration file.
 func (z *authorization) start(ctx context.Context, c *client.Client) error {
-	bootstrap := rbaccontroller.Bootstrap{Registry: z.registry, Client: c, Log: z.log}
+	bootstrap := rbaccontroller.Bootstrap{Gates: z.gates, Registry: z.registry, Client: c, Log: z.log}
 	if err := bootstrap.Run(ctx); err != nil {
 		return err
 	}

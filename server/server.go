@@ -288,7 +288,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 
 func (s *starting) buildAuthorization() (err error) {
 	s.authorization, err = newAuthorization(authorizationOptions{
-		config: &s.config.Authorization, hostPort: s.listener.hostPort(),
+		config: &s.config.Authorization, gates: s.gates, hostPort: s.listener.hostPort(),
 		registry: s.registry, egress: s.egress, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err

@@ -46,7 +46,7 @@ func authorizer(t *testing.T) (*Authorizer, *registry.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := policy.NodeRules()
+	rules, err := policy.NodeRules(features.Gates{})
 	if err != nil {
 		t.Fatal(err)
 	}

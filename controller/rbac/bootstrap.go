@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/auth/rbac/policy"
 	"github.com/keelson-dev/keelson/cache"
 	"github.com/keelson-dev/keelson/client"
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/registry"
 )
 
@@ -36,6 +37,8 @@ type Client interface {
 // existing ones, unless their annotation rbac.authorization.kubernetes.io/autoupdate is
 // "false".
 type Bootstrap struct {
+	// Gates decide which roles there are.
+	Gates    features.Gates
 	Registry *registry.Registry
 	Client   Client
 	Log      *slog.Logger
@@ -50,7 +53,7 @@ func (k key) ref() client.Ref {
 
 // Run returns when all objects are up to date.
 func (b *Bootstrap) Run(ctx context.Context) error {
-	wanted, err := policy.Objects()
+	wanted, err := policy.Objects(b.Gates)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (w *world) change(tb testing.TB, resource, name string, change func(registr
 func TestBootstrapMakesEveryObjectOnce(t *testing.T) {
 	w := newWorld(t, "")
 	w.bootstrap(t)
-	wanted, err := policy.Objects()
+	wanted, err := policy.Objects(features.Gates{})
 	if err != nil {
 		t.Fatal(err)
 	}

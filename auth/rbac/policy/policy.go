@@ -7,12 +7,14 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/features"
 	"github.com/keelson-dev/keelson/scheme"
 )
 
@@ -24,6 +26,12 @@ import (
 //
 //go:embed objects.jsonl
 var objects []byte
+
+// gated has objects in the same form, each with the feature gate that it needs. The rules of a ClusterRole that is in
+// objects too are added to it.
+//
+//go:embed gated.jsonl
+var gated []byte
 
 // Every default object has the label Label with the value LabelValue.
 const (
@@ -50,9 +58,9 @@ func ClusterRoleBindingsToSplit() map[string]string {
 	return map[string]string{"system:public-info-viewer": "system:discovery"}
 }
 
-// Objects returns new copies of all objects: ClusterRoles, ClusterRoleBindings, Roles and
-// RoleBindings, in this order.
-func Objects() ([]scheme.Object, error) {
+// Objects returns new copies of all objects with these feature gates: ClusterRoles, ClusterRoleBindings, Roles and
+// RoleBindings, in this order, and then those of the gates.
+func Objects(gates features.Gates) ([]scheme.Object, error) {
 	var out []scheme.Object
 	for n, line := range bytes.Split(bytes.TrimSpace(objects), []byte("\n")) {
 		obj, err := parse(line)
@@ -61,12 +69,37 @@ func Objects() ([]scheme.Object, error) {
 		}
 		out = append(out, obj)
 	}
+	for n, line := range bytes.Split(bytes.TrimSpace(gated), []byte("\n")) {
+		var condition struct{ Gate string }
+		obj, err := parse(line)
+		if err = errors.Join(err, json.Unmarshal(line, &condition)); err != nil {
+			return nil, fmt.Errorf("role or binding %d of a feature gate: %w", n+1, err)
+		}
+		if gates.Enabled(condition.Gate) && !addRules(out, obj) {
+			out = append(out, obj)
+		}
+	}
 	return out, nil
 }
 
+// addRules adds the rules of a ClusterRole to the one of the same name, and returns whether there is one.
+func addRules(objs []scheme.Object, obj scheme.Object) bool {
+	role, ok := obj.(*rbacv1.ClusterRole)
+	if !ok {
+		return false
+	}
+	for _, other := range objs {
+		if there, ok := other.(*rbacv1.ClusterRole); ok && there.Name == role.Name {
+			there.Rules = append(there.Rules, role.Rules...)
+			return true
+		}
+	}
+	return false
+}
+
 // NodeRules returns the rules of NodeRole.
-func NodeRules() ([]rbacv1.PolicyRule, error) {
-	all, err := Objects()
+func NodeRules(gates features.Gates) ([]rbacv1.PolicyRule, error) {
+	all, err := Objects(gates)
 	if err != nil {
 		return nil, err
 	}
