@@ -45,8 +45,8 @@ type Converter struct{}
 
 var _ managedfields.TypeConverter = Converter{}
 
-// Unknown returns a converter without kinds. The packages of managedfields recognize its error as that of a version that
-// is not served any more.
+// Unknown returns a converter that knows no kind: it returns an error for every object. managedfields takes that error
+// to mean that the version of the object is not served any more.
 func Unknown() managedfields.TypeConverter { return unknown() }
 
 var unknown = sync.OnceValue(func() managedfields.TypeConverter {

@@ -75,7 +75,7 @@ var steps = []step{
 	{"prepare", objects | Amend | Delete, (*attempt).prepare},
 	{"validate", objects | Amend, (*attempt).validate},   // by the rules of all objects and of the kind
 	{"normalize", objects | Amend, (*attempt).normalize}, // to the form that is stored; warnings
-	// admission may refuse; that of a Post is asked in "act"
+	// admission may refuse; for a Post, the step "act" asks it
 	{"admit", objects | Delete, (*attempt).admit},
 	// what admission writes with the object: usage of quotas
 	{"charge", objects, (*attempt).charge},

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/cel"
@@ -26,10 +25,7 @@ func validateMutatingPolicy(_ context.Context, p *admissionv1.MutatingAdmissionP
 
 func validateMutatingPolicyUpdate(_ context.Context, p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	v := &mutatingValidation{policy: p}
-	v.stored = sets.New[string]()
-	for _, c := range old.Spec.MatchConditions {
-		v.stored.Insert(c.Expression)
-	}
+	v.keepConditions(old.Spec.MatchConditions)
 	for _, m := range old.Spec.Mutations {
 		if m.ApplyConfiguration != nil { // kube-apiserver takes stored JSON patches and variables for new ones
 			v.stored.Insert(m.ApplyConfiguration.Expression)
@@ -77,7 +73,7 @@ func validateMutatingOperations(m *admissionv1.MatchResources, path *field.Path)
 	return errs
 }
 
-// mutation validates a mutation, which has the patch of its type and not that of the other type.
+// mutation validates a mutation: it must have a patch of the type that patchType says, and no other.
 func (v *mutatingValidation) mutation(m *admissionv1.Mutation, at *field.Path) {
 	const applyConfiguration, jsonPatch = "applyConfiguration", "jsonPatch"
 	required := func(name string) {

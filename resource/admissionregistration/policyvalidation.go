@@ -27,6 +27,14 @@ type policyValidation struct {
 	errs               field.ErrorList
 }
 
+// keepConditions begins the stored expressions with those of the match conditions before an update.
+func (v *policyValidation) keepConditions(old []admissionv1.MatchCondition) {
+	v.stored = sets.New[string]()
+	for _, c := range old {
+		v.stored.Insert(c.Expression)
+	}
+}
+
 // policySpec is what the specs of both kinds of policies have.
 type policySpec struct {
 	failure     *admissionv1.FailurePolicyType

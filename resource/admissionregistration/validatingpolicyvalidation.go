@@ -31,10 +31,7 @@ func validateValidatingPolicy(_ context.Context, p *admissionv1.ValidatingAdmiss
 
 func validateValidatingPolicyUpdate(_ context.Context, p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 	v := &validatingValidation{policy: p}
-	v.stored = sets.New[string]()
-	for _, c := range old.Spec.MatchConditions {
-		v.stored.Insert(c.Expression)
-	}
+	v.keepConditions(old.Spec.MatchConditions)
 	for _, one := range old.Spec.Variables {
 		v.stored.Insert(one.Expression)
 	}

@@ -38,6 +38,23 @@ func (c *statusCounts) atMost(name string, n, most int32, message string) {
 	}
 }
 
+// part is a number of replicas that are in some state.
+type part struct {
+	name string
+	n    int32
+}
+
+// partsOf requires that no part is larger than the number of all replicas, and that no number is negative.
+func (c *statusCounts) partsOf(replicas int32, parts ...part) {
+	c.nonNegative("replicas", int64(replicas))
+	for _, p := range parts {
+		c.nonNegative(p.name, int64(p.n))
+	}
+	for _, p := range parts {
+		c.atMost(p.name, p.n, replicas, moreThanReplicas)
+	}
+}
+
 // notDecremented requires that a collision count never becomes smaller or is removed.
 func (c *statusCounts) notDecremented(name string, is, was *int32) {
 	if was == nil || is != nil && *is >= *was {
@@ -53,14 +70,9 @@ func (c *statusCounts) notDecremented(name string, is, was *int32) {
 func validateReplicaSetStatus(r *appsv1.ReplicaSet) field.ErrorList {
 	s := &r.Status
 	c := countsOf(s.ObservedGeneration)
-	c.nonNegative("replicas", int64(s.Replicas))
-	c.nonNegative("fullyLabeledReplicas", int64(s.FullyLabeledReplicas))
-	c.nonNegative("readyReplicas", int64(s.ReadyReplicas))
-	c.nonNegative("availableReplicas", int64(s.AvailableReplicas))
+	c.partsOf(s.Replicas, part{"fullyLabeledReplicas", s.FullyLabeledReplicas}, part{"readyReplicas", s.ReadyReplicas},
+		part{"availableReplicas", s.AvailableReplicas})
 	c.optional("terminatingReplicas", s.TerminatingReplicas)
-	c.atMost("fullyLabeledReplicas", s.FullyLabeledReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("readyReplicas", s.ReadyReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("availableReplicas", s.AvailableReplicas, s.Replicas, moreThanReplicas)
 	c.atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
 	return c.errs
 }
@@ -68,16 +80,11 @@ func validateReplicaSetStatus(r *appsv1.ReplicaSet) field.ErrorList {
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	s := &d.Status
 	c := countsOf(s.ObservedGeneration)
-	c.nonNegative("replicas", int64(s.Replicas))
-	c.nonNegative("updatedReplicas", int64(s.UpdatedReplicas))
-	c.nonNegative("readyReplicas", int64(s.ReadyReplicas))
-	c.nonNegative("availableReplicas", int64(s.AvailableReplicas))
+	c.partsOf(s.Replicas, part{"updatedReplicas", s.UpdatedReplicas}, part{"readyReplicas", s.ReadyReplicas},
+		part{"availableReplicas", s.AvailableReplicas})
 	c.nonNegative("unavailableReplicas", int64(s.UnavailableReplicas))
 	c.optional("terminatingReplicas", s.TerminatingReplicas)
 	c.optional("collisionCount", s.CollisionCount)
-	c.atMost("updatedReplicas", s.UpdatedReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("readyReplicas", s.ReadyReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("availableReplicas", s.AvailableReplicas, s.Replicas, moreThanReplicas)
 	c.atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than readyReplicas")
 	c.notDecremented("collisionCount", s.CollisionCount, old.Status.CollisionCount)
 	return c.errs
@@ -86,16 +93,9 @@ func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
 	s := &set.Status
 	c := countsOf(s.ObservedGeneration)
-	c.nonNegative("replicas", int64(s.Replicas))
-	c.nonNegative("readyReplicas", int64(s.ReadyReplicas))
-	c.nonNegative("currentReplicas", int64(s.CurrentReplicas))
-	c.nonNegative("updatedReplicas", int64(s.UpdatedReplicas))
-	c.nonNegative("availableReplicas", int64(s.AvailableReplicas))
+	c.partsOf(s.Replicas, part{"readyReplicas", s.ReadyReplicas}, part{"currentReplicas", s.CurrentReplicas},
+		part{"updatedReplicas", s.UpdatedReplicas}, part{"availableReplicas", s.AvailableReplicas})
 	c.optional("collisionCount", s.CollisionCount)
-	c.atMost("readyReplicas", s.ReadyReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("currentReplicas", s.CurrentReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("updatedReplicas", s.UpdatedReplicas, s.Replicas, moreThanReplicas)
-	c.atMost("availableReplicas", s.AvailableReplicas, s.Replicas, moreThanReplicas)
 	c.atMost("availableReplicas", s.AvailableReplicas, s.ReadyReplicas, "cannot be greater than status.readyReplicas")
 	c.notDecremented("collisionCount", s.CollisionCount, old.Status.CollisionCount)
 	return c.errs

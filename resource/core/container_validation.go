@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -358,11 +357,11 @@ func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePol
 func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := sets.New[string]()
-	devices := map[string]string{} // paths by name; of a name that is there twice, kube-apiserver takes the last path
+	// Paths by name. Of a name that is there twice, kube-apiserver takes the last path.
+	devices := make(map[string]string, len(c.VolumeDevices))
 	for _, d := range c.VolumeDevices {
 		devices[d.Name] = d.DevicePath
 	}
-	devicePaths := sets.New(slices.Collect(maps.Values(devices))...)
 	for i := range c.VolumeMounts {
 		m, at := &c.VolumeMounts[i], path.Index(i)
 		errs = append(errs, requireValue(at.Child("name"), m.Name)...)
@@ -377,7 +376,7 @@ func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) fie
 		if _, ok := devices[m.Name]; ok {
 			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
-		if devicePaths.Has(m.MountPath) {
+		if hasValue(devices, m.MountPath) {
 			errs = append(errs,
 				field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 		}
@@ -432,17 +431,29 @@ func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field
 	return errs
 }
 
+// hasValue returns whether a map has an entry with the value.
+func hasValue(m map[string]string, value string) bool {
+	for _, v := range m {
+		if v == value {
+			return true
+		}
+	}
+	return false
+}
+
 func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(c.VolumeDevices) > 0 && !p.hostUsers() {
 		errs = append(errs, field.Forbidden(path, "when `hostUsers` is false"))
+	}
+	if len(c.VolumeDevices) == 0 {
+		return nil
 	}
 	paths, names := sets.New[string](), sets.New[string]()
 	mounts := map[string]string{} // as in validateMounts
 	for _, m := range c.VolumeMounts {
 		mounts[m.Name] = m.MountPath
 	}
-	mountPaths := sets.New(slices.Collect(maps.Values(mounts))...)
 	for i, d := range c.VolumeDevices {
 		at := path.Index(i)
 		errs = append(errs, requireValue(at.Child("name"), d.Name)...)
@@ -469,7 +480,7 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 		if _, ok := mounts[d.Name]; ok {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
-		if mountPaths.Has(d.DevicePath) {
+		if hasValue(mounts, d.DevicePath) {
 			errs = append(errs,
 				field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
 		}

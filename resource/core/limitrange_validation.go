@@ -133,7 +133,8 @@ func validateLimitOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, p
 	return errs
 }
 
-// validateLimitRatio checks that the ratio is at least 1, and not larger than that of the maximum to the minimum.
+// validateLimitRatio requires that maxLimitRequestRatio is at least 1. Where max and min are set, it must not be larger than
+// max divided by min.
 func validateLimitRatio(item *corev1.LimitRangeItem, name corev1.ResourceName, path *field.Path) field.ErrorList {
 	ratio, ok := item.MaxLimitRequestRatio[name]
 	if !ok {

@@ -206,17 +206,7 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 		}
 		return errs
 	})
-	s.add("vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumePath"), v.VsphereVolume.VolumePath)
-	})
-	s.add("photonPersistentDisk", v.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
-	})
-	s.add("portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumeID"), v.PortworxVolume.VolumeID)
-	})
-	s.add("azureDisk", v.AzureDisk != nil,
-		func(at *field.Path) field.ErrorList { return validateAzureDisk(v.AzureDisk, at) })
+	s.addDisks(v.VsphereVolume, v.PhotonPersistentDisk, v.PortworxVolume, v.AzureDisk)
 	s.add("scaleIO", v.ScaleIO != nil, func(at *field.Path) field.ErrorList {
 		return validateScaleIO(v.ScaleIO.Gateway, v.ScaleIO.System, v.ScaleIO.VolumeName, at)
 	})

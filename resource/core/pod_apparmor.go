@@ -105,9 +105,18 @@ func validateAppArmorAnnotations(annotations map[string]string, s *corev1.PodSpe
 	return errs
 }
 
+func hasAppArmor(annotations map[string]string) bool {
+	for key := range annotations {
+		if strings.HasPrefix(key, appArmorPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // validateAppArmorMatch requires that the annotation for a container and the field say the same. path is that of the spec.
 func validateAppArmorMatch(annotations map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
-	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
+	if !hasAppArmor(annotations) || s.OS != nil && s.OS.Name == corev1.Windows {
 		return nil
 	}
 	var errs field.ErrorList

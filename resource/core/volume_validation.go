@@ -69,6 +69,23 @@ func (s *volumeSources) addAs(name, refused string, set bool, check func(*field.
 	s.errs = append(s.errs, check(s.path.Child(name))...)
 }
 
+// addDisks adds the sources that are alike in volumes of pods and in persistent volumes, and follow one another there.
+func (s *volumeSources) addDisks(
+	vsphere *corev1.VsphereVirtualDiskVolumeSource, photon *corev1.PhotonPersistentDiskVolumeSource,
+	portworx *corev1.PortworxVolumeSource, azure *corev1.AzureDiskVolumeSource,
+) {
+	s.add("vsphereVolume", vsphere != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("volumePath"), vsphere.VolumePath)
+	})
+	s.add("photonPersistentDisk", photon != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("pdID"), photon.PdID)
+	})
+	s.add("portworxVolume", portworx != nil, func(at *field.Path) field.ErrorList {
+		return requireValue(at.Child("volumeID"), portworx.VolumeID)
+	})
+	s.add("azureDisk", azure != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(azure, at) })
+}
+
 func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *field.Path) field.ErrorList {
 	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
 	s.add("emptyDir", v.EmptyDir != nil, func(at *field.Path) field.ErrorList {
@@ -146,17 +163,7 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 		return append(requireValue(at.Child("secretName"), v.AzureFile.SecretName),
 			requireValue(at.Child("shareName"), v.AzureFile.ShareName)...)
 	})
-	s.add("vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumePath"), v.VsphereVolume.VolumePath)
-	})
-	s.add("photonPersistentDisk", v.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("pdID"), v.PhotonPersistentDisk.PdID)
-	})
-	s.add("portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
-		return requireValue(at.Child("volumeID"), v.PortworxVolume.VolumeID)
-	})
-	s.add("azureDisk", v.AzureDisk != nil,
-		func(at *field.Path) field.ErrorList { return validateAzureDisk(v.AzureDisk, at) })
+	s.addDisks(v.VsphereVolume, v.PhotonPersistentDisk, v.PortworxVolume, v.AzureDisk)
 	s.add("storageos", v.StorageOS != nil, func(at *field.Path) field.ErrorList {
 		errs := validateStorageOSNames(v.StorageOS.VolumeName, v.StorageOS.VolumeNamespace, at)
 		if r := v.StorageOS.SecretRef; r != nil {
@@ -180,7 +187,7 @@ func validateVolumeSource(v *corev1.VolumeSource, name, podName string, at *fiel
 	}
 	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
 		var errs field.ErrorList
-		if podName != "" { // a template may leave the reference to something else
+		if podName != "" { // in a template, the reference may be missing
 			errs = requireValue(at.Child("reference"), v.Image.Reference)
 		}
 		return append(errs,

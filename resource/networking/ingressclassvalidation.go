@@ -32,7 +32,7 @@ func validateIngressClassUpdate(c, old *networkingv1.IngressClass) field.ErrorLi
 		declare.Immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
 }
 
-// validateIngressClassParameters validates the reference to the parameters of a controller.
+// validateIngressClassParameters validates spec.parameters, which names the object with the parameters of a controller.
 func validateIngressClassParameters(
 	p *networkingv1.IngressClassParametersReference, path *field.Path,
 ) field.ErrorList {

@@ -45,8 +45,8 @@ type WebhookService struct {
 	Port            *int32 // nil is 0, which is not valid
 }
 
-// Validate validates the reference. Like kube-apiserver, it reports a missing name as a missing namespace, and a missing
-// namespace as a missing name.
+// Validate returns errors for a missing name, a missing namespace, a bad path and a bad port. The paths of the first two
+// errors are exchanged, as in kube-apiserver: without a name, the error is about the field namespace.
 func (s *WebhookService) Validate(path *field.Path) (errs field.ErrorList) {
 	if s.Namespace == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
