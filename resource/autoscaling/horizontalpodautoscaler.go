@@ -233,9 +233,12 @@ func formatMetric(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricSt
 }
 
 // formatValue returns the current value of a metric and its target; current is nil if the status has none. Like
-// kube-apiserver, it shows a quantity that is missing as <nil>.
+// kube-apiserver, it shows a value that is missing as <nil>, but a missing average as unknown.
 func formatValue(target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	if target.AverageValue != nil {
+		if current != nil && current.AverageValue == nil {
+			current = nil
+		}
 		return currentAverage(current) + "/" + target.AverageValue.String() + " (avg)"
 	}
 	if current == nil {

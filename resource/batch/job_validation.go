@@ -58,10 +58,15 @@ func validateGenerated(j *batchv1.Job, prefixed bool) field.ErrorList {
 		{oldControllerUIDLabel, uid}, {oldJobNameLabel, j.Name}, {batchv1.ControllerUidLabel, uid},
 		{batchv1.JobNameLabel, j.Name},
 	} {
-		if (prefixed || !strings.Contains(want.label, "/")) && j.Spec.Template.Labels[want.label] != want.value {
-			errs = append(errs,
-				field.Required(path.Child("template", "metadata", "labels").Key(want.label),
-					fmt.Sprintf("must be '%s'", want.value)))
+		if !prefixed && strings.Contains(want.label, "/") {
+			continue
+		}
+		at, message := path.Child("template", "metadata", "labels").Key(want.label), fmt.Sprintf("must be '%s'", want.value)
+		switch value, ok := j.Spec.Template.Labels[want.label]; {
+		case !ok:
+			errs = append(errs, field.Required(at, message))
+		case value != want.value:
+			errs = append(errs, field.Invalid(at, j.Spec.Template.Labels, message))
 		}
 	}
 	made := labels.Set{oldControllerUIDLabel: uid, oldJobNameLabel: j.Name, batchv1.ControllerUidLabel: uid,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/registry"
+	"github.com/keelson-dev/keelson/resource/internal/declare"
 )
 
 const notForEphemeral = "cannot be set for an Ephemeral Container"
@@ -87,7 +88,7 @@ func validateEphemeralContainersUpdate(_ context.Context, obj, old registry.Obje
 				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", c.Name)))
 		} else if !equality.Semantic.DeepEqual(now, c) {
 			errs = append(errs,
-				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", c.Name)))
+				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%s", c.Name, declare.Diff(c, now))))
 		}
 	}
 	return errs

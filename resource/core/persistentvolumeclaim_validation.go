@@ -50,6 +50,10 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", storageClassAnnotation), class,
 			apivalidation.FieldImmutableErrorMsg))
 	}
+	if c.Spec.VolumeAttributesClassName == nil && old.Status.CurrentVolumeAttributesClassName != nil {
+		errs = append(errs, field.Forbidden(path.Child("volumeAttributesClassName"),
+			"update to nil is forbidden when status.currentVolumeAttributesClassName is not nil"))
+	}
 	return append(errs, declare.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 }
 

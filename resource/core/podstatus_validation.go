@@ -12,6 +12,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/keelson-dev/keelson/resource/internal/declare"
+	"github.com/keelson-dev/keelson/scheme/names"
 )
 
 // validatePodStatus validates the addresses in a status, and what it says about containers and claims in the spec. Old
@@ -20,6 +21,7 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	path, s := field.NewPath("status"), &p.Status
 	errs := validateNominatedNode(p, path.Child("nominatedNodeName"))
 	for i := range s.Conditions {
+		errs = append(errs, validateConditionType(s.Conditions[i].Type, path.Child("conditions").Index(i).Child("Type"))...)
 		if n := s.Conditions[i].ObservedGeneration; n < 0 {
 			errs = append(errs, field.Invalid(path.Child("conditions").Index(i).Child("observedGeneration"), n, notNegativeInteger))
 		}
@@ -32,6 +34,15 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateAddresses(podIPs(s), podIPs(&old.Status), s.PodIPs, path.Child("podIPs"))...)
 	errs = append(errs, validateHostIPs(s, &old.Status, path.Child("hostIPs"))...)
 	return append(errs, validateContainerStatuses(p, path)...)
+}
+
+// validateConditionType requires that the type of a condition is a label key, unless it is one that the system sets.
+func validateConditionType(t corev1.PodConditionType, path *field.Path) field.ErrorList {
+	switch t {
+	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized:
+		return nil
+	}
+	return invalid(path, string(t), names.IsLabelKey(string(t)))
 }
 
 const notNegativeInteger = "must be a non-negative integer"
