@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
+
+	"github.com/keelson-dev/keelson/features"
 )
 
 // ordinaryPod has two containers with probes, ports, variables, volumes and security contexts.
@@ -49,7 +51,7 @@ func newOrdinaryPod(t testing.TB) *corev1.Pod {
 		t.Fatal(err)
 	}
 	defaultPod(p)
-	preparePodCreate(context.Background(), p)
+	preparePodCreate(context.Background(), p, NewPodGates(features.Gates{}))
 	return p
 }
 

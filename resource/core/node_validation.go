@@ -22,7 +22,7 @@ func validateNode(n *corev1.Node) field.ErrorList {
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 	errs = append(errs, validateNodeResources(n, status)...)
 	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
-		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than 0"))
+		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
 	}
 	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
 	return append(errs, validatePodCIDRs(n.Spec.PodCIDRs, field.NewPath("spec", "podCIDRs"))...)

@@ -1,7 +1,10 @@
 package storage
 
 import (
+	"math"
+
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/resource/core"
@@ -69,8 +72,15 @@ func validateAttachmentStatus(s *storagev1.VolumeAttachmentStatus, path *field.P
 }
 
 func validateVolumeError(e *storagev1.VolumeError, path *field.Path) field.ErrorList {
-	if e != nil && len(e.Message) > maxVolumeErrorMessage {
-		return field.ErrorList{field.TooLong(path.Child("message"), "", maxVolumeErrorMessage)}
+	if e == nil {
+		return nil
 	}
-	return nil
+	var errs field.ErrorList
+	if len(e.Message) > maxVolumeErrorMessage {
+		errs = append(errs, field.TooLong(path.Child("message"), "", maxVolumeErrorMessage))
+	}
+	if code := e.ErrorCode; code != nil && *code < 0 {
+		errs = append(errs, field.Invalid(path.Child("errorCode"), *code, validation.InclusiveRangeError(0, math.MaxInt32)))
+	}
+	return errs
 }
