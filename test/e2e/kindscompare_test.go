@@ -99,8 +99,9 @@ func recordedKinds(t *testing.T) map[string]*recordedKind {
 				}
 			}
 			var raw struct{ Body json.RawMessage }
-			if json.Unmarshal(line, &c) != nil || json.Unmarshal(line, &raw) != nil || c.Body.Metadata.Name == "" {
-				return // generated names cannot be updated
+			if json.Unmarshal(line, &c) != nil || json.Unmarshal(line, &raw) != nil || c.Body.Metadata.Name == "" ||
+				c.Body.APIVersion == "" {
+				return // generated names cannot be updated, and a body without a version is no valid object
 			}
 			k := newRecordedKind(c.Resource, c.Body.APIVersion, c.Body.Kind)
 			if out[k.name] == nil {
