@@ -18,9 +18,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/keelson-dev/keelson/apiresponse"
 	"github.com/keelson-dev/keelson/client"
 	"github.com/keelson-dev/keelson/discovery"
 	"github.com/keelson-dev/keelson/registry"
@@ -93,6 +95,14 @@ func (a *Aggregator) Metrics() *Metrics { return a.metrics }
 
 // Run follows the APIServices and their servers until ctx ends.
 func (a *Aggregator) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { // also after a panic, so that a restart does not run two loops for a server
+		cancel()
+		a.mu.Lock()
+		a.running = nil
+		a.mu.Unlock()
+		a.tasks.Wait()
+	}()
 	a.mu.Lock()
 	a.running = ctx
 	for _, r := range a.remotes {
@@ -100,10 +110,6 @@ func (a *Aggregator) Run(ctx context.Context) {
 	}
 	a.mu.Unlock()
 	a.informer.Run(ctx)
-	a.mu.Lock()
-	a.running = nil
-	a.mu.Unlock()
-	a.tasks.Wait()
 }
 
 // run starts the loop of a remote. mu is held.
@@ -172,6 +178,9 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 		r.end()
 		delete(a.remotes, name)
 	}
+	if s == nil {
+		a.metrics.becameUnavailable.DeletePartialMatch(prometheus.Labels{"name": name})
+	}
 	if s == nil || s.Spec.Service == nil {
 		return
 	}
@@ -186,8 +195,8 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 // Find returns what forwards requests for a version of a group to the server that is registered for it, nil if none is. It
 // knows every APIService whose write this process has acknowledged.
 func (a *Aggregator) Find(ctx context.Context, group, version string) http.Handler {
-	if a.informer.SyncOwn(ctx) != nil {
-		return nil // the request has ended
+	if err := a.informer.SyncOwn(ctx); err != nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { apiresponse.Error(w, r, err) })
 	}
 	if found := a.table.Load().remotes[schema.GroupVersion{Group: group, Version: version}]; found != nil {
 		return found

@@ -73,16 +73,16 @@ func (r *remote) run(ctx context.Context) {
 		available := condition.Status == apiregistrationv1.ConditionTrue
 		recovered := available && !r.available.Load()
 		r.setAvailable(available)
-		if err := r.report(ctx, condition); err != nil && ctx.Err() == nil {
-			r.a.o.Log.Warn("cannot write the status of an APIService; will try again", "apiservice", r.name, "error", err)
-			available = false // tries again soon
+		failed := r.report(ctx, condition)
+		if failed != nil && ctx.Err() == nil {
+			r.a.o.Log.Warn("cannot write the status of an APIService; will try again", "apiservice", r.name, "error", failed)
 		}
 		if recovered || time.Since(refreshed) >= refreshEvery || r.stale() != !available {
 			r.refresh(ctx, available)
 			refreshed = time.Now()
 		}
 		wait := checkEvery
-		if available {
+		if available && failed == nil {
 			retry = firstRetry
 		} else {
 			wait, retry = retry, min(2*retry, lastRetry)

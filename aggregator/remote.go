@@ -97,13 +97,16 @@ func (r *remote) sameTarget(s *apiregistrationv1.APIService) bool {
 	return now.Service != nil && old.String() == now.String()
 }
 
-// observe takes the condition of the APIService, which may be that of another process.
+// observe takes the condition of the APIService. Another process may have written it, which may see the server differently, so
+// it decides whether requests are forwarded only until this process has checked the server.
 func (r *remote) observe(s *apiregistrationv1.APIService) {
 	condition := availableCondition(s)
 	r.mu.Lock()
 	r.condition = condition
 	r.mu.Unlock()
-	r.setAvailable(condition.Status == apiregistrationv1.ConditionTrue)
+	if r.checked.Load() == 0 {
+		r.setAvailable(condition.Status == apiregistrationv1.ConditionTrue)
+	}
 }
 
 // keep takes over what is known of the server from the remote that it replaces.
@@ -157,6 +160,10 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		r.unavailable(w, r.reason())
 		return
 	}
+	if upgradesHTTP(in.Header) {
+		http.Error(w, "the protocol of the connection cannot be changed to HTTP or TLS", http.StatusBadRequest)
+		return
+	}
 	target, err := r.target(ctx, in.URL.Path, in.URL.RawQuery)
 	if err != nil {
 		r.suspect()
@@ -164,7 +171,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	rw := responserecorder.Wrap(w)
-	lasting := deadline.LongRunning(request.InfoFrom(ctx))
+	lasting := deadline.LongRunning(request.InfoFrom(ctx)) || proxy.IsUpgrade(in)
 	if !lasting {
 		place := r.budget.AccountFor(user)
 		if !place.Take(1) {
@@ -174,8 +181,8 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		}
 		defer place.Release()
 	}
-	// The place among the requests of this server is for its own work.
-	rw.Seat.Pause()
+	// Give the seat back: while the other server works, this one only copies.
+	rw.Seat.Release()
 	target.Header = identity(user)
 	target.Header.Set("X-Forwarded-Host", target.URL.Host)
 	target.Header.Set("X-Forwarded-Proto", target.URL.Scheme)
@@ -187,6 +194,20 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	if rw.Status == http.StatusServiceUnavailable {
 		r.suspect()
 	}
+}
+
+// upgradesHTTP returns whether a client asks for another version of HTTP, or for TLS, on its connection. It could then send
+// requests to the server that this one does not see, on a connection that the certificate of this one has opened.
+func upgradesHTTP(h http.Header) bool {
+	for _, value := range h["Upgrade"] {
+		for _, protocol := range strings.Split(strings.ToLower(value), ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(protocol), "/")
+			if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // failed answers a request that could not be forwarded. The server is checked soon if it could not be reached.

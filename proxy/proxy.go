@@ -185,9 +185,10 @@ func appendForwardedFor(h http.Header, client string) {
 // server remove them too; another server must not get them even if a filter is missing.
 func removeIdentity(h http.Header) {
 	for name := range h {
-		switch {
-		case name == "Authorization", name == "X-Remote-User", name == "X-Remote-Uid", name == "X-Remote-Group",
-			strings.HasPrefix(name, "X-Remote-Extra-"), strings.HasPrefix(name, "Impersonate-"):
+		// Some servers take an underscore for a hyphen.
+		switch plain := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")); {
+		case plain == "Authorization", plain == "X-Remote-User", plain == "X-Remote-Uid", plain == "X-Remote-Group",
+			strings.HasPrefix(plain, "X-Remote-Extra-"), strings.HasPrefix(plain, "Impersonate-"):
 			delete(h, name)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // maxToken is the largest tag or text of a page that is looked at, in bytes. The rest of a page with a larger one is
 // forwarded as it is.
-const maxToken = 3 << 20
+const maxToken = 64 << 10
 
 // A Rewriter changes the responses of a server that does not know that it is behind a proxy: absolute paths in the links
 // of its HTML pages and in the header Location get the prefix under which the proxy serves them. It also removes the

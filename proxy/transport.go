@@ -20,6 +20,8 @@ const (
 	keepAlive        = 30 * time.Second
 	handshakeTimeout = 10 * time.Second
 	idleTimeout      = 90 * time.Second
+	pingAfter        = 30 * time.Second
+	pingTimeout      = 15 * time.Second
 	maxIdle          = 100
 	maxIdleOfHost    = 25
 	bufferSize       = 32 << 10
@@ -63,6 +65,8 @@ func NewTransport(o TransportOptions) *Transport {
 		// The client unpacks what the server has packed. Otherwise responses would change on their way.
 		DisableCompression: true,
 		ReadBufferSize:     bufferSize, WriteBufferSize: bufferSize,
+		// A connection of HTTP/2 whose other end is gone is found out within this time.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 	return t
 }
@@ -70,6 +74,11 @@ func NewTransport(o TransportOptions) *Transport {
 // RoundTrip implements http.RoundTripper. It does not follow redirects.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.http.RoundTrip(r)
+	if err == nil && response.StatusCode < http.StatusContinue {
+		// net/http reads such a status but refuses to send it.
+		_ = response.Body.Close() // nobody reads it
+		response, err = nil, fmt.Errorf("invalid status code %03d", response.StatusCode)
+	}
 	if t.options.Observe != nil {
 		t.options.Observe(response, err)
 	}

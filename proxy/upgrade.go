@@ -24,11 +24,15 @@ const (
 )
 
 // upgrade forwards a request for another protocol. If the server agrees, both connections are joined until one of
-// them ends. If it answers with an error, the error is relayed and the client's connection is closed: on a
-// connection that were kept, a client could send further requests past authorization (CVE-2018-1002105). Other answers,
+// them ends. If it answers with an error, the error is relayed and the client's connection is closed: if the
+// connection stayed open, a client could send further requests past authorization (CVE-2018-1002105). Other answers,
 // such as redirects, are not relayed (CVE-2020-8559).
 func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
+	// A client that does not send the body that it has announced must not hold the request for ever.
+	controller := http.NewResponseController(w)
+	_ = controller.SetReadDeadline(time.Now().Add(headerTime)) // connections of HTTP/1.1 have deadlines
 	u, err := h.Open(r)
+	_ = controller.SetReadDeadline(time.Time{})
 	if err != nil {
 		h.Error(w, r, err)
 		return
@@ -38,7 +42,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request) {
 		h.Refuse(w, r, u)
 		return
 	}
-	client, buffered, err := http.NewResponseController(w).Hijack()
+	client, buffered, err := controller.Hijack()
 	if err != nil {
 		h.Error(w, r, fmt.Errorf("error hijacking connection: %w", err))
 		return
@@ -128,6 +132,7 @@ func (h *Handler) upgradeRequest(r *http.Request) *http.Request {
 		out.Host = r.Host
 	}
 	removeHopByHop(out.Header)
+	out.Header.Del("Http2-Settings") // of an upgrade to HTTP/2, on which the client could send requests of its own
 	out.Header.Set("Connection", "Upgrade")
 	if protocol, ok := r.Header["Upgrade"]; ok {
 		out.Header["Upgrade"] = protocol

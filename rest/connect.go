@@ -11,7 +11,6 @@ import (
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"github.com/keelson-dev/keelson/apierr"
 	"github.com/keelson-dev/keelson/apiresponse"
@@ -108,8 +107,11 @@ func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.
 // is POST.
 func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
 	user := request.UserFrom(ctx)
-	if info.Verb == "create" || h.o.Authorizer == nil || user == nil {
+	if info.Verb == "create" || h.o.Authorizer == nil {
 		return nil
+	}
+	if user == nil {
+		return kerrors.NewInternalError(errors.New("the request has no user"))
 	}
 	create := *info
 	create.Verb = "create"
@@ -130,7 +132,7 @@ func connectError(gr schema.GroupResource, err error) error {
 	var status kerrors.APIStatus
 	var location *proxy.LocationError
 	switch {
-	case kerrors.IsNotFound(err) && errors.As(err, &status):
+	case kerrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil:
 		return kerrors.NewNotFound(gr, status.Status().Details.Name)
 	case errors.As(err, &status):
 		return err
@@ -214,9 +216,8 @@ func (h *Handler) readFrom(w http.ResponseWriter, r *http.Request, info *request
 	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
 		return readError(response, info)
 	}
-	if wsstream.IsWebSocketRequest(r) {
-		// An error means that the client is gone, or that the library has answered.
-		_ = wsstream.NewReader(response.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(w, r)
+	if websocket.IsRequest(r) {
+		websocket.Send(w, r, response.Body)
 		return nil
 	}
 	w.Header().Set("Content-Type", "text/plain")

@@ -107,7 +107,10 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 		}
 		// The body of a long-running request is a stream, not an object, unless it is an error.
 		if record.Wants(audit.RequestResponse) && (!longRunning || status >= http.StatusBadRequest) && isObject(w.Header()) {
-			answer = &bodyCapture{limit: a.MaxObjectBytes}
+			answer = &bodyCapture{limit: maxCapture}
+			if a.MaxObjectBytes > 0 {
+				answer.limit = min(a.MaxObjectBytes, maxCapture)
+			}
 			w.Copy = answer
 		}
 	}
@@ -140,16 +143,20 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 	next.ServeHTTP(w, r)
 }
 
+// maxCapture is the largest response that is recorded, in bytes, whatever the configuration allows. Another server may have
+// sent the response, without an end.
+const maxCapture = 32 << 20
+
 // bodyCapture keeps a copy of a response body. It keeps nothing of a body above its limit.
 type bodyCapture struct {
 	body     bytes.Buffer
-	limit    int64 // in bytes; 0 is no limit
+	limit    int64 // in bytes
 	exceeded bool
 }
 
 // Write implements io.Writer.
 func (c *bodyCapture) Write(b []byte) (int, error) {
-	if c.exceeded = c.exceeded || c.limit > 0 && int64(c.body.Len()+len(b)) > c.limit; c.exceeded {
+	if c.exceeded = c.exceeded || int64(c.body.Len()+len(b)) > c.limit; c.exceeded {
 		c.body = bytes.Buffer{}
 		return len(b), nil
 	}

@@ -27,6 +27,8 @@ import (
 const (
 	// idleTime is how long a WebSocket may be silent, as in kube-apiserver.
 	idleTime = 4 * time.Hour
+	// refusalTime is how long reading the error of a kubelet may take.
+	refusalTime = 10 * time.Second
 	// statusTime is how long writing the final status may take.
 	statusTime = 10 * time.Second
 	// pingPeriod is the time between two pings of an idle SPDY connection.
@@ -41,7 +43,7 @@ const (
 //	WebSocket channel  0 stdin  1 stdout  2 stderr  3 status  4 resize
 //	SPDY stream type   stdin    stdout    stderr    error     resize
 //
-// The WebSocket is opened first; whatever happens afterwards is told on its status channel.
+// The WebSocket is opened first; errors after that are sent on its status channel.
 type Translator struct {
 	Options
 	// The streams of the command.
@@ -164,6 +166,13 @@ func (c *client) writeStatus(status *kerrors.StatusError) {
 func (t *Translator) run(r *http.Request, c *client) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	go func() {
+		select {
+		case <-c.gone:
+			cancel() // nobody reads what the command writes
+		case <-ctx.Done():
+		}
+	}()
 	server, err := t.openServer(ctx, r)
 	if err != nil {
 		return err
@@ -174,13 +183,6 @@ func (t *Translator) run(r *http.Request, c *client) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		select {
-		case <-c.gone:
-			cancel() // nobody reads what the command writes
-		case <-ctx.Done():
-		}
-	}()
 	s.copyAll(ctx, c, t.Proxy.BytesPerSecond)
 	err = s.result()
 	if err != nil && ctx.Err() != nil {
@@ -200,6 +202,8 @@ func (t *Translator) openServer(ctx context.Context, r *http.Request) (httpstrea
 	}
 	if !hasSwitched(conn.Response) {
 		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		_ = conn.SetDeadline(time.Now().Add(refusalTime)) // a TCP connection has deadlines
 		return nil, refusal(conn.Response)
 	}
 	switch protocol := conn.Response.Header.Get(httpstream.HeaderProtocolVersion); protocol {
@@ -266,7 +270,7 @@ func (s *streams) copyAll(ctx context.Context, c *client, perSecond int64) {
 			return
 		}
 		go func() {
-			_, _ = io.Copy(to, proxy.Paced(ctx, c.channels[channel], perSecond)) // the end of either is the end
+			_, _ = io.Copy(to, proxy.Paced(ctx, c.channels[channel], perSecond)) // an error means that one side has closed
 			_ = to.Close()
 		}()
 	}

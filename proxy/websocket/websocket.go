@@ -19,6 +19,9 @@ const spdy = "SPDY/3.1"
 // client can close one stream.
 func Translates(r *http.Request) bool { return wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) }
 
+// IsRequest returns whether a client asks for a WebSocket.
+func IsRequest(r *http.Request) bool { return wsstream.IsWebSocketRequest(r) }
+
 // Tunnels returns whether a Tunnel serves the request: a WebSocket whose messages contain SPDY.
 func Tunnels(r *http.Request) bool { return wsstream.IsWebSocketRequestWithTunnelingProtocol(r) }
 

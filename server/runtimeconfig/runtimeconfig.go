@@ -24,6 +24,13 @@ const (
 	alpha = "api/alpha"
 )
 
+// The names of versions by maturity.
+var (
+	gaVersion    = regexp.MustCompile(`^v\d+$`)
+	betaVersion  = regexp.MustCompile(`^v\d+beta\d+$`)
+	alphaVersion = regexp.MustCompile(`^v\d+alpha\d+$`)
+)
+
 // maturity is a setting for all versions whose names match.
 type maturity struct {
 	key     string
@@ -35,9 +42,9 @@ type maturity struct {
 func maturities() []maturity {
 	return []maturity{
 		{all, func(string) bool { return true }},
-		{ga, regexp.MustCompile(`^v\d+$`).MatchString},
-		{beta, regexp.MustCompile(`^v\d+beta\d+$`).MatchString},
-		{alpha, regexp.MustCompile(`^v\d+alpha\d+$`).MatchString},
+		{ga, gaVersion.MatchString},
+		{beta, betaVersion.MatchString},
+		{alpha, alphaVersion.MatchString},
 	}
 }
 

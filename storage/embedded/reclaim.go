@@ -177,14 +177,15 @@ func (s *Store) flushMemTables(ctx context.Context) error {
 	}
 }
 
-// garbageInTables returns how many bytes of garbage are in the tables, as Pebble estimates it. This may be less than
-// what was deleted, because Pebble also merges by itself. Pebble examines new tables in the background; garbageInTables
-// waits at most a second for that, and otherwise returns the largest int64.
+// garbageInTables returns an upper bound of how many bytes of garbage are in the tables. This may be less than what was
+// deleted, because Pebble also merges by itself. Pebble estimates the garbage only in the levels below that of the deletions,
+// so all of level 0 is added: it may have both. Pebble examines new tables in the background; garbageInTables waits at most
+// a second for that, and otherwise returns the largest int64.
 func (s *Store) garbageInTables(ctx context.Context) int64 {
 	for range 50 {
 		m := s.db.Metrics()
 		if m.Table.PendingStatsCollectionCount == 0 && m.Table.InitialStatsCollectionComplete {
-			return int64(m.Table.Garbage.PointDeletionsBytesEstimate)
+			return int64(m.Table.Garbage.PointDeletionsBytesEstimate) + int64(m.Levels[0].TablesSize)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
