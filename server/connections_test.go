@@ -708,13 +708,14 @@ func TestWebSocketsAreTranslated(t *testing.T) {
 // TestACommandEndsWithItsClient closes the WebSocket of a command that says nothing.
 func TestACommandEndsWithItsClient(t *testing.T) {
 	c := startCluster(t, nil)
-	ended := make(chan struct{})
+	opened, ended := make(chan struct{}), make(chan struct{})
 	c.on(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
 			t.Error(err)
 			return
 		}
 		conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, httpstream.NoOpNewStreamHandler)
+		close(opened)
 		<-conn.CloseChan()
 		close(ended)
 	})
@@ -725,6 +726,11 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 	var message []byte
 	if err := websocket.Message.Receive(conn, &message); err != nil { // the connection is open
 		t.Fatal(err)
+	}
+	select {
+	case <-opened:
+	case <-time.After(connectionWait):
+		t.Fatal("the kubelet is not asked")
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
